@@ -1,0 +1,245 @@
+"""The frozen data that flows through one pass: ClusterSnapshot -> Decisions -> PassReport.
+
+Units are in the names. Times are Unix seconds, as read from the Clock port by whoever observed. Nothing in
+here reads a clock, a file or a socket, and nothing can be changed after it was made: a policy cannot reach
+back into what was observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+CpuControl = Literal["limits", "requests"]
+"""How CPU is given: `limits` are hard ceilings; `requests` are shares, work-conserving within a node."""
+
+Objective = Literal["min", "max"]
+
+
+class JobState(StrEnum):
+    """What a job says of itself (`training_state`), or what its process shows."""
+
+    STARTING = "starting"
+    TRAINING = "training"
+    CHECKPOINTING = "checkpointing"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+    @property
+    def ended(self) -> bool:
+        """True when the job will do no more work, whether it succeeded or not."""
+        return self in (JobState.FINISHED, JobState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuAllocation:
+    """CPU that a container may use. `limit_millicores=None` means: no limit."""
+
+    limit_millicores: int | None
+    request_millicores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine, or the part of one that managed jobs may share."""
+
+    name: str
+    cpu_cores: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The evaluation value of a job, as a level over a window (never one raw sample).
+
+    `series` names the series it came from, so that a job that starts to report another one (its first
+    `eval` after minutes of `train_ema`) is not read as a jump in quality.
+    """
+
+    level: float
+    sample_count: int
+    sampled_at_seconds: float
+    series: str
+    objective: Objective = "min"
+    finite: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Cumulative use, so that any interval's average is a difference of two. None: not observable here."""
+
+    sampled_at_seconds: float
+    cpu_seconds_total: float | None = None
+    memory_bytes: float | None = None
+    block_io_bytes_total: float | None = None
+    network_io_bytes_total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One training workload on one node."""
+
+    uid: str
+    name: str
+    namespace: str
+    node: str
+    state: JobState
+    started_at_seconds: float
+    allocation: CpuAllocation
+    evaluation: Evaluation | None = None
+    usage: Usage | None = None
+    steps_total: float | None = None
+    steps_planned: float | None = None
+    useful_parallelism_cores: float | None = None
+    restarted: bool = False
+    """Restarted within the window of its evaluation: its level mixes two lives and means nothing."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Everything a pass may know of the world, at one moment."""
+
+    taken_at_seconds: float
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    """Managed jobs that have not ended, in the order in which they were found."""
+    scrape_interval_seconds: float = 5.0
+
+
+# --- memory: what a pass must know of the passes before it -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The start of the interval that is being measured: levels and counters at its first moment."""
+
+    at_seconds: float
+    level: float
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A finished measurement of one job over one interval (`growth.measure`).
+
+    `progress_per_second` is Eq. 4.1 under the configured normaliser; `efficiency` is Eq. 4.2 per resource:
+    progress per second divided by the average use as a fraction of the node (cpu, memory), or by MiB/s
+    (block and network I/O, whose capacity nobody states). A resource whose use is unknown or about zero is
+    not in the mapping: such a growth efficiency is unknown, never infinite and never zero.
+    """
+
+    at_seconds: float
+    interval_seconds: float
+    progress_per_second: float
+    cpu_cores: float | None
+    efficiency: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cpu_efficiency(self) -> float | None:
+        """Growth efficiency per whole node of CPU, in 1/s; None when unknown."""
+        return self.efficiency.get("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class JobMemory:
+    """What is remembered of one job. `original` is stored before the first change and never overwritten."""
+
+    series: str | None = None
+    first_level: float | None = None
+    best_level: float | None = None
+    anchor: Anchor | None = None
+    growth: Growth | None = None
+    job_class: str | None = None
+    class_since_seconds: float | None = None
+    original: CpuAllocation | None = None
+    last_resized_at_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """What is remembered of one node: who was on it at the last look, and when to look again."""
+
+    job_uids: frozenset[str]
+    interval_seconds: float
+    look_at_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """All that survives a restart of the controller."""
+
+    jobs: Mapping[str, JobMemory] = field(default_factory=dict)
+    nodes: Mapping[str, NodeMemory] = field(default_factory=dict)
+
+
+# --- decisions and what became of them ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """An absolute target: carrying it out twice is the same as once. `None` limits count as the whole node."""
+
+    job_uid: str
+    node: str
+    control: CpuControl
+    from_millicores: int
+    to_millicores: int
+    reason: str
+
+    @property
+    def raises(self) -> bool:
+        """True when the job would get more than it has."""
+        return self.to_millicores > self.from_millicores
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What a policy wants, why (for each job, also those left alone), and what it must remember."""
+
+    policy: str
+    resizes: tuple[Resize, ...]
+    reasons: Mapping[str, str]
+    memory: MemoryState
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """A resize that a guard did not let through. The reason names the guard, its figure and its bound."""
+
+    resize: Resize
+    guard: str
+    reason: str
+
+
+OutcomeResult = Literal["applied", "deferred", "infeasible", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a resize that was let through."""
+
+    resize: Resize
+    result: OutcomeResult
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """One pass, told in full. `held` is set when nothing could be observed, and then nothing was changed."""
+
+    taken_at_seconds: float
+    policy: str
+    seconds_by_verb: Mapping[str, float]
+    next_look_at_seconds: float
+    held: str | None = None
+    snapshot: ClusterSnapshot | None = None
+    decisions: Decisions | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
+
+    def count(self, result: OutcomeResult) -> int:
+        """How many resizes of this pass ended with `result`."""
+        return sum(outcome.result == result for outcome in self.outcomes)

@@ -1,0 +1,195 @@
+"""What a user may write: the `TrainingPolicy` document, validated by one schema wherever it is used.
+
+The same document, as a file, drives `slopewise demo --policy-file` and `slopewise run --policy-file`. Keys are
+camelCase as in Kubernetes, units are in the names, unknown keys are refused by name. Every mistake is told in
+one sentence: where, what, what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from controller.errors import UsageError
+from controller.model import CpuControl, Objective
+
+_CPU_QUANTITY = re.compile(r"^(?P<number>\d+(\.\d+)?)(?P<milli>m?)$")
+_METRIC_NAME = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")
+_LABEL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+
+
+def parse_cpu_millicores(value: object) -> int:
+    """Read a Kubernetes CPU quantity (`250m`, `"2"`, `0.5`) as millicores; ValueError with what to write."""
+    match = _CPU_QUANTITY.match(str(value)) if isinstance(value, str | int | float) else None
+    if match is None or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a CPU quantity; write millicores as 250m or cores as 0.25")
+    number = float(match["number"])
+    millicores = round(number if match["milli"] else number * 1000)
+    if millicores < 1:
+        raise ValueError(f"{value!r} is less than the smallest CPU quantity; write at least 1m")
+    return millicores
+
+
+def _metric_name(value: str) -> str:
+    if not _METRIC_NAME.match(value):
+        raise ValueError(f"{value!r} is not a metric name; use letters, digits, _ and : (PromQL is not accepted)")
+    return value
+
+
+def _label_names(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not _LABEL_NAME.match(name):
+            raise ValueError(f"{name!r} is not a label name; use letters, digits and _ (PromQL is not accepted)")
+    return value
+
+
+CpuMillicores = Annotated[int, BeforeValidator(parse_cpu_millicores)]
+MetricName = Annotated[str, BeforeValidator(_metric_name)]
+Model = TypeVar("Model", bound=BaseModel)
+LabelMatchers = Annotated[dict[str, str], BeforeValidator(_label_names)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class PolicyChoice(_Document):
+    """Which policy decides, and its own parameters (`slopewise policies NAME` lists them)."""
+
+    name: str = "flowcon"
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class EvaluationSettings(_Document):
+    """Which series tells how well a job does."""
+
+    metric: MetricName = Field("training_loss", description="metric name, never PromQL")
+    labels: LabelMatchers = Field(
+        default_factory=dict,
+        description="label matchers, compared as text; empty: the best of stage eval, train_ema, train",
+    )
+    objective: Objective = Field("min", description="min or max; the job's own training_info overrides")
+    normaliser: Literal["range", "first", "none"] = Field(
+        "range", description="what a change is divided by: |first - best|, |first|, or nothing"
+    )
+
+
+class CpuBounds(_Document):
+    """The least and the most CPU a job may be given."""
+
+    min: CpuMillicores = Field(250, description="floor")
+    max: CpuMillicores = Field(64_000, description="ceiling")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> CpuBounds:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min}m is above max {self.max}m; swap them")
+        return self
+
+
+class ResourceSettings(_Document):
+    """Which resource is changed, how, and within which bounds."""
+
+    control: CpuControl = Field("limits", description="limits are hard; requests are shares, work-conserving")
+    cpu: CpuBounds = CpuBounds()
+
+
+class Behaviour(_Document):
+    """How fast and how far the controller may move."""
+
+    interval_seconds: float = Field(60.0, ge=1.0, le=86_400, description="s between two looks at a node")
+    cooldown_seconds: float = Field(120.0, ge=0.0, le=86_400, description="s in which a job is not resized again")
+    max_step_ratio: float = Field(2.0, gt=1.0, le=1000.0, description="largest factor of one change")
+    min_change_ratio: float = Field(0.1, ge=0.0, lt=1.0, description="smaller changes are not worth a call")
+
+
+class TrainingPolicySpec(_Document):
+    """The part of the document that says what to do."""
+
+    mode: Literal["Observe", "Recommend", "Auto"] = Field(
+        "Recommend", description="Observe measures, Recommend decides and changes nothing, Auto acts"
+    )
+    policy: PolicyChoice = PolicyChoice()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    resources: ResourceSettings = ResourceSettings()
+    behaviour: Behaviour = Behaviour()
+
+
+class Metadata(_Document):
+    """The name under which the policy is reported."""
+
+    name: str = "default"
+
+
+class TrainingPolicy(_Document):
+    """The platform engineer's document: `slopewise.dev/v1alpha1`, kind `TrainingPolicy`."""
+
+    api_version: Literal["slopewise.dev/v1alpha1"] = "slopewise.dev/v1alpha1"
+    kind: Literal["TrainingPolicy"] = "TrainingPolicy"
+    metadata: Metadata = Metadata()
+    spec: TrainingPolicySpec = TrainingPolicySpec()
+
+
+def load_training_policy(path: Path) -> TrainingPolicy:
+    """Read and validate a policy file; UsageError with one sentence when it cannot be used."""
+    return validate(TrainingPolicy, load_yaml(path), where=str(path))
+
+
+def load_yaml(path: Path) -> object:
+    """Read a YAML file; UsageError when it is missing, unreadable or not YAML."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        detail = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"{path}: cannot be read ({detail}); give the path of a readable YAML file.") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}" if mark else ""
+        raise UsageError(f"{path}:{line} is not valid YAML; correct its syntax.") from error
+
+
+def validate(model: type[Model], document: object, *, where: str) -> Model:
+    """Validate `document` as `model`; UsageError tells the first mistake in one sentence, and how many follow."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise UsageError(sentence(error, model, where)) from error
+
+
+def sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
+    """One sentence for a failed validation, e.g. `p.yaml: spec.behaviour.interval: unknown key; remove it …`."""
+    first = error.errors(include_url=False)[0]
+    location = ".".join(str(part) for part in first["loc"])
+    place = f"{where}: {location}" if location else where
+    others = error.error_count() - 1
+    more = f" ({others} more mistake{'s' if others > 1 else ''} after it)" if others else ""
+    return f"{place}: {_what_and_remedy(first, model)}{more}."
+
+
+def _what_and_remedy(first: Any, model: type[BaseModel]) -> str:
+    if first["type"] == "extra_forbidden":
+        return f"unknown key; remove it or use one of {', '.join(_keys_beside(model, first['loc']))}"
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    if first["type"] == "missing":
+        return "is required; add it"
+    if first["type"] in ("model_type", "dict_type"):
+        return f"must be a mapping of keys to values, not {type(first['input']).__name__}; see the README's example"
+    message = first["msg"].replace("Input should be", "must be")
+    return f"{message}, not {first['input']!r}"
+
+
+def _keys_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The keys that are known where an unknown one was found."""
+    here: type[BaseModel] = model
+    for part in location[:-1]:
+        field = next((f for f in here.model_fields.values() if f.alias == part), None)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            break
+        here = field.annotation
+    return sorted(field.alias or name for name, field in here.model_fields.items())
