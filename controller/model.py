@@ -48,6 +48,8 @@ class Node:
     name: str
     cpu_cores: float
     memory_bytes: int
+    requests_max_millicores: int | None = None
+    """What the requests of its managed jobs may add up to; None where requests are only relative weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +156,24 @@ class JobMemory:
     growth: Growth | None = None
     job_class: str | None = None
     class_since_seconds: float | None = None
+    wanted_cores: float | None = None
+    """The limit the policy last decided on (the papers' L), before control mode and guards."""
     original: CpuAllocation | None = None
     last_resized_at_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeMemory:
-    """What is remembered of one node: who was on it at the last look, and when to look again."""
+    """What is remembered of one node: who was on it at the last look, when that was, and when to look again."""
 
     job_uids: frozenset[str]
+    looked_at_seconds: float
     interval_seconds: float
-    look_at_seconds: float
+
+    @property
+    def look_at_seconds(self) -> float:
+        """When the node's interval ends, unless a job arrives or leaves before."""
+        return self.looked_at_seconds + self.interval_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,78 @@
+"""From the limits that a policy decides on (the papers' L, in cores) to what is written to a container.
+
+`limits` writes L itself, as a hard ceiling. `requests` writes shares: FlowCon's limits are soft (thesis 5.1.1),
+"1 beside 0.25" gives 75 % and 25 % (6.1.3), and what a job leaves unused goes to the others. So each job's
+share is what it would get if CPU were handed out evenly up to the limits, and the node's sum of requests
+stays what it was before we came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from controller.model import CpuControl, Job, JobMemory, Node, Resize
+
+MIN_MILLICORES = 1
+
+
+def even_shares(limits_cores: Sequence[float], capacity_cores: float) -> list[float]:
+    """Max-min fair CPU under limits, in cores, shape (jobs,); scaled up when the limits leave some over.
+
+    Worked example: limits 2.0 and 0.5 on 2 cores give 1.5 and 0.5; the papers' 75 % beside 25 %.
+    """
+    shares = [0.0] * len(limits_cores)
+    left, waiting = capacity_cores, len(limits_cores)
+    for index in sorted(range(len(limits_cores)), key=lambda i: limits_cores[i]):
+        shares[index] = min(limits_cores[index], left / waiting)
+        left -= shares[index]
+        waiting -= 1
+    total = sum(shares)
+    scale = capacity_cores / total if 0 < total < capacity_cores else 1.0
+    return [share * scale for share in shares]
+
+
+def now_millicores(job: Job, node: Node, control: CpuControl) -> int:
+    """What the job has now in the dimension that is controlled; no limit counts as the whole node."""
+    if control == "requests":
+        return job.allocation.request_millicores
+    whole_node = round(node.cpu_cores * 1000)
+    return whole_node if job.allocation.limit_millicores is None else job.allocation.limit_millicores
+
+
+def targets_millicores(
+    jobs: Sequence[Job],
+    limits_cores: Sequence[float],
+    remembered: Mapping[str, JobMemory],
+    node: Node,
+    control: CpuControl,
+) -> list[int]:
+    """What to write for each job so that it gets its limit, in millicores, shape (jobs,)."""
+    if control == "limits":
+        return [max(MIN_MILLICORES, round(limit * 1000)) for limit in limits_cores]
+    shares = even_shares(limits_cores, node.cpu_cores)
+    total = sum(_original_request(job, remembered) for job in jobs)
+    return [max(MIN_MILLICORES, round(share / node.cpu_cores * total)) for share in shares]
+
+
+def _original_request(job: Job, remembered: Mapping[str, JobMemory]) -> int:
+    known = remembered.get(job.uid)
+    original = known.original if known else None
+    return (original or job.allocation).request_millicores
+
+
+def resizes(
+    jobs: Sequence[Job],
+    limits_cores: Sequence[float],
+    reasons: Mapping[str, str],
+    remembered: Mapping[str, JobMemory],
+    node: Node,
+    control: CpuControl,
+) -> list[Resize]:
+    """The changes that bring the jobs of one node to their limits; none for a job that is there already."""
+    wanted = targets_millicores(jobs, limits_cores, remembered, node, control)
+    changes = []
+    for job, target in zip(jobs, wanted, strict=True):
+        now = now_millicores(job, node, control)
+        if target != now:
+            changes.append(Resize(job.uid, node.name, control, now, target, reasons[job.uid]))
+    return changes

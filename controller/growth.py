@@ -1,0 +1,244 @@
+"""Growth: how much better a job became, per second and per unit of resource (`algorithms`, section 0).
+
+Comes after `observe` and before `decide` in every pass. `measure` closes a job's interval once it is long
+enough, writes the figure into the job's memory and starts the next interval; policies only read
+`JobMemory.growth`. The arithmetic is over arrays, one element a job; NaN means unknown.
+
+Worked example: loss 2.3 at first, 0.8 twenty seconds ago, 0.5 now, best 0.5, one core of a two-core node used:
+range = 1.8, progress = (0.8 - 0.5) / 1.8 / 20 s = 0.0083/s, growth efficiency = 0.0083 / (1/2) = 0.0167/s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model import (
+    Anchor,
+    ClusterSnapshot,
+    Evaluation,
+    Growth,
+    Job,
+    JobMemory,
+    MemoryState,
+    Node,
+    Usage,
+)
+
+Floats = NDArray[np.float64]
+Normaliser = Literal["range", "first", "none"]
+Progress = Literal["signed", "absolute"]
+
+RANGE_FLOOR_RATIO = 0.01
+"""The range is never smaller than 1 % of the first value: a job that has not moved yet has no range."""
+
+IDLE_CORES = 0.005
+"""Below this the job was paused or waited for data, and dividing by its use would invent a figure."""
+
+EARLY_RATIO = 0.95
+"""A tick may come a little early; 95 % of an interval still counts as one."""
+
+STALE_SCRAPES = 4
+"""An evaluation older than four scrapes is stale: windows of four scrapes are what levels are made of."""
+
+MEBIBYTE = 1024.0 * 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """How growth is measured; part of the user's settings."""
+
+    interval_seconds: float
+    normaliser: Normaliser = "range"
+    progress: Progress = "signed"
+
+
+def progress_per_second(
+    before: Floats, now: Floats, first: Floats, best: Floats, seconds: Floats, sign: Floats, how: Measuring
+) -> Floats:
+    """Normalised improvement per second, shape (jobs,), in 1/s (thesis Eq. 4.1; signed is our reading).
+
+    `sign` is +1 where smaller is better and -1 where larger is. The papers print the absolute difference,
+    which counts divergence as progress; `progress="absolute"` does that.
+    """
+    change = (before - now) * sign
+    change = np.abs(change) if how.progress == "absolute" else np.maximum(change, 0.0)
+    result: Floats = change / _normaliser(first, best, how.normaliser) / seconds
+    return result
+
+
+def _normaliser(first: Floats, best: Floats, kind: Normaliser) -> Floats:
+    """What a change of the evaluation is divided by, shape (jobs,), never zero."""
+    tiny = np.finfo(np.float64).tiny
+    if kind == "none":
+        return np.ones_like(first)
+    if kind == "first":
+        return np.maximum(np.abs(first), tiny)
+    return np.maximum(np.maximum(np.abs(first - best), RANGE_FLOOR_RATIO * np.abs(first)), tiny)
+
+
+def is_fresh(evaluation: Evaluation, snapshot: ClusterSnapshot) -> bool:
+    """True when the newest sample is at most four scrapes old."""
+    return age_seconds(evaluation, snapshot) <= stale_after_seconds(snapshot)
+
+
+def age_seconds(evaluation: Evaluation, snapshot: ClusterSnapshot) -> float:
+    """Age of the newest sample at the time of the snapshot, in seconds; never negative (clocks differ)."""
+    return max(0.0, snapshot.taken_at_seconds - evaluation.sampled_at_seconds)
+
+
+def stale_after_seconds(snapshot: ClusterSnapshot) -> float:
+    """The age beyond which an evaluation is stale, in seconds."""
+    return STALE_SCRAPES * snapshot.scrape_interval_seconds
+
+
+def is_usable(job: Job, snapshot: ClusterSnapshot) -> bool:
+    """True when the job's evaluation may be compared with an earlier one of the same life and series."""
+    evaluation = job.evaluation
+    return (
+        evaluation is not None
+        and not job.restarted
+        and evaluation.finite
+        and math.isfinite(evaluation.level)
+        and evaluation.sample_count >= 2
+        and is_fresh(evaluation, snapshot)
+    )
+
+
+def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> MemoryState:
+    """Bring each job's memory up to this snapshot; jobs that are gone are forgotten.
+
+    An interval is closed when at least `how.interval_seconds` have passed since its anchor; a pass that an
+    event triggered in between changes nothing here.
+    """
+    jobs: dict[str, JobMemory] = {}
+    finished: list[_Interval] = []
+    for job in snapshot.jobs:
+        known = _follow(job, memory.jobs.get(job.uid) or JobMemory(), snapshot)
+        jobs[job.uid] = known
+        if interval := _finished_interval(job, known, snapshot, how):
+            finished.append(interval)
+    nodes = {node.name: node for node in snapshot.nodes}
+    jobs.update(_close_intervals(finished, nodes, snapshot.taken_at_seconds, how))
+    return replace(memory, jobs=jobs)
+
+
+def _follow(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> JobMemory:
+    """First and best evaluation so far, and an anchor for the interval, as far as this snapshot tells them."""
+    if job.restarted:
+        return known if known.anchor is None else replace(known, anchor=None, growth=None)
+    evaluation = job.evaluation
+    if evaluation is None or not is_usable(job, snapshot):
+        return known
+    if known.first_level is None or known.series != evaluation.series:
+        return replace(
+            known,
+            series=evaluation.series,
+            first_level=evaluation.level,
+            best_level=evaluation.level,
+            anchor=_anchor(evaluation, job.usage, snapshot),
+            growth=None,
+        )
+    best = _better(evaluation, known.best_level)
+    anchor = known.anchor or _anchor(evaluation, job.usage, snapshot)
+    if best == known.best_level and anchor is known.anchor:
+        return known
+    return replace(known, best_level=best, anchor=anchor)
+
+
+def _anchor(evaluation: Evaluation, usage: Usage | None, snapshot: ClusterSnapshot) -> Anchor:
+    return Anchor(at_seconds=snapshot.taken_at_seconds, level=evaluation.level, usage=usage)
+
+
+def _better(evaluation: Evaluation, best: float | None) -> float:
+    if best is None:
+        return evaluation.level
+    return max(best, evaluation.level) if evaluation.objective == "max" else min(best, evaluation.level)
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """A job whose interval has run long enough to be measured, with all that the measurement needs."""
+
+    job: Job
+    known: JobMemory
+    anchor: Anchor
+    evaluation: Evaluation
+    first: float
+    best: float
+    seconds: float
+
+    def row(self) -> tuple[float, ...]:
+        sign = -1.0 if self.evaluation.objective == "max" else 1.0
+        return (self.anchor.level, self.evaluation.level, self.first, self.best, self.seconds, sign)
+
+
+def _finished_interval(job: Job, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring) -> _Interval | None:
+    anchor, evaluation, first, best = known.anchor, job.evaluation, known.first_level, known.best_level
+    if anchor is None or evaluation is None or first is None or best is None or not is_usable(job, snapshot):
+        return None
+    elapsed = snapshot.taken_at_seconds - anchor.at_seconds
+    if elapsed < EARLY_RATIO * how.interval_seconds:
+        return None
+    return _Interval(job, known, anchor, evaluation, first, best, elapsed)
+
+
+def _close_intervals(
+    intervals: Sequence[_Interval], nodes: Mapping[str, Node], now_seconds: float, how: Measuring
+) -> dict[str, JobMemory]:
+    """Turn finished intervals into `Growth`, vectorised over the jobs, and start the next ones."""
+    if not intervals:
+        return {}
+    rows = np.asarray([interval.row() for interval in intervals], dtype=np.float64)
+    before, now, first, best, seconds, sign = rows.T
+    progress = progress_per_second(before, now, first, best, seconds, sign, how)
+    return {
+        interval.job.uid: _closed(interval, per_second, nodes[interval.job.node], now_seconds)
+        for interval, per_second in zip(intervals, progress.tolist(), strict=True)
+    }
+
+
+def _closed(interval: _Interval, per_second: float, node: Node, now_seconds: float) -> JobMemory:
+    usage = interval.job.usage
+    cores, used = _average_use(interval.anchor.usage, usage, node)
+    growth = Growth(
+        at_seconds=now_seconds,
+        interval_seconds=interval.seconds,
+        progress_per_second=per_second,
+        cpu_cores=cores,
+        efficiency={resource: per_second / use for resource, use in used.items()},
+    )
+    anchor = Anchor(at_seconds=now_seconds, level=interval.evaluation.level, usage=usage)
+    return replace(interval.known, anchor=anchor, growth=growth)
+
+
+def _average_use(before: Usage | None, now: Usage | None, node: Node) -> tuple[float | None, dict[str, float]]:
+    """Average CPU use in cores (None: unknown), and per resource the divisor of Eq. 4.2 where it is known."""
+    if before is None or now is None:
+        return None, {}
+    used: dict[str, float] = {}
+    cores = _rate(before.cpu_seconds_total, now.cpu_seconds_total, before, now)
+    if cores is not None and cores >= IDLE_CORES:
+        used["cpu"] = cores / node.cpu_cores
+    if now.memory_bytes:
+        used["memory"] = now.memory_bytes / node.memory_bytes
+    block = _rate(before.block_io_bytes_total, now.block_io_bytes_total, before, now)
+    if block:
+        used["block_io"] = block / MEBIBYTE
+    network = _rate(before.network_io_bytes_total, now.network_io_bytes_total, before, now)
+    if network:
+        used["network_io"] = network / MEBIBYTE
+    return cores, used
+
+
+def _rate(before: float | None, now: float | None, start: Usage, end: Usage) -> float | None:
+    """Increase per second of a counter; None when unknown, when no time passed, or when it was reset."""
+    seconds = end.sampled_at_seconds - start.sampled_at_seconds
+    if before is None or now is None or seconds <= 0 or now < before:
+        return None
+    return (now - before) / seconds

@@ -1,0 +1,239 @@
+"""Guards: what every decision must pass before it is carried out. Policies know nothing of them.
+
+An ordered list of pure functions, first the ones that ask whether this job may be touched at all, then the
+clamps, then the ones that ask whether what is left is worth doing. A guard lets a resize through, lets a
+smaller one through (a clamp: the new target with the bound in its reason), or vetoes it with a reason that
+names the guard, its figure and its bound. `capacity` comes last and sees a node's resizes together.
+
+Of the design's list, `namespace budget` and `frozen` need namespaces with budgets and Freeze objects, and
+`disruption budget` needs migrations: they come with those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from controller.growth import age_seconds, is_fresh, stale_after_seconds
+from controller.model import ClusterSnapshot, Job, JobMemory, MemoryState, Node, Resize, Withheld
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the user allows; from `spec.mode`, `spec.resources` and `spec.behaviour`."""
+
+    mode: str
+    min_millicores: int
+    max_millicores: int
+    cooldown_seconds: float
+    max_step_ratio: float
+    min_change_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything a guard may look at for one resize."""
+
+    bounds: Bounds
+    snapshot: ClusterSnapshot
+    job: Job
+    known: JobMemory
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """No, and why."""
+
+    reason: str
+
+
+Guard = Callable[[Resize, Situation], Resize | Veto]
+
+
+def paused(resize: Resize, at: Situation) -> Resize | Veto:
+    """Only mode Auto changes anything."""
+    if at.bounds.mode == "Auto":
+        return resize
+    return Veto(f"mode is {at.bounds.mode}, and only Auto changes anything")
+
+
+def ended(resize: Resize, at: Situation) -> Resize | Veto:
+    """A job that has finished or failed is left alone."""
+    return Veto(f"job is {at.job.state}") if at.job.state.ended else resize
+
+
+def non_finite_metrics(resize: Resize, at: Situation) -> Resize | Veto:
+    """A diverged job is reported, never guessed at."""
+    evaluation = at.job.evaluation
+    if evaluation is None or evaluation.finite:
+        return resize
+    return Veto(f"{evaluation.series} is not finite")
+
+
+def stale_metrics(resize: Resize, at: Situation) -> Resize | Veto:
+    """No metrics, no action. A newcomer that never had any is what the policy says it is."""
+    evaluation = at.job.evaluation
+    bound = stale_after_seconds(at.snapshot)
+    if evaluation is None:
+        if at.known.series is None:
+            return resize
+        return Veto(f"{at.known.series} is missing, last seen more than {bound:.0f} s ago")
+    if is_fresh(evaluation, at.snapshot):
+        return resize
+    return Veto(f"newest sample is {age_seconds(evaluation, at.snapshot):.0f} s old, bound {bound:.0f} s")
+
+
+def restarted(resize: Resize, at: Situation) -> Resize | Veto:
+    """A window that holds two lives of a job says nothing about either."""
+    return Veto("restarted within the window of its evaluation") if at.job.restarted else resize
+
+
+def floor(resize: Resize, at: Situation) -> Resize | Veto:
+    """Not below `spec.resources.cpu.min`, but never above what the job already has less of."""
+    bound = at.bounds.min_millicores
+    if resize.to_millicores >= bound or resize.raises:
+        return resize
+    return _clamp(resize, min(bound, resize.from_millicores), f"floor {bound}m")
+
+
+def ceiling(resize: Resize, at: Situation) -> Resize | Veto:
+    """Not above `spec.resources.cpu.max`, nor above what the policy and the node's size leave."""
+    bound = at.bounds.max_millicores
+    if resize.to_millicores <= bound or not resize.raises:
+        return resize
+    return _clamp(resize, max(bound, resize.from_millicores), f"ceiling {bound}m")
+
+
+def useful_parallelism(resize: Resize, at: Situation) -> Resize | Veto:
+    """A limit above what the job's threads can use helps nobody; shares are only relative, so they may be."""
+    cores = at.job.useful_parallelism_cores
+    if cores is None or resize.control != "limits" or not resize.raises:
+        return resize
+    bound = round(cores * 1000)
+    if resize.to_millicores <= bound:
+        return resize
+    return _clamp(resize, max(bound, resize.from_millicores), f"useful parallelism {bound}m")
+
+
+def step_cap(resize: Resize, at: Situation) -> Resize | Veto:
+    """One change is at most a factor of `maxStepRatio`, up or down."""
+    ratio = at.bounds.max_step_ratio
+    low, high = round(resize.from_millicores / ratio), round(resize.from_millicores * ratio)
+    target = min(max(resize.to_millicores, low), high)
+    return resize if target == resize.to_millicores else _clamp(resize, target, f"step cap x{ratio:g}")
+
+
+def minimum_change(resize: Resize, at: Situation) -> Resize | Veto:
+    """A change that nobody would notice is not worth a call."""
+    bound = at.bounds.min_change_ratio
+    ratio = abs(resize.to_millicores - resize.from_millicores) / max(resize.from_millicores, 1)
+    if resize.to_millicores != resize.from_millicores and ratio >= bound:
+        return resize
+    return Veto(f"change of {ratio:.1%} ({resize.from_millicores}m to {resize.to_millicores}m), bound {bound:.0%}")
+
+
+def cooldown(resize: Resize, at: Situation) -> Resize | Veto:
+    """A job that was just resized shows its effect first."""
+    last = at.known.last_resized_at_seconds
+    if last is None:
+        return resize
+    since, bound = at.snapshot.taken_at_seconds - last, at.bounds.cooldown_seconds
+    return resize if since >= bound else Veto(f"resized {since:.0f} s ago, bound {bound:.0f} s")
+
+
+GUARDS: tuple[Guard, ...] = (
+    paused,
+    ended,
+    non_finite_metrics,
+    stale_metrics,
+    restarted,
+    floor,
+    ceiling,
+    useful_parallelism,
+    step_cap,
+    minimum_change,
+    cooldown,
+)
+
+CAPACITY = "node_capacity"
+"""The name of the one guard that looks at a node's resizes together."""
+
+
+def guard_names() -> list[str]:
+    """All guards in their order, as `withheld` names them."""
+    return [guard.__name__ for guard in GUARDS] + [CAPACITY]
+
+
+def review(
+    resizes: Sequence[Resize], snapshot: ClusterSnapshot, memory: MemoryState, bounds: Bounds
+) -> tuple[tuple[Resize, ...], tuple[Withheld, ...]]:
+    """What may be carried out, and what may not and why; in the order in which it was asked."""
+    jobs = {job.uid: job for job in snapshot.jobs}
+    nodes = {node.name: node for node in snapshot.nodes}
+    passed: list[Resize] = []
+    withheld: list[Withheld] = []
+    for resize in resizes:
+        known = memory.jobs.get(resize.job_uid, _UNKNOWN)
+        at = Situation(bounds, snapshot, jobs[resize.job_uid], known, nodes[resize.node])
+        verdict = _through_all(resize, at)
+        if isinstance(verdict, Withheld):
+            withheld.append(verdict)
+        else:
+            passed.append(verdict)
+    allowed, over = node_capacity(passed, snapshot)
+    return tuple(allowed), tuple(withheld + over)
+
+
+_UNKNOWN = JobMemory()
+
+
+def _through_all(resize: Resize, at: Situation) -> Resize | Withheld:
+    wanted = resize
+    for guard in GUARDS:
+        verdict = guard(resize, at)
+        if isinstance(verdict, Veto):
+            return Withheld(wanted, guard.__name__, f"{guard.__name__}: {verdict.reason}")
+        resize = verdict
+    return resize
+
+
+def node_capacity(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> tuple[list[Resize], list[Withheld]]:
+    """No limit above its node; no raise of requests on a node whose requests would not fit any more."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    room = _room_millicores(resizes, snapshot)
+    allowed: list[Resize] = []
+    withheld: list[Withheld] = []
+    for resize in resizes:
+        whole_node = round(nodes[resize.node].cpu_cores * 1000)
+        if resize.control == "limits" and resize.to_millicores > whole_node:
+            allowed.append(_clamp(resize, whole_node, f"node capacity {whole_node}m"))
+        elif resize.control == "requests" and resize.raises and room.get(resize.node, 0) < 0:
+            bound = nodes[resize.node].requests_max_millicores
+            over = f"{CAPACITY}: requests on {resize.node} would be {-room[resize.node]}m over its {bound}m"
+            room[resize.node] += resize.to_millicores - resize.from_millicores
+            withheld.append(Withheld(resize, CAPACITY, over))
+        else:
+            allowed.append(resize)
+    return allowed, withheld
+
+
+def _room_millicores(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> dict[str, int]:
+    """What all `resizes` would leave of each bounded node's requests, in millicores; negative when over."""
+    room = {
+        node.name: node.requests_max_millicores for node in snapshot.nodes if node.requests_max_millicores is not None
+    }
+    if not room:
+        return {}
+    for job in snapshot.jobs:
+        if job.node in room:
+            room[job.node] -= job.allocation.request_millicores
+    for resize in resizes:
+        if resize.node in room and resize.control == "requests":
+            room[resize.node] -= resize.to_millicores - resize.from_millicores
+    return room
+
+
+def _clamp(resize: Resize, target_millicores: int, bound: str) -> Resize:
+    reason = f"{resize.reason} (wanted {resize.to_millicores}m, {bound})"
+    return replace(resize, to_millicores=target_millicores, reason=reason)

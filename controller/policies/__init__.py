@@ -1,0 +1,96 @@
+"""The policies: one file is one policy, found by its file name.
+
+A policy file holds a module docstring (what it computes, its source), a class `Parameters` (a pydantic model:
+every field with unit, default and bounds in its description, and its source) and a class `Policy`:
+
+    class Policy:
+        def __init__(self, parameters: Parameters, setting: Setting) -> None: ...
+        def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions: ...
+
+`decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
+the snapshot by `growth.measure`. It gives a reason for every job, also for those left alone. Policies know
+nothing of guards, nor of how a decision is carried out. `tests/controller/policies/test_contract.py` holds
+every file in this folder to that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from controller.errors import UsageError
+from controller.model import ClusterSnapshot, CpuControl, Decisions, MemoryState
+
+
+class PolicyParameters(BaseModel):
+    """Base of every policy's parameters: camelCase in files, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What every policy is told of the user's settings besides its own parameters."""
+
+    interval_seconds: float
+    control: CpuControl
+
+
+class PolicyProtocol(Protocol):
+    """What a pass needs of a policy."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """What to change, why, and what to remember; pure."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """One file of this folder."""
+
+    name: str
+    summary: str
+    description: str
+    parameters: type[PolicyParameters]
+    build: Callable[[PolicyParameters, Setting], PolicyProtocol]
+
+
+def names() -> list[str]:
+    """The names of all policies, which are the names of their files."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def find(name: str) -> PolicyFile:
+    """The policy of that name (`flowcon`, `kube-default`); UsageError names those there are."""
+    file_name = name.replace("-", "_")
+    if file_name not in names():
+        known = ", ".join(known.replace("_", "-") for known in names())
+        raise UsageError(f"spec.policy.name: there is no policy {name!r}; use one of {known}.")
+    return _read(name, importlib.import_module(f"{__name__}.{file_name}"))
+
+
+def _read(name: str, module: ModuleType) -> PolicyFile:
+    description = (module.__doc__ or "").strip()
+    summary = description.splitlines()[0] if description else ""
+    return PolicyFile(name, summary, description, module.Parameters, module.Policy)
+
+
+def build(
+    name: str,
+    parameters: Mapping[str, Any],
+    setting: Setting,
+    validate: Callable[[type[PolicyParameters], object], PolicyParameters],
+) -> PolicyProtocol:
+    """The policy of that name with these parameters; UsageError when a parameter is unknown or out of bounds.
+
+    `validate` turns a mapping into parameters; the caller passes `settings.validate`, which says where.
+    """
+    policy = find(name)
+    return policy.build(validate(policy.parameters, dict(parameters)), setting)

@@ -1,0 +1,35 @@
+"""Fair sharing: every job is left alone, as if Slopewise were not there. The baseline of every comparison.
+
+The kernel shares CPU evenly between containers of equal weight, which is what the papers call NA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.model import ClusterSnapshot, Decisions, MemoryState, NodeMemory
+from controller.policies import PolicyParameters, Setting
+
+
+class Parameters(PolicyParameters):
+    """None: there is nothing to choose."""
+
+
+class Policy:
+    """Looks at the regular interval, so that growth is measured and shown, and changes nothing."""
+
+    def __init__(self, parameters: Parameters, setting: Setting) -> None:
+        self._interval_seconds = setting.interval_seconds
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """No resize, the same reason for every job."""
+        nodes = {
+            node.name: NodeMemory(
+                frozenset(job.uid for job in snapshot.jobs if job.node == node.name),
+                snapshot.taken_at_seconds,
+                self._interval_seconds,
+            )
+            for node in snapshot.nodes
+        }
+        reasons = {job.uid: "fair sharing: left alone" for job in snapshot.jobs}
+        return Decisions("fair", (), reasons, replace(memory, nodes=nodes))

@@ -1,0 +1,204 @@
+"""FlowCon: CPU limits in proportion to growth efficiency, per node, with listeners and back-off.
+
+Source: FlowCon (ICPP 2019) and chapters 4 to 6 of the thesis, Algorithms 1 and 2. Where the print is silent or
+ambiguous, this is the reading chosen:
+
+- Per-node interval, back-off and lists, kept in the controller's memory. `beta = 2` follows from the printed
+  "0.25" with two jobs.
+- The unit of alpha is not printed: by default a fraction of the evaluation's range per initial interval, of the
+  whole node (`alphaPer: interval`), or per second (`second`).
+- The lower bound 1/(beta·n) also holds for the new list, where the paper prints none.
+- A newcomer without a measurement gets the whole node, and counts as the only one that grows: meanwhile the
+  share of completing jobs is 0, so they get the lower bound.
+- An arrival or departure (the *set* of jobs changed, not their number) runs Algorithm 1 at once and resets the
+  interval; it reclassifies only jobs that were measured since the last look, which needs a whole interval.
+- A job that grows again after back-off resets the interval too.
+- A job whose growth is unknown (restarted, stale, diverged, idle) keeps its class and its limit, and is left
+  out of the sum.
+
+Limits are soft (5.1.1): `control: requests` writes them as shares, which is FlowCon's faithful form;
+`control: limits` writes hard quotas, the second form.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import Field
+
+from controller.control import resizes
+from controller.growth import EARLY_RATIO, is_usable
+from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Resize
+from controller.policies import PolicyParameters, Setting
+
+NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
+_ONE_STEP_DOWN = {NEW: WATCHING, WATCHING: COMPLETING, COMPLETING: COMPLETING}
+
+
+class Parameters(PolicyParameters):
+    """FlowCon's parameters."""
+
+    alpha: float = Field(
+        0.05,
+        gt=0,
+        le=1,
+        description="growth efficiency below which a job is converging; ratio per alphaPer. "
+        "Source: thesis 6.1.2 uses 0.01 to 0.15",
+    )
+    alpha_per: Literal["interval", "second"] = Field(
+        "interval", description="unit of alpha: per initial interval or per second. Source: reading"
+    )
+    beta: float = Field(
+        2.0,
+        ge=1,
+        le=1000,
+        description="lower bound of a limit is node / (beta x jobs). Source: reading of 6.1.3",
+    )
+    max_interval_ratio: float = Field(
+        16.0, ge=1, le=1024, description="back-off stops at this multiple of the interval. Source: ours"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One run of Algorithm 1 over one node: what was found, class by class, before limits are set."""
+
+    classes: Mapping[str, str]
+    growth: Mapping[str, float]
+    """Known growth efficiencies; a job that is not in here has none, or none that can be trusted now."""
+    newcomers: frozenset[str]
+    revived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeOutcome:
+    """What the look at one node yields."""
+
+    resizes: list[Resize]
+    reasons: dict[str, str]
+    jobs: dict[str, JobMemory]
+    node: NodeMemory
+
+
+class Policy:
+    """Algorithm 1 (limits by growth efficiency) and Algorithm 2 (listeners), per node."""
+
+    def __init__(self, parameters: Parameters, setting: Setting) -> None:
+        self._parameters = parameters
+        self._interval_seconds = setting.interval_seconds
+        self._control = setting.control
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """Look at every node whose interval is over or whose set of jobs changed; leave the others alone."""
+        jobs_on: defaultdict[str, list[Job]] = defaultdict(list)
+        for job in snapshot.jobs:
+            jobs_on[job.node].append(job)
+        changes: list[Resize] = []
+        reasons: dict[str, str] = {}
+        jobs, nodes = dict(memory.jobs), {}
+        for node in snapshot.nodes:
+            outcome = self._decide_node(node, jobs_on[node.name], snapshot, memory)
+            changes += outcome.resizes
+            reasons |= outcome.reasons
+            jobs |= outcome.jobs
+            nodes[node.name] = outcome.node
+        return Decisions("flowcon", tuple(changes), reasons, MemoryState(jobs, nodes))
+
+    def _decide_node(
+        self, node: Node, jobs: Sequence[Job], snapshot: ClusterSnapshot, memory: MemoryState
+    ) -> _NodeOutcome:
+        now = snapshot.taken_at_seconds
+        last = memory.nodes.get(node.name)
+        uids = frozenset(job.uid for job in jobs)
+        changed = last is None or last.job_uids != uids  # Algorithm 2, lines 3-12
+        if last is not None and not changed and now < last.looked_at_seconds + EARLY_RATIO * last.interval_seconds:
+            return _wait(jobs, last, memory, now)
+        looked_at = last.looked_at_seconds if last else float("-inf")
+        look = self._classify(jobs, snapshot, memory, looked_at)
+        limits = self._limits(jobs, look, memory, node)
+        interval = self._interval(look, last, changed)
+        reasons = {job.uid: self._reason(job, look, limits[job.uid], node) for job in jobs}
+        targets = [limits[job.uid] for job in jobs]
+        return _NodeOutcome(
+            resizes(jobs, targets, reasons, memory.jobs, node, self._control),
+            reasons,
+            {job.uid: _remember(memory.jobs[job.uid], look.classes[job.uid], limits[job.uid], now) for job in jobs},
+            NodeMemory(uids, now, interval),
+        )
+
+    def _classify(self, jobs: Sequence[Job], snapshot: ClusterSnapshot, memory: MemoryState, looked_at: float) -> _Look:
+        """Algorithm 1, lines 2-13: one step down below alpha, back to the new list at or above it."""
+        classes, growth, revived = {}, {}, False
+        for job in jobs:
+            known = memory.jobs[job.uid]
+            before = known.job_class or NEW
+            efficiency = known.growth.cpu_efficiency if known.growth and is_usable(job, snapshot) else None
+            classes[job.uid] = before
+            if efficiency is None or known.growth is None:
+                continue
+            growth[job.uid] = efficiency
+            if known.growth.at_seconds > looked_at:  # measured since the last look: a whole interval
+                grows = self._per_alpha(efficiency) >= self._parameters.alpha
+                classes[job.uid] = NEW if grows else _ONE_STEP_DOWN[before]
+                revived |= grows and before == COMPLETING
+        newcomers = frozenset(
+            job.uid for job in jobs if classes[job.uid] == NEW and memory.jobs[job.uid].growth is None
+        )
+        return _Look(classes, growth, newcomers, revived)
+
+    def _limits(self, jobs: Sequence[Job], look: _Look, memory: MemoryState, node: Node) -> dict[str, float]:
+        """Algorithm 1, lines 14-27: limits in cores; all of the node for each when every job is completing."""
+        if all(look.classes[job.uid] == COMPLETING for job in jobs):
+            return {job.uid: node.cpu_cores for job in jobs}
+        total = sum(look.growth.values())
+        floor = node.cpu_cores / (self._parameters.beta * len(jobs))
+        limits = {}
+        for job in jobs:
+            uid, listed = job.uid, look.classes[job.uid]
+            kept = memory.jobs[uid].wanted_cores
+            if uid in look.growth and listed != WATCHING:
+                counts = listed == NEW or not look.newcomers
+                share = look.growth[uid] / total if total > 0 and counts else 0.0
+                limits[uid] = max(node.cpu_cores * share, floor)
+            else:  # watching, or unknown: as it was; a newcomer gets the whole node
+                limits[uid] = node.cpu_cores if kept is None else kept
+        return limits
+
+    def _interval(self, look: _Look, last: NodeMemory | None, changed: bool) -> float:
+        """The interval until the next look, in seconds: reset by an event or a revival, doubled in back-off."""
+        base = self._interval_seconds
+        interval = base if last is None or changed or look.revived else last.interval_seconds
+        if look.classes and all(listed == COMPLETING for listed in look.classes.values()):
+            interval = min(2 * interval, base * self._parameters.max_interval_ratio)
+        return interval
+
+    def _per_alpha(self, efficiency: float) -> float:
+        """Growth efficiency in the unit of alpha."""
+        per_interval = self._parameters.alpha_per == "interval"
+        return efficiency * self._interval_seconds if per_interval else efficiency
+
+    def _reason(self, job: Job, look: _Look, limit_cores: float, node: Node) -> str:
+        listed, efficiency = look.classes[job.uid], look.growth.get(job.uid)
+        share = f"limit {limit_cores:.3g} of {node.cpu_cores:.3g} cores"
+        if job.uid in look.newcomers:
+            return f"{listed}: newcomer without a growth reading yet, {share}"
+        if efficiency is None:
+            return f"{listed}: growth unknown, kept at {share}"
+        alpha = self._parameters.alpha
+        growth = self._per_alpha(efficiency)
+        sign = "≥" if growth >= alpha else "<"
+        return f"{listed}: growth {growth:.3g}/{self._parameters.alpha_per} {sign} α {alpha:g}, {share}"
+
+
+def _wait(jobs: Sequence[Job], last: NodeMemory, memory: MemoryState, now: float) -> _NodeOutcome:
+    left = max(0.0, last.look_at_seconds - now)
+    reasons = {job.uid: f"{memory.jobs[job.uid].job_class or NEW}: next look in {left:.0f} s" for job in jobs}
+    return _NodeOutcome([], reasons, {}, last)
+
+
+def _remember(known: JobMemory, listed: str, limit_cores: float, now: float) -> JobMemory:
+    since = known.class_since_seconds if known.job_class == listed else now
+    return replace(known, job_class=listed, class_since_seconds=since, wanted_cores=limit_cores)

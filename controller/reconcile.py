@@ -1,0 +1,144 @@
+"""One pass, top to bottom: observe, decide, guard, act, report. Read this first.
+
+The cluster, this machine, a dry run and the simulator run exactly this; they differ in the ports. A pass that
+cannot observe changes nothing and says why (`PassReport.held`). Whoever calls (`loop.py`) hands the report on to
+the log, the metrics, the decision record and the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from controller import growth, guards
+from controller.errors import ActuationError, ObservationError
+from controller.model import (
+    ClusterSnapshot,
+    CpuAllocation,
+    JobMemory,
+    MemoryState,
+    Outcome,
+    PassReport,
+    Resize,
+)
+from controller.policies import PolicyProtocol
+from controller.ports import Actuator, Clock, Ports
+
+
+@dataclass(frozen=True, slots=True)
+class PassSettings:
+    """What a pass is told by the user, besides the policy itself."""
+
+    policy_name: str
+    measuring: growth.Measuring
+    bounds: guards.Bounds
+
+
+def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
+    """Run one pass and tell all about it. Raises only when the memory's storage fails, or by a mistake of ours."""
+    stopwatch = Stopwatch(ports.clock)
+
+    # 1. Observe. The only read of the world; when it fails, nothing is changed.
+    try:
+        with stopwatch.timing("observe"):
+            remembered = ports.memory.load()
+            snapshot = ports.observer.observe()
+    except ObservationError as error:
+        return _held(str(error), ports.clock, stopwatch, settings)
+
+    # 2. Decide. Pure: the same snapshot and memory always give the same decisions.
+    with stopwatch.timing("decide"):
+        measured = growth.measure(snapshot, remembered, settings.measuring)
+        decisions = policy.decide(snapshot, measured)
+
+    # 3. Guard. Ordered vetoes and clamps, each with its reason.
+    with stopwatch.timing("guard"):
+        allowed, withheld = guards.review(decisions.resizes, snapshot, decisions.memory, settings.bounds)
+
+    # 4. Act. Originals are stored before the first change; decreases make room for increases.
+    with stopwatch.timing("act"):
+        memory = remember_originals(decisions.memory, allowed, snapshot)
+        ports.memory.save(memory)
+        outcomes = tuple(_carry_out(resize, ports.actuator) for resize in decreases_first(allowed))
+        if outcomes:
+            memory = _remember_actions(memory, outcomes, snapshot.taken_at_seconds)
+            ports.memory.save(memory)
+
+    # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
+    looks = [node.look_at_seconds for node in memory.nodes.values()]
+    return PassReport(
+        taken_at_seconds=snapshot.taken_at_seconds,
+        policy=settings.policy_name,
+        seconds_by_verb=stopwatch.seconds,
+        next_look_at_seconds=min(looks, default=snapshot.taken_at_seconds + settings.measuring.interval_seconds),
+        snapshot=snapshot,
+        decisions=replace(decisions, memory=memory),
+        outcomes=outcomes,
+        withheld=withheld,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stopwatch:
+    """Times each verb of the pass, so that the dashboard's parts cannot drift from the code's."""
+
+    clock: Clock
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timing(self, verb: str) -> Iterator[None]:
+        """Record the duration of the block as `verb`, also when it raises."""
+        start = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[verb] = self.clock.monotonic() - start
+
+
+def _held(why: str, clock: Clock, stopwatch: Stopwatch, settings: PassSettings) -> PassReport:
+    """A pass that could not observe: it looks again after one interval, and remembers nothing new."""
+    now = clock.now()
+    next_look = now + settings.measuring.interval_seconds
+    return PassReport(now, settings.policy_name, stopwatch.seconds, next_look, held=why)
+
+
+def decreases_first(resizes: Sequence[Resize]) -> list[Resize]:
+    """Decreases before increases, so that a node is never promised twice; otherwise in the given order."""
+    return sorted(resizes, key=lambda resize: resize.raises)
+
+
+def _carry_out(resize: Resize, actuator: Actuator) -> Outcome:
+    """One resize; its failure becomes its outcome and stops no other."""
+    try:
+        return actuator.resize(resize)
+    except ActuationError as error:
+        return Outcome(resize, "failed", str(error))
+
+
+def remember_originals(memory: MemoryState, allowed: Sequence[Resize], snapshot: ClusterSnapshot) -> MemoryState:
+    """Memory with what each job had before its first change; what is stored already is never overwritten."""
+    found = {job.uid: job.allocation for job in snapshot.jobs}
+    return _update_jobs(
+        memory,
+        {
+            resize.job_uid: _with_original(memory.jobs.get(resize.job_uid) or JobMemory(), found[resize.job_uid])
+            for resize in allowed
+        },
+    )
+
+
+def _with_original(known: JobMemory, allocation: CpuAllocation) -> JobMemory:
+    return known if known.original else replace(known, original=allocation)
+
+
+def _remember_actions(memory: MemoryState, outcomes: Sequence[Outcome], now_seconds: float) -> MemoryState:
+    """Memory with the time of each change that was carried out, for the cooldown."""
+    applied = [outcome.resize.job_uid for outcome in outcomes if outcome.result == "applied"]
+    return _update_jobs(
+        memory, {uid: replace(memory.jobs[uid], last_resized_at_seconds=now_seconds) for uid in applied}
+    )
+
+
+def _update_jobs(memory: MemoryState, changed: Mapping[str, JobMemory]) -> MemoryState:
+    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
