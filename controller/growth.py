@@ -37,6 +37,9 @@ Progress = Literal["signed", "absolute"]
 RANGE_FLOOR_RATIO = 0.01
 """The range is never smaller than 1 % of the first value: a job that has not moved yet has no range."""
 
+SMALLEST_RANGE = 1e-9
+"""A first value of exactly 0 has no 1 %; dividing by this keeps every figure finite."""
+
 IDLE_CORES = 0.005
 """Below this the job was paused or waited for data, and dividing by its use would invent a figure."""
 
@@ -74,12 +77,11 @@ def progress_per_second(
 
 def _normaliser(first: Floats, best: Floats, kind: Normaliser) -> Floats:
     """What a change of the evaluation is divided by, shape (jobs,), never zero."""
-    tiny = np.finfo(np.float64).tiny
     if kind == "none":
         return np.ones_like(first)
     if kind == "first":
-        return np.maximum(np.abs(first), tiny)
-    return np.maximum(np.maximum(np.abs(first - best), RANGE_FLOOR_RATIO * np.abs(first)), tiny)
+        return np.maximum(np.abs(first), SMALLEST_RANGE)
+    return np.maximum(np.maximum(np.abs(first - best), RANGE_FLOOR_RATIO * np.abs(first)), SMALLEST_RANGE)
 
 
 def is_fresh(evaluation: Evaluation, snapshot: ClusterSnapshot) -> bool:

@@ -1,0 +1,66 @@
+"""The controller's own endpoint: `/healthz` for the kubelet and `/metrics` for Prometheus."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from controller.errors import SlopewiseError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = 10
+    """A client that says nothing for 10 s loses its connection, not the controller a thread."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """A line for each scrape and probe would drown the log line of each pass."""
+
+
+class HealthServer:
+    """Serves on `address:port` (port 0: a free one) until it is closed."""
+
+    def __init__(self, registry: CollectorRegistry, is_alive: Callable[[], bool], address: str, port: int) -> None:
+        metrics: WSGIApplication = make_wsgi_app(registry)
+
+        def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            if environ["PATH_INFO"] == "/metrics":
+                return metrics(environ, start_response)
+            status, text = _answer(environ["PATH_INFO"], is_alive)
+            start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+            return [text.encode()]
+
+        try:
+            self._server = make_server(address, port, app, server_class=_Server, handler_class=_Quiet)
+        except OSError as error:
+            raise SlopewiseError(
+                f"{address}:{port} cannot serve /healthz and /metrics ({error.strerror}); choose another port."
+            ) from error
+        self.port: int = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _answer(path: str, is_alive: Callable[[], bool]) -> tuple[str, str]:
+    if path != "/healthz":
+        return "404 Not Found", "not found: use /healthz or /metrics\n"
+    if is_alive():
+        return "200 OK", "ok\n"
+    return "503 Service Unavailable", "no pass for three intervals\n"

@@ -1,0 +1,123 @@
+"""When passes run: on ticks and on events, one at a time, on APScheduler.
+
+`reconcile.py` is one pass; this decides when the next one comes. A pass says when it wants to look again
+(FlowCon backs off); an event (a job started or ended) interrupts the interval and runs one at once. APScheduler
+would drop a run that comes more than a second late, and a hung run stops its schedule silently: hence
+`coalesce`, `max_instances=1`, a grace of at least one interval, listeners for what it skips, and `is_alive`,
+which fails after three intervals without a pass.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
+
+from controller.model import PassReport
+from controller.telemetry import Telemetry
+
+ALIVE_INTERVALS = 3
+"""Without a pass for this many intervals the loop counts as dead."""
+
+Sink = Callable[[PassReport], None]
+
+
+class ControllerLoop:
+    """Runs `run_pass` on ticks and events until it is stopped; hands each report to telemetry and the sinks."""
+
+    def __init__(
+        self,
+        run_pass: Callable[[], PassReport],
+        telemetry: Telemetry,
+        interval_seconds: float,
+        sinks: Sequence[Sink] = (),
+    ) -> None:
+        self._run_pass = run_pass
+        self._telemetry = telemetry
+        self._interval_seconds = interval_seconds
+        self._sinks = tuple(sinks)
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._planned_seconds = interval_seconds
+        self._last_end = time.monotonic()
+        self.passes = 0
+        self.passes_held = 0
+        self.cpu_seconds = 0.0
+        """CPU time that passes and their reporting took on the scheduler's thread."""
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(1)},
+            job_defaults={
+                "coalesce": True,
+                "max_instances": 1,
+                "misfire_grace_time": max(1, round(interval_seconds)),
+            },
+        )
+        self._scheduler.add_listener(self._on_skipped, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
+
+    def start(self) -> None:
+        """Run the first pass now, the next ones as they ask for."""
+        trigger = IntervalTrigger(seconds=self._interval_seconds, timezone=UTC)
+        self._job = self._scheduler.add_job(self._tick, trigger, next_run_time=datetime.now(UTC), name="pass")
+        self._scheduler.start()
+
+    def wake(self) -> None:
+        """An event: look again at once. During a pass, another one follows it."""
+        self._woken.set()
+        if not self._stopping.is_set():
+            self._job.modify(next_run_time=datetime.now(UTC))
+
+    def stop(self) -> None:
+        """No further pass; waits for the one that is under way."""
+        self._stopping.set()
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=True)
+
+    def is_alive(self) -> bool:
+        """False once no pass has ended for three times as long as the last one planned to wait."""
+        bound = ALIVE_INTERVALS * max(self._planned_seconds, self._interval_seconds)
+        return time.monotonic() - self._last_end <= bound
+
+    def _tick(self) -> None:
+        again = True
+        while again and not self._stopping.is_set():
+            self._woken.clear()
+            self._one_pass()
+            again = self._woken.is_set()
+
+    def _one_pass(self) -> None:
+        started = time.thread_time()
+        planned = self._interval_seconds
+        try:
+            report = self._run_pass()
+            planned = self._hand_on(report)
+        except Exception as error:
+            # A mistake of ours must not end the loop: nothing was changed, the next pass sees the world anew.
+            self._telemetry.record_failure(error)
+        finally:
+            self.passes += 1
+            self.cpu_seconds += time.thread_time() - started
+            self._last_end = time.monotonic()
+        self._planned_seconds = planned
+        if not self._stopping.is_set():
+            self._job.modify(next_run_time=datetime.fromtimestamp(time.time() + planned, UTC))
+
+    def _hand_on(self, report: PassReport) -> float:
+        """Give the report to everyone who listens; returns the seconds until the next planned look."""
+        start = time.monotonic()
+        self.passes_held += report.held is not None
+        self._telemetry.record(report)
+        for sink in self._sinks:
+            sink(report)
+        self._telemetry.record_duration("report", time.monotonic() - start)
+        return max(0.0, report.next_look_at_seconds - time.time())
+
+    def _on_skipped(self, event: JobEvent) -> None:
+        kind = "missed its time" if event.code == EVENT_JOB_MISSED else "the one before is still running"
+        self._telemetry.record_missed(kind)

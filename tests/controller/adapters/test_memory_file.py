@@ -1,0 +1,56 @@
+"""The memory file: what is saved is loaded by the next controller; damage is told, never guessed around."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.worlds import START, a_job, a_snapshot, known
+
+from controller.adapters.memory_file import FileMemory
+from controller.errors import SlopewiseError
+from controller.growth import Measuring, measure
+from controller.model import CpuAllocation, MemoryState, NodeMemory
+
+
+def a_state() -> MemoryState:
+    first = measure(a_snapshot([a_job("a"), a_job("b", level=None)]), MemoryState(), Measuring(20.0))
+    jobs = {**first.jobs, "c": known(efficiency=0.02, job_class="NL", original=CpuAllocation(None, 1000))}
+    return MemoryState(jobs, {"n1": NodeMemory(frozenset({"a", "b"}), START, 40.0)})
+
+
+def test_a_restarted_controller_remembers_everything(tmp_path: Path) -> None:
+    FileMemory(tmp_path / "memory.json").save(a_state())
+    assert FileMemory(tmp_path / "memory.json").load() == a_state()
+
+
+def test_without_a_file_the_memory_is_empty(tmp_path: Path) -> None:
+    assert FileMemory(tmp_path / "memory.json").load() == MemoryState()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"jobs": 3}'])
+def test_a_damaged_file_is_named_and_not_overwritten(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "memory.json"
+    path.write_text(text)
+    with pytest.raises(SlopewiseError, match=r"memory\.json: the controller's memory is damaged"):
+        FileMemory(path).load()
+    assert path.read_text() == text
+
+
+def test_a_state_that_cannot_be_stored_is_told_and_the_former_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    memory = FileMemory(path)
+    memory.save(a_state())
+    (tmp_path / "memory.json.new").mkdir()
+    with pytest.raises(SlopewiseError, match="cannot be written"):
+        memory.save(MemoryState())
+    assert FileMemory(path).load() == a_state()
+
+
+def test_an_unchanged_state_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    memory = FileMemory(path)
+    memory.save(a_state())
+    path.unlink()
+    memory.save(a_state())
+    assert not path.exists()

@@ -1,0 +1,192 @@
+"""FlowCon's readings and test vectors: what Algorithm 1 and the listeners do to one node."""
+
+from __future__ import annotations
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
+
+from controller.model import ClusterSnapshot, Decisions, MemoryState
+from controller.policies import Setting
+from controller.policies.flowcon import COMPLETING, NEW, WATCHING, Parameters, Policy
+
+ITVAL = 20.0
+SLOW, FAST = 0.001, 0.02  # per second; α = 0.05 per 20 s is 0.0025 per second
+
+
+def decide(snapshot: ClusterSnapshot, memory: MemoryState, control: str = "limits", **parameters: object) -> Decisions:
+    policy = Policy(Parameters(**parameters), Setting(ITVAL, control))  # type: ignore[arg-type]
+    return policy.decide(snapshot, memory)
+
+
+def limits(decisions: Decisions) -> dict[str, float | None]:
+    return {uid: job.wanted_cores for uid, job in decisions.memory.jobs.items()}
+
+
+def classes(decisions: Decisions) -> dict[str, str | None]:
+    return {uid: job.job_class for uid, job in decisions.memory.jobs.items()}
+
+
+def test_vector_a_an_old_completing_job_gets_a_quarter_and_the_newcomer_the_whole_node() -> None:
+    memory = remembering(
+        {"old": known(efficiency=0.0, job_class=COMPLETING, wanted=1.0), "new": known()},
+        looked_at=START - 5,
+        on_node=["old"],
+    )
+    decisions = decide(a_snapshot([a_job("old"), a_job("new")]), memory, beta=2)
+    assert limits(decisions) == {"old": 0.25, "new": 1.0}
+    assert classes(decisions) == {"old": COMPLETING, "new": NEW}
+
+
+def test_vector_b_growth_below_alpha_twice_goes_from_new_to_watching_to_completing() -> None:
+    jobs = [a_job("slow"), a_job("fast")]
+    memory = remembering(
+        {"slow": known(efficiency=SLOW, job_class=NEW), "fast": known(efficiency=FAST, job_class=NEW)},
+        looked_at=START - ITVAL,
+    )
+    first = decide(a_snapshot(jobs), memory)
+    assert classes(first) == {"slow": WATCHING, "fast": NEW}
+
+    later = START + ITVAL
+    measured = {
+        uid: known(efficiency=eff, measured_at=later, job_class=first.memory.jobs[uid].job_class, wanted=1.0)
+        for uid, eff in (("slow", SLOW), ("fast", FAST))
+    }
+    second = decide(
+        a_snapshot([a_job("slow", at=later), a_job("fast", at=later)], at=later),
+        MemoryState(measured, first.memory.nodes),
+    )
+    assert classes(second) == {"slow": COMPLETING, "fast": NEW}
+
+
+def test_vector_c_all_completing_frees_every_limit_and_doubles_the_interval_until_an_arrival_resets_it() -> None:
+    memory = remembering(
+        {uid: known(efficiency=SLOW, job_class=COMPLETING, wanted=0.3) for uid in ("a", "b")},
+        looked_at=START - ITVAL,
+    )
+    backed_off = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
+    assert limits(backed_off) == {"a": 1.0, "b": 1.0}
+    assert backed_off.memory.nodes["n1"].interval_seconds == 2 * ITVAL
+
+    soon = START + 3
+    with_newcomer = {**backed_off.memory.jobs, "c": known()}
+    arrival = decide(
+        a_snapshot([a_job(uid, at=soon) for uid in ("a", "b", "c")], at=soon),
+        MemoryState(with_newcomer, backed_off.memory.nodes),
+    )
+    assert arrival.memory.nodes["n1"].interval_seconds == ITVAL
+    assert classes(arrival)["c"] == NEW
+
+
+def test_limits_are_in_proportion_to_growth_with_a_floor_for_every_list() -> None:
+    memory = remembering(
+        {
+            "fast": known(efficiency=0.09, job_class=NEW),
+            "fair": known(efficiency=0.01, job_class=NEW),
+            "done": known(efficiency=0.0, job_class=COMPLETING),
+        },
+        looked_at=START - ITVAL,
+    )
+    got = limits(decide(a_snapshot([a_job(u) for u in ("fast", "fair", "done")]), memory, beta=2))
+    assert got["fast"] == pytest.approx(0.9)
+    assert got["fair"] == pytest.approx(1 / 6)  # 0.01/0.10 = 0.1 is below 1/(2·3)
+    assert got["done"] == pytest.approx(1 / 6)
+
+
+def test_a_watching_job_keeps_its_limit_while_its_growth_still_counts_in_the_sum() -> None:
+    memory = remembering(
+        {
+            "watched": known(efficiency=SLOW, measured_at=START - 1, job_class=WATCHING, wanted=0.42),
+            "fast": known(efficiency=0.003, measured_at=START - 1, job_class=NEW),
+        },
+        looked_at=START,
+        on_node=["watched"],
+    )
+    decisions = decide(a_snapshot([a_job("watched"), a_job("fast")]), memory)
+    assert limits(decisions)["watched"] == 0.42
+    assert limits(decisions)["fast"] == pytest.approx(0.75)  # 0.003 of 0.004
+
+
+def test_an_event_recomputes_limits_but_reclassifies_only_what_was_measured_since_the_last_look() -> None:
+    memory = remembering(
+        {"a": known(efficiency=SLOW, measured_at=START - 10, job_class=NEW, wanted=1.0), "b": known()},
+        looked_at=START - 10,
+        on_node=["a"],
+    )
+    decisions = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
+    assert classes(decisions)["a"] == NEW
+    assert decisions.memory.nodes["n1"].looked_at_seconds == START
+
+
+def test_one_job_in_and_one_out_is_an_event_although_the_count_is_the_same() -> None:
+    memory = remembering({"new": known()}, looked_at=START - 1, on_node=["gone"])
+    decisions = decide(a_snapshot([a_job("new")]), memory)
+    assert limits(decisions) == {"new": 1.0}
+
+
+def test_between_looks_nothing_is_decided_and_the_reason_says_when_the_next_look_comes() -> None:
+    memory = remembering({"a": known(efficiency=FAST, job_class=NEW, wanted=0.5)}, looked_at=START - 5)
+    decisions = decide(a_snapshot([a_job("a", limit=500)]), memory)
+    assert decisions.resizes == ()
+    assert decisions.reasons["a"] == "NL: next look in 15 s"
+
+
+def test_a_job_that_grows_again_after_back_off_returns_to_the_new_list_and_resets_the_interval() -> None:
+    memory = remembering(
+        {"a": known(efficiency=FAST, job_class=COMPLETING), "b": known(efficiency=SLOW, job_class=COMPLETING)},
+        looked_at=START - 80,
+        interval=80.0,
+    )
+    decisions = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
+    assert classes(decisions) == {"a": NEW, "b": COMPLETING}
+    assert decisions.memory.nodes["n1"].interval_seconds == ITVAL
+
+
+def test_back_off_stops_at_its_cap() -> None:
+    memory = remembering({"a": known(efficiency=SLOW, job_class=COMPLETING)}, looked_at=START - 80, interval=4 * ITVAL)
+    decisions = decide(a_snapshot([a_job("a")]), memory, max_interval_ratio=4)
+    assert decisions.memory.nodes["n1"].interval_seconds == 4 * ITVAL
+
+
+@pytest.mark.parametrize(
+    "broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}, {"samples": 1}]
+)
+def test_a_job_whose_growth_cannot_be_trusted_keeps_class_and_limit_and_leaves_the_sum(broken: dict) -> None:
+    memory = remembering(
+        {
+            "odd": known(efficiency=0.5, job_class=NEW, wanted=0.3),
+            "fast": known(efficiency=FAST, job_class=NEW, wanted=0.7),
+        },
+        looked_at=START - ITVAL,
+    )
+    decisions = decide(a_snapshot([a_job("odd", **broken), a_job("fast")]), memory)
+    assert limits(decisions) == {"odd": 0.3, "fast": 1.0}
+    assert classes(decisions)["odd"] == NEW
+    assert "growth unknown" in decisions.reasons["odd"]
+
+
+def test_alpha_per_second_makes_the_same_growth_a_slow_one() -> None:
+    memory = remembering({"a": known(efficiency=FAST, job_class=NEW)}, looked_at=START - ITVAL)
+    snapshot = a_snapshot([a_job("a")])
+    assert classes(decide(snapshot, memory, alpha_per="interval"))["a"] == NEW
+    assert classes(decide(snapshot, memory, alpha_per="second"))["a"] == WATCHING
+
+
+def test_nodes_are_looked_at_one_by_one() -> None:
+    jobs = {"a": known(efficiency=FAST, job_class=NEW), "b": known(efficiency=SLOW, job_class=NEW)}
+    first = remembering({"a": jobs["a"]}, looked_at=START - ITVAL, node="n1")
+    second = remembering({"b": jobs["b"]}, looked_at=START - 1, node="n2")
+    memory = MemoryState(jobs, {**first.nodes, **second.nodes})
+    snapshot = a_snapshot([a_job("a"), a_job("b", node="n2")], [a_node("n1"), a_node("n2", cpu_cores=4)])
+    decisions = decide(snapshot, memory)
+    assert decisions.memory.nodes["n1"].looked_at_seconds == START
+    assert decisions.memory.nodes["n2"] == memory.nodes["n2"]
+
+
+def test_soft_limits_are_written_as_shares_that_give_75_and_25_percent_and_keep_the_sum_of_requests() -> None:
+    memory = remembering(
+        {"old": known(efficiency=0.0, job_class=COMPLETING, wanted=1.0), "new": known()},
+        looked_at=START - 5,
+        on_node=["old"],
+    )
+    decisions = decide(a_snapshot([a_job("old"), a_job("new")]), memory, control="requests")
+    assert {r.job_uid: r.to_millicores for r in decisions.resizes} == {"old": 500, "new": 1500}

@@ -1,0 +1,52 @@
+"""From a policy's limits to what is written: hard ceilings, or shares that act like soft limits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.worlds import a_job, a_node
+
+from controller.control import even_shares, now_millicores, resizes, targets_millicores
+from controller.model import CpuAllocation, JobMemory
+
+CORES = st.floats(0.01, 64)
+
+
+@pytest.mark.parametrize(
+    ("limits", "capacity", "expected"),
+    [
+        ([1.0, 0.25], 1.0, [0.75, 0.25]),  # thesis 6.1.3
+        ([1.0, 1.0, 1.0], 1.0, [1 / 3, 1 / 3, 1 / 3]),
+        ([0.2, 0.2], 1.0, [0.5, 0.5]),  # what nobody claims is shared in proportion
+        ([], 1.0, []),
+    ],
+)
+def test_soft_limits_share_a_node_evenly_up_to_each_limit(limits: list, capacity: float, expected: list) -> None:
+    assert even_shares(limits, capacity) == pytest.approx(expected)
+
+
+@given(st.lists(CORES, min_size=1, max_size=12), CORES)
+def test_shares_use_the_whole_node_and_a_larger_limit_never_gets_less(limits: list[float], capacity: float) -> None:
+    shares = even_shares(limits, capacity)
+    assert sum(shares) == pytest.approx(capacity)
+    ordered = [share for _, share in sorted(zip(limits, shares, strict=True))]
+    assert all(small <= large * (1 + 1e-9) for small, large in zip(ordered, ordered[1:], strict=False))
+
+
+def test_no_limit_counts_as_the_whole_node() -> None:
+    assert now_millicores(a_job("j", limit=None), a_node(cpu_cores=2), "limits") == 2000
+    assert now_millicores(a_job("j", limit=300, request=700), a_node(cpu_cores=2), "requests") == 700
+
+
+def test_requests_keep_the_sum_that_the_jobs_had_before_the_first_change() -> None:
+    jobs = [a_job("a", request=1500), a_job("b", request=100)]
+    remembered = {uid: JobMemory(original=CpuAllocation(None, 1000)) for uid in ("a", "b")}
+    targets = targets_millicores(jobs, [1.0, 0.25], remembered, a_node(), "requests")
+    assert targets == [1500, 500]
+
+
+def test_a_job_that_is_where_it_should_be_is_not_resized() -> None:
+    jobs = [a_job("a", limit=500), a_job("b", limit=500)]
+    changes = resizes(jobs, [0.5, 0.75], {"a": "", "b": "more"}, {}, a_node(), "limits")
+    assert [(c.job_uid, c.from_millicores, c.to_millicores, c.reason) for c in changes] == [("b", 500, 750, "more")]

@@ -1,0 +1,141 @@
+"""Growth: what one interval of a job's life is worth, and when it is unknown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.worlds import START, a_job, a_node, a_snapshot
+
+from controller.growth import Measuring, age_seconds, measure
+from controller.model import Growth, Job, JobMemory, MemoryState
+
+ITVAL = 20.0
+HOW = Measuring(ITVAL)
+
+
+def follow(*jobs: Job, how: Measuring = HOW, cores: float = 2.0, memory: MemoryState | None = None) -> JobMemory:
+    """The memory of job `j` after passes that saw it like this, one after another."""
+    memory = memory or MemoryState()
+    for job in jobs:
+        at = job.usage.sampled_at_seconds if job.usage else START
+        memory = measure(a_snapshot([job], [a_node(cpu_cores=cores)], at=at), memory, how)
+    return memory.jobs["j"]
+
+
+def seen(after: float, level: float, cpu_seconds: float | None, **more: object) -> Job:
+    return a_job("j", level=level, at=START + after, cpu_seconds=cpu_seconds, **more)  # type: ignore[arg-type]
+
+
+def growth_of(memory: JobMemory) -> Growth:
+    assert memory.growth is not None
+    return memory.growth
+
+
+def test_the_worked_example_of_the_module() -> None:
+    memory = follow(seen(0, 2.3, 0), seen(20, 0.8, 20), seen(40, 0.5, 40))
+    assert growth_of(memory).progress_per_second == pytest.approx(0.3 / 1.8 / 20)
+    assert growth_of(memory).cpu_efficiency == pytest.approx(0.3 / 1.8 / 20 / 0.5)
+    assert growth_of(memory).cpu_cores == pytest.approx(1.0)
+
+
+def test_an_interval_that_is_not_over_yet_is_not_measured() -> None:
+    assert follow(seen(0, 2.0, 0), seen(12, 1.0, 12)).growth is None
+
+
+def test_a_rising_loss_is_no_progress_unless_the_papers_absolute_difference_is_asked_for() -> None:
+    rising = (seen(0, 1.0, 0), seen(20, 0.5, 20), seen(40, 0.75, 40))
+    assert growth_of(follow(*rising)).progress_per_second == 0.0
+    absolute = Measuring(ITVAL, progress="absolute")
+    assert growth_of(follow(*rising, how=absolute)).progress_per_second == pytest.approx(0.5 / 20)
+
+
+def test_accuracy_and_loss_are_worth_the_same_under_the_range_normaliser() -> None:
+    accuracy = follow(seen(0, 0.1, 0, objective="max"), seen(20, 0.99, 20, objective="max"))
+    loss = follow(seen(0, 2.3, 0), seen(20, 0.05, 20))
+    assert growth_of(accuracy).progress_per_second == pytest.approx(growth_of(loss).progress_per_second)
+
+
+@pytest.mark.parametrize(("normaliser", "expected"), [("range", 1.0), ("first", 0.25), ("none", 0.5)])
+def test_normalisers(normaliser: str, expected: float) -> None:
+    how = Measuring(ITVAL, normaliser=normaliser)  # type: ignore[arg-type]
+    memory = follow(seen(0, 2.0, 0), seen(20, 1.5, 20), how=how)
+    assert growth_of(memory).progress_per_second * 20 == pytest.approx(expected)
+
+
+def test_the_range_is_never_smaller_than_one_percent_of_the_first_value() -> None:
+    memory = follow(seen(0, 1.0, 0), seen(20, 0.9999, 20))
+    assert growth_of(memory).progress_per_second * 20 == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("cpu_seconds", [0.01, None])
+def test_a_job_that_used_no_cpu_has_unknown_efficiency_never_infinite_and_never_zero(cpu_seconds: float) -> None:
+    start = seen(0, 2.0, 0 if cpu_seconds is not None else None)
+    growth = follow(replace(start), replace(seen(20, 1.0, cpu_seconds), usage=_usage(20, cpu_seconds))).growth
+    assert growth is not None
+    assert growth.cpu_efficiency is None
+
+
+def _usage(after: float, cpu_seconds: float | None) -> object:
+    from controller.model import Usage
+
+    return Usage(START + after, cpu_seconds_total=cpu_seconds)
+
+
+def test_a_cpu_counter_that_went_back_makes_efficiency_unknown() -> None:
+    assert growth_of(follow(seen(0, 2.0, 50), seen(20, 1.0, 10))).cpu_efficiency is None
+
+
+def test_a_restart_within_the_window_drops_the_interval_and_keeps_first_and_best() -> None:
+    memory = follow(seen(0, 2.0, 0), seen(20, 1.0, 20), seen(40, 1.9, 30, restarted=True))
+    assert (memory.growth, memory.anchor) == (None, None)
+    assert (memory.first_level, memory.best_level) == (2.0, 1.0)
+
+
+def test_another_series_starts_the_measurement_anew() -> None:
+    ema = 'training_loss{stage="train_ema"}'
+    memory = follow(seen(0, 2.0, 0, series=ema), seen(20, 1.0, 20, series=ema), seen(40, 3.0, 40))
+    assert memory.series == 'training_loss{stage="eval"}'
+    assert (memory.first_level, memory.best_level, memory.growth) == (3.0, 3.0, None)
+
+
+@pytest.mark.parametrize("broken", [{"finite": False}, {"age": 21.0}, {"samples": 1}])
+def test_an_evaluation_that_cannot_be_trusted_changes_nothing(broken: dict) -> None:
+    before = follow(seen(0, 2.0, 0), seen(20, 1.0, 20))
+    after = follow(seen(0, 2.0, 0), seen(20, 1.0, 20), seen(40, 0.1, 40, **broken))
+    assert after == before
+
+
+def test_all_four_resources_are_measured_where_they_are_observable() -> None:
+    from controller.model import Usage
+
+    def with_usage(after: float, level: float, total: float) -> Job:
+        usage = Usage(START + after, total, 4 * 2**30, total * 2**20, total * 2**21)
+        return replace(seen(after, level, total), usage=usage)
+
+    efficiency = growth_of(follow(with_usage(0, 1.0, 0), with_usage(20, 0.5, 20))).efficiency
+    per_second = 1 / 20
+    assert efficiency == {
+        "cpu": pytest.approx(per_second / 0.5),
+        "memory": pytest.approx(per_second / 0.5),
+        "block_io": pytest.approx(per_second / 1.0),
+        "network_io": pytest.approx(per_second / 2.0),
+    }
+
+
+def test_a_sample_from_the_future_has_age_zero() -> None:
+    job = a_job("j", age=-30)
+    assert job.evaluation is not None
+    assert age_seconds(job.evaluation, a_snapshot([job])) == 0.0
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8), st.sampled_from(["range", "first", "none"]))
+def test_growth_is_finite_and_not_negative_whatever_the_loss_does(levels: list[float], normaliser: str) -> None:
+    how = Measuring(ITVAL, normaliser=normaliser)  # type: ignore[arg-type]
+    memory = follow(*(seen(20 * i, level, 10 * i) for i, level in enumerate(levels)), how=how)
+    growth = growth_of(memory)
+    assert growth.progress_per_second >= 0
+    assert math.isfinite(growth.progress_per_second)

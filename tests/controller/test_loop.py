@@ -1,0 +1,147 @@
+"""When passes run: at the look the last pass asked for, at once after an event, never two at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from controller.loop import ControllerLoop
+from controller.model import PassReport
+from controller.telemetry import Telemetry
+
+WAIT_SECONDS = 20.0
+
+
+class Passes:
+    """A pass that counts itself and wants to look again after `next_look` seconds."""
+
+    def __init__(self, next_look: float = 3600.0, body: Callable[[], None] = lambda: None) -> None:
+        self.next_look = next_look
+        self.body = body
+        self.count = 0
+        self.running = 0
+        self.most_at_once = 0
+        self._changed = threading.Condition()
+
+    def __call__(self) -> PassReport:
+        with self._changed:
+            self.running += 1
+            self.most_at_once = max(self.most_at_once, self.running)
+        try:
+            self.body()
+        finally:
+            with self._changed:
+                self.running -= 1
+                self.count += 1
+                self._changed.notify_all()
+        now = time.time()
+        return PassReport(now, "test", {}, now + self.next_look)
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.count >= count, WAIT_SECONDS), f"only {self.count} passes"
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry(control="limits", interval_seconds=1.0)
+
+
+@pytest.fixture
+def started(telemetry: Telemetry) -> Iterator[Callable[..., ControllerLoop]]:
+    loops: list[ControllerLoop] = []
+
+    def start(passes: Passes, interval: float = 3600.0, **more: object) -> ControllerLoop:
+        loop = ControllerLoop(passes, telemetry, interval, **more)  # type: ignore[arg-type]
+        loops.append(loop)
+        loop.start()
+        return loop
+
+    yield start
+    for loop in loops:
+        loop.stop()
+
+
+def test_the_first_pass_runs_at_once(started: Callable[..., ControllerLoop]) -> None:
+    passes = Passes()
+    started(passes)
+    passes.wait_for(1)
+
+
+def test_the_next_pass_comes_when_the_last_one_asked_for_it(started: Callable[..., ControllerLoop]) -> None:
+    passes = Passes(next_look=0.05)
+    started(passes, interval=3600.0)
+    passes.wait_for(4)
+
+
+def test_an_event_interrupts_the_interval(started: Callable[..., ControllerLoop]) -> None:
+    passes = Passes()
+    loop = started(passes)
+    passes.wait_for(1)
+    loop.wake()
+    passes.wait_for(2)
+
+
+def test_an_event_during_a_pass_is_followed_by_another_pass_and_never_a_second_at_once(
+    started: Callable[..., ControllerLoop],
+) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def body() -> None:
+        inside.set()
+        go_on.wait(WAIT_SECONDS)
+
+    passes = Passes(body=body)
+    loop = started(passes)
+    assert inside.wait(WAIT_SECONDS)
+    for _ in range(5):
+        loop.wake()
+    go_on.set()
+    passes.wait_for(2)
+    assert passes.most_at_once == 1
+
+
+def test_a_mistake_in_a_pass_is_counted_and_the_loop_goes_on(
+    started: Callable[..., ControllerLoop], telemetry: Telemetry
+) -> None:
+    passes = Passes(body=lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    loop = started(passes)
+    passes.wait_for(1)
+    loop.wake()
+    passes.wait_for(2)
+    loop.stop()
+    assert telemetry.registry.get_sample_value("slopewise_passes_total", {"result": "failed"}) == passes.count
+
+
+def test_reports_reach_every_sink(started: Callable[..., ControllerLoop]) -> None:
+    seen: list[PassReport] = []
+    passes = Passes()
+    loop = started(passes, sinks=[seen.append])
+    passes.wait_for(1)
+    loop.stop()
+    assert len(seen) == loop.passes == passes.count
+
+
+def test_a_loop_without_a_pass_for_three_intervals_is_not_alive(started: Callable[..., ControllerLoop]) -> None:
+    hang = threading.Event()
+    passes = Passes(body=lambda: None if hang.wait(WAIT_SECONDS) else None)
+    loop = started(passes, interval=0.05)
+    assert loop.is_alive()
+    deadline = time.monotonic() + WAIT_SECONDS
+    while loop.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not loop.is_alive()
+    hang.set()
+
+
+def test_after_stop_no_pass_runs_and_an_event_is_no_error(started: Callable[..., ControllerLoop]) -> None:
+    passes = Passes()
+    loop = started(passes)
+    passes.wait_for(1)
+    loop.stop()
+    before = passes.count
+    loop.wake()
+    assert passes.count == before

@@ -1,0 +1,119 @@
+"""One pass, through its ports: what is written, in which order, and what happens when the world fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from support.worlds import (
+    START,
+    FakeActuator,
+    FakeClock,
+    FakeMemory,
+    FakeObserver,
+    a_job,
+    a_node,
+    a_snapshot,
+)
+
+from controller.errors import ObservationError, SlopewiseError
+from controller.growth import Measuring
+from controller.guards import Bounds
+from controller.model import ClusterSnapshot, CpuAllocation, Decisions, MemoryState, Resize
+from controller.ports import Ports
+from controller.reconcile import PassSettings, reconcile
+
+OPEN = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
+
+
+@dataclass
+class Wants:
+    """A policy that wants the same limits in every pass."""
+
+    millicores: dict[str, int]
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        resizes = tuple(
+            Resize(job.uid, job.node, "limits", job.allocation.limit_millicores or 2000, to, "wanted")
+            for job in snapshot.jobs
+            if (to := self.millicores.get(job.uid))
+        )
+        return Decisions("wants", resizes, {job.uid: "because" for job in snapshot.jobs}, memory)
+
+
+def a_pass(observed: list, actuator: FakeActuator, memory: FakeMemory, wants: dict, bounds: Bounds = OPEN):
+    ports = Ports(FakeObserver(observed), actuator, memory, FakeClock())
+    return reconcile(ports, Wants(wants), PassSettings("wants", Measuring(20.0), bounds))
+
+
+def two_jobs(**limit: int) -> ClusterSnapshot:
+    return a_snapshot([a_job(uid, limit=limit.get(uid)) for uid in ("a", "b")], [a_node(cpu_cores=2.0)])
+
+
+def test_decreases_are_carried_out_before_increases() -> None:
+    actuator = FakeActuator()
+    a_pass([two_jobs(a=500, b=1500)], actuator, FakeMemory(), {"a": 1500, "b": 500})
+    assert [resize.job_uid for resize in actuator.done] == ["b", "a"]
+
+
+def test_one_failure_never_stops_the_others() -> None:
+    actuator = FakeActuator(refuses=frozenset({"a"}))
+    report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500, "b": 700})
+    assert [(o.resize.job_uid, o.result) for o in report.outcomes] == [("a", "failed"), ("b", "applied")]
+    assert report.outcomes[0].detail == "a is gone"
+
+
+@pytest.mark.parametrize("why", ["Prometheus at http://127.0.0.1:1 refused the connection"])
+def test_a_pass_that_cannot_observe_changes_nothing_and_says_why(why: str) -> None:
+    actuator, memory = FakeActuator(), FakeMemory()
+    report = a_pass([ObservationError(why)], actuator, memory, {"a": 500})
+    assert (report.held, actuator.done, memory.saved) == (why, [], [])
+    assert report.next_look_at_seconds == START + 20.0
+
+
+def test_originals_are_stored_before_the_first_change_and_never_overwritten() -> None:
+    memory = FakeMemory()
+
+    class Checks(FakeActuator):
+        def resize(self, resize: Resize):
+            assert memory.state.jobs["a"].original == CpuAllocation(None, 1000)
+            return super().resize(resize)
+
+    actuator = Checks()
+    a_pass([two_jobs()], actuator, memory, {"a": 500})
+    a_pass([two_jobs(a=500)], actuator, memory, {"a": 250})
+    assert len(actuator.done) == 2
+    assert memory.state.jobs["a"].original == CpuAllocation(None, 1000)
+    assert memory.state.jobs["b"].original is None
+
+
+def test_when_the_memory_cannot_be_stored_nothing_is_changed() -> None:
+    class Full(FakeMemory):
+        def save(self, state: MemoryState) -> None:
+            raise SlopewiseError("no space left")
+
+    actuator = FakeActuator()
+    with pytest.raises(SlopewiseError, match="no space left"):
+        a_pass([two_jobs()], actuator, Full(), {"a": 500})
+    assert actuator.done == []
+
+
+def test_only_what_was_carried_out_starts_a_cooldown() -> None:
+    memory = FakeMemory()
+    a_pass([two_jobs()], FakeActuator(refuses=frozenset({"a"})), memory, {"a": 500, "b": 700})
+    assert memory.state.jobs["a"].last_resized_at_seconds is None
+    assert memory.state.jobs["b"].last_resized_at_seconds == START
+
+
+def test_what_a_guard_withheld_is_in_the_report_and_not_carried_out() -> None:
+    actuator = FakeActuator()
+    paused = Bounds("Recommend", 1, 64_000, 0, 1000, 0)
+    report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500}, paused)
+    assert actuator.done == []
+    assert [withheld.guard for withheld in report.withheld] == ["paused"]
+
+
+def test_every_verb_is_timed_and_the_pass_says_when_it_wants_to_look_again() -> None:
+    report = a_pass([two_jobs()], FakeActuator(), FakeMemory(), {})
+    assert set(report.seconds_by_verb) == {"observe", "decide", "guard", "act"}
+    assert report.next_look_at_seconds == START + 20.0

@@ -1,0 +1,112 @@
+"""What the controller says of itself: the metrics of docs/metrics.md, and one log line a pass."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import structlog
+from prometheus_client import generate_latest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from controller.model import Decisions, MemoryState, Outcome, PassReport, Resize, Withheld
+from controller.telemetry import Telemetry, configure_logging
+
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def a_report(held: str | None = None) -> PassReport:
+    verbs = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
+    if held:
+        return PassReport(START, "flowcon", {"observe": 0.01}, START + 20, held=held)
+    jobs = [a_job("a"), a_job("b", finite=False), a_job("c", level=None)]
+    resize = Resize("a", "n1", "limits", 1000, 500, "why")
+    memory = MemoryState({"a": known(efficiency=0.02, job_class="NL", wanted=0.5), "b": known(), "c": known()})
+    return PassReport(
+        START,
+        "flowcon",
+        verbs,
+        START + 20,
+        snapshot=a_snapshot(jobs, [a_node(cpu_cores=2.0)]),
+        decisions=Decisions("flowcon", (resize,), {}, memory),
+        outcomes=(Outcome(resize, "applied"),),
+        withheld=(Withheld(resize, "cooldown", "cooldown: …"),),
+    )
+
+
+def recorded(*reports: PassReport) -> Telemetry:
+    configure_logging(stream=io.StringIO())
+    telemetry = Telemetry(control="limits", interval_seconds=20.0)
+    for report in reports:
+        telemetry.record(report)
+    return telemetry
+
+
+def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
+    return telemetry.registry.get_sample_value(name, labels)
+
+
+def test_every_exported_metric_is_documented_and_every_documented_one_is_exported() -> None:
+    text = generate_latest(recorded(a_report()).registry).decode()
+    exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
+    exported = {name for name in exported if not name.endswith("_created")}
+    documented = set(re.findall(r"`(slopewise_[a-z_]+)", DOCUMENTED.read_text()))
+    assert exported == documented
+
+
+def test_counters_are_there_before_their_first_event() -> None:
+    telemetry = recorded()
+    assert value(telemetry, "slopewise_passes_total", result="held") == 0
+    assert value(telemetry, "slopewise_resizes_total", outcome="failed") == 0
+    assert value(telemetry, "slopewise_withheld_total", guard="node_capacity") == 0
+
+
+def test_a_pass_is_counted_with_its_outcomes_and_what_was_withheld() -> None:
+    telemetry = recorded(a_report())
+    assert value(telemetry, "slopewise_passes_total", result="ok") == 1
+    assert value(telemetry, "slopewise_resizes_total", outcome="applied") == 1
+    assert value(telemetry, "slopewise_withheld_total", guard="cooldown") == 1
+    assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == START
+    assert value(telemetry, "slopewise_interval_seconds") == 20
+
+
+def test_a_held_pass_is_counted_and_does_not_count_as_the_last_pass() -> None:
+    telemetry = recorded(a_report(held="Prometheus is gone"))
+    assert value(telemetry, "slopewise_passes_total", result="held") == 1
+    assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == 0
+
+
+def test_figures_of_a_job_are_those_of_the_last_pass_that_observed() -> None:
+    telemetry = recorded(a_report(), a_report(held="Prometheus is gone"))
+    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
+    assert value(telemetry, "slopewise_job_growth_efficiency", **a, resource="cpu") == 0.02
+    assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
+    assert value(telemetry, "slopewise_job_cpu_wanted_cores", **a) == 0.5
+    assert value(telemetry, "slopewise_job_class", **a, **{"class": "NL"}) == 1
+    assert value(telemetry, "slopewise_job_diverged", **{**a, "job_name": "b"}) == 1
+    assert value(telemetry, "slopewise_job_metrics_available", **{**a, "job_name": "c"}) == 0
+    assert value(telemetry, "slopewise_jobs", state="training") == 3
+
+
+def test_a_pass_is_one_json_line_with_its_figures() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    Telemetry(control="limits", interval_seconds=20.0).record(a_report())
+    line = json.loads(stream.getvalue())
+    assert line["event"] == "pass"
+    assert (line["jobs"], line["applied"], line["withheld"]) == (3, 1, {"cooldown": 1})
+    assert line["observe_ms"] == 10.0
+
+
+def test_a_mistake_of_ours_is_logged_in_full_and_counted() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    telemetry = Telemetry(control="limits", interval_seconds=20.0)
+    try:
+        raise ZeroDivisionError("by zero")
+    except ZeroDivisionError as error:
+        telemetry.record_failure(error)
+    assert "ZeroDivisionError: by zero" in stream.getvalue()
+    structlog.reset_defaults()

@@ -1,0 +1,169 @@
+"""Small worlds for unit tests: jobs, nodes and snapshots with one line each, and fakes with the ports' shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from controller.errors import ActuationError, ObservationError
+from controller.model import (
+    ClusterSnapshot,
+    CpuAllocation,
+    Evaluation,
+    Growth,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Node,
+    NodeMemory,
+    Outcome,
+    Resize,
+    Usage,
+)
+
+START = 1_000_000.0
+
+
+def a_node(name: str = "n1", cpu_cores: float = 1.0, requests_max_millicores: int | None = None) -> Node:
+    return Node(name, cpu_cores, 8 * 2**30, requests_max_millicores)
+
+
+def a_job(
+    uid: str,
+    *,
+    node: str = "n1",
+    level: float | None = 1.0,
+    at: float = START,
+    age: float = 0.0,
+    cpu_seconds: float | None = 0.0,
+    limit: int | None = None,
+    request: int = 1000,
+    finite: bool = True,
+    restarted: bool = False,
+    samples: int = 4,
+    series: str = 'training_loss{stage="eval"}',
+    objective: str = "min",
+    state: JobState = JobState.TRAINING,
+    useful_cores: float | None = None,
+) -> Job:
+    evaluation = None
+    if level is not None:
+        evaluation = Evaluation(level, samples, at - age, series, objective, finite)  # type: ignore[arg-type]
+    usage = None if cpu_seconds is None else Usage(at, cpu_seconds_total=cpu_seconds)
+    allocation = CpuAllocation(limit, request)
+    return Job(
+        uid,
+        uid,
+        "team",
+        node,
+        state,
+        START,
+        allocation,
+        evaluation,
+        usage,
+        useful_parallelism_cores=useful_cores,
+        restarted=restarted,
+    )
+
+
+def a_snapshot(jobs: Sequence[Job], nodes: Sequence[Node] = (), at: float = START) -> ClusterSnapshot:
+    return ClusterSnapshot(at, tuple(nodes) or (a_node(),), tuple(jobs), scrape_interval_seconds=5.0)
+
+
+def known(
+    *,
+    efficiency: float | None = None,
+    measured_at: float = START,
+    job_class: str | None = None,
+    wanted: float | None = None,
+    **more: object,
+) -> JobMemory:
+    """A job's memory with a growth efficiency (1/s per whole node) measured at a time."""
+    growth = None
+    if efficiency is not None:
+        growth = Growth(measured_at, 20.0, efficiency, 1.0, {"cpu": efficiency})
+    return JobMemory(
+        series='training_loss{stage="eval"}',
+        first_level=1.0,
+        best_level=0.5,
+        growth=growth,
+        job_class=job_class,
+        wanted_cores=wanted,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def remembering(
+    jobs: dict[str, JobMemory],
+    *,
+    looked_at: float | None = None,
+    interval: float = 20.0,
+    node: str = "n1",
+    on_node: Iterable[str] | None = None,
+) -> MemoryState:
+    """Memory of jobs and, when `looked_at` is given, of one node that was looked at then."""
+    nodes = {}
+    if looked_at is not None:
+        uids = frozenset(jobs if on_node is None else on_node)
+        nodes[node] = NodeMemory(uids, looked_at, interval)
+    return MemoryState(jobs, nodes)
+
+
+@dataclass
+class FakeObserver:
+    """Yields the given snapshots in turn; an exception among them is raised instead."""
+
+    snapshots: list[ClusterSnapshot | ObservationError]
+
+    def observe(self) -> ClusterSnapshot:
+        snapshot = self.snapshots.pop(0)
+        if isinstance(snapshot, ObservationError):
+            raise snapshot
+        return snapshot
+
+
+@dataclass
+class FakeActuator:
+    """Remembers what it was told, in order; fails for the jobs named in `refuses`."""
+
+    refuses: frozenset[str] = frozenset()
+    done: list[Resize] = field(default_factory=list)
+    restored: dict[str, CpuAllocation] = field(default_factory=dict)
+
+    def resize(self, resize: Resize) -> Outcome:
+        if resize.job_uid in self.refuses:
+            raise ActuationError(f"{resize.job_uid} is gone")
+        self.done.append(resize)
+        return Outcome(resize, "applied")
+
+    def restore(self, job_uid: str, original: CpuAllocation) -> None:
+        self.restored[job_uid] = original
+
+
+@dataclass
+class FakeMemory:
+    """Keeps every state that was saved."""
+
+    state: MemoryState = field(default_factory=MemoryState)
+    saved: list[MemoryState] = field(default_factory=list)
+
+    def load(self) -> MemoryState:
+        return self.state
+
+    def save(self, state: MemoryState) -> None:
+        self.state = state
+        self.saved.append(state)
+
+
+@dataclass
+class FakeClock:
+    """Stands still unless it is moved."""
+
+    seconds: float = START
+
+    def now(self) -> float:
+        return self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
