@@ -77,6 +77,9 @@ class EvaluationSettings(_Document):
     normaliser: Literal["range", "first", "none"] = Field(
         "range", description="what a change is divided by: |first - best|, |first|, or nothing"
     )
+    progress: Literal["signed", "absolute"] = Field(
+        "signed", description="absolute counts a rising loss as progress, as the papers print it"
+    )
 
 
 class CpuBounds(_Document):

@@ -1,7 +1,7 @@
 """The policies: one file is one policy, found by its file name.
 
 A policy file holds a module docstring (what it computes, its source), a class `Parameters` (a pydantic model:
-every field with unit, default and bounds in its description, and its source) and a class `Policy`:
+every field made by `parameter`, with unit, default, bounds and source) and a class `Policy`:
 
     class Policy:
         def __init__(self, parameters: Parameters, setting: Setting) -> None: ...
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from controller.errors import UsageError
@@ -33,6 +33,12 @@ class PolicyParameters(BaseModel):
     """Base of every policy's parameters: camelCase in files, unknown keys refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+def parameter(default: Any, *, unit: str, source: str, description: str, **bounds: float) -> Any:
+    """A parameter of a policy: what `slopewise policies` prints of it. `bounds` are pydantic's ge, gt, le, lt."""
+    extra: dict[str, JsonValue] = {"unit": unit, "source": source}
+    return Field(default, description=description, json_schema_extra=extra, **bounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import Field
-
 from controller.control import resizes
 from controller.growth import EARLY_RATIO, is_usable
 from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Resize
-from controller.policies import PolicyParameters, Setting
+from controller.policies import PolicyParameters, Setting, parameter
 
 NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
 _ONE_STEP_DOWN = {NEW: WATCHING, WATCHING: COMPLETING, COMPLETING: COMPLETING}
@@ -41,24 +39,32 @@ _ONE_STEP_DOWN = {NEW: WATCHING, WATCHING: COMPLETING, COMPLETING: COMPLETING}
 class Parameters(PolicyParameters):
     """FlowCon's parameters."""
 
-    alpha: float = Field(
+    alpha: float = parameter(
         0.05,
         gt=0,
         le=1,
-        description="growth efficiency below which a job is converging; ratio per alphaPer. "
-        "Source: thesis 6.1.2 uses 0.01 to 0.15",
+        unit="ratio of the evaluation's range, per alphaPer, of a whole node",
+        source="thesis 6.1.2 (0.01 to 0.15)",
+        description="growth efficiency below which a job counts as converging",
     )
-    alpha_per: Literal["interval", "second"] = Field(
-        "interval", description="unit of alpha: per initial interval or per second. Source: reading"
+    alpha_per: Literal["interval", "second"] = parameter(
+        "interval", unit="interval or second", source="reading: not printed", description="the unit of alpha"
     )
-    beta: float = Field(
+    beta: float = parameter(
         2.0,
         ge=1,
         le=1000,
-        description="lower bound of a limit is node / (beta x jobs). Source: reading of 6.1.3",
+        unit="ratio",
+        source="reading of thesis 6.1.3 (0.25 with two jobs)",
+        description="no limit is below node / (beta x jobs)",
     )
-    max_interval_ratio: float = Field(
-        16.0, ge=1, le=1024, description="back-off stops at this multiple of the interval. Source: ours"
+    max_interval_ratio: float = parameter(
+        16.0,
+        ge=1,
+        le=1024,
+        unit="ratio",
+        source="ours",
+        description="back-off stops at this multiple of the interval",
     )
 
 

@@ -93,4 +93,5 @@ def test_every_policy_states_what_it_computes_and_documents_every_parameter(name
     assert policy.summary
     for field in policy.parameters.model_fields.values():
         assert field.description
-        assert "Source:" in field.description
+        assert isinstance(field.json_schema_extra, dict)
+        assert {"unit", "source"} <= set(field.json_schema_extra)

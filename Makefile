@@ -1,0 +1,53 @@
+# The commands of this project. `make demo` and `make test` are all a newcomer needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+REPORT ?= demo-report.html
+DEMO_FLAGS ?=
+
+.PHONY: help demo test bench lock generate lint format clean
+
+help:
+	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
+	@echo "make test      everything that must hold before a change lands"
+	@echo "make bench     speed and memory against their bounds"
+	@echo "make generate  rewrite what is generated (dashboards)"
+	@echo "make lock      today's versions of all dependencies, with hashes"
+
+demo: $(VENV)/.done
+	$(BIN)/slopewise demo --report $(REPORT) $(DEMO_FLAGS)
+
+test: $(VENV)/.done
+	bash .ci/test
+
+bench: $(VENV)/.done
+	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
+
+generate: $(VENV)/.done
+	$(BIN)/python grafana/generate.py
+
+lint: $(VENV)/.done
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: $(VENV)/.done
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+# Hashes instead of addresses: the lock files name no registry.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-package slopewise-exporter --extra demo pyproject.toml
+lock: $(VENV)/.done
+	$(LOCK) --upgrade --output-file requirements.lock
+	$(LOCK) --upgrade --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+$(VENV)/.done: requirements-dev.lock pyproject.toml exporters/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Slopewise needs Python 3.11 or later; $(PYTHON) is older. Use: make PYTHON=python3.12 ..."; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable exporters --editable .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
