@@ -121,22 +121,21 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
     jobs: dict[str, JobMemory] = {}
     finished: list[_Interval] = []
     for job in snapshot.jobs:
-        known = _follow(job, memory.jobs.get(job.uid) or JobMemory(), snapshot)
+        known = memory.jobs.get(job.uid) or JobMemory()
+        if job.restarted:
+            known = replace(known, anchor=None, growth=None)
+        elif job.evaluation is not None and is_usable(job, snapshot):
+            known = _follow(job, job.evaluation, known, snapshot)
+            if interval := _finished_interval(job, job.evaluation, known, snapshot, how):
+                finished.append(interval)
         jobs[job.uid] = known
-        if interval := _finished_interval(job, known, snapshot, how):
-            finished.append(interval)
     nodes = {node.name: node for node in snapshot.nodes}
     jobs.update(_close_intervals(finished, nodes, snapshot.taken_at_seconds, how))
     return replace(memory, jobs=jobs)
 
 
-def _follow(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> JobMemory:
+def _follow(job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot) -> JobMemory:
     """First and best evaluation so far, and an anchor for the interval, as far as this snapshot tells them."""
-    if job.restarted:
-        return known if known.anchor is None else replace(known, anchor=None, growth=None)
-    evaluation = job.evaluation
-    if evaluation is None or not is_usable(job, snapshot):
-        return known
     if known.first_level is None or known.series != evaluation.series:
         return replace(
             known,
@@ -147,9 +146,9 @@ def _follow(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> JobMemory:
             growth=None,
         )
     best = _better(evaluation, known.best_level)
-    anchor = known.anchor or _anchor(evaluation, job.usage, snapshot)
-    if best == known.best_level and anchor is known.anchor:
+    if best == known.best_level and known.anchor is not None:
         return known
+    anchor = known.anchor or _anchor(evaluation, job.usage, snapshot)
     return replace(known, best_level=best, anchor=anchor)
 
 
@@ -180,9 +179,11 @@ class _Interval:
         return (self.anchor.level, self.evaluation.level, self.first, self.best, self.seconds, sign)
 
 
-def _finished_interval(job: Job, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring) -> _Interval | None:
-    anchor, evaluation, first, best = known.anchor, job.evaluation, known.first_level, known.best_level
-    if anchor is None or evaluation is None or first is None or best is None or not is_usable(job, snapshot):
+def _finished_interval(
+    job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring
+) -> _Interval | None:
+    anchor, first, best = known.anchor, known.first_level, known.best_level
+    if anchor is None or first is None or best is None:
         return None
     elapsed = snapshot.taken_at_seconds - anchor.at_seconds
     if elapsed < EARLY_RATIO * how.interval_seconds:
@@ -216,7 +217,7 @@ def _closed(interval: _Interval, per_second: float, node: Node, now_seconds: flo
         efficiency={resource: per_second / use for resource, use in used.items()},
     )
     anchor = Anchor(at_seconds=now_seconds, level=interval.evaluation.level, usage=usage)
-    return replace(interval.known, anchor=anchor, growth=growth)
+    return interval.known.with_growth(growth, anchor)
 
 
 def _average_use(before: Usage | None, now: Usage | None, node: Node) -> tuple[float | None, dict[str, float]]:

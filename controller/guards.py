@@ -12,7 +12,7 @@ Of the design's list, `namespace budget` and `frozen` need namespaces with budge
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controller.growth import age_seconds, is_fresh, stale_after_seconds
 from controller.model import ClusterSnapshot, Job, JobMemory, MemoryState, Node, Resize, Withheld
@@ -236,4 +236,4 @@ def _room_millicores(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> di
 
 def _clamp(resize: Resize, target_millicores: int, bound: str) -> Resize:
     reason = f"{resize.reason} (wanted {resize.to_millicores}m, {bound})"
-    return replace(resize, to_millicores=target_millicores, reason=reason)
+    return Resize(resize.job_uid, resize.node, resize.control, resize.from_millicores, target_millicores, reason)

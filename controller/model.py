@@ -110,6 +110,13 @@ class ClusterSnapshot:
     """Managed jobs that have not ended, in the order in which they were found."""
     scrape_interval_seconds: float = 5.0
 
+    def jobs_by_node(self) -> dict[str, list[Job]]:
+        """The jobs of each node by its name, also of a node that has none."""
+        jobs: dict[str, list[Job]] = {node.name: [] for node in self.nodes}
+        for job in self.jobs:
+            jobs[job.node].append(job)
+        return jobs
+
 
 # --- memory: what a pass must know of the passes before it -----------------------------------------------
 
@@ -160,6 +167,24 @@ class JobMemory:
     """The limit the policy last decided on (the papers' L), before control mode and guards."""
     original: CpuAllocation | None = None
     last_resized_at_seconds: float | None = None
+
+    # The two changes below happen for every job in every pass; dataclasses.replace takes three times as long,
+    # which is 0.07 s for 10,000 jobs.
+
+    def with_growth(self, growth: Growth, anchor: Anchor) -> JobMemory:
+        """The same job with a finished measurement, and the next one begun."""
+        return JobMemory(
+            self.series, self.first_level, self.best_level, anchor, growth, self.job_class,
+            self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
+        )  # fmt: skip
+
+    def with_decision(self, job_class: str, wanted_cores: float, now_seconds: float) -> JobMemory:
+        """The same job after a policy decided on its class and its limit."""
+        since = self.class_since_seconds if self.job_class == job_class else now_seconds
+        return JobMemory(
+            self.series, self.first_level, self.best_level, self.anchor, self.growth, job_class,
+            since, wanted_cores, self.original, self.last_resized_at_seconds,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,10 @@ class Policy:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """No resize, the same reason for every job."""
+        now = snapshot.taken_at_seconds
         nodes = {
-            node.name: NodeMemory(
-                frozenset(job.uid for job in snapshot.jobs if job.node == node.name),
-                snapshot.taken_at_seconds,
-                self._interval_seconds,
-            )
-            for node in snapshot.nodes
+            name: NodeMemory(frozenset(job.uid for job in jobs), now, self._interval_seconds)
+            for name, jobs in snapshot.jobs_by_node().items()
         }
         reasons = {job.uid: "fair sharing: left alone" for job in snapshot.jobs}
         return Decisions("fair", (), reasons, replace(memory, nodes=nodes))

@@ -22,9 +22,8 @@ Limits are soft (5.1.1): `control: requests` writes them as shares, which is Flo
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from controller.control import resizes
@@ -99,9 +98,7 @@ class Policy:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """Look at every node whose interval is over or whose set of jobs changed; leave the others alone."""
-        jobs_on: defaultdict[str, list[Job]] = defaultdict(list)
-        for job in snapshot.jobs:
-            jobs_on[job.node].append(job)
+        jobs_on = snapshot.jobs_by_node()
         changes: list[Resize] = []
         reasons: dict[str, str] = {}
         jobs, nodes = dict(memory.jobs), {}
@@ -131,7 +128,7 @@ class Policy:
         return _NodeOutcome(
             resizes(jobs, targets, reasons, memory.jobs, node, self._control),
             reasons,
-            {job.uid: _remember(memory.jobs[job.uid], look.classes[job.uid], limits[job.uid], now) for job in jobs},
+            {job.uid: memory.jobs[job.uid].with_decision(look.classes[job.uid], limits[job.uid], now) for job in jobs},
             NodeMemory(uids, now, interval),
         )
 
@@ -203,8 +200,3 @@ def _wait(jobs: Sequence[Job], last: NodeMemory, memory: MemoryState, now: float
     left = max(0.0, last.look_at_seconds - now)
     reasons = {job.uid: f"{memory.jobs[job.uid].job_class or NEW}: next look in {left:.0f} s" for job in jobs}
     return _NodeOutcome([], reasons, {}, last)
-
-
-def _remember(known: JobMemory, listed: str, limit_cores: float, now: float) -> JobMemory:
-    since = known.class_since_seconds if known.job_class == listed else now
-    return replace(known, job_class=listed, class_since_seconds=since, wanted_cores=limit_cores)

@@ -1,0 +1,1 @@
+"""What a pass is plugged into: the only importers of Prometheus, HTTP, cgroups and Grafana."""

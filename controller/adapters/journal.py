@@ -1,0 +1,209 @@
+"""What a run makes outside itself, written down before it is made, so that nothing outlives a killed controller.
+
+Before it: `Journal.open` at the start of a run; limiters, the launcher and whoever needs a temporary folder
+write into it. After it: `close` at the end of the run, or `clean_up_after_killed` at the next start. Both do
+the same, so the way out after a crash is walked at every ordinary end too.
+
+One file per run, `STATE_DIR/RUN.journal`, JSON lines, only ever appended to. Its run holds a lock on it (flock)
+which the kernel lets go of when the run ends, however it ends. So a journal that can be locked is that of a
+dead run; no pid has to be compared, and none can be mistaken.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from controller.adapters.leftovers import (
+    LEFTOVER,
+    ORDER,
+    Leftover,
+    MadeCgroup,
+    MadeFolder,
+    StartedProcess,
+    current_boot_id,
+)
+from controller.adapters.limiters.cgroup_files import RUN_PREFIX
+from controller.adapters.limiters.identity import identify
+from controller.errors import SlopewiseError
+
+_SUFFIX = ".journal"
+
+
+def new_run_id() -> str:
+    """A name for this run, e.g. `20260514-093012-4711`: when, and which process."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+
+
+def default_state_dir() -> Path:
+    """Where journals are kept: `$XDG_STATE_HOME/slopewise`, or its usual places; made when missing.
+
+    A folder that belongs to somebody else is never used: a journal says what to end and what to remove.
+    """
+    temporary = Path(tempfile.gettempdir()) / f"{RUN_PREFIX}{os.getuid()}"
+    folders = [base / "slopewise" for base in _state_homes()] + [temporary]
+    for folder in folders:
+        if _is_private(folder):
+            return folder
+    raise SlopewiseError(f"No journal can be kept in {_or(folders)}; set XDG_STATE_HOME to a folder of your own.")
+
+
+def _state_homes() -> list[Path]:
+    configured = os.environ.get("XDG_STATE_HOME", "")
+    homes = [Path(configured)] if Path(configured).is_absolute() else []
+    if "HOME" in os.environ:
+        homes.append(Path.home() / ".local" / "state")
+    return homes
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return folder.stat().st_uid == os.getuid() and not folder.is_symlink() and os.access(folder, os.W_OK)
+
+
+def _or(folders: Iterable[Path]) -> str:
+    return " or ".join(str(folder) for folder in folders)
+
+
+class Journal:
+    """The journal of this run. `open` it; write before you make; `close` it last."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Use `open`. `descriptor`: the file, open for appending, and locked."""
+        self._path = path
+        self._descriptor = descriptor
+        self.run_id = path.name.removesuffix(_SUFFIX)
+
+    @classmethod
+    def open(cls, state_dir: Path, run_id: str) -> Journal:
+        """Begin the journal of a run. SlopewiseError when the folder cannot hold one."""
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", run_id):
+            raise ValueError(f"run id {run_id!r}: it becomes a part of file names")
+        path = state_dir / f"{run_id}{_SUFFIX}"
+        unseen = path.with_suffix(".new")  # until it is locked, nobody may take it for a dead run's
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(unseen, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            unseen.rename(path)
+        except OSError as error:
+            raise SlopewiseError(
+                f"{path}: the journal of this run cannot be written ({error.strerror}); "
+                "make room, or set XDG_STATE_HOME to a folder on a local disk."
+            ) from error
+        return cls(path, descriptor)
+
+    def record_cgroup(self, path: Path, enabled: Iterable[str] = ()) -> None:
+        """Before a run's cgroup is made. `enabled`: controllers about to be switched on above it (v2)."""
+        self._append(MadeCgroup(path=path, enabled=tuple(enabled)))
+
+    def record_process(self, name: str, pid: int, *, ours: bool) -> None:
+        """Before the process that leads group `pid` does any work. `ours`: it ends with the run."""
+        ticks = identify(pid).started_ticks
+        self._append(
+            StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=current_boot_id(), ours=ours)
+        )
+
+    def make_folder(self, purpose: str) -> Path:
+        """A new temporary folder, `slopewise-PURPOSE-RUN-…`, that goes with the run."""
+        name = f"{RUN_PREFIX}{purpose}-{self.run_id}-{secrets.token_hex(4)}"
+        path = Path(tempfile.gettempdir()) / name
+        self._append(MadeFolder(path=path))
+        path.mkdir(mode=0o700)
+        return path
+
+    def close(self) -> list[str]:
+        """Clean up what is still there, and end the journal; a sentence for each thing that was left."""
+        if self._descriptor < 0:
+            return []
+        messages = _clean_up(self._path, self.run_id)
+        os.close(self._descriptor)
+        self._descriptor = -1
+        return messages
+
+    def _append(self, leftover: Leftover) -> None:
+        """One write, so that a kill leaves the line whole or not at all.
+
+        No fsync: after a power cut no process and no cgroup is left either.
+        """
+        line = leftover.model_dump_json().encode() + b"\n"
+        try:
+            written = os.write(self._descriptor, line)
+        except OSError as error:
+            raise SlopewiseError(f"{self._path}: cannot be written ({error.strerror}); make room there.") from error
+        if written < len(line):
+            raise SlopewiseError(f"{self._path}: the disk is full; make room there.")
+
+
+def clean_up_after_killed(state_dir: Path) -> list[str]:
+    """Clean up what killed runs left, and never what a live one has; a sentence for each thing done."""
+    messages = []
+    for path in sorted(state_dir.glob(f"*{_SUFFIX}")):
+        descriptor = _lock_of_dead(path)
+        if descriptor is not None:
+            messages += _clean_up(path, path.name.removesuffix(_SUFFIX))
+            os.close(descriptor)
+    return messages
+
+
+def _lock_of_dead(path: Path) -> int | None:
+    """The lock on a dead run's journal; None when the run lives, or somebody else is cleaning up after it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _clean_up(path: Path, run_id: str) -> list[str]:
+    """Clean up all that a journal names. It stays, for the next try, when something could not be cleaned up."""
+    leftovers, unreadable = _read(path)
+    messages, failed = [], False
+    for leftover in sorted(leftovers, key=lambda item: ORDER.index(type(item))):
+        try:
+            done = leftover.clean_up(run_id)
+        except OSError as error:
+            done, failed = f"{leftover} cannot be cleaned up ({error}); the next start tries again", True
+        if done is not None:
+            messages.append(f"Leftovers of run {run_id}: {done}.")
+    if unreadable and not failed:
+        messages.append(_keep_aside(path, unreadable))
+    elif not failed:
+        path.unlink(missing_ok=True)
+    return messages
+
+
+def _read(path: Path) -> tuple[list[Leftover], int]:
+    """The journal's entries, and how many of its lines make no sense."""
+    leftovers, unreadable = [], 0
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            leftovers.append(LEFTOVER.validate_json(line))
+        except ValidationError:
+            unreadable += 1
+    return leftovers, unreadable
+
+
+def _keep_aside(path: Path, unreadable: int) -> str:
+    aside = path.with_suffix(".unreadable")
+    path.rename(aside)
+    return (
+        f"{aside}: {unreadable} of its lines cannot be read, so something of that run may be left; "
+        "look for processes and cgroups named slopewise, then delete this file."
+    )

@@ -1,0 +1,131 @@
+"""What a run may leave behind, and how each kind is cleaned up. Only ever what is provably ours is touched.
+
+Before it: the lines of a journal, validated. After it: `journal.py`, which cleans them up in the order of
+`ORDER` and tells what was done. Cleaning up twice is the same as once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+import psutil
+from pydantic import BaseModel, Field, TypeAdapter
+
+from controller.adapters.limiters.cgroup_files import RUN_PREFIX, CgroupFiles, is_run, remove_run
+from controller.adapters.limiters.identity import ProcessIdentity
+from controller.adapters.limiters.process_group import group_members, running
+
+RUN_VARIABLE = "SLOPEWISE_RUN_ID"
+"""Environment variable that every process we start carries, and its children inherit."""
+
+_KILL_TRIES = 100
+_KILL_PAUSE_SECONDS = 0.02
+
+
+class StartedProcess(BaseModel):
+    """A process group that we started. `ours`: ended with the run; otherwise it is the user's, and runs on."""
+
+    kind: Literal["process"] = "process"
+    name: str
+    pid: int
+    started_ticks: int
+    boot_id: str
+    ours: bool
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (process group {self.pid})"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """End the group, or let it run on; tells what was done, None when nothing was left."""
+        if self.boot_id != current_boot_id() or not self._members(run_id):
+            return None
+        if self.ours:
+            self._kill(run_id)
+            return f"ended {self}"
+        self._signal(run_id, signal.SIGCONT)
+        return f"let {self} run on without limits"
+
+    def _members(self, run_id: str) -> list[int]:
+        """The group's running processes.
+
+        While the leader exists, the number of the group is its own. After that only those count that carry
+        the run's mark: the number may belong to a stranger by now.
+        """
+        members = running(group_members(self.pid))
+        if ProcessIdentity(self.pid, self.started_ticks).exists:
+            return members
+        return [pid for pid in members if _carries_mark(pid, run_id)]
+
+    def _kill(self, run_id: str) -> None:
+        for _ in range(_KILL_TRIES):
+            if not self._signal(run_id, signal.SIGKILL):
+                return
+            time.sleep(_KILL_PAUSE_SECONDS)
+        raise TimeoutError(f"{self} does not end")
+
+    def _signal(self, run_id: str, number: int) -> bool:
+        members = self._members(run_id)
+        for pid in members:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return bool(members)
+
+
+class MadeCgroup(BaseModel):
+    """A run's cgroup; `enabled`: the controllers that the run switched on in the cgroup above (v2)."""
+
+    kind: Literal["cgroup"] = "cgroup"
+    path: Path
+    enabled: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"the cgroup {self.path}"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Lift the limits by moving what still runs to the cgroup above, and remove it with all its jobs."""
+        if self.path.name != f"{RUN_PREFIX}{run_id}" or not is_run(self.path):
+            return None
+        remove_run(CgroupFiles(), self.path, self.enabled)
+        return f"removed {self}"
+
+
+class MadeFolder(BaseModel):
+    """A temporary folder."""
+
+    kind: Literal["folder"] = "folder"
+    path: Path
+
+    def __str__(self) -> str:
+        return f"the folder {self.path}"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Remove it with all that is in it."""
+        ours = self.path.name.startswith(RUN_PREFIX) and run_id in self.path.name
+        if not ours or self.path.is_symlink() or not self.path.is_dir():
+            return None
+        shutil.rmtree(self.path)
+        return f"removed {self}"
+
+
+Leftover = StartedProcess | MadeCgroup | MadeFolder
+LEFTOVER: TypeAdapter[Leftover] = TypeAdapter(Annotated[Leftover, Field(discriminator="kind")])
+ORDER = (StartedProcess, MadeCgroup, MadeFolder)
+"""Processes first: they hold cgroups busy, and write into folders."""
+
+
+def current_boot_id() -> str:
+    """Changes with every start of the machine, after which pids and start times begin anew."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _carries_mark(pid: int, run_id: str) -> bool:
+    try:
+        return psutil.Process(pid).environ().get(RUN_VARIABLE) == run_id
+    except psutil.Error:
+        return False

@@ -1,0 +1,75 @@
+"""What every way of limiting CPU can do. Before it: `processes.py` starts a job. After it: the local Actuator.
+
+A job is admitted once, as the leader of a process group of its own, and released once. Between the two it is
+known here by its `job_uid`; targets are absolute, and setting one twice does no harm.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from controller.errors import ActuationError
+from controller.model import CpuAllocation, CpuControl, Usage
+
+CPU_PERIOD_SECONDS = 0.1
+"""The kernel's own default. Shorter periods cost more switches, longer ones make training steps bimodal."""
+
+NEUTRAL_REQUEST_MILLICORES = 1000
+"""What a process weighs that nobody ever weighed: 1024 shares (cgroup v1), weight 100 (cgroup v2)."""
+
+UNLIMITED = CpuAllocation(limit_millicores=None, request_millicores=NEUTRAL_REQUEST_MILLICORES)
+"""What a job has before our first change: no limit, and the weight of everyone else."""
+
+
+class Limiter(Protocol):
+    """Gives CPU to jobs and takes it away. Unknown jobs and failed writes raise `ActuationError`."""
+
+    @property
+    def description(self) -> str:
+        """How CPU is given, in plain words, for the output and the report."""
+        ...
+
+    @property
+    def controls(self) -> frozenset[CpuControl]:
+        """What can be changed here: `limits` everywhere, `requests` only with cgroups."""
+        ...
+
+    def admit(self, job_uid: str, pid: int) -> None:
+        """Take the process group that `pid` leads into care, with no limit; its later children follow."""
+        ...
+
+    def read(self, job_uid: str) -> CpuAllocation:
+        """What the job is allowed now, as the kernel (or the duty cycle) holds it."""
+        ...
+
+    def set_limit(self, job_uid: str, millicores: int) -> None:
+        """Let the job use at most `millicores` of CPU."""
+        ...
+
+    def set_request(self, job_uid: str, millicores: int) -> None:
+        """Let the job weigh `millicores` against the others when CPU is short."""
+        ...
+
+    def restore(self, job_uid: str, original: CpuAllocation) -> None:
+        """Give back what `read` told before the first change. A job that is gone is no error."""
+        ...
+
+    def usage(self, job_uid: str) -> Usage:
+        """Cumulative use, read now. A job that is gone has nothing but the time of reading.
+
+        Network is never observable: jobs share the machine's network namespace, and nobody counts apart.
+        """
+        ...
+
+    def release(self, job_uid: str) -> None:
+        """Lift every limit and let go: what still runs goes on outside our care. Twice is the same as once."""
+        ...
+
+    def close(self) -> None:
+        """Release every job and remove all that was made."""
+        ...
+
+
+def unknown_job(job_uid: str) -> ActuationError:
+    """The error for a job that was never admitted, or was released."""
+    return ActuationError(f"{job_uid}: no such job runs on this machine; it has ended or was never started.")

@@ -1,0 +1,140 @@
+"""CPU through cgroup v2: `cpu.max` for limits, `cpu.weight` for requests, `cpu.stat` for use.
+
+Before it: `choose.py`. NOT YET SEEN ON A REAL KERNEL: the machine it was written on has its CPU controller on
+v1, so the tests run against a file tree that keeps the kernel's rules as they are documented
+(Documentation/admin-guide/cgroup-v2.rst), and the moving of processes alone on a real v2 hierarchy.
+
+The rule that shapes this file is "no internal processes": a cgroup, save the root, either holds processes or
+hands controllers down. We are a process in our own cgroup, so we step aside into a leaf first:
+
+    own                     before: the controller's processes          after: none; hands cpu down
+    own/slopewise-RUN                                                    none; hands cpu down
+    own/slopewise-RUN/0-controller                                       the controller's processes
+    own/slopewise-RUN/1-mnist                                            a job
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from controller.adapters.journal import Journal
+from controller.adapters.limiters.base import CPU_PERIOD_SECONDS
+from controller.adapters.limiters.cgroup_files import CgroupFiles
+from controller.adapters.limiters.cgroup_jobs import CgroupLimiter
+from controller.adapters.limiters.process_group import ProcessUse
+from controller.errors import MissingToolError
+from controller.model import CpuAllocation, Usage
+
+_PERIOD_US = round(CPU_PERIOD_SECONDS * 1_000_000)
+_LEAST_QUOTA_US = 1000
+_MILLICORES_PER_WEIGHT = 10
+"""1000 millicores weigh 100, the kernel's default, so that a job nobody changed weighs what it always did.
+
+Kubernetes' own conversions map shares on weights and are not proportional near the ends; ratios are all that
+counts here, and 10 millicores are fine enough for them."""
+_WEIGHTS = range(1, 10_001)
+_WISHED = ("memory", "io")
+"""Controllers that give better figures than /proc does, where they can be had."""
+
+
+class CgroupV2Limiter(CgroupLimiter):
+    """The newer cgroups, one hierarchy for all controllers."""
+
+    description = "cgroup v2: quota (cpu.max) and weight (cpu.weight)"
+
+    def __init__(self, own: Path, journal: Journal, files: CgroupFiles | None = None) -> None:
+        """`own`: the directory of our own cgroup."""
+        super().__init__([own], journal, files)
+        self._own, self._run = own, self._runs[0]
+        self._aside = self._run / "0-controller"
+
+    def _make_run(self) -> None:
+        offered = self._files.read(self._own / "cgroup.controllers").split()
+        if "cpu" not in offered:
+            raise MissingToolError(f"{self._own} has no cpu controller")
+        handed_down = self._files.read(self._own / "cgroup.subtree_control").split()
+        wanted = ["cpu", *(name for name in _WISHED if name in offered)]
+        missing = [name for name in wanted if name not in handed_down]
+        if missing and not self._is_root:
+            self._refuse_strangers()
+        self._enabled = tuple(missing)
+        self._journal.record_cgroup(self._run, self._enabled)
+        self._files.make(self._run)
+        if missing and not self._is_root:
+            self._files.make(self._aside)
+            self._files.move_all(self._own, self._aside)
+        for directory, names in ((self._own, missing), (self._run, wanted)):
+            for name in names:
+                self._files.write(directory / "cgroup.subtree_control", f"+{name}")
+
+    @property
+    def _is_root(self) -> bool:
+        """The real root alone has no type, and alone may hold processes and hand controllers down."""
+        return not (self._own / "cgroup.type").exists()
+
+    def _refuse_strangers(self) -> None:
+        """Moving ourselves aside is our own business; moving somebody's login shell is not."""
+        ours = {os.getpid()} | {child.pid for child in psutil.Process().children(recursive=True)}
+        strangers = set(self._files.pids(self._own)) - ours
+        if strangers:
+            raise MissingToolError(
+                f"{self._own} holds other processes too ({len(strangers)}); start in a cgroup of its own with "
+                "`systemd-run --user --scope -p Delegate=yes slopewise …`"
+            )
+
+    def _refuge(self, run: Path) -> Path:
+        """Our own cgroup cannot take processes in while it hands controllers down, unless it is the root."""
+        return self._aside if self._aside.is_dir() else run.parent
+
+    def _read_allocation(self, directory: Path) -> CpuAllocation:
+        quota_us, period_us = self._files.read(directory / "cpu.max").split()
+        weight = int(self._files.read(directory / "cpu.weight"))
+        return CpuAllocation(
+            limit_millicores=None if quota_us == "max" else round(int(quota_us) * 1000 / int(period_us)),
+            request_millicores=weight * _MILLICORES_PER_WEIGHT,
+        )
+
+    def _write_limit(self, directory: Path, millicores: int | None) -> None:
+        """Worked example: 250 millicores are `25000 100000`."""
+        quota = "max" if millicores is None else str(max(_LEAST_QUOTA_US, millicores * _PERIOD_US // 1000))
+        self._files.write(directory / "cpu.max", f"{quota} {_PERIOD_US}")
+
+    def _write_request(self, directory: Path, millicores: int) -> None:
+        """Worked example: 250 millicores weigh 25."""
+        weight = round(millicores / _MILLICORES_PER_WEIGHT)
+        self._files.write(directory / "cpu.weight", str(min(max(weight, _WEIGHTS[0]), _WEIGHTS[-1])))
+
+    def _read_usage(self, now: float, directories: Sequence[Path], use: ProcessUse) -> Usage:
+        directory = directories[0]
+        cpu_microseconds = _keyed(self._files.read(directory / "cpu.stat"))["usage_usec"]
+        return Usage(
+            sampled_at_seconds=now,
+            cpu_seconds_total=cpu_microseconds / 1e6,
+            memory_bytes=self._working_set_bytes(directory, use.memory_bytes),
+            block_io_bytes_total=self._block_io_bytes(directory, use.block_io_bytes),
+        )
+
+    def _working_set_bytes(self, directory: Path, fallback: float) -> float:
+        """As the kubelet counts it: what is used, less the file cache that can be dropped at once."""
+        with suppress(OSError):
+            inactive = _keyed(self._files.read(directory / "memory.stat"))["inactive_file"]
+            return float(max(0, int(self._files.read(directory / "memory.current")) - inactive))
+        return fallback
+
+    def _block_io_bytes(self, directory: Path, fallback: float) -> float:
+        """Lines such as `254:0 rbytes=4096 wbytes=0 rios=1 …`, one for each device."""
+        try:
+            fields = self._files.read(directory / "io.stat").split()
+        except OSError:
+            return fallback
+        return float(sum(int(entry[7:]) for entry in fields if entry.startswith(("rbytes=", "wbytes="))))
+
+
+def _keyed(text: str) -> dict[str, int]:
+    """A flat keyed file: one `name number` a line."""
+    return {name: int(number) for name, number in (line.split() for line in text.splitlines())}

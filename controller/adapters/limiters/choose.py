@@ -1,0 +1,77 @@
+"""Which way of limiting CPU this machine allows: tried out, not guessed.
+
+Before it: the command line's `--actuator`. After it: the local Actuator and Observer, and the `actuator` line
+of the output and the report, which is the chosen limiter's `description`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import structlog
+
+from controller.adapters.journal import Journal
+from controller.adapters.limiters.base import Limiter
+from controller.adapters.limiters.cgroup_files import CgroupFiles
+from controller.adapters.limiters.cgroup_jobs import CgroupLimiter
+from controller.adapters.limiters.cgroup_v1 import CgroupV1Limiter
+from controller.adapters.limiters.cgroup_v2 import CgroupV2Limiter
+from controller.adapters.limiters.duty_cycle import DutyCycleLimiter
+from controller.adapters.limiters.mounts import PROC_SELF, UNIFIED, own_cgroups
+from controller.errors import MissingToolError, UsageError
+
+ActuatorChoice = Literal["auto", "cgroup", "duty-cycle"]
+
+_log = structlog.get_logger(__name__)
+
+
+def choose_limiter(
+    journal: Journal,
+    choice: str = "auto",
+    *,
+    proc_self: Path = PROC_SELF,
+    files: CgroupFiles | None = None,
+) -> Limiter:
+    """The best way that works here: cgroup v2, cgroup v1, stop and continue.
+
+    `choice` is the user's `--actuator`. UsageError for one that does not exist, MissingToolError when cgroups
+    are asked for and cannot be used. `proc_self` and `files` let tests lay out another machine.
+    """
+    if choice not in get_args(ActuatorChoice):
+        raise UsageError(f"--actuator {choice}: is none of {', '.join(get_args(ActuatorChoice))}; use one of them.")
+    if choice == "duty-cycle":
+        return _chosen(DutyCycleLimiter("as asked for"))
+    refusals = []
+    for version, limiter in _candidates(journal, proc_self, files or CgroupFiles()).items():
+        try:
+            if limiter is None:
+                raise MissingToolError("not mounted with a cpu controller")
+            limiter.prepare()
+        except MissingToolError as refusal:
+            refusals.append(f"{version}: {refusal}")
+        else:
+            return _chosen(limiter)
+    if choice == "cgroup":
+        raise MissingToolError(
+            f"--actuator cgroup: no cgroup can be used here ({'; '.join(refusals)}); "
+            "run as root, or use --actuator duty-cycle."
+        )
+    return _chosen(DutyCycleLimiter(f"no cgroups: {'; '.join(refusals)}"))
+
+
+def _candidates(journal: Journal, proc_self: Path, files: CgroupFiles) -> dict[str, CgroupLimiter | None]:
+    try:
+        own = own_cgroups(proc_self)
+    except OSError:  # no /proc, or one without cgroups
+        own = {}
+    unified, cpu, cpuacct = (own.get(name) for name in (UNIFIED, "cpu", "cpuacct"))
+    return {
+        "cgroup v2": CgroupV2Limiter(unified, journal, files) if unified else None,
+        "cgroup v1": CgroupV1Limiter(cpu, cpuacct, journal, files) if cpu and cpuacct else None,
+    }
+
+
+def _chosen(limiter: Limiter) -> Limiter:
+    _log.info("cpu is given by", actuator=limiter.description)
+    return limiter

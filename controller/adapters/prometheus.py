@@ -1,0 +1,184 @@
+"""What Prometheus knows of all jobs at one moment: the first half of an observation.
+
+An Observer of this package joins a `PrometheusReading` with what it knows itself (cgroups, processes, pods) into
+a `ClusterSnapshot`. A reading costs two queries and one for each evaluation mapping, whatever the number of jobs,
+all evaluated at the same moment; it is whole, or ObservationError is raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.adapters import queries
+from controller.adapters.prometheus_facts import Facts, facts_by_job
+from controller.adapters.prometheus_http import PrometheusHttp, RangeRow
+from controller.adapters.prometheus_series import (
+    Chosen,
+    JobKey,
+    choose_series,
+    evaluation,
+    first_choice,
+    job_key,
+    series_text,
+    stage_rank,
+)
+from controller.errors import UsageError
+from controller.model import Evaluation, JobState, Objective
+from controller.settings import EvaluationSettings
+
+MIN_SCRAPES_PER_WINDOW = 4
+"""With fewer, one missed scrape leaves a level of one or two samples."""
+
+MAX_POINTS_PER_QUERY = 11_000
+"""Prometheus refuses a range query with more steps than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeries:
+    """What Prometheus knows of one job. None: it does not know."""
+
+    evaluation: Evaluation | None = None
+    steps_total: float | None = None
+    steps_planned: float | None = None
+    state: JobState | None = None
+    objective: Objective | None = None
+    """What the job's own `training_info` says; already applied to `evaluation`."""
+    nonfinite_total: float | None = None
+    restarted: bool = False
+    """Another process than at the start of the window, or a steps counter that went back."""
+    up: bool | None = None
+    """The last scrape worked; None when it has no target any more."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusReading:
+    """All jobs at `at_seconds` (Unix). Empty `jobs` is a valid reading: nobody has series."""
+
+    at_seconds: float
+    jobs: Mapping[JobKey, JobSeries]
+    queries: int
+
+
+class PrometheusReader:
+    """Reads one Prometheus. `matchers` are forced on every query: what they exclude is never seen."""
+
+    def __init__(
+        self,
+        url: str,
+        matchers: Mapping[str, str],
+        scrape_interval_seconds: float,
+        evaluations: Sequence[EvaluationSettings],
+        window_seconds: float,
+        timeout_seconds: float = 5.0,
+    ) -> None:
+        """A window below four scrapes is widened to four; `timeout_seconds` bounds a whole reading.
+
+        `evaluations` are tried in order: the first with a series for a job speaks for it. UsageError for a URL,
+        name or value that cannot be used, before anything is sent.
+        """
+        if not matchers:
+            raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
+        self.scrape_interval_seconds = scrape_interval_seconds
+        self.window_seconds = max(window_seconds, MIN_SCRAPES_PER_WINDOW * scrape_interval_seconds)
+        self._forced = tuple(matchers.items())
+        self._evaluations = tuple(evaluations)
+        self._levels_queries = [
+            queries.levels(one.metric, self._matchers(one), self.window_seconds, scrape_interval_seconds)
+            for one in self._evaluations
+        ]
+        self._http = PrometheusHttp(url, timeout_seconds)
+
+    def read(self, at_seconds: float) -> PrometheusReading:
+        """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
+        self._http.begin()
+        levels = [self._http.ask(query, at_seconds) for query in self._levels_queries]
+        facts_rows = self._http.ask(queries.facts(self._forced, self.window_seconds), at_seconds)
+        events_rows = self._http.ask(queries.events(self._forced, self.window_seconds), at_seconds)
+
+        oldest_seconds = at_seconds - self.window_seconds
+        by_mapping = [
+            choose_series(settings, rows, oldest_seconds, self.scrape_interval_seconds)
+            for settings, rows in zip(self._evaluations, levels, strict=True)
+        ]
+        facts = facts_by_job(facts_rows, events_rows)
+        jobs = {
+            key: self._job(
+                facts.get(key, Facts()),
+                first_choice(chosen[key] for chosen in by_mapping if key in chosen),
+                oldest_seconds,
+            )
+            for key in sorted(facts.keys() | set().union(*by_mapping))
+        }
+        return PrometheusReading(at_seconds, jobs, self._http.queries)
+
+    def range_curve(
+        self, start_seconds: float, end_seconds: float, step_seconds: float
+    ) -> dict[str, list[tuple[float, float]]]:
+        """Each pod's evaluation over time, as raw gauge values: (Unix seconds, value), finite ones only.
+
+        A pod's curve is of one series throughout, its best stage; the lives of a job that restarted are joined.
+        """
+        self._http.begin()
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for one in self._evaluations:
+            query = queries.loss_series(one.metric, self._matchers(one))
+            rows = [
+                row
+                for start, end in _spans(start_seconds, end_seconds, step_seconds)
+                for row in self._http.ask_range(query, start, end, step_seconds)
+            ]
+            curves = _best_curves(one.metric, rows) | curves
+        return curves
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> PrometheusReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _matchers(self, settings: EvaluationSettings) -> queries.Matchers:
+        return (*self._forced, *settings.labels.items())
+
+    def _job(self, facts: Facts, chosen: Chosen, oldest_seconds: float) -> JobSeries:
+        life = facts.latest_life(chosen.instances)
+        return JobSeries(
+            evaluation=evaluation(chosen, life.objective, facts.diverged),
+            steps_total=life.numbers.get("training_steps_total"),
+            steps_planned=life.numbers.get("training_steps_planned"),
+            state=life.state,
+            objective=life.objective,
+            nonfinite_total=life.numbers.get("training_nonfinite_loss_total"),
+            restarted=facts.restarted(chosen.instances, oldest_seconds - self.scrape_interval_seconds),
+            up=facts.up,
+            warnings=chosen.warnings,
+        )
+
+
+def _spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list[tuple[float, float]]:
+    """Parts of a range that each stay under the bound, e.g. 0..25,000 at 1 s: three, on one grid of steps."""
+    steps = math.floor((end_seconds - start_seconds) / step_seconds + 1e-9) + 1
+    firsts = range(0, steps, MAX_POINTS_PER_QUERY)
+    return [
+        (
+            start_seconds + first * step_seconds,
+            start_seconds + (min(first + MAX_POINTS_PER_QUERY, steps) - 1) * step_seconds,
+        )
+        for first in firsts
+    ]
+
+
+def _best_curves(metric: str, rows: Sequence[RangeRow]) -> dict[str, list[tuple[float, float]]]:
+    by_pod: dict[str, dict[tuple[int, str], dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        if (key := job_key(row.labels)) is not None:
+            points = by_pod[key.pod][stage_rank(row.labels), series_text(metric, row.labels)]
+            points.update((at, value) for at, value in row.points if math.isfinite(value))
+    return {pod: sorted(series[min(series)].items()) for pod, series in by_pod.items()}

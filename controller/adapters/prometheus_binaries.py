@@ -1,0 +1,266 @@
+"""Finds a Prometheus on this machine, or brings one without root and without starting a service.
+
+`prometheus_server.py` starts what is found here. The order: the PATH, our cache, the distribution's package
+(downloaded and unpacked, not installed), the pinned upstream release. A binary counts only when it runs.
+Runs that bring one at the same time do not disturb each other: each works in a folder of its own beside the
+cache's entries and renames it into place at the end.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+
+from controller.errors import MissingToolError, SlopewiseError
+
+Announce = Callable[[str], None]
+Way = Callable[[Path], Path]
+"""Brings the binaries into a work folder and returns the folder that holds them, or raises `_CannotBringError`."""
+
+_VERSION = re.compile(r"(?:prometheus), version (\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)")
+_APT_SECONDS = 300
+_CHUNK_BYTES = 1024 * 1024
+
+RELEASE = "3.5.0"
+RELEASE_URL = (
+    "https://github.com/prometheus/prometheus/releases/download/v{version}/prometheus-{version}.linux-{machine}.tar.gz"
+)
+RELEASE_SHA256: Mapping[str, str] = {
+    "amd64": "e811827af26d822afb09a4f28314f61b618b12cff5369835a67f674d8b46f39a",
+    "arm64": "173389cc42bf09c4e6e54cb53fa07a5a835d7c261e14775d2183181d6e385d1c",
+}
+_MACHINES: Mapping[str, str] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+class _CannotBringError(SlopewiseError):
+    """One way to bring Prometheus does not work here; the message is the reason, without a full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusBinaries:
+    """A Prometheus that was seen to run. `promtool` is None where only the server is there."""
+
+    prometheus: Path
+    promtool: Path | None
+    version: str
+
+
+def find_prometheus(
+    cache_dir: Path | None = None,
+    announce: Announce = lambda _: None,
+    *,
+    search_path: str | None = None,
+    ways: Sequence[Way] | None = None,
+) -> PrometheusBinaries:
+    """A Prometheus that runs; brought into the cache when there is none (about 20 MB with apt, 120 MB without).
+
+    `cache_dir` defaults to `$XDG_CACHE_HOME/slopewise` or `~/.cache/slopewise`; `search_path` to `$PATH`; `ways`
+    to the package and the release. `announce` is told, in one sentence, before anything is downloaded.
+    MissingToolError says what to install when nothing works.
+    """
+    cache = cache_dir or default_cache_dir()
+    found = _on_path(search_path) or _in_cache(cache)
+    return found or _bring(cache, announce, (from_package, from_release) if ways is None else ways)
+
+
+def default_cache_dir() -> Path:
+    """`$XDG_CACHE_HOME/slopewise`, else `~/.cache/slopewise`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "slopewise"
+
+
+def _on_path(search_path: str | None) -> PrometheusBinaries | None:
+    found = shutil.which("prometheus", path=search_path)
+    return _accept(Path(found), shutil.which("promtool", path=search_path)) if found else None
+
+
+def _in_cache(cache: Path) -> PrometheusBinaries | None:
+    newest_first = sorted(cache.glob("prometheus-*"), key=lambda entry: _numbers(entry.name), reverse=True)
+    accepted = (_accept(entry / "prometheus") for entry in newest_first)
+    return next((binaries for binaries in accepted if binaries), None)
+
+
+def _numbers(name: str) -> list[int]:
+    """For the order of versions: `prometheus-2.42.0` is below `prometheus-2.100.0`."""
+    return [int(number) for number in re.findall(r"\d+", name)]
+
+
+def _accept(prometheus: Path, promtool: str | None = None) -> PrometheusBinaries | None:
+    """The binaries if `prometheus --version` really runs, else None: broken ones are passed over."""
+    try:
+        shown = _run([str(prometheus), "--version"], timeout_seconds=30)
+    except _CannotBringError:
+        return None
+    if (match := _VERSION.search(shown)) is None:
+        return None
+    beside = prometheus.parent / "promtool"
+    tool = Path(promtool) if promtool else beside
+    return PrometheusBinaries(prometheus, tool if os.access(tool, os.X_OK) else None, match[1])
+
+
+def _bring(cache: Path, announce: Announce, ways: Sequence[Way]) -> PrometheusBinaries:
+    reasons = []
+    announce(f"Prometheus is not on the PATH: downloading it once into {cache}.")
+    for way in ways:
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".bringing-", dir=cache, ignore_cleanup_errors=True) as work:
+                return _install(way(Path(work)), cache, Path(work))
+        except _CannotBringError as error:
+            reasons.append(str(error))
+        except OSError as error:
+            reasons.append(f"{error.filename or cache}: {error.strerror}")
+    raise MissingToolError(
+        f"Prometheus is not on the PATH and could not be brought ({'; '.join(reasons)}); install it so that "
+        "`prometheus` is on the PATH, with `sudo apt-get install prometheus` or from https://prometheus.io/download/."
+    )
+
+
+def _install(brought: Path, cache: Path, work: Path) -> PrometheusBinaries:
+    """Move the binaries to their place in the cache, unless another run was faster; replace a broken entry."""
+    if (binaries := _accept(brought / "prometheus")) is None:
+        raise _CannotBringError("the downloaded prometheus does not run on this machine")
+    target = cache / f"prometheus-{binaries.version}"
+    for attempt in range(3):
+        try:
+            brought.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        if accepted := _accept(target / "prometheus"):
+            return accepted
+        with suppress(FileNotFoundError):
+            target.rename(work / f"broken-{attempt}")
+    raise _CannotBringError(f"{target} cannot be replaced")
+
+
+# --- ways to bring it ------------------------------------------------------------------------------------------
+
+
+def from_package(work: Path) -> Path:
+    """Download and unpack the distribution's package (Debian, Ubuntu), which apt checks against signed lists.
+
+    Neither needs root: `apt-get download` writes into the current folder. Where the machine has no package
+    lists, or lists so old that they name a package that is gone, lists of our own are fetched (14 MB, once).
+    """
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise _CannotBringError("apt-get and dpkg-deb are not here")
+    private = _private_lists(work)
+    try:
+        _download_package("prometheus", work, [])
+        options: list[str] = []
+    except _CannotBringError:
+        options = private
+        with suppress(_CannotBringError):  # one source of several that fails does not matter if ours is in another
+            _run(["apt-get", "-q", *options, "update"], timeout_seconds=_APT_SECONDS, cwd=work)
+        _download_package("prometheus", work, options)
+    if not (work / "usr/bin/promtool").exists():
+        with suppress(_CannotBringError):  # Debian 13 and later ship it as a package of its own
+            _download_package("promtool", work, options)
+    return _only_binaries(work / "usr/bin", work)
+
+
+def from_release(
+    work: Path, fetch: Callable[[str, Path], None] | None = None, machine: str = platform.machine()
+) -> Path:
+    """Download the pinned release, check its SHA-256, and unpack the two binaries."""
+    architecture = _MACHINES.get(machine.lower())
+    if platform.system() != "Linux" or architecture is None:
+        raise _CannotBringError(f"no release is pinned for {platform.system()} on {machine}")
+    archive = work / "release.tar.gz"
+    (fetch or download)(RELEASE_URL.format(version=RELEASE, machine=architecture), archive)
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != RELEASE_SHA256[architecture]:
+        raise _CannotBringError(f"the downloaded release {RELEASE} has the wrong checksum {found}")
+    return _unpack_release(archive, work, f"prometheus-{RELEASE}.linux-{architecture}")
+
+
+def download(url: str, to: Path) -> None:
+    """Fetch a file over HTTP(S), honouring the proxy variables of the environment."""
+    try:
+        with requests.get(url, stream=True, timeout=30) as response, to.open("wb") as file:
+            response.raise_for_status()
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                file.write(chunk)
+    except requests.RequestException as error:
+        raise _CannotBringError(f"{url} cannot be downloaded: {type(error).__name__}") from error
+
+
+def _private_lists(work: Path) -> list[str]:
+    """Options that make apt keep lists and cache in our folder, and fetch no more than it needs to find one package."""
+    lists, cache = work / "lists", work / "apt-cache"
+    for folder in (lists / "partial", cache / "archives" / "partial"):
+        folder.mkdir(parents=True)
+    return [
+        "-o", f"Dir::State::Lists={lists}",
+        "-o", f"Dir::Cache={cache}",
+        "-o", "Acquire::Languages=none",
+        "-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
+    ]  # fmt: skip
+
+
+def _download_package(name: str, work: Path, options: Sequence[str]) -> None:
+    """Download one package into a folder of its own and unpack it into `work`."""
+    folder = Path(tempfile.mkdtemp(dir=work))
+    # As root apt would switch to the user _apt, who cannot write to our folder, and warn that it could not.
+    _run(
+        ["apt-get", "-q", "-o", "APT::Sandbox::User=root", *options, "download", name],
+        timeout_seconds=_APT_SECONDS,
+        cwd=folder,
+    )
+    for package in folder.glob("*.deb"):
+        _run(["dpkg-deb", "-x", str(package), str(work)], timeout_seconds=120)
+
+
+def _only_binaries(source: Path, work: Path) -> Path:
+    binaries = work / "binaries"
+    binaries.mkdir()
+    for name in ("prometheus", "promtool"):
+        if (source / name).exists():
+            (source / name).rename(binaries / name)
+    return binaries
+
+
+def _unpack_release(archive: Path, work: Path, top: str) -> Path:
+    binaries = work / "binaries"
+    binaries.mkdir()
+    try:
+        with tarfile.open(archive) as tar:
+            for name in ("prometheus", "promtool"):
+                if (member := tar.extractfile(f"{top}/{name}")) is None:
+                    raise _CannotBringError(f"the downloaded release holds no file {name}")
+                with member, (binaries / name).open("wb") as file:
+                    shutil.copyfileobj(member, file)
+                (binaries / name).chmod(0o755)
+    except (tarfile.TarError, KeyError, EOFError) as error:
+        raise _CannotBringError(f"the downloaded release cannot be unpacked: {error}") from error
+    return binaries
+
+
+def _run(command: Sequence[str], *, timeout_seconds: float, cwd: Path | None = None) -> str:
+    """What the command prints; _CannotBringError with its last error line when it fails."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_seconds, cwd=cwd,
+            stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"}, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _CannotBringError(f"{command[0]} cannot be run: {error}") from error
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("E:")] or done.stderr.splitlines()
+        raise _CannotBringError(f"{command[0]}: {lines[0].removeprefix('E: ') if lines else 'failed'}")
+    return done.stdout + done.stderr

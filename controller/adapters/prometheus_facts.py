@@ -1,0 +1,98 @@
+"""From the rows of FACTS and EVENTS to what each job says of itself, and whether it restarted in the window.
+
+`prometheus.py` asks the queries and joins the result with the evaluations; nothing here talks to anyone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.adapters.prometheus_http import Row
+from controller.adapters.prometheus_series import JobKey, job_key
+from controller.adapters.queries import VALUE_LABEL
+from controller.model import JobState, Objective
+
+_OBJECTIVES: Mapping[str, Objective] = {"min": "min", "max": "max"}
+
+
+@dataclass(slots=True)
+class Life:
+    """What one process of a job says of itself. A restart on another port shows two in one window."""
+
+    started_at_seconds: float = -math.inf
+    trains: bool = False
+    numbers: dict[str, float] = field(default_factory=dict)
+    state: JobState | None = None
+    objective: Objective | None = None
+
+
+@dataclass(slots=True)
+class Facts:
+    """All lives of one job by instance, what happened in the window, and whether it is scraped."""
+
+    lives: dict[str, Life] = field(default_factory=lambda: defaultdict(Life))
+    restarted_instances: set[str] = field(default_factory=set)
+    diverged: bool = False
+    up: bool | None = None
+
+    def latest_life(self, evaluation_instances: frozenset[str]) -> Life:
+        """The process that speaks for the job now; an empty one when none is known."""
+        lives = self._training_lives(evaluation_instances)
+        latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name), default=None)
+        return Life() if latest is None else lives[latest]
+
+    def restarted(self, evaluation_instances: frozenset[str], since_seconds: float) -> bool:
+        """A new start on the same port, or a second life on another one.
+
+        Two lives alone do not tell: the ranks of a job that all report started apart, but long before the window.
+        """
+        lives = self._training_lives(evaluation_instances)
+        if self.restarted_instances & lives.keys():
+            return True
+        starts = {life.started_at_seconds for life in lives.values()} - {-math.inf}
+        return len(starts) > 1 and max(starts) >= since_seconds
+
+    def _training_lives(self, evaluation_instances: frozenset[str]) -> dict[str, Life]:
+        """Without the job's sidecars, whose restarts do not concern its loss."""
+        return {name: life for name, life in self.lives.items() if life.trains or name in evaluation_instances}
+
+
+def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[JobKey, Facts]:
+    """Everything but the evaluations, for each job that is named in either answer."""
+    jobs: dict[JobKey, Facts] = defaultdict(Facts)
+    for row in facts_rows:
+        if (key := job_key(row.labels)) is None:
+            continue
+        if row.labels.get(VALUE_LABEL) == "up":
+            jobs[key].up = row.value > 0
+        elif math.isfinite(row.value):
+            _tell(jobs[key].lives[_instance(row)], row)
+    for row in events_rows:
+        if (key := job_key(row.labels)) is None:
+            continue
+        if row.labels.get(VALUE_LABEL) == "nonfinite":
+            jobs[key].diverged = True
+        else:
+            jobs[key].restarted_instances.add(_instance(row))
+    return jobs
+
+
+def _tell(life: Life, row: Row) -> None:
+    """Note one fact. A state or an objective that the contract does not know is left out: reporters are tenants."""
+    name = row.labels.get("__name__", "")
+    life.trains = life.trains or name.startswith("training_")
+    if name == "process_start_time_seconds":
+        life.started_at_seconds = row.value
+    elif name == "training_info":
+        life.objective = _OBJECTIVES.get(row.labels.get("objective", ""), life.objective)
+    elif name != "training_state":
+        life.numbers[name] = row.value
+    elif row.value > 0 and row.labels.get("state") in set(JobState):
+        life.state = JobState(row.labels["state"])
+
+
+def _instance(row: Row) -> str:
+    return row.labels.get("instance", "")

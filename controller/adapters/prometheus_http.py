@@ -1,0 +1,198 @@
+"""One bounded, sceptical conversation with Prometheus, through `prometheus-api-client`.
+
+`prometheus.py` asks; what comes back is rows of numbers, or ObservationError with one sentence. What we add to
+the library's `PrometheusConnect`: a deadline for the whole answer (its own timeout bounds each read, so a server
+that drips a byte a second would hold a pass for ever), no retries (by default it takes 6 s to say "refused"), a
+look at `warnings`, which it drops (an answer with warnings is a part of the answer), and rows that are checked.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+
+from controller.errors import ObservationError, UsageError
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+"""10,000 jobs need about 20 MB; what is far above that is a tenant's label explosion, not an answer."""
+
+_CHUNK_BYTES = 64 * 1024
+_DETAIL_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One series of an instant query's answer."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """One series of a range query's answer: (Unix seconds, value) in time order."""
+
+    labels: Mapping[str, str]
+    points: Sequence[tuple[float, float]]
+
+
+class PrometheusHttp:
+    """Sends queries to one Prometheus. Not for several threads at once: a deadline belongs to one reading."""
+
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        """`timeout_seconds` bounds all queries between two `begin` calls together, not each one."""
+        self.shown_url = _without_credentials(url)
+        self.queries = 0
+        self._timeout_seconds = timeout_seconds
+        self._deadline = 0.0
+        session = requests.Session()
+        session.trust_env = False  # HTTP_PROXY is for the outside; Prometheus is on loopback or in the cluster
+        session.headers["Accept-Encoding"] = "identity"  # gzip doubles the time of large answers
+        session.hooks["response"].append(self._receive)
+        self._connect = PrometheusConnect(url.rstrip("/"), session=session, retry=urllib3.Retry(0))
+
+    def begin(self) -> None:
+        """Start the time and the count of a new reading."""
+        self.queries = 0
+        self._deadline = time.monotonic() + self._timeout_seconds
+
+    def ask(self, query: str, at_seconds: float) -> list[Row]:
+        """An instant query, evaluated at `at_seconds`. An empty list is an answer: no series."""
+        with self._told_in_one_sentence():
+            answer = self._connect.custom_query(query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining())
+            return [Row(_labels(row), float(row["value"][1])) for row in answer]
+
+    def ask_range(self, query: str, start_seconds: float, end_seconds: float, step_seconds: float) -> list[RangeRow]:
+        """A range query; at most 11,000 steps, which is Prometheus's own bound."""
+        start, end = (datetime.fromtimestamp(seconds, tz=UTC) for seconds in (start_seconds, end_seconds))
+        # The library rounds both to whole seconds: a 0.5 s step would be off by one. `params` wins over that.
+        exact = {"start": f"{start_seconds:.3f}", "end": f"{end_seconds:.3f}"}
+        with self._told_in_one_sentence():
+            answer = self._connect.custom_query_range(
+                query, start, end, f"{step_seconds:.3f}", exact, timeout=self._remaining()
+            )
+            return [RangeRow(_labels(row), [(float(t), float(v)) for t, v in row["values"]]) for row in answer]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connect.close()
+
+    def _remaining(self) -> float:
+        self.queries += 1
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise requests.Timeout
+        return remaining
+
+    def _receive(self, response: requests.Response, **_: Any) -> None:
+        """Response hook: read the body before the deadline, and refuse a part of an answer."""
+        body = _read_until(self._deadline, response.raw)
+        response.raw = io.BytesIO(body)
+        # Parsing twice would cost 0.1 s at 10,000 jobs: look for the key first. In a string it reads \"warnings\".
+        if response.ok and b'"warnings"' in body and (warnings := json.loads(body).get("warnings")):
+            raise ObservationError(
+                f"Prometheus at {self.shown_url} gave a part of the answer and warned: {_detail(warnings[0])}; "
+                "nothing is changed until the answer is whole; look at its remote-read and storage health."
+            )
+
+    @contextmanager
+    def _told_in_one_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except requests.Timeout as error:
+            raise self._failure(
+                f"did not answer within {self._timeout_seconds:g} s", "see whether it hangs or is overloaded"
+            ) from error
+        except ValueError as error:  # requests' JSONDecodeError is one too, so this comes before RequestException
+            raise self._failure("gave an answer that cannot be read", _IS_IT_PROMETHEUS) from error
+        except requests.ConnectionError as error:
+            raise self._failure(
+                f"cannot be reached ({_reason(error)})", "see whether it runs and the URL is right"
+            ) from error
+        except requests.RequestException as error:
+            raise self._failure(f"cannot be asked ({_reason(error)})", "correct the URL") from error
+        except PrometheusApiClientException as error:
+            raise self._failure(f"answered {_detail(error)}", "see its log") from error
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise self._failure("gave an answer with missing fields", _IS_IT_PROMETHEUS) from error
+
+    def _failure(self, what: str, remedy: str) -> ObservationError:
+        return ObservationError(f"Prometheus at {self.shown_url} {what}; {remedy}; nothing is changed meanwhile.")
+
+
+_IS_IT_PROMETHEUS = "see whether a Prometheus, and not a proxy or a login page, is at that URL"
+
+
+def _read_until(deadline: float, raw: Any) -> bytes:
+    """The whole body; requests.Timeout past the deadline, requests.ConnectionError when it breaks off."""
+    body = bytearray()
+    try:
+        with closing(raw):  # a connection that was read to its end is already back in the pool
+            while chunk := raw.read1(_CHUNK_BYTES, decode_content=True):
+                body += chunk
+                _check_bounds(deadline, len(body))
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise requests.Timeout from error
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError("the connection broke in mid-answer") from error
+    return bytes(body)
+
+
+def _check_bounds(deadline: float, size_bytes: int) -> None:
+    if time.monotonic() > deadline:
+        raise requests.Timeout
+    if size_bytes > MAX_ANSWER_BYTES:
+        raise requests.ConnectionError(f"more than {MAX_ANSWER_BYTES // 2**20} MiB of answer")
+
+
+def _labels(row: Mapping[str, Any]) -> Mapping[str, str]:
+    labels: Mapping[str, str] = row["metric"]
+    if not isinstance(labels, dict):
+        raise TypeError
+    return labels
+
+
+def _reason(error: Exception) -> str:
+    """The innermost cause, e.g. `Connection refused` out of three layers of wrapping."""
+    text = str(error)
+    for known, words in _KNOWN_REASONS.items():
+        if known in text:
+            return words
+    return _detail(text) or type(error).__name__
+
+
+_KNOWN_REASONS: Mapping[str, str] = {
+    "Connection refused": "connection refused",
+    "NameResolutionError": "its host name is unknown",
+    "Failed to resolve": "its host name is unknown",
+}
+
+
+def _detail(value: object) -> str:
+    """Foreign text inside our sentence: one line, bounded."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}…"
+
+
+def _without_credentials(url: str) -> str:
+    """The URL as it may be shown; UsageError when it is not an http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, or above 65535
+        usable = False
+    if not usable:
+        raise UsageError(f"{url!r} is not the URL of a Prometheus; write it like http://127.0.0.1:9090.")
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,186 @@
+"""From the rows of LEVELS to one evaluation per job: which of several series counts, and what is wrong with it.
+
+`prometheus.py` asks the query and hands the rows in; nothing here talks to anyone. Preference: an evaluation on
+held-out data tells how well a job does, a smoothed training loss nearly so, and the loss of the last minibatch
+has the wrong sign in about half of all short windows late in training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from controller.adapters.prometheus_http import Row
+from controller.adapters.queries import STEP_LABELS, VALUE_LABEL
+from controller.model import Evaluation, Objective
+from controller.settings import EvaluationSettings
+
+STAGE_PREFERENCE: Mapping[str, int] = {"eval": 0, "train_ema": 1, "train": 2}
+_ANY_OTHER_STAGE = len(STAGE_PREFERENCE)
+
+TARGET_LABELS = frozenset(
+    {"__name__", "namespace", "pod", "job", "instance", "node", "container", "endpoint", "service", "prometheus"}
+)
+"""What the scrape says of where a series comes from. It is not the series' name: a job that restarts on another
+port reports the same `training_loss{stage="eval"}`."""
+
+
+_Labels = frozenset[tuple[str, str]]
+
+
+class JobKey(NamedTuple):
+    """A job as the scrape's own labels name it; the process cannot choose them (`honor_labels: false`)."""
+
+    namespace: str
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesWindow:
+    """One loss series over the window that ends with the reading. Levels may be NaN or infinite."""
+
+    text: str
+    stage_rank: int
+    instance: str
+    level: float
+    sample_count: int
+    last: float
+    lowest: float
+    sampled_at_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The series that speaks for a job, and what its owner should know."""
+
+    window: SeriesWindow | None = None
+    objective: Objective = "min"
+    instances: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+
+
+def job_key(labels: Mapping[str, str]) -> JobKey | None:
+    """The job that a series belongs to; None for a series without a namespace or a pod."""
+    namespace, pod = labels.get("namespace"), labels.get("pod")
+    return JobKey(namespace, pod) if namespace and pod else None
+
+
+def series_text(metric: str, labels: Mapping[str, str]) -> str:
+    """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
+    own = sorted((name, value) for name, value in labels.items() if name not in TARGET_LABELS | {VALUE_LABEL})
+    inner = ",".join(f'{name}="{_quoted(value)}"' for name, value in own)
+    return f"{metric}{{{inner}}}" if inner else metric
+
+
+def stage_rank(labels: Mapping[str, str]) -> int:
+    """0 for the stage that is preferred most; series without a known stage come last."""
+    return STAGE_PREFERENCE.get(labels.get("stage", ""), _ANY_OTHER_STAGE)
+
+
+def choose_series(
+    settings: EvaluationSettings, rows: Iterable[Row], oldest_seconds: float, scrape_interval_seconds: float
+) -> dict[JobKey, Chosen]:
+    """For each job the series of one mapping that counts. `oldest_seconds` is the start of the window."""
+    values: dict[JobKey, dict[_Labels, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    warnings: dict[JobKey, list[str]] = defaultdict(list)
+    for row in rows:
+        kind = row.labels.get(VALUE_LABEL, "")
+        if (key := job_key(row.labels)) is None:
+            continue
+        if kind in STEP_LABELS:
+            warnings[key].append(_step_warning(settings.metric, kind))
+        else:
+            values[key][_identity(row.labels)][kind] = row.value
+    chosen = {}
+    for key in values.keys() | warnings.keys():
+        windows = [_window(settings.metric, labels, found, oldest_seconds) for labels, found in values[key].items()]
+        best = _best(windows, scrape_interval_seconds)
+        if len(best) > 1:
+            warnings[key].append(_duplicate_warning(best))
+        chosen[key] = Chosen(
+            window=best[0] if best else None,
+            objective=settings.objective,
+            instances=frozenset(window.instance for window in windows),
+            warnings=tuple(sorted(warnings[key])),
+        )
+    return chosen
+
+
+def first_choice(choices: Iterable[Chosen]) -> Chosen:
+    """The first mapping that has a series speaks for the job; the warnings of all are kept."""
+    choices = tuple(choices)
+    speaker = next((one for one in choices if one.window is not None), Chosen())
+    return replace(speaker, warnings=tuple(warning for one in choices for warning in one.warnings))
+
+
+def evaluation(chosen: Chosen, objective: Objective | None, diverged: bool) -> Evaluation | None:
+    """The level as the decision core takes it; None without a series.
+
+    `objective` is what the job itself says, and overrides the mapping's. `diverged`: the reporter counted a NaN
+    or Inf in this window. Without a finite level, the last finite value is shown, else the lowest, else NaN.
+    """
+    if (window := chosen.window) is None:
+        return None
+    shown = (window.level, window.last, window.lowest)
+    return Evaluation(
+        level=next((value for value in shown if math.isfinite(value)), math.nan),
+        sample_count=window.sample_count,
+        sampled_at_seconds=window.sampled_at_seconds,
+        series=window.text,
+        objective=objective or chosen.objective,
+        finite=math.isfinite(window.level) and not diverged,
+    )
+
+
+def _identity(labels: Mapping[str, str]) -> _Labels:
+    return frozenset((name, value) for name, value in labels.items() if name not in ("__name__", VALUE_LABEL))
+
+
+def _window(metric: str, identity: _Labels, values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:
+    labels = dict(identity)
+    return SeriesWindow(
+        text=series_text(metric, labels),
+        stage_rank=stage_rank(labels),
+        instance=labels.get("instance", ""),
+        level=values.get("level", math.nan),
+        sample_count=int(values.get("samples", 0)),
+        last=values.get("last", math.nan),
+        lowest=values.get("lowest", math.nan),
+        # A series that vanished between two steps of the subquery: as old as it can be, so never taken for fresh.
+        sampled_at_seconds=values.get("sampled_at", oldest_seconds),
+    )
+
+
+def _best(windows: Sequence[SeriesWindow], scrape_interval_seconds: float) -> list[SeriesWindow]:
+    """The live series of the best stage, in the order of their names, so that passes do not alternate.
+
+    Live first: after a restart on another port, the `eval` of the former life must not win over the `train_ema`
+    of the present one.
+    """
+    newest = max((window.sampled_at_seconds for window in windows), default=0.0)
+    live = [window for window in windows if window.sampled_at_seconds >= newest - 2 * scrape_interval_seconds]
+    best_rank = min((window.stage_rank for window in live), default=_ANY_OTHER_STAGE)
+    best = [window for window in live if window.stage_rank == best_rank]
+    return sorted(best, key=lambda window: (window.text, window.instance))
+
+
+def _duplicate_warning(best: Sequence[SeriesWindow]) -> str:
+    others = ", ".join(dict.fromkeys(window.text for window in best[1:]))
+    return (
+        f"{len(best)} series match: {best[0].text} of {best[0].instance} is used, not {others}; report from one "
+        "process only, or narrow spec.evaluation.labels to one series"
+    )
+
+
+def _step_warning(metric: str, label: str) -> str:
+    return (
+        f"{metric} carries a `{label}` label: every {label} makes a new series and no window fills, so such series "
+        f"are not used; report the {label} as a value of its own, or drop the label with metricRelabelings"
+    )
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

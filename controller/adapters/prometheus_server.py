@@ -1,0 +1,248 @@
+"""Runs one Prometheus on a free loopback port, with its data in a folder that goes when it stops.
+
+`prometheus_binaries.py` finds the program; the demo's runner says what to scrape through `set_targets` and
+`prometheus.py` asks it. Prometheus 2.42 and 3.x both know the flags used here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypedDict
+
+import requests
+import yaml
+
+from controller.adapters.prometheus_binaries import PrometheusBinaries, find_prometheus
+from controller.errors import DataSourceError, UsageError
+
+__all__ = ["PrometheusBinaries", "PrometheusServer", "TargetGroup", "find_prometheus", "free_loopback_port"]
+
+_PORT_ATTEMPTS = 5
+_STOP_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+_PORT_TAKEN = "address already in use"
+
+
+class TargetGroup(TypedDict):
+    """Addresses that share labels, as in a file_sd file: `{"targets": ["127.0.0.1:9464"], "labels": {"pod": "a"}}`."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+def free_loopback_port() -> int:
+    """A port that was free a moment ago; another process may still take it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class PrometheusServer:
+    """One Prometheus process. A context manager: started on entry; process and data gone on exit."""
+
+    def __init__(
+        self,
+        binaries: PrometheusBinaries,
+        data_dir: Path,
+        *,
+        scrape_interval_seconds: float = 1.0,
+        on_start: Callable[[int], None] = lambda _: None,
+        ready_timeout_seconds: float = 30.0,
+        free_port: Callable[[], int] = free_loopback_port,
+    ) -> None:
+        """`data_dir` must be missing or empty, and is removed by `stop`.
+
+        `on_start` is told the pid of each process that is started, before it is waited for, so that the caller
+        can note it: a caller that is killed then finds what it left. The process leads a group of its own.
+        """
+        self._binaries = binaries
+        self._data_dir = data_dir
+        self._scrape_interval_seconds = scrape_interval_seconds
+        self._on_start = on_start
+        self._ready_timeout_seconds = ready_timeout_seconds
+        self._free_port = free_port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it answers; the same after `restart`."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None when it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def version(self) -> str:
+        """Its version, e.g. `2.42.0`."""
+        return self._binaries.version
+
+    @property
+    def log_path(self) -> Path:
+        """Its log; removed with the data."""
+        return self._data_dir / "prometheus.log"
+
+    def start(self) -> None:
+        """Start and wait until it answers queries; DataSourceError with the last line of its log when it does not."""
+        self._check_folder()
+        try:
+            self._write_configuration()
+            self._launch_on_a_free_port()
+        except OSError as error:
+            self.stop()
+            raise DataSourceError(
+                f"{self._data_dir}: Prometheus cannot be started there ({error.strerror}); "
+                "make room or choose another folder."
+            ) from error
+        except BaseException:  # also Ctrl-C: nobody else knows of this process yet
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the process (politely for 5 s) and remove its data. Stopping twice does no harm."""
+        self._end(signal.SIGTERM, _STOP_SECONDS)
+        self.kill()
+        shutil.rmtree(self._data_dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would. Its data stay for `restart`."""
+        self._end(signal.SIGKILL, None)
+
+    def restart(self) -> None:
+        """Start it again on the same port with the same data; DataSourceError when the port was taken meanwhile."""
+        self.kill()
+        if not self._launch():
+            raise self._failure(f"cannot start again: port {self._port} was taken", "stop what took it")
+
+    def set_targets(self, groups: Sequence[TargetGroup]) -> None:
+        """Replace what is scraped. The file is renamed into place, so Prometheus never reads half of it.
+
+        New targets are scraped within about 6 s: Prometheus itself looks at changed targets every 5 s.
+        """
+        draft = self._data_dir / "targets.json.draft"
+        draft.write_text(json.dumps(list(groups)), encoding="utf-8")
+        draft.replace(self._data_dir / "targets.json")
+
+    def __enter__(self) -> PrometheusServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _check_folder(self) -> None:
+        if self._data_dir.exists() and any(self._data_dir.iterdir()):
+            raise UsageError(f"{self._data_dir}: is not empty, and would be removed; give Prometheus an empty folder.")
+
+    def _write_configuration(self) -> None:
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        self.set_targets([])
+        config = self._data_dir / "prometheus.yml"
+        config.write_text(yaml.safe_dump(_configuration(self._scrape_interval_seconds)), encoding="utf-8")
+
+    def _launch_on_a_free_port(self) -> None:
+        for _ in range(_PORT_ATTEMPTS):
+            self._port = self._free_port()
+            if self._launch():
+                return
+        raise self._failure(f"found its port taken {_PORT_ATTEMPTS} times", "try again")
+
+    def _launch(self) -> bool:
+        """Start a process and wait until it is ready. False: somebody else has the port."""
+        self.log_path.touch()
+        log_start = self.log_path.stat().st_size
+        process = self._spawn()
+        deadline = time.monotonic() + self._ready_timeout_seconds
+        while process.poll() is None and time.monotonic() < deadline:
+            if self._is_ready():
+                return True
+            time.sleep(_POLL_SECONDS)
+        ended = process.poll()
+        self.kill()
+        said = self.log_path.read_bytes()[log_start:].decode(errors="replace").strip()
+        if _PORT_TAKEN in said:
+            return False
+        what = f"was not ready within {self._ready_timeout_seconds:g} s" if ended is None else f"ended with {ended}"
+        raise self._failure(what, f"its log ends with: {said.splitlines()[-1] if said else 'nothing'}")
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._binaries.prometheus), *self._flags()],
+                cwd=self._data_dir,
+                # One thread is enough for some dozens of targets and leaves the other cores to the trainings.
+                env={**os.environ, "GOMAXPROCS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._on_start(self._process.pid)
+        return self._process
+
+    @property
+    def _tsdb_dir(self) -> Path:
+        return self._data_dir.absolute() / "tsdb"
+
+    def _flags(self) -> list[str]:
+        return [
+            f"--config.file={self._data_dir.absolute() / 'prometheus.yml'}",
+            f"--web.listen-address=127.0.0.1:{self._port}",
+            f"--storage.tsdb.path={self._tsdb_dir}",
+            "--storage.tsdb.retention.time=1h",
+            # How long changed targets may wait inside the scraper, on top of the discovery's own 5 s.
+            "--scrape.discovery-reload-interval=1s",
+            "--log.level=warn",
+        ]
+
+    def _is_ready(self) -> bool:
+        """Ready, and ours: another Prometheus could have taken the port while ours still fails to."""
+        with suppress(requests.RequestException, ValueError, KeyError):
+            if self._get("/-/ready").ok:
+                flags = self._get("/api/v1/status/flags").json()["data"]
+                return bool(flags["storage.tsdb.path"] == str(self._tsdb_dir))
+        return False
+
+    def _get(self, path: str) -> requests.Response:
+        with requests.Session() as session:
+            session.trust_env = False  # HTTP_PROXY is not for loopback
+            return session.get(f"{self.url}{path}", timeout=1)
+
+    def _end(self, signal_number: signal.Signals, wait_seconds: float | None) -> None:
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal_number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(wait_seconds)
+
+    def _failure(self, what: str, remedy: str) -> DataSourceError:
+        return DataSourceError(f"Prometheus {self.version} ({self._binaries.prometheus}) {what}; {remedy}.")
+
+
+def _configuration(scrape_interval_seconds: float) -> dict[str, object]:
+    """One job of file targets. `honor_labels: false`: a process cannot choose its namespace or pod."""
+    interval = f"{round(scrape_interval_seconds * 1000)}ms"
+    return {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval},
+        "scrape_configs": [
+            {
+                "job_name": "slopewise",
+                "honor_labels": False,
+                "file_sd_configs": [{"files": ["targets.json"], "refresh_interval": "5s"}],
+            }
+        ],
+    }

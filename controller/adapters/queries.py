@@ -1,0 +1,161 @@
+"""Every PromQL query, as a named constant, and the only place where text becomes PromQL.
+
+`prometheus.py` renders these, sends them through `prometheus_http.py` and reads the rows. The
+number of queries does not grow with the number of jobs: LEVELS once for each evaluation mapping, FACTS and
+EVENTS once. Only functions that Prometheus 2.42 and 3.x both have are used, and values of one query are told
+apart by the label `slopewise_value`. Without it `or` would drop them: it compares label sets, not names.
+
+User text never gets in unchecked: metric and label names must match a pattern, values are escaped, and the
+matchers of the controller itself (its namespace) are always there beside the user's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from string import Template
+
+from controller.errors import UsageError
+
+VALUE_LABEL = "slopewise_value"
+Matchers = Sequence[tuple[str, str]]
+"""Pairs of label and value, not a mapping: a user's `namespace` narrows the controller's, never replaces it."""
+
+STEP_LABELS = ("epoch", "step")
+"""Labels that grow with the training: each step makes a new series, and no window ever fills."""
+
+_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+
+# A reporter is a tenant: a series that carries our own marker would make label_replace() fail for everyone.
+LOSS_SERIES = Template("""\
+$metric{
+    $matchers
+    epoch="",
+    step="",
+    slopewise_value=""
+  }""")
+
+# avg_over_time is NaN or infinite when one sample of the window is: that is how divergence shows. min_over_time
+# skips NaN. timestamp() knows only live series; the subquery finds the newest sample of one that has gone.
+LEVELS = Template("""\
+  label_replace(avg_over_time($series[$window]), "slopewise_value", "level", "", "")
+or
+  label_replace(count_over_time($series[$window]), "slopewise_value", "samples", "", "")
+or
+  label_replace(last_over_time($series[$window]), "slopewise_value", "last", "", "")
+or
+  label_replace(min_over_time($series[$window]), "slopewise_value", "lowest", "", "")
+or
+  label_replace(
+    timestamp($series) or max_over_time(timestamp($series)[$window:$scrape]),
+    "slopewise_value", "sampled_at", "", "")
+or
+  label_replace(count by (namespace, pod) ($metric{
+    $matchers
+    epoch!=""
+  }), "slopewise_value", "epoch", "", "")
+or
+  label_replace(count by (namespace, pod) ($metric{
+    $matchers
+    step!=""
+  }), "slopewise_value", "step", "", "")
+""")
+
+# Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min".
+FACTS = Template("""\
+  last_over_time({
+    __name__=~"training_(steps_total|steps_planned|state|info|nonfinite_loss_total)|process_start_time_seconds",
+    $matchers
+    slopewise_value=""
+  }[$window])
+or
+  label_replace(max by (namespace, pod) (up{
+    $matchers
+  }), "slopewise_value", "up", "", "")
+""")
+
+# What happened within the window; rows only where something did. max - min, not increase(): an extrapolated
+# 0.4 of one NaN would still be one NaN.
+EVENTS = Template("""\
+  label_replace(changes(process_start_time_seconds{
+    $matchers
+    slopewise_value=""
+  }[$window]) > 0, "slopewise_value", "starts", "", "")
+or
+  label_replace(resets(training_steps_total{
+    $matchers
+    slopewise_value=""
+  }[$window]) > 0, "slopewise_value", "resets", "", "")
+or
+  label_replace(
+    max_over_time(training_nonfinite_loss_total{
+    $matchers
+    slopewise_value=""
+  }[$window])
+    - min_over_time(training_nonfinite_loss_total{
+    $matchers
+    slopewise_value=""
+  }[$window]) > 0, "slopewise_value", "nonfinite", "", "")
+""")
+
+
+def levels(metric: str, matchers: Matchers, window_seconds: float, scrape_seconds: float) -> str:
+    """The query for the windows of one evaluation mapping; UsageError for a name that is none."""
+    return LEVELS.substitute(
+        series=loss_series(metric, matchers),
+        metric=checked_metric_name(metric),
+        matchers=render_matchers(matchers),
+        window=duration(window_seconds),
+        scrape=duration(scrape_seconds),
+    )
+
+
+def loss_series(metric: str, matchers: Matchers) -> str:
+    """The selector of an evaluation mapping, without series that carry a step label."""
+    return LOSS_SERIES.substitute(metric=checked_metric_name(metric), matchers=render_matchers(matchers))
+
+
+def facts(matchers: Matchers, window_seconds: float) -> str:
+    """The query for what the jobs say of themselves, and whether they are scraped."""
+    return FACTS.substitute(matchers=render_matchers(matchers), window=duration(window_seconds))
+
+
+def events(matchers: Matchers, window_seconds: float) -> str:
+    """The query for restarts and non-finite losses within the window."""
+    return EVENTS.substitute(matchers=render_matchers(matchers), window=duration(window_seconds))
+
+
+def render_matchers(matchers: Matchers) -> str:
+    """Equality matchers, one a line, e.g. `namespace="demo",`; UsageError for a name or value that is none."""
+    return "\n    ".join(f'{checked_label_name(name)}="{escaped(value)}",' for name, value in matchers)
+
+
+def checked_metric_name(name: str) -> str:
+    """The name itself, or UsageError: what is not a metric name could be PromQL."""
+    if not _METRIC_NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not a metric name; use letters, digits, _ and : (PromQL is not accepted).")
+    return name
+
+
+def checked_label_name(name: str) -> str:
+    """The name itself, or UsageError: what is not a label name could be PromQL."""
+    if not _LABEL_NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not a label name; use letters, digits and _ (PromQL is not accepted).")
+    return name
+
+
+def escaped(value: str) -> str:
+    r"""A label value inside PromQL double quotes, e.g. `a"b\` becomes `a\"b\\`."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{value!r} is not a label value; write it in valid UTF-8.") from error
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return _CONTROL_CHARACTER.sub(lambda match: f"\\x{ord(match[0]):02x}", quoted)
+
+
+def duration(seconds: float) -> str:
+    """A PromQL duration in whole milliseconds, e.g. 2.5 s is `2500ms`."""
+    return f"{round(seconds * 1000)}ms"

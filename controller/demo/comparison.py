@@ -1,0 +1,215 @@
+"""The runs of a demo set against the first of them, which is the baseline (`fair`).
+
+Before it: `results.py`, what each run yields. After it: `table.py` and `report.py`, which show these rows and
+sentences and compute nothing themselves. Every figure here is a duration, so less is better everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from controller.demo.results import DemoResult, JobResult, RunResult
+from controller.demo.wording import change, counted, listed, plain, shortened
+from controller.model import JobState
+
+Verdict = Literal["better", "worse", "same"]
+JobMeasure = Callable[[JobResult], float | None]
+
+# Ratios are shown with two decimals, so whatever reads ×1.00 is called the same.
+_SAME_WITHIN_RATIO = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of one policy. `ratio` to the baseline; None for the baseline itself or where none is fair."""
+
+    seconds: float | None
+    ratio: float | None = None
+    note: str = ""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the ratio means; None without one."""
+        if self.ratio is None:
+            return None
+        if abs(self.ratio - 1) < _SAME_WITHIN_RATIO:
+            return "same"
+        return "better" if self.ratio < 1 else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measure, or one job: a cell for each run, in the order of the runs."""
+
+    label: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One policy against the baseline in phrases, what got worse as prominent as what got better."""
+
+    policy: str
+    baseline: str
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    same: tuple[str, ...]
+
+
+def jct(job: JobResult) -> float | None:
+    """Completion time: from a job's arrival to its end."""
+    return job.jct_seconds
+
+
+def time_to_90(job: JobResult) -> float | None:
+    """Time from a job's arrival until 90 % of its loss's total improvement."""
+    return job.time_to_90_seconds
+
+
+def measure_rows(result: DemoResult) -> list[Row]:
+    """Mean completion time, mean time to 90 % and makespan, one cell for each run."""
+    means: list[tuple[str, JobMeasure, Callable[[RunResult], float | None]]] = [
+        ("Mean completion time (JCT)", jct, lambda run: run.jct_mean_seconds),
+        ("Mean time to 90 % of the improvement", time_to_90, lambda run: run.time_to_90_mean_seconds),
+    ]
+    rows = [
+        Row(label, tuple(_mean_cell(result, run, of_job, mean(run)) for run in result.runs))
+        for label, of_job, mean in means
+    ]
+    return [*rows, Row("Makespan", tuple(_makespan_cell(result, run) for run in result.runs))]
+
+
+def job_rows(result: DemoResult, measure: JobMeasure) -> list[Row]:
+    """One row for each job that any run had, with `measure` in one cell for each run."""
+    return [
+        Row(plain(name), tuple(_job_cell(result, run, name, measure) for run in result.runs))
+        for name in job_names(result)
+    ]
+
+
+def job_names(result: DemoResult) -> list[str]:
+    """Every job of any run, in order of first appearance; its place in here is its colour in the report."""
+    return list(dict.fromkeys(job.name for run in result.runs for job in run.jobs))
+
+
+def summaries(result: DemoResult) -> list[Summary]:
+    """Each policy after the first against the first."""
+    return [_summary(result, place) for place in range(1, len(result.runs))]
+
+
+def caveats(result: DemoResult) -> list[str]:
+    """What a reader must know before believing the figures: interruptions, failures, jobs that did not end."""
+    said = [sentence for run in result.runs for sentence in _caveats_of(run)]
+    if not result.runs:
+        return ["No run was completed: there is nothing to show."]
+    if len(result.runs) == 1:
+        said.append(f"Only {plain(result.runs[0].policy)} ran: there is nothing to compare it with.")
+    return said
+
+
+def _mean_cell(result: DemoResult, run: RunResult, measure: JobMeasure, mean: float | None) -> Cell:
+    """The mean as it is, and its ratio over the jobs that both runs can be compared on.
+
+    A mean over 7 jobs of one run and 8 of another says nothing: a slow job that never ended would make its
+    run look faster. So where the jobs differ, the ratio is that of the common ones and the note says so.
+    """
+    base = result.runs[0]
+    if run is base:
+        return Cell(mean)
+    before, after = _known(base, measure), _known(run, measure)
+    both = [name for name in before if name in after]
+    if not both:
+        return Cell(mean, note="nothing to compare")
+    ratio = _ratio(fmean(before[name] for name in both), fmean(after[name] for name in both))
+    alike = len(both) == len(_measured(base, measure)) == len(_measured(run, measure))
+    note = "" if alike else f"ratio over the {counted(len(both), 'job')} measured in both"
+    return Cell(mean, ratio, note)
+
+
+def _makespan_cell(result: DemoResult, run: RunResult) -> Cell:
+    base = result.runs[0]
+    if run is base:
+        return Cell(run.makespan_seconds)
+    if _names_in_state(base, JobState.FAILED) != _names_in_state(run, JobState.FAILED):
+        return Cell(run.makespan_seconds, note="no ratio: other jobs failed")
+    return Cell(run.makespan_seconds, _ratio(base.makespan_seconds, run.makespan_seconds))
+
+
+def _job_cell(result: DemoResult, run: RunResult, name: str, measure: JobMeasure) -> Cell:
+    job = _job(run, name)
+    if job is None:
+        return Cell(None, note="did not run")
+    note = "" if job.state == JobState.FINISHED else plain(job.state)
+    if run is result.runs[0]:
+        return Cell(measure(job), note=note)
+    before, after = _known(result.runs[0], measure), _known(run, measure)
+    return Cell(measure(job), _ratio(before.get(name), after.get(name)), note)
+
+
+def _ratio(before: float | None, after: float | None) -> float | None:
+    return after / before if before and after is not None else None
+
+
+def _measured(run: RunResult, measure: JobMeasure) -> dict[str, float]:
+    return {job.name: value for job in run.jobs if (value := measure(job)) is not None}
+
+
+def _known(run: RunResult, measure: JobMeasure) -> dict[str, float]:
+    """By job. A job that failed is left out: to crash early is not to be fast."""
+    failed = _names_in_state(run, JobState.FAILED)
+    return {name: value for name, value in _measured(run, measure).items() if name not in failed}
+
+
+def _names_in_state(run: RunResult, state: JobState) -> set[str]:
+    return {job.name for job in run.jobs if job.state == state}
+
+
+def _job(run: RunResult, name: str) -> JobResult | None:
+    return next((job for job in run.jobs if job.name == name), None)
+
+
+def _summary(result: DemoResult, place: int) -> Summary:
+    phrases: dict[Verdict, list[str]] = {"better": [], "worse": [], "same": []}
+    for row in measure_rows(result):
+        cell = row.cells[place]
+        if cell.ratio is not None and cell.verdict is not None:
+            told = row.label if cell.verdict == "same" else f"{row.label} {change(cell.ratio)}"
+            phrases[cell.verdict].append(told[0].lower() + told[1:])
+    completions = [(row.label, row.cells[place]) for row in job_rows(result, jct)]
+    for verdict, adverb in (("better", "sooner"), ("worse", "later")):
+        phrases[verdict].extend(_jobs_phrase(completions, verdict, adverb))
+    return Summary(
+        policy=plain(result.runs[place].policy),
+        baseline=plain(result.runs[0].policy),
+        better=tuple(phrases["better"]),
+        worse=tuple(phrases["worse"]),
+        same=tuple(phrases["same"]),
+    )
+
+
+def _jobs_phrase(completions: list[tuple[str, Cell]], verdict: Verdict, adverb: str) -> Iterator[str]:
+    """E.g. `2 of 8 jobs ended later (most: late-drop, 14 % longer)`; nothing when no job did."""
+    compared = [(name, cell.ratio) for name, cell in completions if cell.ratio is not None]
+    hit = [(name, cell.ratio) for name, cell in completions if cell.verdict == verdict and cell.ratio is not None]
+    if hit:
+        name, ratio = max(hit, key=lambda pair: abs(pair[1] - 1))
+        most = f"most: {shortened(name, 32)}, {change(ratio)}"
+        yield f"{len(hit)} of {counted(len(compared), 'job')} ended {adverb} ({most})"
+
+
+def _caveats_of(run: RunResult) -> Iterator[str]:
+    under = f"Under {plain(run.policy)}"
+    failed = [job.name for job in run.jobs if job.state == JobState.FAILED]
+    unended = [job.name for job in run.jobs if job.finished_seconds is None and job.name not in failed]
+    total = counted(len(run.jobs), "job")
+    if run.interrupted:
+        yield f"{under}, the run was interrupted: its figures cover only what had happened by then."
+    if failed:
+        yield f"{under}, {len(failed)} of {total} failed: {listed(failed)}. A failed job is in no ratio."
+    if unended:
+        yield f"{under}, {len(unended)} of {total} had not ended: {listed(unended)}."
+    if run.passes_held:
+        yield f"{under}, {counted(run.passes_held, 'pass', 'passes')} could not observe the jobs and changed nothing."

@@ -1,0 +1,139 @@
+"""The demo's result as one self-contained HTML file: what a person shows to their team.
+
+Before it: `runner.py` ran every policy, and `check_writable` was asked before the first job started. `comparison.py`
+has the figures, `charts.py` the figures' pictures; the page around them is `report.html.j2`. After it: a browser,
+which needs no network. All foreign text reaches the page escaped: by jinja2's autoescape in the text, by `tojson`
+in the charts' data (no `</script>` can end it), and by `charts.label` where plotly would obey markup.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from controller.demo import charts, comparison, timeline, wording
+from controller.demo.results import DecisionRow, DemoResult, RunResult
+from controller.errors import SlopewiseError, UsageError
+
+# plotly.js is 4.6 MiB of the file; the curves of eight jobs over five minutes about 0.4 MiB.
+_ROOM_BYTES = 8 * 1024 * 1024
+
+_FIGURES: tuple[tuple[str, str, Callable[[RunResult, charts.Frame], Any]], ...] = (
+    ("loss", "Loss over time", charts.loss_figure),
+    ("used", "CPU used, stacked", charts.used_figure),
+    ("allotted", "CPU allotted", charts.allotted_figure),
+    ("timeline", "Classes and changes", timeline.timeline_figure),
+)
+
+
+def check_writable(path: Path) -> None:
+    """Find out before the demo starts whether its report can be written to `path`.
+
+    UsageError for a path that cannot be one, SlopewiseError where the disk has no room for the file.
+    """
+    target = path.resolve()
+    if target.is_dir():
+        raise UsageError(f"--report {path} is a folder; name a file in it, such as {path / 'report.html'}.")
+    if target.exists() and not target.is_file():
+        raise UsageError(f"--report {path} is not a regular file; name one that can be written.")
+    if not target.parent.is_dir():
+        raise UsageError(f"--report {path}: the folder {target.parent} is missing; create it or name another.")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise UsageError(f"--report {path} cannot be written by this user; name another place.")
+    if shutil.disk_usage(target.parent).free < _ROOM_BYTES:
+        raise SlopewiseError(f"--report {path}: its disk has less than 8 MiB free; free some or name another place.")
+
+
+def write_report(result: DemoResult, path: Path) -> None:
+    """Write the report to `path`, whole or not at all; SlopewiseError when it cannot be written."""
+    page = render(result).encode("utf-8", errors="replace")
+    target = path.resolve()
+    beside = target.with_name(f".slopewise-report-{uuid.uuid4().hex}.tmp")
+    try:
+        try:
+            _write_through(beside, page)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise SlopewiseError(
+            f"The report could not be written to {path} ({error.strerror}); make room or name another place."
+        ) from error
+
+
+def render(result: DemoResult) -> str:
+    """The page as text."""
+    shared = charts.frame(result)
+    figures = {
+        f"run-{number}-{kind}": figure(run, shared).to_plotly_json()
+        for number, run in enumerate(result.runs, start=1)
+        for kind, _, figure in _FIGURES
+    }
+    return _environment().get_template("report.html.j2").render(
+        result=result,
+        figures=figures,
+        figure_kinds=[(kind, title) for kind, title, _ in _FIGURES],
+        summaries=comparison.summaries(result),
+        caveats=comparison.caveats(result),
+        measures=comparison.measure_rows(result),
+        completions=comparison.job_rows(result, comparison.jct),
+        times_to_90=comparison.job_rows(result, comparison.time_to_90),
+        classes=timeline.classes(result),
+        colour_of={name: charts.colour(place) for place, name in enumerate(shared.names)},
+        plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
+    )
+
+
+def actuator_note(actuator: str) -> str:
+    """What a reader must know of the way CPU was given; empty where its name says it all.
+
+    The words are those of the local actuator that falls back when it may not create cgroups.
+    """
+    if "stop" not in actuator.lower():
+        return ""
+    return (
+        "There was no right to create cgroups here, so each job's processes were stopped and continued in turn "
+        "(duty cycling) to keep them near their share. That is coarser than a limit of the kernel."
+    )
+
+
+def change_in_words(row: DecisionRow) -> str:
+    """E.g. `2.00 → 0.50`; a dash when only the class changed."""
+    if not row.outcome or row.to_millicores is None:
+        return wording.UNKNOWN
+    return f"{wording.cores(row.from_millicores)} → {wording.cores(row.to_millicores)}"
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    """Write and wait for the disk: a full one may say so only now."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "plain": wording.plain,
+        "seconds": wording.seconds,
+        "ratio": wording.ratio,
+        "change": wording.change,
+        "actuator_note": actuator_note,
+        "change_in_words": change_in_words,
+    }
+    return environment

@@ -1,0 +1,61 @@
+"""How figures and foreign text are written, the same in the terminal and in the report.
+
+Before it: `comparison.py`, which computes the figures. After it: `table.py` and `report.py`, which lay them out.
+Job names and reasons come from users and from their processes, so both pass through `plain` first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+UNKNOWN = "–"
+_WHITE = re.compile(r"\s+")
+# An escape sequence would drive the terminal; a bidirectional override (U+202E) would turn the rest of a line
+# around; a lone surrogate (a name that was not UTF-8) cannot be written to a file at all.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(text: str) -> str:
+    """`text` on one line, without characters that would act on a terminal or a page instead of showing."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", _WHITE.sub(" ", text)).strip()
+
+
+def shortened(text: str, width: int) -> str:
+    """The first `width` characters of `text`, the last of them an ellipsis when something was left out."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def listed(names: Iterable[str], *, at_most: int = 6) -> str:
+    """`a, b and 3 more`: names for a sentence, each shortened, never more than `at_most` of them."""
+    every = [shortened(plain(name), 32) for name in names]
+    shown = ", ".join(every[:at_most])
+    return f"{shown} and {len(every) - at_most} more" if len(every) > at_most else shown
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 job`, `2 jobs`; `2 passes` when the plural is given."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
+
+
+def seconds(value: float | None) -> str:
+    """`41.3 s`; an unknown duration is a dash."""
+    return UNKNOWN if value is None else f"{value:.1f} s"
+
+
+def ratio(value: float | None) -> str:
+    """`×0.82`; an unknown ratio is a dash."""
+    return UNKNOWN if value is None else f"×{value:.2f}"
+
+
+def change(value: float) -> str:
+    """A ratio of two durations in words: 0.82 is `18 % shorter`, 1.3 is `30 % longer`."""
+    percent = round(abs(value - 1) * 100)
+    if percent == 0:
+        return "less than 1 % " + ("shorter" if value < 1 else "longer")
+    return f"{percent} % {'shorter' if value < 1 else 'longer'}"
+
+
+def cores(millicores: int | None) -> str:
+    """`0.50` for 500 millicores; an unknown amount is a dash."""
+    return UNKNOWN if millicores is None else f"{millicores / 1000:.2f}"
