@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -50,6 +51,7 @@ class ControllerLoop:
         self.passes_held = 0
         self.cpu_seconds = 0.0
         """CPU time that passes and their reporting took on the scheduler's thread."""
+        self._job: Job | None = None
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(1)},
@@ -68,10 +70,9 @@ class ControllerLoop:
         self._scheduler.start()
 
     def wake(self) -> None:
-        """An event: look again at once. During a pass, another one follows it."""
+        """An event: look again at once. During a pass, another one follows it; before `start`, the first one does."""
         self._woken.set()
-        if not self._stopping.is_set():
-            self._job.modify(next_run_time=datetime.now(UTC))
+        self._plan(0.0)
 
     def stop(self) -> None:
         """No further pass; waits for the one that is under way."""
@@ -105,8 +106,12 @@ class ControllerLoop:
             self.cpu_seconds += time.thread_time() - started
             self._last_end = time.monotonic()
         self._planned_seconds = planned
-        if not self._stopping.is_set():
-            self._job.modify(next_run_time=datetime.fromtimestamp(time.time() + planned, UTC))
+        self._plan(planned)
+
+    def _plan(self, seconds: float) -> None:
+        """Let the next pass start in so many seconds, unless the loop has stopped or not begun."""
+        if self._job is not None and not self._stopping.is_set():
+            self._job.modify(next_run_time=datetime.fromtimestamp(time.time() + seconds, UTC))
 
     def _hand_on(self, report: PassReport) -> float:
         """Give the report to everyone who listens; returns the seconds until the next planned look."""

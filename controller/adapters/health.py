@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from socketserver import ThreadingMixIn
+from types import TracebackType
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -28,7 +30,7 @@ class _Quiet(WSGIRequestHandler):
         """A line for each scrape and probe would drown the log line of each pass."""
 
 
-class HealthServer:
+class HealthServer(AbstractContextManager["HealthServer"]):
     """Serves on `address:port` (port 0: a free one) until it is closed."""
 
     def __init__(self, registry: CollectorRegistry, is_alive: Callable[[], bool], address: str, port: int) -> None:
@@ -50,6 +52,11 @@ class HealthServer:
         self.port: int = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
         self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Stop serving and free the port."""

@@ -111,9 +111,7 @@ class Journal:
     def record_process(self, name: str, pid: int, *, ours: bool) -> None:
         """Before the process that leads group `pid` does any work. `ours`: it ends with the run."""
         ticks = identify(pid).started_ticks
-        self._append(
-            StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=current_boot_id(), ours=ours)
-        )
+        self._append(StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=current_boot_id(), ours=ours))
 
     def make_folder(self, purpose: str) -> Path:
         """A new temporary folder, `slopewise-PURPOSE-RUN-…`, that goes with the run."""

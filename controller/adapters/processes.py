@@ -15,11 +15,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from controller.adapters.journal import Journal
 from controller.adapters.leftovers import RUN_VARIABLE
@@ -29,6 +29,7 @@ from controller.errors import SlopewiseError, UsageError
 _GATE = 'read -r line || exit 125; exec "$@" </dev/null'
 _LOOK_SECONDS = 0.02
 _KILL_SECONDS = 5.0
+_TAIL_BYTES = 65_536
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -70,32 +71,31 @@ class Launcher:
     def start(self, command: Command, admit: Callable[[int], None] | None = None) -> ManagedProcess:
         """Start a command; `admit` gets its pid before it runs, e.g. `partial(limiter.admit, job_uid)`.
 
-        UsageError when there is no such command or folder. Whatever `admit` raises ends the command unstarted.
+        UsageError when there is no such command or folder. Whatever `admit` raises, the command never runs.
         """
-        gated = self._start_gate(command)
+        process, gate = self._start_gate(command)
         try:
-            self._journal.record_process(command.name, gated.pid, ours=command.ours)
+            self._journal.record_process(command.name, process.pid, ours=command.ours)
             if admit is not None:
-                admit(gated.pid)
-            gated.communicate_line()
+                admit(process.pid)
+            with suppress(BrokenPipeError):  # ended already: `poll` tells how
+                gate.write(b"\n")
+                gate.flush()
         except BaseException:
-            gated.terminate(grace_seconds=0.0)
+            process.terminate(grace_seconds=0.0)
             raise
-        return gated
+        finally:
+            with suppress(BrokenPipeError):
+                gate.close()
+        return process
 
-    def _start_gate(self, command: Command) -> ManagedProcess:
+    def _start_gate(self, command: Command) -> tuple[ManagedProcess, IO[bytes]]:
         environment = {**os.environ, **command.environment, RUN_VARIABLE: self._journal.run_id}
         folder = command.working_directory or Path.cwd()
         if not folder.is_dir():
-            raise UsageError(f"{command.name}: its working directory {folder} is no folder; make it or change it.")
+            raise UsageError(f"{command.name}: its working directory {folder} does not exist; make it.")
         program = _find(command, folder, environment.get("PATH"))
-        try:
-            log = command.log_path.open("ab")
-        except OSError as error:
-            raise SlopewiseError(
-                f"{command.name}: its log {command.log_path} cannot be written ({error.strerror}); make room there."
-            ) from error
-        with log:
+        with _open_log(command) as log:
             popen = subprocess.Popen(
                 ["/bin/sh", "-c", _GATE, "slopewise-gate", program, *command.arguments[1:]],
                 stdin=subprocess.PIPE,
@@ -105,30 +105,99 @@ class Launcher:
                 env=environment,
                 start_new_session=True,
             )
-        return ManagedProcess(command.name, popen, command.log_path)
+        assert popen.stdin is not None  # noqa: S101  it is a pipe
+        return ManagedProcess(command.name, popen, command.log_path), popen.stdin
 
 
 class ManagedProcess:
     """A command that was started, with all the processes of its group.
 
-    An ended command stays a zombie until `terminate` or `collect` is called. Meanwhile its pid is taken, so a
-    signal to its group can never reach a stranger, and its last CPU time can still be read.
+    A command that has ended stays a zombie until `terminate` is called, which every start needs in the end.
+    Meanwhile its pid is taken, so that no signal to its group reaches a stranger, and its last CPU time can
+    still be read.
     """
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log_path: Path) -> None:
-        """Use `Launcher.start`."""
+        """Use `Launcher.start`. `popen`: the leader of a session of its own."""
         self.name = name
         self.log_path = log_path
         self._popen = popen
 
     @property
     def pid(self) -> int:
-        """The command's pid, which is also the number of its process group."""
+        """The command's pid, which is the number of its process group too."""
         return self._popen.pid
 
-    def communicate_line(self) -> None:
-        """Open the gate."""
-        assert self._popen.stdin is not None  # noqa: S101  it was opened as a pipe
-        with suppress(BrokenPipeError):
-            self._popen.stdin.write(b"\n")
-            self._popen.stdin.close()
+    def poll(self) -> int | None:
+        """The exit status (negative: the signal that ended it); None while it runs."""
+        if self._popen.returncode is not None:
+            return self._popen.returncode
+        try:
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # collected by another thread just now
+            return self._popen.poll()
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def terminate(self, grace_seconds: float = 5.0) -> int | None:
+        """End the whole group, politely at first, and collect it; returns the command's exit status.
+
+        A stopped group is continued, or it could not end politely. Give a squeezed job its CPU back first.
+        """
+        if self._popen.returncode is None:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)
+            if not self._ended_within(grace_seconds):
+                self._signal(signal.SIGKILL)
+                self._ended_within(_KILL_SECONDS)
+            with suppress(subprocess.TimeoutExpired):
+                self._popen.wait(_KILL_SECONDS)
+        return self._popen.returncode
+
+    def tail(self, lines: int = 10) -> str:
+        """The last lines of what the command wrote, for a message that says why it ended."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                text = log.read().decode(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _ended_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while running(group_members(self.pid)):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+
+def _find(command: Command, folder: Path, path: str | None) -> str:
+    """The program as the shell would find it, so that a typing error is told before anything starts."""
+    if not command.arguments:
+        raise UsageError(f"{command.name}: its command is empty; give a program and its arguments.")
+    name = command.arguments[0]
+    found = shutil.which(folder / name if "/" in name else name, path=path)
+    if found is None:
+        where = f"in {folder}" if "/" in name else "on the PATH"
+        raise UsageError(
+            f"{command.name}: its command {name!r} is not an executable file {where}; "
+            "correct it, install it or make it executable."
+        )
+    return str(found)
+
+
+def _open_log(command: Command) -> IO[bytes]:
+    try:
+        return command.log_path.open("ab")
+    except OSError as error:
+        raise SlopewiseError(
+            f"{command.name}: its log {command.log_path} cannot be written ({error.strerror}); "
+            "make room, or give another place."
+        ) from error

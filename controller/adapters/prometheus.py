@@ -134,6 +134,12 @@ class PrometheusReader:
             curves = _best_curves(one.metric, rows) | curves
         return curves
 
+    def last_values(self, metric: str, at_seconds: float, window_seconds: float) -> dict[str, float]:
+        """Each pod's last value of a metric within the window, e.g. the steps of a run's jobs at its end."""
+        self._http.begin()
+        rows = self._http.ask(queries.last_values(metric, self._forced, window_seconds), at_seconds)
+        return {row.labels.get("pod", ""): row.value for row in rows}
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()

@@ -177,7 +177,7 @@ def _duplicate_warning(best: Sequence[SeriesWindow]) -> str:
 
 def _step_warning(metric: str, label: str) -> str:
     return (
-        f"{metric} carries a `{label}` label: every {label} makes a new series and no window fills, so such series "
+        f"{metric} carries the label `{label}`: every {label} makes a new series and no window fills, so such series "
         f"are not used; report the {label} as a value of its own, or drop the label with metricRelabelings"
     )
 

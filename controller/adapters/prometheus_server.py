@@ -56,11 +56,14 @@ class PrometheusServer:
         data_dir: Path,
         *,
         scrape_interval_seconds: float = 1.0,
+        targets: Sequence[TargetGroup] = (),
         on_start: Callable[[int], None] = lambda _: None,
         ready_timeout_seconds: float = 30.0,
         free_port: Callable[[], int] = free_loopback_port,
     ) -> None:
         """`data_dir` must be missing or empty, and is removed by `stop`.
+
+        `targets` are scraped from the start on; `set_targets` replaces them later, with a delay.
 
         `on_start` is told the pid of each process that is started, before it is waited for, so that the caller
         can note it: a caller that is killed then finds what it left. The process leads a group of its own.
@@ -68,6 +71,7 @@ class PrometheusServer:
         self._binaries = binaries
         self._data_dir = data_dir
         self._scrape_interval_seconds = scrape_interval_seconds
+        self._first_targets = targets
         self._on_start = on_start
         self._ready_timeout_seconds = ready_timeout_seconds
         self._free_port = free_port
@@ -148,7 +152,7 @@ class PrometheusServer:
 
     def _write_configuration(self) -> None:
         self._data_dir.mkdir(parents=True, exist_ok=True)
-        self.set_targets([])
+        self.set_targets(self._first_targets)
         config = self._data_dir / "prometheus.yml"
         config.write_text(yaml.safe_dump(_configuration(self._scrape_interval_seconds)), encoding="utf-8")
 

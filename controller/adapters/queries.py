@@ -101,6 +101,24 @@ or
 """)
 
 
+# The end of a run asks what each job had counted when it was last seen, also of jobs that are long gone.
+LAST_VALUES = Template("""\
+max by (namespace, pod) (
+  last_over_time($metric{
+    $matchers
+    slopewise_value=""
+  }[$window])
+)
+""")
+
+
+def last_values(metric: str, matchers: Matchers, window_seconds: float) -> str:
+    """The query for the last value of a metric per job within the window."""
+    return LAST_VALUES.substitute(
+        metric=checked_metric_name(metric), matchers=render_matchers(matchers), window=duration(window_seconds)
+    )
+
+
 def levels(metric: str, matchers: Matchers, window_seconds: float, scrape_seconds: float) -> str:
     """The query for the windows of one evaluation mapping; UsageError for a name that is none."""
     return LEVELS.substitute(

@@ -12,7 +12,6 @@ plotly reads a small subset of HTML in names and texts (`<b>`, `<br>`, `<a href>
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ import plotly.graph_objects as go
 
 from controller.demo.comparison import job_names
 from controller.demo.results import Curves, DemoResult, RunResult
-from controller.demo.wording import plain, shortened
+from controller.demo.wording import finite, plain, shortened
 
 Points = Sequence[tuple[float, float]]
 
@@ -147,6 +146,7 @@ def _line(place: int, name: str, width: float = 2.2, shape: str = "linear") -> d
 
 
 def lay_out(figure: go.Figure, shared: Frame, *, height: int) -> None:
+    """Give `figure` the shared time axis and look, `height` pixels high; its width is that of the page."""
     figure.update_layout(
         template=go.layout.Template(),
         height=height,
@@ -178,21 +178,26 @@ def run_end(run: RunResult) -> float:
 
 def _loss_range(name: str, runs: Iterable[RunResult]) -> tuple[float, float]:
     """First and best value over all runs; where a job never got better than its first, its largest and best."""
-    values = [value for run in runs if name in run.curves for _, value in _finite(run.curves[name].loss)]
-    if not values:
+    curves = [points for run in runs if name in run.curves for points in [_finite(run.curves[name].loss)] if points]
+    if not curves:
         return 1.0, 0.0
-    first, best = values[0], min(values)
+    values = [value for points in curves for _, value in points]
+    # Two runs scrape at different moments, and the later first sample is a little lower: the highest is nearest.
+    first, best = max(points[0][1] for points in curves), min(values)
     worst = first if first > best else max(values)
     return (worst, best) if worst > best else (best + 1.0, best)
 
 
 def _finite(points: Points) -> list[tuple[float, float]]:
     """JSON has no NaN and no infinity, and a curve has no place for them."""
-    return [(at, value) for at, value in points if math.isfinite(value)]
+    return [(at, value) for at, value in points if finite(value)]
 
 
 def _grid(curves: Sequence[Points]) -> list[float]:
-    """Moments at which every area has a value: plotly would drop an area to 0 where only others have one."""
+    """Moments at which every area has a value: plotly would drop an area to 0 where only others have one.
+
+    Two for each sample of the longest curve, so that 90 samples make 180 moments; at most 600.
+    """
     ends = [points[-1][0] for points in curves if points]
     longest = max((len(points) for points in curves), default=0)
     if not ends:

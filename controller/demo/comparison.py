@@ -20,6 +20,7 @@ JobMeasure = Callable[[JobResult], float | None]
 
 # Ratios are shown with two decimals, so whatever reads ×1.00 is called the same.
 _SAME_WITHIN_RATIO = 0.005
+_ADVERBS: dict[Verdict, str] = {"better": "sooner", "worse": "later"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ def time_to_90(job: JobResult) -> float | None:
 def measure_rows(result: DemoResult) -> list[Row]:
     """Mean completion time, mean time to 90 % and makespan, one cell for each run."""
     means: list[tuple[str, JobMeasure, Callable[[RunResult], float | None]]] = [
-        ("Mean completion time (JCT)", jct, lambda run: run.jct_mean_seconds),
-        ("Mean time to 90 % of the improvement", time_to_90, lambda run: run.time_to_90_mean_seconds),
+        ("Mean completion time", jct, lambda run: run.jct_mean_seconds),
+        ("Mean time to 90 %", time_to_90, lambda run: run.time_to_90_mean_seconds),
     ]
     rows = [
         Row(label, tuple(_mean_cell(result, run, of_job, mean(run)) for run in result.runs))
@@ -125,7 +126,7 @@ def _mean_cell(result: DemoResult, run: RunResult, measure: JobMeasure, mean: fl
         return Cell(mean, note="nothing to compare")
     ratio = _ratio(fmean(before[name] for name in both), fmean(after[name] for name in both))
     alike = len(both) == len(_measured(base, measure)) == len(_measured(run, measure))
-    note = "" if alike else f"ratio over the {counted(len(both), 'job')} measured in both"
+    note = "" if alike else f"over {counted(len(both), 'common job')}"
     return Cell(mean, ratio, note)
 
 
@@ -134,7 +135,7 @@ def _makespan_cell(result: DemoResult, run: RunResult) -> Cell:
     if run is base:
         return Cell(run.makespan_seconds)
     if _names_in_state(base, JobState.FAILED) != _names_in_state(run, JobState.FAILED):
-        return Cell(run.makespan_seconds, note="no ratio: other jobs failed")
+        return Cell(run.makespan_seconds, note="other jobs failed")
     return Cell(run.makespan_seconds, _ratio(base.makespan_seconds, run.makespan_seconds))
 
 
@@ -179,7 +180,7 @@ def _summary(result: DemoResult, place: int) -> Summary:
             told = row.label if cell.verdict == "same" else f"{row.label} {change(cell.ratio)}"
             phrases[cell.verdict].append(told[0].lower() + told[1:])
     completions = [(row.label, row.cells[place]) for row in job_rows(result, jct)]
-    for verdict, adverb in (("better", "sooner"), ("worse", "later")):
+    for verdict, adverb in _ADVERBS.items():
         phrases[verdict].extend(_jobs_phrase(completions, verdict, adverb))
     return Summary(
         policy=plain(result.runs[place].policy),

@@ -39,23 +39,16 @@ def check_writable(path: Path) -> None:
 
     UsageError for a path that cannot be one, SlopewiseError where the disk has no room for the file.
     """
-    target = path.resolve()
-    if target.is_dir():
-        raise UsageError(f"--report {path} is a folder; name a file in it, such as {path / 'report.html'}.")
-    if target.exists() and not target.is_file():
-        raise UsageError(f"--report {path} is not a regular file; name one that can be written.")
-    if not target.parent.is_dir():
-        raise UsageError(f"--report {path}: the folder {target.parent} is missing; create it or name another.")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise UsageError(f"--report {path} cannot be written by this user; name another place.")
-    if shutil.disk_usage(target.parent).free < _ROOM_BYTES:
-        raise SlopewiseError(f"--report {path}: its disk has less than 8 MiB free; free some or name another place.")
+    try:
+        _check(path, _real(path))
+    except OSError as error:
+        raise UsageError(f"--report {path} cannot be used ({error.strerror}); name another place.") from error
 
 
 def write_report(result: DemoResult, path: Path) -> None:
     """Write the report to `path`, whole or not at all; SlopewiseError when it cannot be written."""
     page = render(result).encode("utf-8", errors="replace")
-    target = path.resolve()
+    target = _real(path)
     beside = target.with_name(f".slopewise-report-{uuid.uuid4().hex}.tmp")
     try:
         try:
@@ -77,18 +70,22 @@ def render(result: DemoResult) -> str:
         for number, run in enumerate(result.runs, start=1)
         for kind, _, figure in _FIGURES
     }
-    return _environment().get_template("report.html.j2").render(
-        result=result,
-        figures=figures,
-        figure_kinds=[(kind, title) for kind, title, _ in _FIGURES],
-        summaries=comparison.summaries(result),
-        caveats=comparison.caveats(result),
-        measures=comparison.measure_rows(result),
-        completions=comparison.job_rows(result, comparison.jct),
-        times_to_90=comparison.job_rows(result, comparison.time_to_90),
-        classes=timeline.classes(result),
-        colour_of={name: charts.colour(place) for place, name in enumerate(shared.names)},
-        plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            result=result,
+            figures=figures,
+            figure_kinds=[(kind, title) for kind, title, _ in _FIGURES],
+            summaries=comparison.summaries(result),
+            caveats=comparison.caveats(result),
+            measures=comparison.measure_rows(result),
+            completions=comparison.job_rows(result, comparison.jct),
+            times_to_90=comparison.job_rows(result, comparison.time_to_90),
+            classes=timeline.classes(result),
+            colour_of={name: charts.colour(place) for place, name in enumerate(shared.names)},
+            plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
+        )
     )
 
 
@@ -112,6 +109,24 @@ def change_in_words(row: DecisionRow) -> str:
     return f"{wording.cores(row.from_millicores)} → {wording.cores(row.to_millicores)}"
 
 
+def _check(path: Path, target: Path) -> None:
+    if target.is_dir():
+        raise UsageError(f"--report {path} is a folder; name a file in it, such as {path / 'report.html'}.")
+    if target.exists() and not target.is_file():
+        raise UsageError(f"--report {path} is not a regular file; name one that can be written.")
+    if not target.parent.is_dir():
+        raise UsageError(f"--report {path}: the folder {target.parent} is missing; create it or name another.")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise UsageError(f"--report {path} cannot be written by this user; name another place.")
+    if shutil.disk_usage(target.parent).free < _ROOM_BYTES:
+        raise SlopewiseError(f"--report {path}: its disk has less than 8 MiB free; make room or name another place.")
+
+
+def _real(path: Path) -> Path:
+    """Where a link leads, so that the file behind it is replaced and not the link. Never raises, unlike resolve."""
+    return Path(os.path.realpath(path))
+
+
 def _write_through(path: Path, data: bytes) -> None:
     """Write and wait for the disk: a full one may say so only now."""
     with path.open("xb") as file:
@@ -128,6 +143,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # The charts' data compact and in the order of the page.
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
     environment.filters |= {
         "plain": wording.plain,
         "seconds": wording.seconds,

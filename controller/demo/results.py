@@ -64,6 +64,7 @@ class RunResult:
     withheld: int
     controller_cpu_ratio: float
     """CPU time of the controller's passes divided by the run's duration: fraction of one core."""
+    node_cores: float = 0.0
     interrupted: bool = False
 
     @property

@@ -35,7 +35,6 @@ _OTHER_CLASS_COLOUR = "rgba(107,140,174,0.30)"
 _CLASS_MEANINGS = {"NL": "new: still growing", "WL": "watching: one slow interval", "CL": "completing: converged"}
 
 
-
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A job's stay in one class; None before it got one."""
@@ -177,5 +176,3 @@ def _mark_text(row: DecisionRow) -> str:
     what = f"{cores(row.from_millicores)} → {cores(row.to_millicores)} cores, {label(row.outcome, 60)}"
     why = "<br>".join(label(line, 80) for line in textwrap.wrap(plain(row.reason), 60)[:6])
     return f"{label(row.job, 60)} at {row.at_seconds:.1f} s<br>{what}<br>{why}"
-
-

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 UNKNOWN = "–"
+_LARGEST = 1e300
 _WHITE = re.compile(r"\s+")
 # An escape sequence would drive the terminal; a bidirectional override (U+202E) would turn the rest of a line
 # around; a lone surrogate (a name that was not UTF-8) cannot be written to a file at all.
@@ -31,6 +32,11 @@ def listed(names: Iterable[str], *, at_most: int = 6) -> str:
     every = [shortened(plain(name), 32) for name in names]
     shown = ", ".join(every[:at_most])
     return f"{shown} and {len(every) - at_most} more" if len(every) > at_most else shown
+
+
+def finite(value: float) -> bool:
+    """False for NaN, the infinities, and values so large that a sum of them would be infinite: a job diverged."""
+    return abs(value) < _LARGEST
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

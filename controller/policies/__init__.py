@@ -35,10 +35,20 @@ class PolicyParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-def parameter(default: Any, *, unit: str, source: str, description: str, **bounds: float) -> Any:
-    """A parameter of a policy: what `slopewise policies` prints of it. `bounds` are pydantic's ge, gt, le, lt."""
+def parameter(
+    default: Any,
+    *,
+    unit: str,
+    source: str,
+    description: str,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+) -> Any:
+    """A parameter of a policy, with all that `slopewise policies` prints of it."""
     extra: dict[str, JsonValue] = {"unit": unit, "source": source}
-    return Field(default, description=description, json_schema_extra=extra, **bounds)
+    return Field(default, ge=ge, gt=gt, le=le, lt=lt, description=description, json_schema_extra=extra)
 
 
 @dataclass(frozen=True, slots=True)

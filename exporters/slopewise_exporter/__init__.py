@@ -1,1 +1,17 @@
+"""Two lines in a training script: loss and progress as Prometheus metrics.
+
+    from slopewise_exporter import Reporter
+
+    with Reporter(planned_steps=10_000) as reporter:
+        for batch in loader:
+            reporter.step(loss=train_on(batch), samples=len(batch))
+
+The flow: `reporter` takes what the training says (checked by `values`, configured by `environment`), `record`
+keeps it as plain numbers, `endpoint` serves them over HTTP through `exposition`, and `lifecycle` looks after
+forks and the end of the process. Prometheus is what comes after.
+"""
+
+from slopewise_exporter.reporter import Reporter
+
 __version__ = "0.1.0"
+__all__ = ["Reporter"]

@@ -70,11 +70,13 @@ class CgroupFiles:
         for attempt in range(_REMOVAL_TRIES):
             self.move_all(directory, refuge)
             try:
-                return self.remove(directory)
+                self.remove(directory)
             except OSError as error:
                 if error.errno != errno.EBUSY or attempt == _REMOVAL_TRIES - 1:
                     raise
                 time.sleep(_REMOVAL_PAUSE_SECONDS)
+            else:
+                return
 
 
 def is_run(directory: Path) -> bool:

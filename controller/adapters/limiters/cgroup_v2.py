@@ -1,8 +1,8 @@
 """CPU through cgroup v2: `cpu.max` for limits, `cpu.weight` for requests, `cpu.stat` for use.
 
-Before it: `choose.py`. NOT YET SEEN ON A REAL KERNEL: the machine it was written on has its CPU controller on
-v1, so the tests run against a file tree that keeps the kernel's rules as they are documented
-(Documentation/admin-guide/cgroup-v2.rst), and the moving of processes alone on a real v2 hierarchy.
+Before it: `choose.py`. NOT YET SEEN LIMITING CPU: where it was written the kernel keeps its CPU controller on v1.
+The tests run against a file tree that keeps the kernel's rules (Documentation/admin-guide/cgroup-v2.rst); the
+stepping aside and the way back were seen once on a real v2 hierarchy, with `hugetlb` in the place of `cpu`.
 
 The rule that shapes this file is "no internal processes": a cgroup, save the root, either holds processes or
 hands controllers down. We are a process in our own cgroup, so we step aside into a leaf first:

@@ -44,9 +44,10 @@ def choose_limiter(
         return _chosen(DutyCycleLimiter("as asked for"))
     refusals = []
     for version, limiter in _candidates(journal, proc_self, files or CgroupFiles()).items():
+        if limiter is None:
+            refusals.append(f"{version}: not mounted")
+            continue
         try:
-            if limiter is None:
-                raise MissingToolError("not mounted with a cpu controller")
             limiter.prepare()
         except MissingToolError as refusal:
             refusals.append(f"{version}: {refusal}")

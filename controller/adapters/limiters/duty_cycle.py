@@ -154,8 +154,7 @@ class DutyCycleLimiter:
         job.since = (now, cpu_seconds)
         if former is None:
             return False
-        used = (cpu_seconds - former[1]) / ((now - former[0]) * fraction)
-        job.parallelism_cores = min(max(1.0, used), float(len(os.sched_getaffinity(0))))
+        job.parallelism_cores = parallelism_cores(cpu_seconds - former[1], now - former[0], fraction)
         return job.fraction != fraction
 
     def _send(self, job: _Job) -> None:
@@ -181,6 +180,15 @@ class DutyCycleLimiter:
     def _continue_all(self) -> None:
         for job in list(self._jobs.values()):
             job.group.signal_group(signal.SIGCONT)
+
+
+def parallelism_cores(cpu_seconds: float, seconds: float, fraction: float) -> float:
+    """How many cores a group uses while it runs, which is a `fraction` of `seconds`; at least 1.
+
+    Worked example: 3.9 CPU-seconds in 2 s, of which it ran the half: 3.9 cores.
+    """
+    cores = float(len(os.sched_getaffinity(0)))
+    return min(max(1.0, cpu_seconds / (seconds * fraction)), cores)
 
 
 def _start_helper() -> subprocess.Popen[bytes]:

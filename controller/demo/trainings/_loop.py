@@ -40,7 +40,7 @@ class Reporter(Protocol):
         """The held-out loss was measured."""
 
 
-def train(learner: Learner, steps: int, reporter: Reporter, log: Callable[[str], None] = print) -> None:
+def train(learner: Learner, steps: int, reporter: Reporter, log: Callable[[str], None]) -> None:
     """Do all steps; evaluate before the first, about `EVALUATIONS` times on the way, and after the last."""
     every = max(1, steps // EVALUATIONS)
     reporter.evaluate(learner.evaluate())

@@ -6,12 +6,14 @@ Everything is float32 and drawn from the generator that is passed in, so a seed 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Integers = NDArray[np.integer[Any]]
 Activation = Literal["relu", "sigmoid"]
 
@@ -26,7 +28,7 @@ class Network:
         gain = _VARIANCE_GAIN[activation]
         self.weights: list[Floats] = [
             rng.standard_normal((inputs, outputs), dtype=np.float32) * np.float32(np.sqrt(gain / inputs))
-            for inputs, outputs in zip(sizes, sizes[1:], strict=False)
+            for inputs, outputs in pairwise(sizes)
         ]
         self.biases: list[Floats] = [np.zeros(outputs, np.float32) for outputs in sizes[1:]]
 
@@ -60,7 +62,9 @@ class Network:
         return of_weights + of_biases, slope
 
     def _activate(self, values: Floats) -> Floats:
-        return np.maximum(values, 0) if self._activation == "relu" else 1 / (1 + np.exp(-values))
+        if self._activation == "relu":
+            return np.maximum(values, np.float32(0))
+        return (1 / (1 + np.exp(-values))).astype(np.float32, copy=False)
 
     def _derivative(self, outputs: Floats) -> Floats:
         """The activation's derivative, told by its outputs."""

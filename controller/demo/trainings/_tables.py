@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from controller.demo.trainings._network import Floats, Integers
+from controller.demo.trainings._network import Doubles, Floats, Integers
 
 _SPLIT_SEED = 0
 _HELD_OUT_RATIO = 0.25
@@ -63,12 +63,13 @@ def minibatches(rng: np.random.Generator, rows: int, batch_size: int) -> Iterato
             yield order[start : start + batch_size]
 
 
-def _standardised(values: Floats) -> Floats:
-    return (values - values.mean(axis=0)) / values.std(axis=0)
+def _standardised(values: Doubles) -> Doubles:
+    standardised: Doubles = (values - values.mean(axis=0)) / values.std(axis=0)
+    return standardised
 
 
-def _split(inputs: Floats, targets: Floats) -> Table:
+def _split(inputs: Doubles, targets: Doubles) -> Table:
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(inputs))
     held_out, kept = np.split(order, [int(len(inputs) * _HELD_OUT_RATIO)])
-    inputs, targets = inputs.astype(np.float32), targets.astype(np.float32)
-    return Table(inputs[kept], targets[kept], inputs[held_out], targets[held_out])
+    rows, values = inputs.astype(np.float32), targets.astype(np.float32)
+    return Table(rows[kept], values[kept], rows[held_out], values[held_out])

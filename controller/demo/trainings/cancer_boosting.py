@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
-from controller.demo.trainings._network import Floats, Integers
+from controller.demo.trainings._network import Doubles, Integers
 from controller.demo.trainings._tables import breast_cancer
 
 _TREES_PER_STEP = 10
@@ -49,5 +49,5 @@ class Learner:
         self._held_out_score += 4 * _SHRINKAGE * tree.predict(self._tumours.held_out_inputs)
 
 
-def _logistic_loss(score: Floats, labels: Integers) -> float:
-    return float(np.mean(np.logaddexp(0, score) - labels * score))
+def _logistic_loss(scores: Doubles, labels: Integers) -> float:
+    return float(np.mean(np.logaddexp(0, scores) - labels * scores))

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import SGDClassifier
 
@@ -85,7 +84,7 @@ class Learner:
         self._batches_read += 1
         return self._order[first : first + self.samples_per_step]
 
-    def _loss(self, features: csr_matrix, modules: Integers) -> float:
+    def _loss(self, features: object, modules: Integers) -> float:
         if not hasattr(self._model, "coef_"):
             return math.log(_MODULES)
         return log_loss(self._model.predict_proba(features), modules)

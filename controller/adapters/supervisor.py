@@ -1,0 +1,183 @@
+"""Starts the jobs of one run on this machine when their time has come, and notices when they end.
+
+`session.py` polls it from the main thread; passes ask it, from theirs, which jobs run. Every job gets a metrics port of
+its own beforehand, so that Prometheus knows all targets from the start: it looks at changed targets only every
+5 s, which is a third of a short job's life.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from controller.adapters.limiters.base import Limiter
+from controller.adapters.local import NODE_NAME, LocalJob
+from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment
+from controller.adapters.prometheus_server import TargetGroup
+from controller.errors import ActuationError
+from controller.demo.jobs import JobSpec
+from controller.ports import Clock
+
+LOOPBACK = "127.0.0.1"
+
+PORTS = range(20_000, 32_000)
+"""Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one in between."""
+
+LINGER_SECONDS = 3.0
+"""How long a job's endpoint waits for the scrape after its end: three scrapes of one second."""
+
+GRACE_SECONDS = 5.0
+"""How long a job may take to end after SIGTERM."""
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """One job of the run, from its planned arrival to its end. Times are Unix seconds."""
+
+    spec: JobSpec
+    port: int
+    process: ManagedProcess | None = None
+    arrived_at_seconds: float | None = None
+    finished_at_seconds: float | None = None
+    exit_status: int | None = None
+    cpu_seconds: float | None = None
+    last_words: str = ""
+    """The end of its log, when it failed."""
+
+    @property
+    def state(self) -> str:
+        """waiting, running, finished or failed."""
+        if self.arrived_at_seconds is None:
+            return "waiting"
+        if self.finished_at_seconds is None:
+            return "running"
+        return "finished" if self.exit_status == 0 else "failed"
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """The jobs of one run. `ours`: they are the built-in trainings, and end with a killed controller."""
+
+    specs: Sequence[JobSpec]
+    namespace: str
+    launcher: Launcher
+    limiter: Limiter
+    folder: Path
+    clock: Clock
+    ours: bool
+    on_event: Callable[[], None]
+    records: dict[str, JobRecord] = field(init=False)
+    started_at_seconds: float = field(init=False, default=0.0)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        ports = free_ports()
+        self.records = {
+            spec.name: JobRecord(spec, spec.port if spec.port is not None else next(ports)) for spec in self.specs
+        }
+
+    def targets(self) -> list[TargetGroup]:
+        """What Prometheus is to scrape: every job, also those that have not arrived."""
+        return [
+            {
+                "targets": [f"{LOOPBACK}:{record.port}"],
+                "labels": {"namespace": self.namespace, "pod": name, "node": NODE_NAME},
+            }
+            for name, record in self.records.items()
+        ]
+
+    def start(self) -> None:
+        """The run begins now; the first jobs arrive with the next `poll`."""
+        self.started_at_seconds = self.clock.now()
+
+    def poll(self) -> None:
+        """Start whose time has come, notice who has ended; one event for all that happened."""
+        happened = False
+        for record in self.records.values():
+            if record.state == "waiting" and self._is_due(record):
+                self._start(record)
+                happened = True
+            elif record.state == "running" and record.process is not None:
+                status = record.process.poll()
+                if status is not None:
+                    self._end(record)
+                    happened = True
+        if happened:
+            self.on_event()
+
+    def running(self) -> list[LocalJob]:
+        """The jobs that run now; safe to ask from any thread."""
+        with self._lock:
+            return [
+                LocalJob(name, self.namespace, record.arrived_at_seconds, _useful_cores(record.spec))
+                for name, record in self.records.items()
+                if record.arrived_at_seconds is not None and record.finished_at_seconds is None
+            ]
+
+    def all_ended(self) -> bool:
+        """True when no job is waiting or running."""
+        return all(record.finished_at_seconds is not None for record in self.records.values())
+
+    def stop(self) -> None:
+        """End every job that still runs, and give up those that wait."""
+        for record in self.records.values():
+            if record.state == "running":
+                self._end(record)
+
+    def _is_due(self, record: JobRecord) -> bool:
+        return self.clock.now() - self.started_at_seconds >= record.spec.arrive_seconds
+
+    def _start(self, record: JobRecord) -> None:
+        name = record.spec.name
+        command = Command(
+            name,
+            record.spec.command,
+            self.folder / f"{name}.log",
+            environment={
+                **single_thread_environment(),
+                "SLOPEWISE_EXPORTER_PORT": str(record.port),
+                "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
+                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(LINGER_SECONDS),
+            },
+            ours=self.ours,
+        )
+        process = self.launcher.start(command, partial(self.limiter.admit, name))
+        with self._lock:
+            record.process = process
+            record.arrived_at_seconds = self.clock.now()
+
+    def _end(self, record: JobRecord) -> None:
+        """Note the end of a job, whether it came by itself or has to be brought about, and let go of it."""
+        assert record.process is not None  # noqa: S101 - only running jobs end
+        name = record.spec.name
+        with self._lock:
+            record.finished_at_seconds = self.clock.now()
+        try:
+            record.cpu_seconds = self.limiter.usage(name).cpu_seconds_total
+        except ActuationError:
+            record.cpu_seconds = None
+        self.limiter.release(name)
+        record.exit_status = record.process.terminate(GRACE_SECONDS)
+        if record.exit_status != 0:
+            record.last_words = record.process.tail(5)
+
+
+def free_ports() -> Iterator[int]:
+    """Ports on which nobody listens on the loopback address, each at most once."""
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        yield port
+
+
+def _useful_cores(spec: JobSpec) -> float | None:
+    millicores = spec.max_useful_cpu_millicores
+    return None if millicores is None else millicores / 1000

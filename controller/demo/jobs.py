@@ -1,0 +1,107 @@
+"""What the demo runs: one `JobSpec` a job, from the built-in catalogue or from the user's own YAML list.
+
+`trainings/catalogue.py` (`demo_jobs`) and `--jobs FILE` (`load_jobs`) make the specs, `runner.py` starts each
+as a process when its time has come.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from controller.errors import UsageError
+from controller.settings import CpuMillicores, load_yaml, validate
+
+_EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One job of the demo: `command` is started, without a shell, `arrive_seconds` after the run's start.
+
+    `max_useful_cpu_millicores`: more CPU than this does not make it faster; None: not known. `port`: where the
+    program serves its own metrics; None: `slopewise_exporter` takes a free port and tells it.
+    """
+
+    name: str
+    command: list[str]
+    arrive_seconds: float
+    max_useful_cpu_millicores: int | None = None
+    port: int | None = None
+
+
+def load_jobs(path: Path) -> list[JobSpec]:
+    """Read the user's jobs, in the file's order; UsageError tells the first mistake in one sentence."""
+    document = load_yaml(path)
+    if not isinstance(document, list) or not document:
+        raise UsageError(f"{path}: must be a list of at least one job; write for example `{_EXAMPLE}`.")
+    jobs = [_read_job(entry, f"{path}: job {number}") for number, entry in enumerate(document, start=1)]
+    for name in _repeated(job.name for job in jobs):
+        raise UsageError(f"{path}: more than one job is named {name!r}; give each a name of its own.")
+    for port in _repeated(job.port for job in jobs if job.port is not None):
+        raise UsageError(f"{path}: more than one job has port {port}; give each a port of its own.")
+    return jobs
+
+
+def _job_name(value: object) -> object:
+    if isinstance(value, str) and not _NAME.fullmatch(value):
+        raise ValueError(
+            f"{value!r} cannot be a job's name; use up to 63 lower-case letters, digits and -, "
+            "with a letter or digit at both ends"
+        )
+    return value
+
+
+def _words(value: object) -> list[str]:
+    """A command as its words: a string is split as a shell would, a list is taken as it is."""
+    if isinstance(value, str):
+        value = _split(value)
+    if not isinstance(value, list):
+        raise ValueError(f"must be a text or a list of texts, not {value!r}; write for example `python train.py`")  # noqa: TRY004 - pydantic reads ValueError
+    for word in value:
+        if not isinstance(word, str):
+            raise ValueError(f"{word!r} is not a text; put it in quotes")  # noqa: TRY004
+    if not value or not value[0]:
+        raise ValueError("is empty; write the program to start and its arguments, for example `python train.py`")
+    return value
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"{command!r} cannot be split into words ({error}); close its quotes") from error
+
+
+class _JobEntry(BaseModel):
+    """One entry of the user's file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+    name: Annotated[str, BeforeValidator(_job_name)]
+    command: Annotated[list[str], BeforeValidator(_words)]
+    arrive_seconds: float = Field(0.0, ge=0.0, allow_inf_nan=False)
+    max_useful_cpu: CpuMillicores | None = None
+    port: int | None = Field(None, ge=1, le=65_535)
+
+
+def _read_job(entry: object, where: str) -> JobSpec:
+    job = validate(_JobEntry, entry, where=where)
+    return JobSpec(job.name, job.command, job.arrive_seconds, job.max_useful_cpu, job.port)
+
+
+def _repeated(values: Iterable[Hashable]) -> Iterator[Hashable]:
+    """Each value that was there before."""
+    seen: set[Hashable] = set()
+    for value in values:
+        if value in seen:
+            yield value
+        seen.add(value)

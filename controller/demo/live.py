@@ -1,0 +1,138 @@
+"""The demo while it runs: a table that is redrawn on a terminal, a line every ten seconds elsewhere.
+
+`runner.py` calls `Screen.show` ten times a second; most calls do nothing. Everything goes to stderr, data to stdout.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+
+from controller.adapters.supervisor import JobRecord
+from controller.control import now_millicores
+from controller.demo.runner import Progress
+from controller.demo.table import LiveHeader, LiveRow, live_table, plain_progress_line
+from controller.model import Job, PassReport, Resize
+from controller.session import Session
+
+REDRAW_SECONDS = 0.5
+LINE_SECONDS = 10.0
+
+
+class Screen(AbstractContextManager["Screen"]):
+    """Shows one run after another."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._policy = ""
+        self._next_seconds = 0.0
+
+    def __enter__(self) -> Screen:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Redraw, or print a line, when it is time to."""
+        if progress.policy != self._policy:
+            self._policy, self._next_seconds = progress.policy, 0.0
+        if progress.elapsed_seconds < self._next_seconds:
+            return
+        rows, header = live_rows(progress.session), live_header(progress)
+        if self._live is not None:
+            self._next_seconds = progress.elapsed_seconds + REDRAW_SECONDS
+            self._live.update(live_table(rows, header), refresh=True)
+        else:
+            self._next_seconds = progress.elapsed_seconds + LINE_SECONDS
+            self._console.print(plain_progress_line(rows, header), highlight=False, markup=False, soft_wrap=True)
+
+
+def live_header(progress: Progress) -> LiveHeader:
+    """The run so far."""
+    session = progress.session
+    reports = session.all_reports()
+    newest = reports[-1] if reports else None
+    return LiveHeader(
+        policy=progress.policy,
+        elapsed_seconds=progress.elapsed_seconds,
+        next_look_seconds=max(0.0, newest.next_look_at_seconds - session.clock.now()) if newest else None,
+        passes=session.loop.passes,
+        resizes_applied=sum(report.count("applied") for report in reports),
+        withheld=sum(len(report.withheld) for report in reports),
+        note=_note(session, newest),
+    )
+
+
+def _note(session: Session, newest: PassReport | None) -> str:
+    if newest is not None and newest.held is not None:
+        return f"held, nothing is changed: {newest.held}"
+    failed = [name for name, record in session.supervisor.records.items() if record.state == "failed"]
+    return f"failed: {', '.join(failed)}" if failed else ""
+
+
+def live_rows(session: Session) -> list[LiveRow]:
+    """One row a job, in the order of the list; figures are those of the last pass that observed."""
+    reports = [report for report in session.all_reports() if report.snapshot is not None]
+    histories = _loss_histories(reports)
+    newest = reports[-1] if reports else None
+    seen = {job.name: job for job in newest.snapshot.jobs} if newest and newest.snapshot else {}
+    return [
+        _row(record, seen.get(name), newest, histories[name], session)
+        for name, record in session.supervisor.records.items()
+    ]
+
+
+def _loss_histories(reports: list[PassReport]) -> defaultdict[str, list[float]]:
+    histories: defaultdict[str, list[float]] = defaultdict(list)
+    for report in reports:
+        for job in report.snapshot.jobs if report.snapshot else ():
+            if job.evaluation is not None:
+                histories[job.name].append(job.evaluation.level)
+    return histories
+
+
+def _row(
+    record: JobRecord, job: Job | None, report: PassReport | None, history: list[float], session: Session
+) -> LiveRow:
+    name = record.spec.name
+    if record.state != "running" or job is None or report is None or report.decisions is None:
+        state = "starting" if record.state == "running" else record.state
+        return LiveRow(name, state, None, history[-1] if history else None, history, None, None, None, None, "")
+    known = report.decisions.memory.jobs[job.uid]
+    now = now_millicores(job, session.node, session.control)
+    resize, why = _wanted(job, report)
+    return LiveRow(
+        name=name,
+        state=str(job.state),
+        job_class=known.job_class,
+        loss=job.evaluation.level if job.evaluation else None,
+        loss_history=history,
+        growth=known.growth.cpu_efficiency if known.growth else None,
+        cpu_cores_used=known.growth.cpu_cores if known.growth else None,
+        cpu_allotted_millicores_now=now,
+        cpu_wanted_millicores=resize.to_millicores if resize else now,
+        why=why,
+    )
+
+
+def _wanted(job: Job, report: PassReport) -> tuple[Resize | None, str]:
+    """The change that was wanted for a job and why it came or did not; else why it was left alone."""
+    for outcome in report.outcomes:
+        if outcome.resize.job_uid == job.uid:
+            return outcome.resize, outcome.detail or outcome.resize.reason
+    for withheld in report.withheld:
+        if withheld.resize.job_uid == job.uid:
+            return withheld.resize, withheld.reason
+    return None, report.decisions.reasons.get(job.uid, "") if report.decisions else ""

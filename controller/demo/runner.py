@@ -1,0 +1,215 @@
+"""Runs one policy after another over the same jobs, and gathers what the comparison and the report need.
+
+Comes after `jobs.py` (what to run) and before `table.py` and `report.py` (how to show it). Figures come from where they
+are really measured: completion times from the processes, CPU from their cgroups, losses from Prometheus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from controller.adapters.supervisor import JobRecord
+from controller.demo.jobs import JobSpec
+from controller.demo.results import Curves, DecisionRow, JobResult, RunResult
+from controller.errors import ActuationError, DataSourceError
+from controller.model import CpuControl, Objective, PassReport, Resize
+from controller.session import Session, SessionPlan, Workshop
+from controller.settings import TrainingPolicy
+
+SAMPLE_SECONDS = 1.0
+"""CPU curves have one point a second; fewer would hide what a five-second interval does."""
+
+GOOD_ENOUGH_RATIO = 0.9
+"""Time to 90 %: nine tenths of a job's total improvement."""
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The run at this moment, for whoever shows it."""
+
+    session: Session
+    policy: str
+    elapsed_seconds: float
+
+
+@dataclass(slots=True)
+class CpuSampler:
+    """Reads each running job's CPU counter and allotment once a second."""
+
+    session: Session
+    control: CpuControl
+    rows: list[tuple[float, str, float, float]] = field(default_factory=list)
+    _next_seconds: float = 0.0
+
+    def sample(self, elapsed_seconds: float) -> None:
+        """Take a sample when a second has passed since the last one."""
+        if elapsed_seconds < self._next_seconds:
+            return
+        self._next_seconds = elapsed_seconds + SAMPLE_SECONDS
+        limiter = self.session.workshop.limiter
+        jobs = [job.name for job in self.session.supervisor.running()]
+        try:
+            used = {name: limiter.usage(name).cpu_seconds_total for name in jobs}
+            allotted = self._allotted_cores(jobs)
+        except ActuationError:  # one of them ended in between: the next second has the rest
+            return
+        self.rows += [(elapsed_seconds, name, used[name] or 0.0, allotted[name]) for name in jobs]
+
+    def _allotted_cores(self, jobs: Sequence[str]) -> dict[str, float]:
+        """A limit is cores already; a request is a share of the node among the jobs that run."""
+        node, limiter = self.session.node, self.session.workshop.limiter
+        held = {name: limiter.read(name) for name in jobs}
+        if self.control == "limits":
+            whole = round(node.cpu_cores * 1000)
+            return {name: (each.limit_millicores or whole) / 1000 for name, each in held.items()}
+        total = sum(each.request_millicores for each in held.values()) or 1
+        return {name: each.request_millicores / total * node.cpu_cores for name, each in held.items()}
+
+    def cpu_cores(self) -> dict[str, Points]:
+        """CPU used per job in cores, each point the mean since the one before."""
+        frame = self._frame()
+        by_job = frame.groupby("job")
+        frame["cores"] = by_job["cpu"].diff() / by_job["at"].diff()
+        return _points(frame.dropna(subset="cores"), "cores")
+
+    def allotted_cores(self) -> dict[str, Points]:
+        """CPU allotted per job in cores."""
+        return _points(self._frame(), "allotted")
+
+    def _frame(self) -> pd.DataFrame:
+        return pd.DataFrame(self.rows, columns=["at", "job", "cpu", "allotted"])
+
+
+def _points(frame: pd.DataFrame, column: str) -> dict[str, Points]:
+    return {
+        str(job): list(zip(rows["at"].tolist(), rows[column].tolist(), strict=True))
+        for job, rows in frame.groupby("job")
+    }
+
+
+def run_policy(
+    workshop: Workshop,
+    policy: TrainingPolicy,
+    jobs: Sequence[JobSpec],
+    *,
+    ours: bool,
+    show: Callable[[Progress], None],
+) -> RunResult:
+    """Run all jobs under one policy to their ends; DataSourceError when Prometheus cannot tell their losses."""
+    name = policy.spec.policy.name
+    with Session(workshop, SessionPlan(policy, jobs, namespace=name, ours=ours)) as session:
+        sampler = CpuSampler(session, session.control)
+
+        def tick() -> None:
+            elapsed = session.clock.now() - session.supervisor.started_at_seconds
+            sampler.sample(elapsed)
+            show(Progress(session, name, elapsed))
+
+        session.run(tick)
+        return _gather(session, sampler, name)
+
+
+def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
+    start, end = session.supervisor.started_at_seconds, session.clock.now()
+    losses = _relative(session.reader.range_curve(start, end, session.plan.scrape_interval_seconds), start)
+    steps = session.reader.last_values("training_steps_total", end, end - start)
+    objectives = _objectives(session.all_reports())
+    reports = session.all_reports()
+    used, allotted = sampler.cpu_cores(), sampler.allotted_cores()
+    records = session.supervisor.records
+    return RunResult(
+        policy=policy,
+        jobs=[
+            _job_result(record, start, losses.get(name, []), steps.get(name), objectives.get(name, "min"))
+            for name, record in records.items()
+        ],
+        curves={
+            name: Curves(losses.get(name, []), used.get(name, []), allotted.get(name, [])) for name in records
+        },
+        decisions=decision_rows(reports, start),
+        passes=session.loop.passes,
+        passes_held=session.loop.passes_held,
+        resizes_applied=sum(report.count("applied") for report in reports),
+        withheld=sum(len(report.withheld) for report in reports),
+        node_cores=session.node.cpu_cores,
+        controller_cpu_ratio=session.loop.cpu_seconds / max(end - start, 1e-9),
+    )
+
+
+def _relative(curves: dict[str, Points], start_seconds: float) -> dict[str, Points]:
+    return {name: [(at - start_seconds, value) for at, value in points] for name, points in curves.items()}
+
+
+def _objectives(reports: Sequence[PassReport]) -> dict[str, Objective]:
+    """Which way each job's evaluation improves, as the last pass that saw it knew."""
+    found: dict[str, Objective] = {}
+    for report in reports:
+        for job in report.snapshot.jobs if report.snapshot else ():
+            if job.evaluation is not None:
+                found[job.name] = job.evaluation.objective
+    return found
+
+
+def _job_result(
+    record: JobRecord, start: float, losses: Points, steps: float | None, objective: Objective
+) -> JobResult:
+    arrived = (record.arrived_at_seconds or start + record.spec.arrive_seconds) - start
+    finished = None if record.finished_at_seconds is None else record.finished_at_seconds - start
+    reached = time_to_ratio(losses, GOOD_ENOUGH_RATIO, objective)
+    return JobResult(
+        name=record.spec.name,
+        arrived_seconds=arrived,
+        finished_seconds=finished,
+        jct_seconds=None if finished is None else finished - arrived,
+        time_to_90_seconds=None if reached is None else reached - arrived,
+        steps=None if steps is None else round(steps),
+        loss_first=losses[0][1] if losses else None,
+        loss_last=losses[-1][1] if losses else None,
+        cpu_seconds=record.cpu_seconds,
+        state=record.state,
+    )
+
+
+def time_to_ratio(curve: Points, ratio: float, objective: Objective) -> float | None:
+    """When `curve` first reached `ratio` of its total improvement (first to best); None when it never improved."""
+    sign = -1.0 if objective == "max" else 1.0
+    values = [sign * value for _, value in curve]
+    if not values or min(values) >= values[0]:
+        return None
+    threshold = values[0] - ratio * (values[0] - min(values))
+    return next(at for (at, _), value in zip(curve, values, strict=True) if value <= threshold)
+
+
+def decision_rows(reports: Sequence[PassReport], start_seconds: float) -> list[DecisionRow]:
+    """Resizes with what became of them, and changes of class without one, in the order in which they happened."""
+    rows: list[DecisionRow] = []
+    classes: dict[str, str | None] = {}
+    for report in reports:
+        if report.decisions is None:
+            continue
+        at = report.taken_at_seconds - start_seconds
+        outcomes: dict[str, tuple[Resize | None, str]]
+        outcomes = {each.resize.job_uid: (each.resize, each.result) for each in report.outcomes}
+        outcomes |= {each.resize.job_uid: (each.resize, f"withheld: {each.guard}") for each in report.withheld}
+        for uid, known in report.decisions.memory.jobs.items():
+            resize, outcome = outcomes.get(uid, (None, ""))
+            if resize is None and known.job_class == classes.get(uid):
+                continue
+            classes[uid] = known.job_class
+            rows.append(
+                DecisionRow(
+                    at,
+                    uid,
+                    known.job_class,
+                    resize.from_millicores if resize else None,
+                    resize.to_millicores if resize else None,
+                    outcome,
+                    resize.reason if resize else report.decisions.reasons.get(uid, ""),
+                )
+            )
+    return rows

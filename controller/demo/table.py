@@ -1,0 +1,222 @@
+"""What the demo shows in a terminal: the live table while it runs, and the comparison at its end.
+
+Before it: the runner's latest pass as `LiveRow`s, or `comparison.py` for the end. After it: rich, which drops the
+colours where NO_COLOR is set or no terminal listens; nothing here is said by colour alone. Cells are `Text` and
+never markup, because job names and reasons are foreign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from controller.demo.comparison import Cell, Row, Summary, caveats, jct, job_rows, measure_rows, summaries
+from controller.demo.results import DemoResult
+from controller.demo.wording import UNKNOWN, cores, counted, finite, plain, ratio, seconds, shortened
+from controller.model import JobState
+
+_VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", None: ""}
+_STATE_STYLES = {"finished": "green", "failed": "red", "starting": "dim", "waiting": "dim"}
+_ENDED = {JobState.FINISHED, JobState.FAILED}
+_SPARKS = "▁▂▃▅▇"
+_SPARK_WIDTH = 12
+# Labels of 20 columns, `fair` of 8 and two policies of 22 fit 80 columns; more put the ratio below the figure.
+_RUNS_ON_ONE_LINE = 3
+# With names of 20 letters the other columns take 81; a reason of fewer than 28 letters would tell nothing.
+_LEAST_WIDTH_FOR_REASONS = 110
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRow:
+    """One job at this moment. None: not known (yet)."""
+
+    name: str
+    state: str
+    job_class: str | None
+    loss: float | None
+    loss_history: Sequence[float]
+    growth: float | None
+    """Growth efficiency, as the policy measured it last."""
+    cpu_cores_used: float | None
+    cpu_allotted_millicores_now: int | None
+    cpu_wanted_millicores: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveHeader:
+    """The run at this moment; counts are since its start. `note` is one sentence for trouble, else empty."""
+
+    policy: str
+    elapsed_seconds: float
+    next_look_seconds: float | None
+    passes: int
+    resizes_applied: int
+    withheld: int
+    note: str = ""
+
+
+def comparison(result: DemoResult) -> RenderableType:
+    """The end of a demo: each measure and each job by policy with its ratio, then what is better and worse."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for run in result.runs:
+        table.add_column(Text(plain(run.policy), style="bold"), no_wrap=True)
+    stacked = len(result.runs) > _RUNS_ON_ONE_LINE
+    for heading, rows in _blocks(result):
+        if heading:
+            table.add_row(_one_line(heading, style="bold"))
+        for row in rows:
+            table.add_row(_one_line(row.label), *(_cell_text(cell, stacked=stacked) for cell in row.cells))
+    return Group(table, "", _closing_words(result))
+
+
+def live_table(rows: Sequence[LiveRow], header: LiveHeader) -> RenderableType:
+    """The table that is redrawn while the demo runs; reasons only where the terminal is 110 columns or wider."""
+    return _LiveTable(rows, header)
+
+
+def plain_progress_line(rows: Sequence[LiveRow], header: LiveHeader) -> str:
+    """One line for a log, e.g. `t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes`."""
+    states = [row.state for row in rows]
+    running = sum(state in (JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING) for state in states)
+    done, failed = states.count(JobState.FINISHED), states.count(JobState.FAILED)
+    parts = [f"{running} running", f"{done} done"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [counted(header.passes, "pass", "passes"), counted(header.resizes_applied, "resize")]
+    parts += [f"{header.withheld} withheld"] if header.withheld else []
+    parts += [plain(header.note)] if header.note else []
+    return f"t={header.elapsed_seconds:.0f}s {plain(header.policy)}: {', '.join(parts)}"
+
+
+def sparkline(history: Sequence[float], width: int = _SPARK_WIDTH) -> str:
+    """`history` as at most `width` blocks, low to high, each the mean of its share; a gap where none is finite."""
+    if not history:
+        return ""
+    count = min(width, len(history))
+    edges = [len(history) * place // count for place in range(count + 1)]
+    means = [_finite_mean(history[start:end]) for start, end in pairwise(edges)]
+    known = [mean for mean in means if mean is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    return "".join(" " if mean is None else _spark(mean, low, high) for mean in means)
+
+
+def _blocks(result: DemoResult) -> Iterator[tuple[str, list[Row]]]:
+    yield "", measure_rows(result)
+    yield "JCT of each job", job_rows(result, jct)
+
+
+def _cell_text(cell: Cell, *, stacked: bool) -> Text:
+    text = Text(seconds(cell.seconds))
+    if cell.verdict is not None:
+        text.append("\n" if stacked else "  ")
+        text.append(f"{ratio(cell.ratio)} {cell.verdict}", style=_VERDICT_STYLES[cell.verdict])
+    if cell.note:
+        text.append(f"\n({cell.note})", style="dim")
+    return text
+
+
+def _closing_words(result: DemoResult) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for summary in summaries(result):
+        grid.add_row(Text("better", style="green"), _phrases(summary, summary.better))
+        grid.add_row(Text("worse", style="red"), _phrases(summary, summary.worse))
+    for sentence in caveats(result):
+        grid.add_row(Text("note", style="yellow"), Text(sentence))
+    return grid
+
+
+def _phrases(summary: Summary, phrases: Sequence[str]) -> Text:
+    return Text(f"{summary.policy} against {summary.baseline}: {'; '.join(phrases) or 'nothing'}")
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveTable:
+    """Laid out when it is drawn, because only then the width is known."""
+
+    rows: Sequence[LiveRow]
+    header: LiveHeader
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from _header_lines(self.header)
+        yield _jobs_table(self.rows, with_reasons=options.max_width >= _LEAST_WIDTH_FOR_REASONS)
+
+
+def _jobs_table(rows: Sequence[LiveRow], *, with_reasons: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("JOB", max_width=20)
+    table.add_column("STATE", no_wrap=True)
+    table.add_column("CLASS", no_wrap=True)
+    table.add_column("LOSS", no_wrap=True, justify="right")
+    table.add_column("", no_wrap=True, min_width=_SPARK_WIDTH)
+    table.add_column("GROWTH", no_wrap=True, justify="right")
+    table.add_column("USED", no_wrap=True, justify="right")
+    table.add_column("NOW → WANTED", no_wrap=True)
+    if with_reasons:
+        table.add_column("WHY")
+    for row in rows:
+        table.add_row(*_live_cells(row), *([_one_line(row.why)] if with_reasons else []))
+    return table
+
+
+def _one_line(text: str, style: str = "") -> Text:
+    """Cut with an ellipsis. rich narrows only columns that may wrap, so it is the text here that may not."""
+    return Text(plain(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _header_lines(header: LiveHeader) -> Iterator[Text]:
+    told = [f"{header.elapsed_seconds:.0f} s"]
+    if header.next_look_seconds is not None:
+        told.append(f"next look in {max(0.0, header.next_look_seconds):.0f} s")
+    told += [counted(header.passes, "pass", "passes"), f"{counted(header.resizes_applied, 'resize')} applied"]
+    told += [f"{header.withheld} withheld"]
+    yield Text.assemble((plain(header.policy), "bold"), "  ", "  ".join(told), no_wrap=True, overflow="ellipsis")
+    if header.note:
+        yield Text(plain(header.note), style="yellow")
+
+
+def _live_cells(row: LiveRow) -> list[Text]:
+    return [
+        _one_line(row.name),
+        Text(plain(row.state), style=_STATE_STYLES.get(row.state, "")),
+        Text(shortened(plain(row.job_class or UNKNOWN), 8)),
+        Text(_figure(row.loss)),
+        Text(sparkline(row.loss_history), style="cyan"),
+        Text(_figure(row.growth)),
+        Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"),
+        _now_and_wanted(row),
+    ]
+
+
+def _now_and_wanted(row: LiveRow) -> Text:
+    """`2.00 → 0.50` in cores; only the first where the policy wants what the job has."""
+    now, wanted = row.cpu_allotted_millicores_now, row.cpu_wanted_millicores
+    if row.state in _ENDED:
+        return Text(UNKNOWN)
+    if wanted is None or wanted == now:
+        return Text(cores(now))
+    return Text.assemble(cores(now), " → ", (cores(wanted), "bold"))
+
+
+def _figure(value: float | None) -> str:
+    """Three significant digits in at most seven characters; NaN and infinity as they are."""
+    return UNKNOWN if value is None else f"{value:.3g}"
+
+
+def _finite_mean(values: Sequence[float]) -> float | None:
+    known = [value for value in values if finite(value)]
+    return fmean(known) if known else None
+
+
+def _spark(value: float, low: float, high: float) -> str:
+    if high <= low:
+        return _SPARKS[0]
+    return _SPARKS[min(len(_SPARKS) - 1, int((value - low) / (high - low) * len(_SPARKS)))]

@@ -1,0 +1,37 @@
+"""Ctrl-C and SIGTERM: the first one ends the work in an orderly way, later ones do not disturb the tidying up."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(KeyboardInterrupt):  # noqa: N818 - like the exception it refines, it is no error
+    """The user or the system asked us to stop; everything is put back on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def orderly_stop(announce: Callable[[str], None]) -> Iterator[None]:
+    """Raise `Interrupted` in the main thread at the first signal; say so and go on tidying up at later ones."""
+    seen: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            raise Interrupted(number)
+        announce("Already stopping: limits and processes are being put back, which takes a few seconds.")
+
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,238 @@
+"""One policy over one list of jobs on this machine: plugs the ports into passes and runs them to the end.
+
+`Workshop` is what all runs of a command share (the journal, the limiter, the Prometheus program); a `Session` is one
+run with a Prometheus of its own. `slopewise demo` runs one session after another, `slopewise run --local` one.
+Whatever happens, leaving them puts everything back: limits, processes, cgroups, folders.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from controller.adapters.clock import SystemClock
+from controller.adapters.health import HealthServer
+from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
+from controller.adapters.limiters.base import Limiter
+from controller.adapters.limiters.choose import choose_limiter
+from controller.adapters.local import DryRunActuator, LocalActuator, LocalObserver, this_node
+from controller.adapters.memory_file import FileMemory
+from controller.adapters.processes import Launcher
+from controller.adapters.prometheus import PrometheusReader
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
+from controller.adapters.supervisor import LOOPBACK, Supervisor
+from controller.errors import UsageError
+from controller.growth import Measuring
+from controller.guards import Bounds
+from controller.demo.jobs import JobSpec
+from controller.loop import ControllerLoop
+from controller.model import CpuControl, PassReport
+from controller.policies import PolicyParameters, PolicyProtocol, Setting, build
+from controller.ports import Actuator, Ports
+from controller.reconcile import PassSettings, reconcile
+from controller.settings import TrainingPolicy, validate
+from controller.telemetry import Telemetry
+
+POLL_SECONDS = 0.1
+SCRAPES_PER_WINDOW = 4
+
+Announce = Callable[[str], None]
+
+
+class Workshop(AbstractContextManager["Workshop"]):
+    """What the runs of one command share. Leaving it removes everything that was made."""
+
+    def __init__(self, *, actuator: str, announce: Announce) -> None:
+        self._actuator_choice = actuator
+        self._announce = announce
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Workshop:
+        state_dir = default_state_dir()
+        for message in clean_up_after_killed(state_dir):
+            self._announce(message)
+        with ExitStack() as stack:
+            self.journal = Journal.open(state_dir, new_run_id())
+            stack.callback(self.journal.close)
+            self.binaries: PrometheusBinaries = find_prometheus(announce=self._announce)
+            self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
+            stack.callback(self.limiter.close)
+            self.launcher = Launcher(self.journal)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What one session is to do."""
+
+    policy: TrainingPolicy
+    jobs: Sequence[JobSpec]
+    namespace: str
+    scrape_interval_seconds: float = 1.0
+    ours: bool = True
+    health_port: int = 0
+    dry_run: bool = False
+
+
+class Session(AbstractContextManager["Session"]):
+    """One run. Enter it, call `run`, read the records and reports, leave it."""
+
+    def __init__(self, workshop: Workshop, plan: SessionPlan, sinks: Sequence[Callable[[PassReport], None]] = ()) -> None:
+        self.workshop = workshop
+        self.plan = plan
+        self.clock = SystemClock()
+        self.node = this_node()
+        self._reports: list[PassReport] = []
+        self._reports_lock = threading.Lock()
+        self._sinks = (self._keep, *sinks)
+        self._policy = policy_of(plan.policy)
+        self._settings = pass_settings(plan.policy)
+        self._stack = ExitStack()
+        _check_control(plan.policy, workshop.limiter)
+
+    def __enter__(self) -> Session:
+        spec = self.plan.policy.spec
+        interval = spec.behaviour.interval_seconds
+        with ExitStack() as stack:
+            folder = self.workshop.journal.make_folder("run")
+            self.telemetry = Telemetry(control=spec.resources.control, interval_seconds=interval)
+            self.supervisor = self._supervisor(folder)
+            self.loop = ControllerLoop(self._one_pass, self.telemetry, interval, self._sinks)
+            self.health = stack.enter_context(
+                HealthServer(self.telemetry.registry, self.loop.is_alive, LOOPBACK, self.plan.health_port)
+            )
+            self.prometheus = stack.enter_context(self._prometheus(folder))
+            self.reader = self._reader()
+            stack.callback(self.reader.close)
+            self.ports = self._ports(folder)
+            stack.callback(self.supervisor.stop)
+            stack.callback(self._restore_all)
+            stack.callback(self.loop.stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
+        """Start the jobs as they arrive and run passes until all have ended; `on_tick` is called ten times a second."""
+        self.supervisor.start()
+        self.supervisor.poll()
+        self.loop.start()
+        while not self.supervisor.all_ended():
+            on_tick()
+            time.sleep(POLL_SECONDS)
+            self.supervisor.poll()
+        self.loop.stop()
+
+    @property
+    def control(self) -> CpuControl:
+        """Whether limits or requests are changed."""
+        return self.plan.policy.spec.resources.control
+
+    def all_reports(self) -> list[PassReport]:
+        """Every pass so far; safe to ask from any thread."""
+        with self._reports_lock:
+            return list(self._reports)
+
+    def _one_pass(self) -> PassReport:
+        return reconcile(self.ports, self._policy, self._settings)
+
+    def _keep(self, report: PassReport) -> None:
+        with self._reports_lock:
+            self._reports.append(report)
+
+    def _supervisor(self, folder: Path) -> Supervisor:
+        return Supervisor(
+            self.plan.jobs,
+            self.plan.namespace,
+            self.workshop.launcher,
+            self.workshop.limiter,
+            folder,
+            self.clock,
+            ours=self.plan.ours,
+            on_event=lambda: self.loop.wake(),
+        )
+
+    def _prometheus(self, folder: Path) -> PrometheusServer:
+        controller: TargetGroup = {"targets": [f"{LOOPBACK}:{self.health.port}"], "labels": {"job": "slopewise"}}
+        return PrometheusServer(
+            self.workshop.binaries,
+            folder / "prometheus",
+            scrape_interval_seconds=self.plan.scrape_interval_seconds,
+            targets=[controller, *self.supervisor.targets()],
+            on_start=lambda pid: self.workshop.journal.record_process("prometheus", pid, ours=True),
+        )
+
+    def _reader(self) -> PrometheusReader:
+        return PrometheusReader(
+            self.prometheus.url,
+            {"namespace": self.plan.namespace},
+            self.plan.scrape_interval_seconds,
+            [self.plan.policy.spec.evaluation],
+            window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,
+        )
+
+    def _ports(self, folder: Path) -> Ports:
+        limiter = self.workshop.limiter
+        observer = LocalObserver(self.reader, limiter, self.supervisor.running, self.clock, self.node)
+        actuator: Actuator = DryRunActuator() if self.plan.dry_run else LocalActuator(limiter)
+        return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
+
+    def _restore_all(self) -> None:
+        """Every job that still runs gets back what it had before our first change."""
+        for uid, known in self.ports.memory.load().jobs.items():
+            if known.original is not None:
+                self.ports.actuator.restore(uid, known.original)
+
+
+def policy_of(document: TrainingPolicy) -> PolicyProtocol:
+    """The policy that a document names, with its parameters checked; UsageError says where a mistake is."""
+    spec = document.spec
+    setting = Setting(spec.behaviour.interval_seconds, spec.resources.control)
+    where = f"spec.policy.parameters of {spec.policy.name}"
+    return build(spec.policy.name, spec.policy.parameters, setting, partial(_parameters, where))
+
+
+def _parameters(where: str, model: type[PolicyParameters], document: object) -> PolicyParameters:
+    return validate(model, document, where=where)
+
+
+def pass_settings(document: TrainingPolicy) -> PassSettings:
+    """What each pass is told of a document."""
+    spec, behaviour = document.spec, document.spec.behaviour
+    return PassSettings(
+        spec.policy.name,
+        Measuring(behaviour.interval_seconds, spec.evaluation.normaliser, spec.evaluation.progress),
+        Bounds(
+            spec.mode,
+            spec.resources.cpu.min,
+            spec.resources.cpu.max,
+            behaviour.cooldown_seconds,
+            behaviour.max_step_ratio,
+            behaviour.min_change_ratio,
+        ),
+    )
+
+
+def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:
+    control = document.spec.resources.control
+    if control not in limiter.controls:
+        raise UsageError(
+            f"spec.resources.control: {control} cannot be controlled here ({limiter.description}); "
+            f"use {' or '.join(sorted(limiter.controls))}, or run where cgroups may be written."
+        )

@@ -1,0 +1,155 @@
+"""The HTTP endpoint that Prometheus scrapes, and how it ends.
+
+Before it: `exposition`, which fills the registry, and `environment`, which says where to listen. After it:
+Prometheus. prometheus_client's own handler answers; its ready-made server is not used, because that one asks
+DNS for the machine's name before it listens, prints a traceback into the training's output when a scraper
+hangs up, waits for a silent client for ever, and cannot say whether the last values were fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import threading
+from socketserver import ThreadingTCPServer
+from time import monotonic
+from typing import Any
+
+from prometheus_client import CollectorRegistry, MetricsHandler
+
+_log = logging.getLogger("slopewise_exporter")
+
+CLIENT_TIMEOUT_SECONDS = 5.0
+"""A client that neither sends nor reads for this long is dropped."""
+
+MOST_CONCURRENT_SCRAPES = 8
+"""A scrape takes some milliseconds, and two replicas of Prometheus are usual; beyond this somebody is playing,
+and threads in a training's process cost memory."""
+
+
+class _ScrapeServer(ThreadingTCPServer):
+    """Answers scrapes on daemon threads, and knows which scrapes have seen the end of the training."""
+
+    daemon_threads = True
+    # The default of 5 is soon full, and a connection that finds it full is tried again only 1 s later.
+    request_queue_size = 32
+    # `serve` has already waited: a connection that is gone again must not make `handle_request` wait for another.
+    timeout = 0
+    # On POSIX this lets a restarted training have the port of its predecessor's dying connections back; on
+    # Windows it would let two processes share one port.
+    allow_reuse_address = os.name == "posix"
+
+    def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.training_ended = False
+        self.scraped = False
+        self.scraped_after_end = threading.Event()
+        self._free_slots = threading.BoundedSemaphore(MOST_CONCURRENT_SCRAPES)
+        self._stop_receiver, self._stop_sender = socket.socketpair()
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), _ScrapeHandler)
+
+    def serve(self) -> None:
+        """Answer until `stop`. Sleeps in between, where `serve_forever` would wake up to look for its end."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            selector.register(self._stop_receiver, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._stop_receiver in ready:
+                    return
+                self.handle_request()
+
+    def stop(self) -> None:
+        """Make `serve` return. A byte and not a close: a forked child's copy would keep the pair open."""
+        self._stop_sender.send(b".")
+
+    def server_close(self) -> None:
+        """Let go of the port and of everything else that is open."""
+        super().server_close()
+        self._stop_receiver.close()
+        self._stop_sender.close()
+
+    def note_scrape(self, *, after_end: bool) -> None:
+        """A whole answer was handed to the kernel; `after_end` when it was put together after the end."""
+        self.scraped = True
+        if after_end:
+            self.scraped_after_end.set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer on a thread of its own, or hang up when too many are being answered."""
+        if not self._free_slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            # Python 3.12 and later start no thread once the interpreter is exiting, which is exactly when the
+            # last scrape is waited for: answer on this one.
+            self.process_request_thread(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and free the slot whatever becomes of it."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free_slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A scraper that hangs up is its own business: nothing goes to the training's stderr."""
+        _log.debug("a scrape from %s broke off", client_address, exc_info=True)
+
+
+class _ScrapeHandler(MetricsHandler):
+    """prometheus_client's handler, with a time limit and a report of success."""
+
+    timeout = CLIENT_TIMEOUT_SECONDS
+    server: _ScrapeServer
+
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        """Send all metrics, then say so; looked at first, since the end may come while they are collected."""
+        after_end = self.server.training_ended
+        self.registry = self.server.registry
+        super().do_GET()
+        self.server.note_scrape(after_end=after_end)
+
+
+class MetricsEndpoint:
+    """A listening endpoint; `port` is the one it really has. OSError when it cannot listen."""
+
+    def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
+        self._server = _ScrapeServer(address, port, registry)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve, name="slopewise-exporter", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:
+            self._server.server_close()
+            raise
+
+    def close(self, linger_seconds: float) -> None:
+        """Wait for one scrape of the final values, at most `linger_seconds`, then stop listening.
+
+        Does not wait at all where nobody ever scraped. KeyboardInterrupt ends the wait and goes on up.
+        """
+        self._server.training_ended = True
+        try:
+            if self._server.scraped:
+                self._wait_for_last_scrape(linger_seconds)
+        finally:
+            self._server.stop()
+            self._thread.join(CLIENT_TIMEOUT_SECONDS)
+            self._server.server_close()
+
+    def _wait_for_last_scrape(self, linger_seconds: float) -> None:
+        # In slices: a Ctrl-C is seen when a wait ends, where it came just before one or the system is Windows.
+        give_up_at = monotonic() + linger_seconds
+        while (left_seconds := give_up_at - monotonic()) > 0:
+            if self._server.scraped_after_end.wait(min(left_seconds, 0.5)):
+                return
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: let go of the port, or it would stay taken as long as the child lives."""
+        self._server.server_close()

@@ -1,0 +1,105 @@
+"""What the surroundings decide: whether this process reports at all, and where its endpoint listens.
+
+Before it: the process's environment variables and the arguments of `Reporter`; a variable wins over an
+argument, because whoever runs a training cannot always edit it. After it: `endpoint` opens what is described
+here. An empty variable counts as unset (a manifest often has `value: ""`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from slopewise_exporter.values import (
+    Checker,
+    Parsed,
+    parse_flag,
+    parse_linger_seconds,
+    parse_port,
+    parse_rank,
+)
+
+DEFAULT_PORT = 9464
+
+DEFAULT_LINGER_SECONDS = 20.0
+"""One scrape interval of 15 s, and what a throttled scrape may take on top, yet well inside the 30 s that
+Kubernetes gives a pod to end."""
+
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""Where launchers put the *global* rank; the first that is set counts, so torchrun's wins over Slurm's (which
+may run one torchrun per node). A local rank is of no use: each node has a 0."""
+
+
+@dataclass(frozen=True)
+class EndpointSettings:
+    """Where the endpoint listens, who is told, and how long it outlives the training."""
+
+    port: int
+    address: str
+    linger_seconds: float
+    port_file: Path | None
+
+
+def reports_here(environ: Mapping[str, str], check: Checker) -> bool:
+    """True in the one process of a training that reports: global rank 0 (or no rank), and not switched off."""
+    name = "SLOPEWISE_EXPORTER_DISABLED"
+    if _variable(environ, check, name, parse_flag, False, "1 or 0"):
+        return False
+    return _global_rank(environ, check) == 0
+
+
+def endpoint_settings(
+    environ: Mapping[str, str], check: Checker, *, port: int, address: str, linger_seconds: float
+) -> EndpointSettings:
+    """The arguments, checked, each replaced by its variable where that is set and can be used."""
+    wanted_port = "a port from 0 to 65535"
+    wanted_linger = "a number of seconds from 0 to 3600"
+    port = check.read("port", port, parse_port, DEFAULT_PORT, wanted_port)
+    linger_seconds = check.read(
+        "linger_seconds", linger_seconds, parse_linger_seconds, DEFAULT_LINGER_SECONDS, wanted_linger
+    )
+    port_file = environ.get("SLOPEWISE_EXPORTER_PORT_FILE")
+    return EndpointSettings(
+        port=_variable(environ, check, "SLOPEWISE_EXPORTER_PORT", parse_port, port, wanted_port),
+        address=environ.get("SLOPEWISE_EXPORTER_ADDRESS") or address,
+        linger_seconds=_variable(
+            environ,
+            check,
+            "SLOPEWISE_EXPORTER_LINGER_SECONDS",
+            parse_linger_seconds,
+            linger_seconds,
+            wanted_linger,
+        ),
+        port_file=Path(port_file) if port_file else None,
+    )
+
+
+def write_port_file(path: Path, port: int) -> None:
+    """Write the number to `path` in one move, so that a waiting reader sees all of it or no file; OSError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(f"{port}\n", encoding="ascii")
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _global_rank(environ: Mapping[str, str], check: Checker) -> int:
+    name = next((name for name in RANK_VARIABLES if environ.get(name)), None)
+    return 0 if name is None else _variable(environ, check, name, parse_rank, 0, "a rank, 0 or more")
+
+
+def _variable(
+    environ: Mapping[str, str],
+    check: Checker,
+    name: str,
+    parse: Callable[[object], Parsed],
+    default: Parsed,
+    wanted: str,
+) -> Parsed:
+    text = environ.get(name)
+    return check.read(name, text, parse, default, wanted) if text else default

@@ -1,0 +1,126 @@
+"""From a snapshot to Prometheus metric families, when somebody scrapes and only then.
+
+Before it: `record`. After it: `endpoint`, which sends them. The names, kinds and labels are the contract of
+docs/metrics.md in the Slopewise repository: dashboards, alerts and the controller's queries rely on them.
+Imported only when an endpoint opens, since `import prometheus_client` takes some 60 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from time import time
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Snapshot, TrainingRecord
+
+
+class Facts(NamedTuple):
+    """What `training_info` says; `objective` is `min` or `max`."""
+
+    framework: str
+    model: str
+    objective: str
+
+
+class TrainingCollector:
+    """Builds every family anew at each scrape; one without a value yet has its HELP and TYPE only."""
+
+    def __init__(self, record: TrainingRecord, facts: Facts) -> None:
+        self._record = record
+        self._facts = facts
+
+    def collect(self) -> Iterator[Metric]:
+        """All `training_*` families, of one moment."""
+        now = self._record.snapshot()
+        yield _losses(now)
+        yield from _work(now)
+        yield _gauge("training_steps_planned", "Steps that the whole training will take.", now.steps_planned)
+        yield _step_durations(now)
+        yield from _times(now)
+        yield _info(self._facts)
+        yield _state(now)
+
+
+class ProcessFacts:
+    """`process_*`, of which `process_start_time_seconds` tells a restart from a loss that jumped.
+
+    prometheus_client reads them from /proc, which exists on Linux only; elsewhere the start is taken to be
+    the moment at which the endpoint opened.
+    """
+
+    def __init__(self) -> None:
+        self._from_proc = ProcessCollector(registry=None)
+        self._opened_at_seconds = time()
+
+    def collect(self) -> Iterable[Metric]:
+        """Start, CPU time, memory and open files of this process, as far as the system tells them."""
+        help_text = "Start time of the process since unix epoch in seconds."
+        fallback = _gauge("process_start_time_seconds", help_text, self._opened_at_seconds)
+        return list(self._from_proc.collect()) or [fallback]
+
+
+def build_registry(record: TrainingRecord, facts: Facts) -> CollectorRegistry:
+    """A registry of our own: the training's metrics in the default one are not ours to publish."""
+    registry = CollectorRegistry(auto_describe=True)
+    registry.register(TrainingCollector(record, facts))
+    registry.register(ProcessFacts())
+    return registry
+
+
+def _losses(now: Snapshot) -> Metric:
+    help_text = "Evaluation value: last step (train), its moving average (train_ema), last evaluation (eval)."
+    family = GaugeMetricFamily("training_loss", help_text, labels=["stage"])
+    stages = {"train": now.train_loss, "train_ema": now.train_loss_ema, "eval": now.eval_loss}
+    for stage, value in stages.items():
+        if value is not None:
+            family.add_metric([stage], value)
+    return family
+
+
+def _work(now: Snapshot) -> Iterator[Metric]:
+    yield CounterMetricFamily("training_steps", "Steps done.", value=now.steps)
+    yield CounterMetricFamily("training_samples", "Samples trained on.", value=now.samples)
+    yield CounterMetricFamily("training_epochs", "Passes over the data done.", value=now.epochs)
+    help_text = "Losses that were NaN or infinite; training_loss keeps its last finite value."
+    yield CounterMetricFamily("training_nonfinite_loss", help_text, value=now.nonfinite_losses)
+
+
+def _step_durations(now: Snapshot) -> Metric:
+    bounds = [*map(str, STEP_DURATION_BUCKETS_SECONDS), "+Inf"]
+    return HistogramMetricFamily(
+        "training_step_duration_seconds",
+        "From the end of one step to the end of the next, without evaluations and checkpoints between them.",
+        buckets=list(zip(bounds, accumulate(now.step_duration_counts))),
+        sum_value=now.step_duration_sum_seconds,
+    )
+
+
+def _times(now: Snapshot) -> Iterator[Metric]:
+    yield _gauge("training_last_step_timestamp_seconds", "When the last step ended.", now.last_step_at_seconds)
+    yield _gauge(
+        "training_checkpoint_timestamp_seconds", "When the last checkpoint was saved.", now.checkpoint_at_seconds
+    )
+    yield _gauge("training_checkpoint_duration_seconds", "How long saving it took.", now.checkpoint_duration_seconds)
+
+
+def _info(facts: Facts) -> Metric:
+    # A gauge of 1 and not an OpenMetrics Info: the name is then the same in both formats.
+    family = GaugeMetricFamily("training_info", "Facts about the training.", labels=list(facts._fields))
+    family.add_metric(list(facts), 1)
+    return family
+
+
+def _state(now: Snapshot) -> Metric:
+    # Not an OpenMetrics StateSet, whose label would have to be called training_state.
+    family = GaugeMetricFamily("training_state", "1 for the state that it is in.", labels=["state"])
+    for state in STATES:
+        family.add_metric([state], float(state == now.state))
+    return family
+
+
+def _gauge(name: str, help_text: str, value: float | None) -> Metric:
+    return GaugeMetricFamily(name, help_text, value=value)

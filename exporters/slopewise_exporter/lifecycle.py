@@ -1,0 +1,58 @@
+"""Forks and the end of the process, for reporters that are open.
+
+Before it: `reporter` announces itself here when it opens an endpoint, and takes itself off when it closes.
+After it: the operating system. One hook each for the whole process, however many reporters come and go,
+because a fork hook can never be taken back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from contextlib import suppress
+from typing import Protocol
+
+
+class OpenReporter(Protocol):
+    """What a reporter must be able to do to be looked after."""
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: report nothing and hold no port."""
+
+    def end(self, *, failed: bool, linger: bool) -> None:
+        """The training is over; once is enough, more does no harm."""
+
+
+_open: list[OpenReporter] = []
+
+
+def opened(reporter: OpenReporter) -> None:
+    """Look after `reporter` from now on."""
+    _open.append(reporter)
+
+
+def closed(reporter: OpenReporter) -> None:
+    """No more; one that was not open is no error."""
+    with suppress(ValueError):
+        _open.remove(reporter)
+
+
+def _abandon_all_after_fork() -> None:
+    # A data loader's worker is a copy of the trainer with its counters: it must not report them as its own.
+    for reporter in _open:
+        reporter.abandon_after_fork()
+    _open.clear()
+
+
+def _end_all_at_exit() -> None:
+    # For a training that forgot close(). The interpreter keeps the type of an exception that nobody caught in
+    # sys.last_type; reading it replaces a hook in sys.excepthook, which the next library would overwrite.
+    uncaught = getattr(sys, "last_type", None)
+    for reporter in list(_open):
+        reporter.end(failed=uncaught is not None, linger=uncaught is not KeyboardInterrupt)
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_abandon_all_after_fork)
+atexit.register(_end_all_at_exit)

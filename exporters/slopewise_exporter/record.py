@@ -1,0 +1,192 @@
+"""What one training has done so far, as plain numbers.
+
+Before it: `reporter`, which hands over checked floats at every step. After it: `exposition`, which takes a
+`Snapshot` when somebody scrapes. Nothing here knows Prometheus: setting its gauges at each step would cost
+2.5 µs whether anyone looks or not, while the numbers below cost well under 1 µs. Memory is constant.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from bisect import bisect_left
+from time import perf_counter, time
+from typing import NamedTuple
+
+STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
+    "starting",
+    "training",
+    "checkpointing",
+    "finished",
+    "failed",
+)
+
+STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds, inclusive. The kernel throttles in periods of 0.1 s, so a 20 ms step under a small quota shows
+up twice: in the 25 ms bucket, and in those from 100 ms on."""
+
+
+class Snapshot(NamedTuple):
+    """All numbers of one moment. None: nothing to export yet. Times are Unix seconds."""
+
+    state: str
+    steps: int
+    samples: float
+    epochs: int
+    steps_planned: float | None
+    nonfinite_losses: int
+    train_loss: float | None
+    train_loss_ema: float | None
+    eval_loss: float | None
+    step_duration_counts: tuple[int, ...]
+    """Not cumulative; one more than there are bucket bounds, the last being everything above them."""
+    step_duration_sum_seconds: float
+    last_step_at_seconds: float | None
+    checkpoint_at_seconds: float | None
+    checkpoint_duration_seconds: float | None
+
+
+class TrainingRecord:
+    """The numbers, written by the training's threads and read by those of the endpoint.
+
+    One lock makes each write and each snapshot whole, so that a counter never goes back and a histogram's
+    count is the sum of its buckets. It is reentrant: a signal handler runs in the middle of the main thread,
+    perhaps inside `step`, and saving a checkpoint on SIGTERM must not wait for the very step it interrupted.
+    """
+
+    __slots__ = (
+        "_checkpoint_at",
+        "_checkpoint_duration",
+        "_checkpoints_open",
+        "_ema_decay",
+        "_ema_sum",
+        "_ema_weight",
+        "_end_state",
+        "_epochs",
+        "_eval_loss",
+        "_last_step_at",
+        "_lock",
+        "_nonfinite",
+        "_samples",
+        "_step_clock",
+        "_step_counts",
+        "_step_sum",
+        "_steps",
+        "_train_loss",
+        "steps_planned",
+    )
+
+    def __init__(self, ema_decay: float) -> None:
+        self._lock = threading.RLock()
+        self._ema_decay = ema_decay
+        self._ema_sum = 0.0
+        self._ema_weight = 0.0
+        self.steps_planned: float | None = None
+        self._steps = 0
+        self._samples = 0.0
+        self._epochs = 0
+        self._nonfinite = 0
+        self._train_loss: float | None = None
+        self._eval_loss: float | None = None
+        self._step_clock: float | None = None
+        self._step_counts = [0] * (len(STEP_DURATION_BUCKETS_SECONDS) + 1)
+        self._step_sum = 0.0
+        self._last_step_at: float | None = None
+        self._checkpoints_open = 0
+        self._checkpoint_at: float | None = None
+        self._checkpoint_duration: float | None = None
+        self._end_state: str | None = None
+
+    def step(self, loss: float | None, samples: float) -> None:
+        """One optimiser step ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
+        with self._lock:
+            now = perf_counter()
+            started = self._step_clock
+            if started is not None:
+                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, now - started)] += 1
+                self._step_sum += now - started
+            self._step_clock = now
+            self._last_step_at = time()
+            self._steps += 1
+            self._samples += samples
+            if loss is None:
+                return
+            if math.isfinite(loss):
+                self._train_loss = loss
+                decay = self._ema_decay
+                self._ema_sum = decay * self._ema_sum + (1.0 - decay) * loss
+                self._ema_weight = decay * self._ema_weight + (1.0 - decay)
+            else:
+                self._nonfinite += 1
+
+    def epoch(self) -> None:
+        """One pass over the data ended."""
+        with self._lock:
+            self._epochs += 1
+
+    def evaluate(self, value: float) -> None:
+        """An evaluation ended with `value`; the time it took is not part of a step's duration."""
+        with self._lock:
+            self._step_clock = None
+            if math.isfinite(value):
+                self._eval_loss = value
+            else:
+                self._nonfinite += 1
+
+    def begin_checkpoint(self) -> None:
+        """A checkpoint is being written; several may overlap."""
+        with self._lock:
+            self._checkpoints_open += 1
+
+    def end_checkpoint(self, duration_seconds: float, *, saved: bool) -> None:
+        """It ended. Only one that was saved counts: from another, no migration could resume."""
+        with self._lock:
+            self._checkpoints_open -= 1
+            if self._step_clock is not None:
+                self._step_clock += duration_seconds
+            if saved:
+                self._checkpoint_at = time()
+                self._checkpoint_duration = duration_seconds
+
+    def end(self, *, failed: bool) -> None:
+        """The training ended; its state is final."""
+        with self._lock:
+            self._end_state = FAILED if failed else FINISHED
+
+    def renew_lock(self) -> None:
+        """After a fork: another thread may have held the lock, and it does not exist in the child."""
+        self._lock = threading.RLock()
+
+    def snapshot(self) -> Snapshot:
+        """All numbers as of now, consistent with each other."""
+        with self._lock:
+            return Snapshot(
+                state=self._state(),
+                steps=self._steps,
+                samples=self._samples,
+                epochs=self._epochs,
+                steps_planned=self.steps_planned,
+                nonfinite_losses=self._nonfinite,
+                train_loss=self._train_loss,
+                train_loss_ema=self._train_loss_ema(),
+                eval_loss=self._eval_loss,
+                step_duration_counts=tuple(self._step_counts),
+                step_duration_sum_seconds=self._step_sum,
+                last_step_at_seconds=self._last_step_at,
+                checkpoint_at_seconds=self._checkpoint_at,
+                checkpoint_duration_seconds=self._checkpoint_duration,
+            )
+
+    def _state(self) -> str:
+        # Derived when scraped, so that no step pays for it.
+        if self._end_state is not None:
+            return self._end_state
+        if self._checkpoints_open > 0:
+            return CHECKPOINTING
+        at_work = self._steps or self._epochs or self._eval_loss is not None
+        return TRAINING if at_work else STARTING
+
+    def _train_loss_ema(self) -> float | None:
+        # Divided by the weight of what was seen, so that the first steps count as much as they should: with
+        # a decay of 0.98 and losses 4, 2 the bare sum is 0.118, of a weight of 0.0396: 2.99, not 0.118.
+        return self._ema_sum / self._ema_weight if self._ema_weight else None

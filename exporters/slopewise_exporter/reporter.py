@@ -1,0 +1,230 @@
+"""The class that a training script uses.
+
+Before it: the training loop. After it: `record` for what it says, `endpoint` for whoever asks. Two promises
+shape everything here: a call never raises into the training, and costs next to nothing (see
+benchmarks/bench_reporter.py in the Slopewise repository), so that it can stand in the innermost loop.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, SupportsFloat
+
+from slopewise_exporter import lifecycle
+from slopewise_exporter.environment import (
+    DEFAULT_LINGER_SECONDS,
+    DEFAULT_PORT,
+    EndpointSettings,
+    endpoint_settings,
+    reports_here,
+    write_port_file,
+)
+from slopewise_exporter.record import TrainingRecord
+from slopewise_exporter.values import (
+    Checker,
+    parse_amount,
+    parse_ema_decay,
+    parse_label,
+    parse_number,
+    parse_objective,
+    parse_planned_steps,
+)
+
+if TYPE_CHECKING:
+    from slopewise_exporter.endpoint import MetricsEndpoint
+
+DEFAULT_EMA_DECAY = 0.98
+"""About the last 1 / (1 - 0.98) = 50 steps. The loss of a single batch is noise late in a training: its change
+over 10 s has the wrong sign about half of the time."""
+
+
+class Reporter:
+    """Tells Prometheus how a training is doing. Use it as a context manager, or call `close` at the end.
+
+    Reports in global rank 0 only; in other ranks, in forked children, after `close` and where the endpoint
+    cannot be opened, every method does nothing. What cannot be used is logged once (logger
+    `slopewise_exporter`) and otherwise ignored: no argument makes a method raise.
+
+    Args:
+        port: TCP port of the endpoint; 0 takes a free one. `SLOPEWISE_EXPORTER_PORT` overrides it.
+        planned_steps: how many steps the whole training will take, if that is known.
+        objective: `min` when a lower evaluation value is better, `max` when a higher one is.
+        framework: e.g. `pytorch`; a label of `training_info`, like `model`.
+        model: the model's name.
+        address: where to listen; an address with a colon is IPv6. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
+        ema_decay: weight of the past in the moving average of the training loss, 0 up to below 1.
+        linger_seconds: how long `close` waits for a last scrape; `SLOPEWISE_EXPORTER_LINGER_SECONDS`
+            overrides it.
+    """
+
+    def __init__(
+        self,
+        port: int = DEFAULT_PORT,
+        *,
+        planned_steps: float | None = None,
+        objective: str = "min",
+        framework: str = "",
+        model: str = "",
+        address: str = "0.0.0.0",  # noqa: S104 - a pod is scraped from outside; nothing can be changed through it
+        ema_decay: float = DEFAULT_EMA_DECAY,
+        linger_seconds: float = DEFAULT_LINGER_SECONDS,
+    ) -> None:
+        self._check = Checker()
+        self._closing = threading.RLock()
+        self._ended = False
+        self._endpoint: MetricsEndpoint | None = None
+        self._linger_seconds = 0.0
+        self._record = TrainingRecord(
+            self._check.read(
+                "ema_decay", ema_decay, parse_ema_decay, DEFAULT_EMA_DECAY, "a number from 0 up to below 1"
+            )
+        )
+        self.planned_steps = planned_steps
+        if reports_here(os.environ, self._check):
+            settings = endpoint_settings(
+                os.environ, self._check, port=port, address=address, linger_seconds=linger_seconds
+            )
+            self._open(settings, framework=framework, model=model, objective=objective)
+        self._recording = self._endpoint is not None
+
+    @property
+    def port(self) -> int | None:
+        """The TCP port that is being served; None where nothing is reported, and after `close`."""
+        return self._endpoint.port if self._endpoint else None
+
+    @property
+    def planned_steps(self) -> float | None:
+        """How many steps the whole training will take; may be set once it is known. None: not exported."""
+        return self._record.steps_planned
+
+    @planned_steps.setter
+    def planned_steps(self, steps: SupportsFloat | None) -> None:
+        self._record.steps_planned = self._check.read(
+            "planned_steps", steps, parse_planned_steps, None, "a positive number of steps"
+        )
+
+    def step(self, loss: SupportsFloat | None = None, samples: SupportsFloat | None = None) -> None:
+        """One optimiser step is done, with this training loss, on this many samples.
+
+        `loss` may be whatever holds one number: a float, a numpy scalar, a tensor. A loss that is NaN or
+        infinite is counted. A tensor on an accelerator is waited for, as by its own `.item()`.
+        """
+        if not self._recording:
+            return
+        if loss is not None and type(loss) is not float:
+            loss = self._check.read("loss", loss, parse_number, None, "a number")
+        count = 0.0
+        if samples is not None:
+            count = self._check.read("samples", samples, parse_amount, 0.0, "a number, 0 or more")
+        self._record.step(loss, count)
+
+    def epoch(self) -> None:
+        """One pass over the training data is done."""
+        if self._recording:
+            self._record.epoch()
+
+    def evaluate(self, value: SupportsFloat) -> None:
+        """An evaluation is done, with this value: a loss, or a score when the objective is `max`."""
+        if not self._recording:
+            return
+        number = self._check.read("evaluation value", value, parse_number, None, "a number")
+        if number is not None:
+            self._record.evaluate(number)
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[None]:
+        """Put `with reporter.checkpoint():` around saving one. When saving raises, it does not count."""
+        if not self._recording:
+            yield
+            return
+        self._record.begin_checkpoint()
+        started = perf_counter()
+        saved = False
+        try:
+            yield
+            saved = True
+        finally:
+            self._record.end_checkpoint(perf_counter() - started, saved=saved)
+
+    def close(self) -> None:
+        """The training finished. Returns after one more scrape, or `linger_seconds`; a second call at once.
+
+        Where nothing has ever scraped there is nothing to wait for.
+        """
+        self.end(failed=False, linger=True)
+
+    def end(self, *, failed: bool, linger: bool = True) -> None:
+        """Like `close`, for callers that know how it ended: `failed`, and whether to wait for a last scrape."""
+        with self._closing:
+            if self._ended:
+                return
+            self._ended = True
+        self._recording = False
+        self._record.end(failed=failed)
+        try:
+            if self._endpoint is not None:
+                self._endpoint.close(self._linger_seconds if linger else 0.0)
+        finally:
+            self._endpoint = None
+            lifecycle.closed(self)
+
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Ctrl-C and sys.exit() (often: from a SIGTERM handler) mean that somebody wants the process gone.
+        told_to_leave = isinstance(error, (KeyboardInterrupt, SystemExit))
+        self.end(failed=_is_failure(error), linger=not told_to_leave)
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child, called by `lifecycle`: report nothing, hold no port, wait for no lock."""
+        self._recording = False
+        self._ended = True
+        self._closing = threading.RLock()
+        self._record.renew_lock()
+        if self._endpoint is not None:
+            self._endpoint.abandon_after_fork()
+            self._endpoint = None
+
+    def _open(self, settings: EndpointSettings, *, framework: str, model: str, objective: str) -> None:
+        try:
+            # Imported here, since prometheus_client takes some 60 ms: only the process that reports pays.
+            from slopewise_exporter.endpoint import MetricsEndpoint
+            from slopewise_exporter.exposition import Facts, build_registry
+
+            read = self._check.read
+            facts = Facts(
+                framework=read("framework", framework, parse_label, "", "text"),
+                model=read("model", model, parse_label, "", "text"),
+                objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
+            )
+            registry = build_registry(self._record, facts)
+            self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
+        except Exception as error:
+            where = f"{settings.address}:{settings.port}"
+            self._check.warn("endpoint", f"cannot serve metrics on {where} ({error}); training goes on without")
+            return
+        self._linger_seconds = settings.linger_seconds
+        lifecycle.opened(self)
+        if settings.port_file is not None:
+            self._announce(settings.port_file, self._endpoint.port)
+
+    def _announce(self, port_file: Path, port: int) -> None:
+        try:
+            write_port_file(port_file, port)
+        except OSError as error:
+            self._check.warn("port file", f"cannot write the port {port} to {port_file} ({error})")
+
+
+def _is_failure(error: BaseException | None) -> bool:
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0)
+    return error is not None

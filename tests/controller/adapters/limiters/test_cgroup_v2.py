@@ -1,0 +1,147 @@
+"""cgroup v2, on a file tree that keeps the kernel's rules (`conftest.UnifiedTree`); no real kernel here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.adapters.journal import Journal
+from controller.adapters.limiters.base import UNLIMITED
+from controller.adapters.limiters.cgroup_v2 import CgroupV2Limiter
+from controller.errors import MissingToolError
+from controller.model import CpuAllocation
+
+
+@pytest.fixture
+def own(tmp_path: Path, unified_tree: Any) -> Path:
+    return unified_tree.plant(tmp_path / "cgroup")
+
+
+@pytest.fixture
+def limiter(own: Path, journal: Journal, unified_tree: Any) -> CgroupV2Limiter:
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    return limiter
+
+
+@pytest.fixture
+def run(own: Path, journal: Journal) -> Path:
+    return own / f"slopewise-{journal.run_id}"
+
+
+def test_the_controller_steps_aside_before_its_cgroup_hands_controllers_down(limiter, own, run):
+    assert (own / "cgroup.procs").read_text() == ""
+    assert (run / "0-controller" / "cgroup.procs").read_text().split() == [str(os.getpid())]
+    assert "cpu" in (own / "cgroup.subtree_control").read_text().split()
+
+
+def test_the_root_may_hold_processes_so_nobody_steps_aside(own, run, journal, unified_tree):
+    (own / "cgroup.type").unlink()
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    assert (own / "cgroup.procs").read_text() == str(os.getpid())
+    assert not (run / "0-controller").exists()
+    limiter.admit("mnist", 4711)
+    assert limiter.read("mnist") == UNLIMITED
+
+
+def test_a_limit_is_a_quota_of_each_tenth_of_a_second(limiter, run):
+    limiter.admit("mnist", 4711)
+    limiter.set_limit("mnist", 250)
+    assert (run / "1-mnist" / "cpu.max").read_text() == "25000 100000"
+    assert limiter.read("mnist") == CpuAllocation(250, 1000)
+
+
+@pytest.mark.parametrize(
+    ("millicores", "weight"), [(250, "25"), (1000, "100"), (1, "1"), (20, "2"), (200_000, "10000")]
+)
+def test_a_request_is_a_weight_in_proportion_within_the_kernels_bounds(limiter, run, millicores, weight):
+    limiter.admit("mnist", 4711)
+    limiter.set_request("mnist", millicores)
+    assert (run / "1-mnist" / "cpu.weight").read_text() == weight
+
+
+def test_restore_gives_back_what_was_before_the_first_change(limiter, run):
+    limiter.admit("mnist", 4711)
+    limiter.set_limit("mnist", 250)
+    limiter.set_request("mnist", 20)
+    limiter.restore("mnist", UNLIMITED)
+    assert limiter.read("mnist") == UNLIMITED
+    assert (run / "1-mnist" / "cpu.max").read_text() == "max 100000"
+
+
+def test_a_run_weighs_as_much_as_its_jobs_together(limiter, run):
+    limiter.admit("a", 4711)
+    limiter.admit("b", 4712)
+    limiter.set_request("b", 500)
+    assert (run / "cpu.weight").read_text() == "150"
+
+
+def test_use_comes_from_the_cgroups_own_files(limiter, run):
+    limiter.admit("mnist", 4711)
+    job = run / "1-mnist"
+    (job / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
+    (job / "memory.current").write_text("3000")
+    (job / "memory.stat").write_text("anon 1500\ninactive_file 1000\n")
+    (job / "io.stat").write_text("254:0 rbytes=100 wbytes=20 rios=1 wios=1\n8:0 rbytes=3 wbytes=0 rios=1 wios=0\n")
+    usage = limiter.usage("mnist")
+    assert (usage.cpu_seconds_total, usage.memory_bytes, usage.block_io_bytes_total) == (2.5, 2000.0, 123.0)
+
+
+def test_without_memory_and_io_controllers_use_is_summed_over_processes(own, journal, unified_tree):
+    (own / "cgroup.controllers").write_text("cpu")
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    limiter.admit("self", os.getpid())
+    usage = limiter.usage("self")
+    assert usage.memory_bytes > 1_000_000
+    assert usage.block_io_bytes_total is not None
+
+
+def test_a_released_job_goes_where_processes_may_be(limiter, run):
+    limiter.admit("mnist", 4711)
+    limiter.release("mnist")
+    assert not (run / "1-mnist").exists()
+    assert "4711" in (run / "0-controller" / "cgroup.procs").read_text().split()
+
+
+def test_close_puts_everything_back_as_it_was(limiter, own):
+    limiter.admit("mnist", 4711)
+    limiter.close()
+    assert [entry for entry in own.iterdir() if entry.is_dir()] == []
+    assert (own / "cgroup.subtree_control").read_text() == ""
+    assert set((own / "cgroup.procs").read_text().split()) == {str(os.getpid()), "4711"}
+
+
+def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_told(own, run, journal, unified_tree):
+    (own / "cgroup.procs").write_text(f"{os.getpid()} 1")
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    with pytest.raises(MissingToolError, match=r"holds other processes too \(1\).*systemd-run"):
+        limiter.prepare()
+    assert not run.exists()
+    assert (own / "cgroup.procs").read_text().split() == [str(os.getpid()), "1"]
+
+
+def test_a_hierarchy_without_the_cpu_controller_is_refused(own, run, journal, unified_tree):
+    (own / "cgroup.controllers").write_text("hugetlb")
+    with pytest.raises(MissingToolError, match="has no cpu controller"):
+        CgroupV2Limiter(own, journal, unified_tree).prepare()
+    assert not run.exists()
+
+
+def test_a_failure_half_way_puts_everything_back(own, run, journal, unified_tree):
+    class RefusesRun(type(unified_tree)):
+        def write(self, file: Path, value: str) -> None:
+            self._demand(file != run / "cgroup.subtree_control" or value[0] == "-", 1, file)
+            super().write(file, value)
+
+    files = RefusesRun()
+    files.roots = unified_tree.roots
+    with pytest.raises(MissingToolError, match="Operation not permitted"):
+        CgroupV2Limiter(own, journal, files).prepare()
+    assert not run.exists()
+    assert (own / "cgroup.procs").read_text().split() == [str(os.getpid())]
+    assert (own / "cgroup.subtree_control").read_text() == ""

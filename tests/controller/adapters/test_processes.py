@@ -1,0 +1,217 @@
+"""Starting commands behind a gate, and ending them with all their children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from controller.adapters.journal import Journal
+from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment
+from controller.errors import ActuationError, SlopewiseError, UsageError
+
+PYTHON = [sys.executable, "-S", "-c"]
+ASLEEP = "import time; time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+)
+
+
+def eventually(condition: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + 30
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def runs(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal.open(tmp_path / "state", f"{os.getpid()}-{tmp_path.name}")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def start(journal: Journal, tmp_path: Path) -> Iterator[Callable[..., ManagedProcess]]:
+    """Start a command named `job`; ended after the test."""
+    started = []
+
+    def start(*arguments: str, admit: Callable[[int], None] | None = None, **settings: object) -> ManagedProcess:
+        command = Command("job", arguments, tmp_path / "job.log", **settings)
+        started.append(Launcher(journal).start(command, admit))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.terminate(grace_seconds=0.0)
+
+
+def test_a_command_leads_a_session_of_its_own_and_its_exit_status_is_told(start):
+    process = start(*PYTHON, "import os, sys; print(os.getsid(0) == os.getpid()); sys.exit(3)")
+    assert eventually(lambda: process.poll() is not None)
+    assert process.poll() == 3
+    assert process.tail() == "True"
+    assert process.terminate() == 3
+    assert process.poll() == 3
+
+
+def test_a_command_ended_by_a_signal_has_its_negative_number_as_status(start):
+    process = start(*PYTHON, "import os; os.kill(os.getpid(), 9)")
+    assert eventually(lambda: process.poll() is not None)
+    assert process.poll() == -signal.SIGKILL
+
+
+def test_nothing_runs_before_the_job_is_admitted_and_recorded(start, journal, tmp_path):
+    seen = []
+
+    def admit(pid: int) -> None:
+        [path] = (tmp_path / "state").glob("*.journal")
+        seen.append((psutil.Process(pid).name(), f'"pid":{pid}' in path.read_text()))
+        time.sleep(0.1)
+        seen.append((tmp_path / "job.log").read_text())
+
+    process = start("echo", "hello", admit=admit)
+    assert seen == [("sh", True), ""]
+    assert eventually(lambda: process.tail() == "hello")
+
+
+def test_a_command_that_was_not_admitted_never_runs(start, tmp_path):
+    def refuse(pid: int) -> None:
+        refused.append(pid)
+        raise ActuationError("job: no cgroup.")
+
+    refused: list[int] = []
+    with pytest.raises(ActuationError, match="no cgroup"):
+        start("touch", str(tmp_path / "trace"), admit=refuse)
+    assert not runs(refused[0])
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_gate_whose_controller_is_killed_never_opens(tmp_path):
+    code = f"""
+import os, sys, time
+from pathlib import Path
+from controller.adapters.journal import Journal
+from controller.adapters.processes import Command, Launcher
+journal = Journal.open(Path({str(tmp_path / "state")!r}), "killed")
+def die(pid):
+    print(pid, flush=True)
+    os.kill(os.getpid(), 9)
+Launcher(journal).start(Command("job", ["touch", {str(tmp_path / "trace")!r}], Path({str(tmp_path / "log")!r})), die)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert eventually(lambda: not runs(int(done.stdout)))
+    assert not (tmp_path / "trace").exists()
+
+
+def test_arguments_environment_and_folder_reach_the_command_as_they_are(start, tmp_path):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    code = "import os, sys; print(sys.argv[1:], os.environ['OMP_NUM_THREADS'], os.getcwd(), sys.stdin.read() == '')"
+    process = start(
+        *PYTHON,
+        code,
+        "two words",
+        "$HOME",
+        "",
+        "--",
+        environment=single_thread_environment(),
+        working_directory=folder,
+    )
+    assert eventually(lambda: process.poll() == 0)
+    assert process.tail() == f"['two words', '$HOME', '', '--'] 1 {folder} True"
+
+
+def test_a_program_is_found_relative_to_the_working_directory(start, tmp_path):
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\necho trained\n")
+    script.chmod(0o755)
+    process = start("./train.sh", working_directory=tmp_path)
+    assert eventually(lambda: process.tail() == "trained")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no-such-program-1"], "job: its command 'no-such-program-1' is not an executable file on the PATH"),
+        (["./no-such"], r"job: its command './no-such' is not an executable file in /"),
+        ([], "job: its command is empty"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_told_with_its_job(start, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        start(*arguments)
+
+
+def test_a_working_directory_that_does_not_exist_is_told_with_its_job(start, tmp_path):
+    with pytest.raises(UsageError, match=r"job: its working directory .*/none does not exist"):
+        start("true", working_directory=tmp_path / "none")
+
+
+def test_a_log_that_cannot_be_written_is_told_with_its_job(journal, tmp_path):
+    with pytest.raises(SlopewiseError, match=r"job: its log .* cannot be written \(No such file"):
+        Launcher(journal).start(Command("job", ["true"], tmp_path / "none" / "log"))
+
+
+def test_terminate_ends_children_as_well(start):
+    process = start(*PYTHON, f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {ASLEEP!r}])")
+    assert eventually(lambda: psutil.Process(process.pid).children())
+    child = psutil.Process(process.pid).children()[0].pid
+    assert process.terminate() == -signal.SIGTERM
+    assert not runs(child)
+
+
+def test_terminate_ends_children_that_outlived_the_command(start):
+    process = start(
+        *PYTHON, f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}]); print(p.pid)"
+    )
+    assert eventually(lambda: process.poll() == 0)
+    child = int(process.tail())
+    assert runs(child)
+    assert process.terminate() == 0
+    assert not runs(child)
+
+
+def test_a_command_that_ignores_the_request_is_killed(start):
+    process = start(*PYTHON, STUBBORN)
+    assert eventually(lambda: process.tail() == "ready")
+    assert process.terminate(grace_seconds=0.1) == -signal.SIGKILL
+
+
+def test_a_stopped_command_can_still_end_politely(start):
+    process = start(*PYTHON, ASLEEP)
+    os.killpg(process.pid, signal.SIGSTOP)
+    assert process.terminate() == -signal.SIGTERM
+
+
+def test_terminate_twice_is_the_same_as_once(start):
+    process = start(*PYTHON, ASLEEP)
+    assert process.terminate() == process.terminate()
+
+
+def test_an_ended_command_keeps_its_pid_until_it_is_terminated(start):
+    process = start("true")
+    assert eventually(lambda: process.poll() == 0)
+    assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+    process.terminate()
+    assert not psutil.pid_exists(process.pid)
+
+
+def test_the_tail_is_the_end_of_a_long_log(start):
+    process = start(*PYTHON, "for i in range(100_000): print(i)")
+    assert eventually(lambda: process.poll() == 0)
+    assert process.tail(2) == "99998\n99999"

@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import pytest
+
+from controller.demo.jobs import JobSpec, load_jobs
+from controller.errors import UsageError
+
+ONE_JOB = "- {name: mine, command: python train.py}\n"
+
+
+def _jobs_file(folder: Path, text: str) -> Path:
+    file = folder / "jobs.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def _mistake(folder: Path, text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_jobs(_jobs_file(folder, text))
+    return str(caught.value)
+
+
+def test_jobs_are_read_in_the_order_of_the_file(tmp_path):
+    file = _jobs_file(
+        tmp_path,
+        """
+        - name: resnet-50
+          command: python train.py --name "a b"
+          arriveSeconds: 12.5
+          maxUsefulCpu: 1500m
+          port: 9500
+        - name: bert
+          command: [python, "train.py", "--epochs", "5"]
+        """,
+    )
+
+    assert load_jobs(file) == [
+        JobSpec("resnet-50", ["python", "train.py", "--name", "a b"], 12.5, 1500, 9500),
+        JobSpec("bert", ["python", "train.py", "--epochs", "5"], 0.0),
+    ]
+
+
+def test_a_single_letter_and_a_leading_digit_are_names(tmp_path):
+    file = _jobs_file(tmp_path, "- {name: a, command: x}\n- {name: 2-towers, command: x}\n")
+
+    assert [job.name for job in load_jobs(file)] == ["a", "2-towers"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (
+            "{name: b, command: x, arrive: 5}",
+            "job 2: arrive: unknown key; remove it or use one of arriveSeconds, command, maxUsefulCpu, name, port",
+        ),
+        ("{command: x}", "job 2: name: is required; add it"),
+        ("{name: b}", "job 2: command: is required; add it"),
+        ("just text", "job 2: must be a mapping of keys to values, not str"),
+        ("{name: My_Job, command: x}", "job 2: name: 'My_Job' cannot be a job's name; use up to 63 lower-case"),
+        ("{name: -b, command: x}", "job 2: name: '-b' cannot be a job's name"),
+        (f"{{name: {'b' * 64}, command: x}}", "cannot be a job's name"),
+        ('{name: "b\\n", command: x}', "cannot be a job's name"),
+        ("{name: 7, command: x}", "job 2: name: must be a valid string, not 7"),
+        ("{name: b, command: x, arriveSeconds: -1}", "job 2: arriveSeconds: must be greater than or equal to 0"),
+        ("{name: b, command: x, arriveSeconds: .inf}", "job 2: arriveSeconds: must be a finite number, not inf"),
+        ("{name: b, command: ''}", "job 2: command: is empty; write the program to start"),
+        ("{name: b, command: []}", "job 2: command: is empty; write the program to start"),
+        ("{name: b, command: 5}", "job 2: command: must be a text or a list of texts, not 5"),
+        ("{name: b, command: [sleep, 5]}", "job 2: command: 5 is not a text; put it in quotes"),
+        ("{name: b, command: 'echo \"a'}", "cannot be split into words (No closing quotation); close its quotes"),
+        ("{name: b, command: x, maxUsefulCpu: lots}", "job 2: maxUsefulCpu: 'lots' is not a CPU quantity"),
+        ("{name: b, command: x, port: 70000}", "job 2: port: must be less than or equal to 65535, not 70000"),
+        ("{name: mine, command: x}", "more than one job is named 'mine'; give each a name of its own"),
+    ],
+)
+def test_a_mistake_in_a_job_is_told_in_one_sentence_with_its_place(tmp_path, entry, sentence):
+    message = _mistake(tmp_path, f"{ONE_JOB}- {entry}\n")
+
+    assert message.startswith(f"{tmp_path / 'jobs.yaml'}: ")
+    assert sentence in message
+    assert message.endswith(".")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{jobs: []}", "text"])
+def test_a_file_that_is_no_list_of_jobs_is_told_with_an_example(tmp_path, text):
+    assert "must be a list of at least one job; write for example `- {name:" in _mistake(tmp_path, text)
+
+
+def test_two_jobs_cannot_serve_metrics_on_one_port(tmp_path):
+    text = "- {name: a, command: x, port: 9500}\n- {name: b, command: x, port: 9500}\n"
+
+    assert "more than one job has port 9500; give each a port of its own" in _mistake(tmp_path, text)
+
+
+def test_a_missing_file_is_told_with_its_path(tmp_path):
+    with pytest.raises(UsageError, match=r"none\.yaml: cannot be read \(No such file or directory\)"):
+        load_jobs(tmp_path / "none.yaml")

@@ -1,0 +1,357 @@
+"""The report: one file, safe whatever the jobs are called, and written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plotly.offline import get_plotlyjs
+
+from controller.demo.report import actuator_note, check_writable, render, write_report
+from controller.demo.results import DemoResult, RunResult
+from controller.errors import SlopewiseError, UsageError
+from tests.controller.demo.sample import TRAININGS, sample_result
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(2)>",
+    "a" * 3000,
+    "日本語のジョブ é 🚀",
+    "</script><b>bold</b><!--",
+    "%{y} {{7*7}} {% raw %} $x^2$",
+    "\u202eevil\x1b[31m",
+    '<a href="https://evil.example">x</a>&lt;i&gt;\udcff',
+)
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a browser would make of the page: its elements, their attributes, its text and its scripts."""
+
+    source: str
+    tags: Counter[str] = field(default_factory=Counter)
+    attributes: list[tuple[str, str]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    _inside: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.feed(self.source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.texts.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.texts))
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The charts' data, refused where JSON would be no JSON to a browser (NaN, Infinity)."""
+        return json.loads(self.scripts[0], parse_constant=lambda name: pytest.fail(f"{name} in the data"))
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(render(sample_result()))
+
+
+@pytest.fixture(scope="module")
+def hostile_page() -> Page:
+    return Page(render(with_hostile_names(sample_result())))
+
+
+def with_hostile_names(result: DemoResult) -> DemoResult:
+    """The sample with every name and reason chosen by an enemy."""
+    names = dict(zip([training.name for training in TRAININGS], HOSTILE, strict=True))
+
+    def renamed(run: RunResult, policy: str) -> RunResult:
+        return replace(
+            run,
+            policy=policy,
+            jobs=[replace(job, name=names[job.name]) for job in run.jobs],
+            curves={names[name]: curves for name, curves in run.curves.items()},
+            decisions=[replace(row, job=names[row.job], reason=HOSTILE[4], job_class="<i>") for row in run.decisions],
+        )
+
+    runs = [renamed(run, policy) for run, policy in zip(result.runs, ["fair", HOSTILE[0]], strict=True)]
+    return replace(result, runs=runs, prometheus_version=HOSTILE[1], actuator=HOSTILE[4])
+
+
+@contextmanager
+def files_limited_to(size_bytes: int) -> Iterator[None]:
+    """The kernel refuses to let a file of this process grow beyond `size_bytes`, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 64 KiB; skipped where this user may not mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("this user may not mount a file system")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+# --- what the page shows ----------------------------------------------------------------------------------
+
+
+def test_every_job_and_policy_is_named(page: Page) -> None:
+    assert [training.name for training in TRAININGS if training.name not in page.text] == []
+    assert "flowcon against fair" in page.text
+
+
+def test_figures_stand_with_their_ratio_and_whether_it_is_better_or_worse(page: Page) -> None:
+    """In words, not by colour alone: the sample's means are 58.8 and 63.2 s, 27.9 and 26.9 s."""
+    assert "Mean completion time 58.8 s 63.2 s ×1.08 worse" in page.text
+    assert "Mean time to 90 % 27.9 s 26.9 s ×0.96 better" in page.text
+    assert "stdlib-charlm 86.0 s 77.0 s ×0.90 better" in page.text
+
+
+def test_what_is_worse_is_listed_beside_what_is_better(page: Page) -> None:
+    assert "▲ Better mean time to 90 % 4 % shorter" in page.text
+    assert "▼ Worse mean completion time 8 % longer makespan 5 % longer" in page.text
+
+
+def test_each_run_has_its_four_charts(page: Page) -> None:
+    assert list(page.figures) == [
+        f"run-{number}-{kind}" for number in (1, 2) for kind in ("loss", "used", "allotted", "timeline")
+    ]
+    assert [("id", chart) in page.attributes for chart in page.figures] == [True] * 8
+
+
+def test_every_decision_is_listed_with_its_outcome_and_reason(page: Page) -> None:
+    row = next(row for row in sample_result().runs[1].decisions if row.outcome == "applied")
+    told = f"{row.from_millicores / 1000:.2f} → {row.to_millicores / 1000:.2f} applied {row.reason}"
+
+    assert f"{row.at_seconds:.1f} s {row.job} {row.job_class} {told}" in page.text
+
+
+def test_a_policy_without_decisions_is_said_to_have_made_none(page: Page) -> None:
+    assert "fair classed none and changed none" in page.text
+
+
+def test_what_ran_it_is_told(page: Page) -> None:
+    assert "Prometheus 3.5.0" in page.text
+    assert "CPU given by cgroup v2, weights (cpu.weight) Cores shared 2 Interval 8 s" in page.text
+
+
+def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
+    text = Page(render(replace(sample_result(), actuator="stop and continue (SIGSTOP, SIGCONT)"))).text
+
+    assert "stop and continue (SIGSTOP, SIGCONT). There was no right to create cgroups" in text
+    assert actuator_note("cgroup v1, quota (cpu.cfs_quota_us)") == ""
+
+
+def test_an_interrupted_run_and_a_failed_job_are_said_before_the_figures() -> None:
+    fair, flowcon = sample_result().runs
+    jobs = [replace(flowcon.jobs[0], state="failed"), *flowcon.jobs[1:]]
+    text = Page(render(replace(sample_result(), runs=[fair, replace(flowcon, jobs=jobs, interrupted=True)]))).text
+
+    assert text.index("the run was interrupted") < text.index("Mean completion time")
+    assert "1 of 8 jobs failed: digits-logreg" in text
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    fair, flowcon = sample_result().runs
+    unknown = replace(flowcon.jobs[0], finished_seconds=None, jct_seconds=None, time_to_90_seconds=None)
+    result = replace(sample_result(), runs=[fair, replace(flowcon, jobs=[unknown, *flowcon.jobs[1:]])])
+
+    text = Page(render(result)).text
+
+    assert "digits-logreg 34.0 s – " in text
+    assert "Makespan 87.0 s –" in text
+    assert "None" not in text
+
+
+def test_a_demo_stopped_before_its_first_run_still_has_a_page() -> None:
+    page = Page(render(replace(sample_result(), runs=[])))
+
+    assert "No run was completed" in page.text
+    assert page.figures == {}
+
+
+# --- one file, no network, nothing obeyed -----------------------------------------------------------------
+
+
+def test_the_page_asks_the_network_for_nothing(page: Page) -> None:
+    fetching = [(name, value) for name, value in page.attributes if name in ("src", "href", "srcset", "action")]
+    policy = next(value for name, value in page.attributes if name == "content" and "default-src" in value)
+
+    assert fetching == []
+    assert page.tags["link"] == page.tags["iframe"] == page.tags["img"] == 0
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+
+
+def test_plotly_is_in_the_page_once(page: Page) -> None:
+    assert page.source.count(get_plotlyjs()) == 1
+    assert page.source.count("* plotly.js v") == 1
+
+
+def test_hostile_names_add_no_element_and_no_attribute(page: Page, hostile_page: Page) -> None:
+    allowed = {tag for tag in page.tags if page.tags[tag]}
+
+    assert set(hostile_page.tags) == allowed
+    assert hostile_page.tags["script"] == page.tags["script"] == 3
+    assert {name for name, _ in hostile_page.attributes} == {name for name, _ in page.attributes}
+
+
+def test_hostile_names_are_shown_as_they_are(hostile_page: Page) -> None:
+    shown = [HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[3], HOSTILE[4], HOSTILE[5], "�evil�[31m"]
+
+    assert [name[:40] for name in shown if name not in hostile_page.text] == []
+
+
+def test_hostile_names_cannot_end_the_data_nor_style_a_chart(hostile_page: Page) -> None:
+    names = [trace["name"] for trace in hostile_page.figures["run-1-loss"]["data"]]
+
+    assert len(hostile_page.figures) == 8
+    assert names[0] == "&lt;script&gt;alert(1)&lt;/scrip…"
+    assert [name for name in names if "<" in name or ">" in name] == []
+
+
+def test_hostile_names_never_enter_a_hover_template(hostile_page: Page) -> None:
+    templates = {trace.get("hovertemplate", "") for figure in hostile_page.figures.values() for trace in figure["data"]}
+
+    assert [template for template in templates if "7*7" in template or "evil" in template] == []
+
+
+def test_a_loss_that_is_not_finite_leaves_the_data_readable() -> None:
+    fair, flowcon = sample_result().runs
+    curves = fair.curves["wine-mlp"]
+    broken = replace(curves, loss=[(1.0, float("nan")), (2.0, float("inf"))], cpu_cores=[(1.0, float("nan"))])
+    result = replace(sample_result(), runs=[replace(fair, curves=fair.curves | {"wine-mlp": broken}), flowcon])
+
+    figures = Page(render(result)).figures
+
+    assert len(figures["run-1-loss"]["data"]) == len(TRAININGS)
+
+
+def test_tables_and_charts_can_be_read_aloud(page: Page) -> None:
+    labels = [value for name, value in page.attributes if name == "aria-label"]
+
+    assert page.tags["caption"] == page.tags["table"]
+    assert len([label for label in labels if "under flowcon; the tables" in label]) == 4
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+def test_the_report_replaces_an_older_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("older")
+
+    write_report(with_hostile_names(sample_result()), path)
+
+    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_the_file_behind_a_link_is_written_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    link = tmp_path / "report.html"
+    link.symlink_to(tmp_path / "shared" / "latest.html")
+
+    check_writable(link)
+    write_report(sample_result(), link)
+
+    assert link.is_symlink()
+    assert (tmp_path / "shared" / "latest.html").stat().st_size > 1_000_000
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(small_disk: Path) -> None:
+    with pytest.raises(SlopewiseError, match=r"could not be written to .*No space left on device") as caught:
+        write_report(sample_result(), small_disk / "report.html")
+
+    assert caught.value.exit_code == 1
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_write_that_fails_half_way_keeps_the_older_report(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("older")
+
+    with files_limited_to(100_000), pytest.raises(SlopewiseError, match="File too large"):
+        write_report(sample_result(), path)
+
+    assert path.read_text() == "older"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_folder_that_vanished_during_the_demo_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SlopewiseError, match="No such file or directory"):
+        write_report(sample_result(), tmp_path / "gone" / "report.html")
+
+
+def test_a_path_that_can_be_written_passes_the_check_and_is_left_alone(tmp_path: Path) -> None:
+    check_writable(tmp_path / "report.html")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_found_before_the_demo_starts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the folder .*missing is missing; create it"):
+        check_writable(tmp_path / "missing" / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/", "is a folder"),
+        ("/dev/null", "not a regular file"),
+        ("/proc/version", "cannot be written|less than 8 MiB"),
+        ("/" + "x" * 300, "File name too long"),
+    ],
+)
+def test_a_path_that_can_be_no_report_is_refused_in_one_sentence(path: str, told: str) -> None:
+    with pytest.raises(SlopewiseError, match=told) as caught:
+        check_writable(Path(path))
+
+    assert str(caught.value).endswith(".")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_disk_without_room_is_found_before_the_demo_starts(small_disk: Path) -> None:
+    with pytest.raises(SlopewiseError, match="less than 8 MiB free"):
+        check_writable(small_disk / "report.html")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_of_somebody_else_is_found_before_the_demo_starts() -> None:
+    with pytest.raises(UsageError, match="cannot be written by this user"):
+        check_writable(Path("/report.html"))

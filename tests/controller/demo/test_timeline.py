@@ -1,0 +1,88 @@
+"""Classes over time, and the marks of what became of each change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.demo.charts import frame
+from controller.demo.results import DecisionRow, RunResult
+from controller.demo.timeline import Segment, classes, mark, segments, timeline_figure
+from tests.controller.demo.sample import sample_result
+
+
+def decision(at: float, job_class: str | None, outcome: str = "", **change: int) -> DecisionRow:
+    return DecisionRow(at, "digits-logreg", job_class, change.get("before"), change.get("after"), outcome, "why")
+
+
+def run_with(*decisions: DecisionRow, finished: float | None = 30.0) -> RunResult:
+    """A run of one job that arrives at 2 s, whose CPU was last sampled at 40 s."""
+    run = sample_result().runs[0]
+    job = replace(run.jobs[0], arrived_seconds=2.0, finished_seconds=finished)
+    curves = {job.name: replace(run.curves[job.name], loss=[], cpu_cores=[(0.0, 1.0), (40.0, 1.0)])}
+    return replace(run, jobs=[job], curves=curves, decisions=list(decisions))
+
+
+def test_a_class_lasts_until_the_next_one_and_the_last_until_the_job_ends() -> None:
+    run = run_with(decision(8, "NL"), decision(16, "NL", "applied", before=2000, after=500), decision(24, "WL"))
+
+    assert segments(run) == [
+        Segment("digits-logreg", None, 2.0, 8),
+        Segment("digits-logreg", "NL", 8, 24),
+        Segment("digits-logreg", "WL", 24, 30.0),
+    ]
+
+
+def test_a_job_that_did_not_end_is_drawn_to_the_end_of_the_run() -> None:
+    assert segments(run_with(finished=None)) == [Segment("digits-logreg", None, 2.0, 40.0)]
+
+
+def test_a_decision_after_the_end_of_a_job_draws_nothing() -> None:
+    assert segments(run_with(decision(35, "CL"))) == [Segment("digits-logreg", None, 2.0, 30.0)]
+
+
+@pytest.mark.parametrize(
+    ("row", "symbol"),
+    [
+        (decision(1, "NL", "applied", before=500, after=2000), "triangle-up"),
+        (decision(1, "CL", "applied", before=2000, after=500), "triangle-down"),
+        (decision(1, "CL", "withheld by cooldown", before=2000, after=500), "circle"),
+        (decision(1, "CL", "failed", before=2000, after=500), "x"),
+    ],
+)
+def test_a_mark_tells_what_became_of_a_change(row: DecisionRow, symbol: str) -> None:
+    assert mark(row) == symbol
+
+
+def test_a_change_of_class_alone_gets_no_mark() -> None:
+    run = run_with(decision(8, "NL"), decision(9, "WL", "applied", before=2000, after=500))
+
+    figure = timeline_figure(run, frame(replace(sample_result(), runs=[run])))
+    (marks,) = figure.select_traces({"type": "scatter", "mode": "markers"})
+
+    assert list(marks.x) == [9]
+
+
+def test_a_class_is_written_on_its_bar_and_not_only_coloured() -> None:
+    run = run_with(decision(8, "NL"), decision(24, "PC"))
+
+    figure = timeline_figure(run, frame(replace(sample_result(), runs=[run])))
+
+    assert [list(trace.text) for trace in figure.data if trace.type == "bar"] == [[""], ["NL"], ["PC"]]
+
+
+def test_the_key_names_each_class_once_with_flowcons_own_first() -> None:
+    run = run_with(decision(8, "PC"), decision(9, "CL"), decision(10, "NL"), decision(11, "CL"))
+
+    assert [key.name for key in classes(replace(sample_result(), runs=[run, run]))] == ["NL", "CL", "PC"]
+
+
+def test_a_reason_is_shown_in_a_hover_without_being_obeyed() -> None:
+    row = replace(decision(9, "CL", "applied", before=2000, after=500), reason="<a href='x'>y</a> " + "long " * 30)
+
+    figure = timeline_figure(run_with(row), frame(replace(sample_result(), runs=[run_with(row)])))
+    (marks,) = figure.select_traces({"type": "scatter", "mode": "markers"})
+
+    assert "2.00 → 0.50 cores, applied<br>&lt;a href='x'&gt;y&lt;/a&gt; long" in marks.customdata[0]
+    assert "<a" not in marks.customdata[0]

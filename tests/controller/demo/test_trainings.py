@@ -1,0 +1,323 @@
+import math
+import os
+import subprocess
+import sys
+import urllib.request
+from statistics import fmean, pstdev
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+from controller.demo.trainings._loop import EVALUATIONS, train
+from controller.demo.trainings.catalogue import TRAININGS, demo_jobs, find_training
+from controller.demo.trainings.stdlib_stream import Learner as StreamLearner
+from controller.demo.trainings.stdlib_stream import Stream
+from controller.errors import UsageError
+
+NAMES = sorted(TRAININGS)
+
+
+class Recorder:
+    """Keeps what a reporter is told."""
+
+    def __init__(self):
+        self.losses = []
+        self.evaluations = []
+        self.samples = 0
+        self.epochs = 0
+
+    def step(self, *, loss, samples):
+        self.losses.append(loss)
+        self.samples += samples
+
+    def epoch(self):
+        self.epochs += 1
+
+    def evaluate(self, value):
+        self.evaluations.append(value)
+
+
+class CountingLearner:
+    """A learner whose loss is the number of steps that are still to do."""
+
+    samples_per_step = 32
+    steps_per_epoch = 10
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def step(self):
+        self.left -= 1
+        return float(self.left)
+
+    def evaluate(self):
+        return self.left + 0.5
+
+
+class HandClock:
+    """A clock that goes on when somebody sleeps, or is told to."""
+
+    def __init__(self):
+        self.now_seconds = 100.0
+        self.slept_seconds = []
+
+    def __call__(self):
+        return self.now_seconds
+
+    def sleep(self, seconds):
+        self.slept_seconds.append(seconds)
+        self.now_seconds += seconds
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """As in the processes of the demo: the bits of a matrix product may depend on the number of threads."""
+    with threadpool_limits(1):
+        yield
+
+
+def _run(learner, steps):
+    recorder = Recorder()
+    train(learner, steps, recorder, log=lambda _: None)
+    return recorder
+
+
+def _train(name, steps, seed=0):
+    return _run(TRAININGS[name].learner(seed, steps), steps)
+
+
+def _process(*arguments, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "controller.demo.trainings", *arguments],
+        env={**os.environ, "SLOPEWISE_EXPORTER_PORT": "0", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+# --- the loop ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_evaluated_before_its_first_step_and_after_its_last():
+    recorder = _run(CountingLearner(7), 7)
+
+    assert recorder.evaluations[0] == 7.5
+    assert recorder.evaluations[-1] == 0.5
+    assert recorder.losses == [6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("steps", [1000, 1099])
+def test_a_long_run_is_evaluated_about_a_hundred_times(steps):
+    recorder = _run(CountingLearner(steps), steps)
+
+    assert EVALUATIONS <= len(recorder.evaluations) - 1 <= EVALUATIONS * 1.1 + 1
+    assert recorder.evaluations[-1] == 0.5
+
+
+def test_samples_and_whole_epochs_are_counted():
+    recorder = _run(CountingLearner(25), 25)
+
+    assert recorder.samples == 25 * 32
+    assert recorder.epochs == 2
+
+
+# --- every training ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_gives_the_same_losses_every_time_and_another_seed_gives_others(name):
+    first, again, other = _train(name, 3), _train(name, 3), _train(name, 3, seed=1)
+
+    assert (first.losses, first.evaluations) == (again.losses, again.evaluations)
+    assert first.losses != other.losses
+    assert all(math.isfinite(loss) for loss in first.losses + first.evaluations)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", NAMES)
+def test_a_training_runs_as_a_process_and_gives_the_losses_that_it_gives_here(name):
+    process = _process(name, "--steps", "3", "--seed", "5")
+    printed, complaints = process.communicate(timeout=60)
+    here = []
+    train(TRAININGS[name].learner(5, 3), 3, Recorder(), log=here.append)
+
+    assert (process.returncode, complaints) == (0, "")
+    assert printed.splitlines() == here
+
+
+@pytest.mark.processes
+def test_a_training_serves_its_progress_and_its_held_out_loss(tmp_path):
+    port_file = tmp_path / "port"
+    process = _process("digits-field", "--steps", "1600", SLOPEWISE_EXPORTER_PORT_FILE=str(port_file))
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()  # the first evaluation after a step
+        metrics = _scrape(int(port_file.read_text(encoding="ascii")))
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert "training_steps_planned 1600.0" in metrics
+    assert 'training_loss{stage="eval"}' in metrics
+    assert 'framework="numpy",model="neural-field",objective="min"' in metrics
+
+
+def _scrape(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return answer.read().decode()
+
+
+# --- the shapes of the curves, on runs that are cut short --------------------------------------------------
+
+
+def test_digits_mlp_falls_fast():
+    evaluations = _train("digits-mlp", 200).evaluations
+
+    assert evaluations[0] == pytest.approx(math.log(10))
+    assert evaluations[-1] < 0.2 * evaluations[0]
+
+
+def test_digits_deep_sigmoid_stays_on_a_plateau_and_then_drops():
+    evaluations = _train("digits-deep-sigmoid", 1200).evaluations
+    halfway = len(evaluations) // 2
+
+    assert min(evaluations[:halfway]) > 2.2
+    assert evaluations[-1] < 1.5
+
+
+def test_digits_lr_drop_gets_calmer_and_better_when_the_learning_rate_drops():
+    evaluations = _train("digits-lr-drop", 800).evaluations
+    before, after = evaluations[30:50], evaluations[80:]
+
+    assert fmean(after) < 0.9 * fmean(before)
+    assert pstdev(after) < 0.5 * pstdev(before)
+
+
+def test_diabetes_overfit_turns_before_its_end_while_its_training_loss_falls():
+    run = _train("diabetes-overfit", 500)
+    best = min(run.evaluations)
+
+    assert run.evaluations.index(best) < len(run.evaluations) / 2
+    assert run.evaluations[-1] > 1.1 * best
+    assert fmean(run.losses[-50:]) < 0.5 * fmean(run.losses[100:150])
+
+
+@pytest.mark.parametrize(("name", "steps"), [("digits-field", 100), ("stdlib-chars", 100), ("cancer-boosting", 50)])
+def test_a_slow_tail_falls_ever_more_slowly_and_still_at_the_end(name, steps):
+    evaluations = _train(name, steps).evaluations
+    halfway = len(evaluations) // 2
+    start, end = evaluations[0], fmean(evaluations[-10:])
+    middle = fmean(evaluations[halfway - 5 : halfway + 5])
+
+    assert end < middle
+    assert start - middle > 2 * (middle - end)
+
+
+# --- the stream -------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_is_ready_waits_until_the_batch_has_arrived():
+    clock = HandClock()
+    stream = Stream(0.5, clock, clock.sleep)
+
+    stream.wait()
+    clock.now_seconds += 0.125  # works on it
+    stream.wait()
+
+    assert clock.slept_seconds == [0.5, 0.375]
+
+
+def test_a_reader_that_fell_behind_finds_its_batches_waiting_until_it_has_caught_up():
+    clock = HandClock()
+    stream = Stream(0.5, clock, clock.sleep)
+    clock.now_seconds += 1.25  # throttled while two batches arrived
+
+    for _ in range(3):
+        stream.wait()
+
+    assert clock.slept_seconds == [0.25]
+
+
+def test_what_a_stream_teaches_does_not_depend_on_when_its_batches_arrive():
+    clock = HandClock()
+    rare = _run(StreamLearner(0, 5, Stream(60.0, clock, clock.sleep)), 5)
+    at_once = _run(StreamLearner(0, 5, Stream(0.0, clock, clock.sleep)), 5)
+
+    assert rare.losses == at_once.losses
+    assert rare.evaluations == at_once.evaluations
+
+
+# --- the catalogue and the command ------------------------------------------------------------------------
+
+
+def test_the_demo_runs_each_training_once_six_seconds_apart():
+    jobs = demo_jobs()
+
+    assert sorted(job.name for job in jobs) == NAMES
+    assert [job.arrive_seconds for job in jobs] == [0, 6, 12, 18, 24, 30, 36, 42]
+    assert jobs == demo_jobs()
+
+
+def test_a_scaled_demo_shrinks_the_work_and_the_arrivals_alike():
+    whole, small = demo_jobs(), demo_jobs(scale=0.1)
+
+    assert [job.arrive_seconds for job in small] == pytest.approx([0.1 * job.arrive_seconds for job in whole])
+    assert [int(job.command[-1]) for job in small] == [round(0.1 * int(job.command[-1])) for job in whole]
+    assert all(int(job.command[-1]) == 1 for job in demo_jobs(scale=1e-9))
+
+
+def test_an_unknown_training_is_told_with_those_there_are():
+    with pytest.raises(UsageError, match=r"there is no training 'digits'; choose one of digits-mlp, "):
+        find_training("digits")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["resnet"], "there is no training 'resnet'; choose one of "),
+        (["digits-mlp", "--steps", "0"], "argument --steps: '0' is not a whole number of at least 1; "),
+        (["digits-mlp", "--seed", "x"], "argument --seed: 'x' is not a whole number of at least 0; "),
+        ([], "the following arguments are required: NAME; "),
+    ],
+)
+def test_a_wrong_argument_exits_2_with_one_sentence(arguments, sentence):
+    process = _process(*arguments)
+    printed, complaint = process.communicate(timeout=60)
+
+    assert (process.returncode, printed) == (2, "")
+    assert complaint.startswith(sentence)
+    assert complaint.count("\n") == 1
+
+
+@pytest.mark.processes
+def test_without_scikit_learn_one_sentence_says_what_to_install():
+    script = (
+        "import sys; sys.modules['sklearn'] = None; from controller.demo.trainings.__main__ import main; "
+        "sys.exit(main(['stdlib-chars']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 1
+    assert 'scikit-learn, which is not installed; run `pip install "slopewise[demo]"`' in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.processes
+def test_numpy_is_not_imported_before_its_threads_are_set():
+    script = "import sys, controller.demo.trainings.__main__; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.processes
+def test_ctrl_c_ends_a_training_quietly():
+    process = _process("stdlib-chars")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(2)
+    _, complaints = process.communicate(timeout=60)
+
+    assert (process.returncode, complaints) == (130, "")

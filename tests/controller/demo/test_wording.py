@@ -1,0 +1,69 @@
+"""Foreign text and figures, as they are written in the terminal and in the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.demo.wording import change, cores, counted, finite, listed, plain, ratio, seconds, shortened
+
+
+@pytest.mark.parametrize(
+    ("foreign", "shown"),
+    [
+        ("\x1b[31mred", "�[31mred"),
+        ("two\nlines\tand  gaps", "two lines and gaps"),
+        ("\u202egnp.exe", "�gnp.exe"),
+        ("not-utf8-\udcff", "not-utf8-�"),
+        ("日本語 é 🚀", "日本語 é 🚀"),
+    ],
+)
+def test_text_that_would_act_is_shown_instead(foreign: str, shown: str) -> None:
+    assert plain(foreign) == shown
+
+
+def test_a_long_text_is_cut_and_shows_it() -> None:
+    assert shortened("abcdef", 4) == "abc…"
+    assert shortened("abcd", 4) == "abcd"
+
+
+def test_a_long_list_tells_how_many_are_left_out() -> None:
+    assert listed(["a", "b", "c", "d"], at_most=2) == "a, b and 2 more"
+    assert listed(["a", "b"], at_most=2) == "a, b"
+
+
+def test_what_is_unknown_is_a_dash() -> None:
+    assert (seconds(None), ratio(None), cores(None)) == ("–", "–", "–")
+
+
+def test_figures_have_their_units() -> None:
+    assert (seconds(41.26), ratio(0.824), cores(500), counted(1, "job"), counted(2, "pass", "passes")) == (
+        "41.3 s",
+        "×0.82",
+        "0.50",
+        "1 job",
+        "2 passes",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.82, "18 % shorter"),
+        (1.3, "30 % longer"),
+        (2.5, "150 % longer"),
+        (0.996, "less than 1 % shorter"),
+        (1.004, "less than 1 % longer"),
+    ],
+)
+def test_a_ratio_of_durations_is_put_in_words(value: float, words: str) -> None:
+    assert change(value) == words
+
+
+def test_a_value_whose_sum_would_overflow_is_as_good_as_infinite() -> None:
+    assert [finite(value) for value in (0.0, -3.5, 1e308, float("inf"), float("nan"))] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

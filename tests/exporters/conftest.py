@@ -1,0 +1,126 @@
+"""Reporters on free loopback ports, scrapes over real HTTP, and trainings as real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from slopewise_exporter import Reporter
+from slopewise_exporter.environment import RANK_VARIABLES
+
+Samples = dict[str, float]
+"""`name{label="value"}` -> value."""
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever launched these tests must not decide what they see."""
+    for name in [*RANK_VARIABLES, *(name for name in os.environ if name.startswith("SLOPEWISE_EXPORTER_"))]:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def make_reporter() -> Iterator[Callable[..., Reporter]]:
+    """A reporter on a free loopback port that does not linger, unless told otherwise; closed at the end."""
+    made: list[Reporter] = []
+
+    def make(**arguments: object) -> Reporter:
+        defaults: dict[str, object] = {"port": 0, "address": "127.0.0.1", "linger_seconds": 0}
+        made.append(Reporter(**{**defaults, **arguments}))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for reporter in made:
+        reporter.end(failed=False, linger=False)
+
+
+@pytest.fixture
+def reporter(make_reporter: Callable[..., Reporter]) -> Reporter:
+    return make_reporter()
+
+
+def fetch(port: int | None, accept: str = "text/plain") -> str:
+    request = Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept": accept})
+    with urlopen(request, timeout=30) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def scrape(port: int | None) -> Samples:
+    return {
+        _series(sample.name, sample.labels): sample.value
+        for family in text_string_to_metric_families(fetch(port))
+        for sample in family.samples
+    }
+
+
+def _series(name: str, labels: dict[str, str]) -> str:
+    matchers = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{matchers}}}" if matchers else name
+
+
+@pytest.fixture(name="fetch")
+def fetch_fixture() -> Callable[..., str]:
+    """The text of one scrape of a port."""
+    return fetch
+
+
+@pytest.fixture(name="scrape")
+def scrape_fixture() -> Callable[[int | None], Samples]:
+    """The samples of one scrape of a port, by series."""
+    return scrape
+
+
+@pytest.fixture
+def in_background() -> Callable[[Callable[[], object]], threading.Thread]:
+    """Starts a call on a daemon thread, so that one which never returns fails its test and nothing else."""
+
+    def start(call: Callable[[], object]) -> threading.Thread:
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        return thread
+
+    return start
+
+
+@pytest.fixture
+def start_training(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Runs a script as a process of its own with a free port; it and its children are killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(script: str, **environment: str) -> subprocess.Popen[str]:
+        defaults = {
+            "SLOPEWISE_EXPORTER_PORT": "0",
+            "SLOPEWISE_EXPORTER_ADDRESS": "127.0.0.1",
+            "SLOPEWISE_EXPORTER_LINGER_SECONDS": "120",
+        }
+        path = tmp_path / f"training_{len(started)}.py"
+        path.write_text(script)
+        started.append(
+            subprocess.Popen(
+                [sys.executable, str(path)],
+                env={**os.environ, **defaults, **environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with its forked children
+        process.communicate()

@@ -1,0 +1,69 @@
+"""This package enters other people's trainings: old Pythons, and nothing loaded that is not needed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from slopewise_exporter import Reporter
+from slopewise_exporter.environment import RANK_VARIABLES
+
+SOURCES = sorted(Path("exporters/slopewise_exporter").glob("*.py"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_every_module_is_written_in_python_3_9(source):
+    tree = ast.parse(source.read_text(), feature_version=(3, 9))
+    assert ast.get_docstring(tree)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_annotations_are_never_evaluated_where_3_9_could_not(source):
+    text = source.read_text()
+    assert "from __future__ import annotations" in text or not any(
+        isinstance(node, (ast.AnnAssign, ast.FunctionDef)) for node in ast.walk(ast.parse(text))
+    )
+
+
+def test_the_client_library_is_loaded_by_the_process_that_reports_and_by_no_other(start_training):
+    script = """
+import json, sys
+from slopewise_exporter import Reporter
+Reporter().close()
+print(json.dumps("prometheus_client" in sys.modules))
+"""
+    reporting, _ = start_training(script).communicate(timeout=60)
+    other_rank, _ = start_training(script, RANK="1").communicate(timeout=60)
+    assert (json.loads(reporting), json.loads(other_rank)) == (True, False)
+
+
+def test_the_example_of_the_readme_runs(start_training):
+    example = Path("exporters/README.md").read_text().split("```python\n")[1].split("```")[0]
+    surroundings = """
+from urllib.request import urlopen
+epochs, loader = 2, [[1.0, 2.0], [3.0]]
+train_on, validate = sum, lambda: 0.5
+def save():
+    text = urlopen(f"http://127.0.0.1:{reporter.port}/metrics").read().decode()
+    print(*(line for line in text.splitlines() if line.startswith(("training_samples_total", "training_steps_p"))))
+"""
+    training = start_training(surroundings + example, SLOPEWISE_EXPORTER_LINGER_SECONDS="0")
+    output, errors = training.communicate(timeout=60)
+    assert output.splitlines() == [
+        "training_samples_total 3.0 training_steps_planned 4.0",
+        "training_samples_total 6.0 training_steps_planned 4.0",
+    ]
+    assert errors == ""
+
+
+def test_the_readme_names_every_argument_and_every_variable():
+    page = Path("exporters/README.md").read_text()
+    variables = set(re.findall(r"SLOPEWISE_EXPORTER_[A-Z_]+", "".join(map(Path.read_text, SOURCES))))
+    arguments = set(inspect.signature(Reporter).parameters)
+    assert variables >= {"SLOPEWISE_EXPORTER_PORT", "SLOPEWISE_EXPORTER_PORT_FILE"}
+    assert [name for name in sorted({*variables, *arguments, *RANK_VARIABLES}) if f"`{name}`" not in page] == []

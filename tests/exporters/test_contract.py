@@ -1,0 +1,122 @@
+"""What a scrape must contain: docs/metrics.md, name by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from slopewise_exporter import Reporter
+
+TYPES = {
+    "training_loss": "gauge",
+    "training_steps": "counter",
+    "training_samples": "counter",
+    "training_epochs": "counter",
+    "training_steps_planned": "gauge",
+    "training_step_duration_seconds": "histogram",
+    "training_last_step_timestamp_seconds": "gauge",
+    "training_checkpoint_timestamp_seconds": "gauge",
+    "training_checkpoint_duration_seconds": "gauge",
+    "training_nonfinite_loss": "counter",
+    "training_info": "gauge",
+    "training_state": "gauge",
+    "process_start_time_seconds": "gauge",
+    "process_cpu_seconds": "counter",
+    "process_resident_memory_bytes": "gauge",
+}
+SERIES = {
+    'training_loss{stage="train"}',
+    'training_loss{stage="train_ema"}',
+    'training_loss{stage="eval"}',
+    "training_steps_total",
+    "training_samples_total",
+    "training_epochs_total",
+    "training_steps_planned",
+    "training_step_duration_seconds_sum",
+    "training_step_duration_seconds_count",
+    "training_last_step_timestamp_seconds",
+    "training_checkpoint_timestamp_seconds",
+    "training_checkpoint_duration_seconds",
+    "training_nonfinite_loss_total",
+    'training_info{framework="pytorch",model="mlp",objective="max"}',
+    'training_state{state="starting"}',
+    'training_state{state="training"}',
+    'training_state{state="checkpointing"}',
+    'training_state{state="finished"}',
+    'training_state{state="failed"}',
+    "process_start_time_seconds",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+}
+PARSERS = {"text/plain": parse_text, "application/openmetrics-text;version=1.0.0": parse_openmetrics}
+
+
+@pytest.fixture
+def busy_port(make_reporter: Callable[..., Reporter]) -> int | None:
+    """The port of a reporter that has been told everything once."""
+    reporter = make_reporter(planned_steps=100, objective="max", framework="pytorch", model="mlp")
+    reporter.step(loss=2.0, samples=32)
+    reporter.step(loss=1.0, samples=32)
+    reporter.epoch()
+    reporter.evaluate(0.5)
+    with reporter.checkpoint():
+        pass
+    return reporter.port
+
+
+def test_every_series_of_the_contract_is_served_and_no_other_training_series(busy_port, scrape):
+    served = {name for name in scrape(busy_port) if "_bucket{" not in name}
+    assert served >= SERIES
+    assert {name for name in served if name.startswith("training_")} <= SERIES
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_every_metric_has_its_type_in_both_formats(busy_port, fetch, accept):
+    families = {family.name: family.type for family in PARSERS[accept](fetch(busy_port, accept))}
+    assert {name: families.get(name) for name in TYPES} == TYPES
+
+
+def test_the_values_are_those_that_were_told(busy_port, scrape):
+    now = scrape(busy_port)
+    assert now['training_loss{stage="train"}'] == 1.0
+    assert now['training_loss{stage="eval"}'] == 0.5
+    assert now["training_steps_total"] == 2
+    assert now["training_samples_total"] == 64
+    assert now["training_epochs_total"] == 1
+    assert now["training_steps_planned"] == 100
+    assert now["training_step_duration_seconds_count"] == 1
+
+
+def test_the_buckets_reach_from_5_milliseconds_to_30_seconds(busy_port, scrape):
+    bounds = [
+        float(match[1])
+        for name in scrape(busy_port)
+        if (match := re.match(r'training_step_duration_seconds_bucket\{le="(.+)"\}', name))
+    ]
+    assert bounds == sorted(bounds)
+    assert (bounds[0], bounds[-2], bounds[-1]) == (0.005, 30.0, float("inf"))
+
+
+def test_the_page_of_metrics_names_everything_that_is_served_of_a_training():
+    page = Path("docs/metrics.md").read_text().split("## What the controller exports")[0]
+    for name, kind in TYPES.items():
+        if name.startswith("training_"):
+            assert (f"{name}_total" if kind == "counter" else name) in page
+
+
+def test_one_metric_can_be_asked_for_by_name(busy_port, fetch):
+    text = fetch(f"{busy_port}/?name[]=training_steps_total&ignored=")
+    assert "training_steps_total 2.0" in text
+    assert "training_loss" not in text
+
+
+def test_before_the_first_step_the_state_is_starting_and_there_is_no_loss(reporter, scrape):
+    now = scrape(reporter.port)
+    assert now['training_state{state="starting"}'] == 1
+    assert not [name for name in now if name.startswith(("training_loss", "training_last_step"))]
+    assert "training_steps_planned" not in now

@@ -1,0 +1,202 @@
+"""How a training ends: finished or failed, with or without close(), and what the last scrape sees."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from contextlib import suppress
+
+import pytest
+
+PROMISED_RETURN_SECONDS = 30.0
+"""Long enough for a loaded machine, short against a linger of 600 s: a call that lingers has not returned."""
+
+
+def refuses_connections(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def scrape_the_end(scrape, port: int, state: str) -> None:
+    """Scrape until `state` is seen, and once more: that one may have begun just before the end."""
+    while scrape(port)[f'training_state{{state="{state}"}}'] == 0:
+        pass
+    with suppress(OSError):
+        scrape(port)
+
+
+def read_port(process) -> int:
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return int(line)
+
+
+def test_close_waits_for_one_scrape_of_the_end_and_then_frees_the_port(make_reporter, scrape, in_background):
+    reporter = make_reporter(linger_seconds=600)
+    port = reporter.port
+    reporter.step(loss=1.0)
+    scrape(port)
+    closing = in_background(reporter.close)
+    scrape_the_end(scrape, port, "finished")
+    closing.join(PROMISED_RETURN_SECONDS)
+    assert not closing.is_alive()
+    assert refuses_connections(port)
+    assert reporter.port is None
+
+
+def test_close_does_not_wait_where_nobody_ever_scraped(make_reporter, in_background):
+    reporter = make_reporter(linger_seconds=600)
+    port = reporter.port
+    closing = in_background(reporter.close)
+    closing.join(PROMISED_RETURN_SECONDS)
+    assert not closing.is_alive()
+    assert refuses_connections(port)
+
+
+def test_close_gives_up_waiting_after_the_linger(make_reporter, scrape):
+    reporter = make_reporter(linger_seconds=0.01)
+    port = reporter.port
+    scrape(port)
+    reporter.close()
+    assert refuses_connections(port)
+
+
+def test_closing_twice_is_closing_once_even_at_the_same_time(make_reporter, scrape, in_background):
+    reporter = make_reporter(linger_seconds=600)
+    port = reporter.port
+    scrape(port)
+    closings = [in_background(reporter.close) for _ in range(2)]
+    while all(closing.is_alive() for closing in closings):
+        pass
+    scrape_the_end(scrape, port, "finished")
+    reporter.close()
+    for closing in closings:
+        closing.join(PROMISED_RETURN_SECONDS)
+        assert not closing.is_alive()
+
+
+def test_calls_after_the_end_do_nothing(reporter):
+    reporter.close()
+    reporter.step(loss=1.0, samples=1)
+    reporter.epoch()
+    reporter.evaluate(1.0)
+    with reporter.checkpoint():
+        saved = True
+    assert saved
+    assert reporter.port is None
+
+
+@pytest.mark.parametrize(("error", "state"), [(ValueError("diverged"), "failed"), (None, "finished")])
+def test_the_last_scrape_sees_how_the_block_ended(make_reporter, scrape, in_background, error, state):
+    reporter = make_reporter(linger_seconds=600)
+    port = reporter.port
+    scrape(port)
+
+    def train() -> None:
+        with suppress(ValueError), reporter:
+            if error is not None:
+                raise error
+
+    training = in_background(train)
+    scrape_the_end(scrape, port, state)
+    training.join(PROMISED_RETURN_SECONDS)
+    assert not training.is_alive()
+
+
+@pytest.mark.parametrize("error", [ValueError("diverged"), KeyboardInterrupt(), SystemExit(3)])
+def test_what_is_raised_inside_goes_on_up(reporter, error):
+    with pytest.raises(type(error)), reporter:
+        raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(0)])
+def test_whoever_wants_the_process_gone_does_not_wait_for_a_scrape(make_reporter, scrape, in_background, error):
+    reporter = make_reporter(linger_seconds=600)
+    scrape(reporter.port)
+
+    def train() -> None:
+        with pytest.raises(type(error)), reporter:
+            raise error
+
+    training = in_background(train)
+    training.join(PROMISED_RETURN_SECONDS)
+    assert not training.is_alive()
+
+
+FORGETFUL = """
+import sys
+from slopewise_exporter import Reporter
+reporter = Reporter(linger_seconds=120)
+reporter.step(loss=1.0)
+print(reporter.port, flush=True)
+sys.stdin.readline()
+{last_words}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last_words", "state", "exit_code"),
+    [("pass", "finished", 0), ("raise ValueError('diverged')", "failed", 1), ("sys.exit(5)", "finished", 5)],
+)
+def test_a_training_that_forgets_close_still_shows_how_it_ended(start_training, scrape, last_words, state, exit_code):
+    training = start_training(FORGETFUL.format(last_words=last_words))
+    port = read_port(training)
+    scrape(port)
+    training.stdin.write("\n")
+    training.stdin.flush()
+    scrape_the_end(scrape, port, state)
+    assert training.wait(PROMISED_RETURN_SECONDS) == exit_code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_the_process_as_they_would_without_a_reporter(start_training, scrape, number):
+    training = start_training(FORGETFUL.format(last_words=""))
+    scrape(read_port(training))
+    training.send_signal(number)
+    assert training.wait(PROMISED_RETURN_SECONDS) == -number
+
+
+def test_ctrl_c_ends_a_close_that_waits(start_training):
+    training = start_training("""
+import os, signal, sys, threading
+from urllib.request import urlopen
+from slopewise_exporter import Reporter
+reporter = Reporter()
+urlopen(f"http://127.0.0.1:{reporter.port}/metrics").read()
+main_thread = threading.get_ident()
+def callers(frame):
+    return [] if frame is None else [frame.f_code.co_name, *callers(frame.f_back)]
+def interrupt():
+    names = []
+    while names[:1] != ["wait"] or "close" not in names:
+        names = callers(sys._current_frames()[main_thread])
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    reporter.close()
+except KeyboardInterrupt:
+    print("interrupted, port", reporter.port)
+""")
+    output, _ = training.communicate(timeout=PROMISED_RETURN_SECONDS)
+    assert (output, training.returncode) == ("interrupted, port None\n", 0)
+
+
+def test_a_signal_handler_may_save_a_checkpoint_in_the_middle_of_a_step(start_training):
+    training = start_training("""
+import signal
+from slopewise_exporter import Reporter
+reporter = Reporter()
+saved = 0
+def save(*_):
+    global saved
+    with reporter.checkpoint():
+        saved += 1
+signal.signal(signal.SIGALRM, save)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+while saved < 200:
+    reporter.step(loss=1.0)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("saved", saved)
+""")
+    output, errors = training.communicate(timeout=PROMISED_RETURN_SECONDS)
+    assert (output.split()[0], errors, training.returncode) == ("saved", "", 0)

@@ -1,0 +1,136 @@
+"""The endpoint: where it listens, who is told, and scrapers that misbehave."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+
+from slopewise_exporter.endpoint import MOST_CONCURRENT_SCRAPES
+
+
+def hang_up(connection: socket.socket) -> None:
+    """Close with a reset, as the kernel does for a killed process."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def test_port_zero_takes_a_free_port_and_says_which(make_reporter, scrape):
+    first, second = make_reporter(), make_reporter()
+    assert first.port != second.port
+    first.step()
+    assert scrape(first.port)["training_steps_total"] == 1
+    assert scrape(second.port)["training_steps_total"] == 0
+
+
+def test_a_port_in_use_is_told_once_and_the_training_goes_on(make_reporter, caplog):
+    taken = make_reporter()
+    other = make_reporter(port=taken.port)
+    other.step(loss=1.0)
+    other.close()
+    assert other.port is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"127.0.0.1:{taken.port}" in caplog.text
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no such host.invalid", "not::an::address", None])
+def test_an_address_of_another_machine_is_told_and_the_training_goes_on(make_reporter, caplog, address):
+    reporter = make_reporter(address=address)
+    reporter.step(loss=1.0)
+    assert reporter.port is None
+    assert len(caplog.records) == 1
+
+
+def test_the_same_port_can_be_taken_again_after_close(make_reporter, scrape):
+    first = make_reporter()
+    port = first.port
+    scrape(port)
+    first.close()
+    second = make_reporter(port=port)
+    assert second.port == port
+    assert scrape(port)["training_steps_total"] == 0
+
+
+def test_the_port_is_written_where_the_environment_says_and_nothing_else_is(make_reporter, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "port"))
+    reporter = make_reporter()
+    assert (tmp_path / "port").read_text() == f"{reporter.port}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["port"]
+
+
+def test_a_port_file_that_cannot_be_written_is_told_and_the_endpoint_stays(
+    make_reporter, scrape, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "missing" / "port"))
+    reporter = make_reporter()
+    assert scrape(reporter.port)["training_steps_total"] == 0
+    assert len(caplog.records) == 1
+    assert str(tmp_path / "missing") in caplog.text
+
+
+def test_a_port_file_that_is_a_folder_leaves_no_draft_behind(make_reporter, tmp_path, monkeypatch, caplog):
+    (tmp_path / "port").mkdir()
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "port"))
+    make_reporter()
+    assert len(caplog.records) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["port"]
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_scraper_killed_in_mid_request_leaves_no_trace(reporter, scrape, capfd, sent):
+    for _ in range(2 * MOST_CONCURRENT_SCRAPES):
+        connection = socket.create_connection(("127.0.0.1", reporter.port))
+        connection.sendall(sent)
+        hang_up(connection)
+    # A slot is free again only once its hang-up was noticed, so this may take more than one attempt.
+    for _ in range(100):
+        try:
+            now = scrape(reporter.port)
+            break
+        except OSError:
+            continue
+    assert now["training_steps_total"] == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_silent_clients_do_not_keep_a_scraper_waiting_and_cannot_take_every_thread(reporter, scrape):
+    silent = [socket.create_connection(("127.0.0.1", reporter.port)) for _ in range(MOST_CONCURRENT_SCRAPES - 1)]
+    assert scrape(reporter.port)["training_steps_total"] == 0
+    silent += [socket.create_connection(("127.0.0.1", reporter.port)) for _ in range(3)]
+    turned_away = silent[-1]
+    turned_away.settimeout(30)
+    assert turned_away.recv(1) == b""
+    for connection in silent:
+        connection.close()
+
+
+def test_a_scrape_is_answered_even_when_no_thread_can_be_started(start_training, scrape):
+    # As in Python 3.12 and later while the interpreter exits; here because no stack is that large.
+    training = start_training("""
+import sys, threading
+from slopewise_exporter import Reporter
+reporter = Reporter()
+reporter.step(loss=1.0)
+threading.stack_size(1 << 46)
+try:
+    threading.Thread(target=print).start()
+except RuntimeError:
+    print(reporter.port, flush=True)
+sys.stdin.readline()
+""")
+    port = int(training.stdout.readline())
+    assert [scrape(port)["training_steps_total"] for _ in range(2 * MOST_CONCURRENT_SCRAPES)][-1] == 1
+
+
+def test_an_ipv6_address_is_listened_on(make_reporter):
+    try:
+        socket.socket(socket.AF_INET6).close()
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            pass
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    reporter = make_reporter(address="::1")
+    with socket.create_connection(("::1", reporter.port)) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.0 200"

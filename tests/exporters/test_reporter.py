@@ -1,0 +1,227 @@
+"""What each call does to the numbers, and that none of them raises."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+STATES = ("starting", "training", "checkpointing", "finished", "failed")
+
+
+class Tensor:
+    """A tensor with one number, as frameworks have them: no float, but `item()`."""
+
+    def __init__(self, number: float) -> None:
+        self._number = number
+
+    def item(self) -> float:
+        return self._number
+
+
+class Broken:
+    """Raises whatever one does with it."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def state_of(samples: dict[str, float]) -> list[str]:
+    return [state for state in STATES if samples[f'training_state{{state="{state}"}}'] == 1]
+
+
+@pytest.mark.parametrize(
+    "loss", [0.25, np.float32(0.25), np.float64(0.25), np.array(0.25), np.array([0.25]), Tensor(0.25), Decimal("0.25")]
+)
+def test_a_loss_may_be_anything_that_holds_one_number(reporter, scrape, loss):
+    reporter.step(loss=loss)
+    assert scrape(reporter.port)['training_loss{stage="train"}'] == 0.25
+
+
+@pytest.mark.parametrize(
+    "loss", ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 1j], ids=lambda loss: type(loss).__name__
+)
+def test_a_loss_that_is_no_number_is_told_once_and_the_step_still_counts(reporter, scrape, caplog, loss):
+    reporter.step(loss=1.0)
+    for _ in range(3):
+        reporter.step(loss=loss)
+    now = scrape(reporter.port)
+    assert now["training_steps_total"] == 4
+    assert now['training_loss{stage="train"}'] == 1.0
+    assert now["training_nonfinite_loss_total"] == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "loss" in caplog.text
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, np.float32("nan")])
+def test_a_loss_that_is_not_finite_is_counted_and_the_last_finite_one_stays(reporter, scrape, bad):
+    reporter.step(loss=3.0)
+    reporter.step(loss=bad)
+    reporter.evaluate(2.0)
+    reporter.evaluate(bad)
+    now = scrape(reporter.port)
+    assert now["training_nonfinite_loss_total"] == 2
+    assert now['training_loss{stage="train"}'] == 3.0
+    assert now['training_loss{stage="train_ema"}'] == pytest.approx(3.0)
+    assert now['training_loss{stage="eval"}'] == 2.0
+
+
+def test_a_loss_that_never_was_finite_is_not_exported(reporter, scrape):
+    reporter.step(loss=math.nan)
+    assert 'training_loss{stage="train"}' not in scrape(reporter.port)
+
+
+def test_a_step_without_a_loss_is_only_counted(reporter, scrape):
+    reporter.step()
+    now = scrape(reporter.port)
+    assert now["training_steps_total"] == 1
+    assert state_of(now) == ["training"]
+
+
+def test_the_moving_average_weighs_the_first_steps_as_much_as_they_should(make_reporter, scrape):
+    reporter = make_reporter(ema_decay=0.5)
+    for loss in (8.0, 4.0, 2.0):
+        reporter.step(loss=loss)
+    # Weights 1/8, 1/4, 1/2 of a total of 7/8.
+    assert scrape(reporter.port)['training_loss{stage="train_ema"}'] == pytest.approx((1 + 1 + 1) / 0.875)
+
+
+def test_the_largest_losses_do_not_overflow_the_moving_average(reporter, scrape):
+    for loss in (1.7e308, -1.7e308, 1.7e308):
+        reporter.step(loss=loss)
+    assert math.isfinite(scrape(reporter.port)['training_loss{stage="train_ema"}'])
+
+
+@pytest.mark.parametrize(
+    "samples", [-1, math.nan, math.inf, "many", Broken()], ids=lambda samples: type(samples).__name__
+)
+def test_samples_that_cannot_be_counted_are_told_once_and_the_counter_does_not_go_back(
+    reporter, scrape, caplog, samples
+):
+    reporter.step(samples=10)
+    reporter.step(samples=samples)
+    reporter.step(samples=samples)
+    assert scrape(reporter.port)["training_samples_total"] == 10
+    assert len(caplog.records) == 1
+
+
+def test_the_time_of_an_evaluation_is_no_step(reporter, scrape):
+    reporter.step()
+    reporter.evaluate(1.0)
+    reporter.step()
+    assert scrape(reporter.port)["training_step_duration_seconds_count"] == 0
+    reporter.step()
+    assert scrape(reporter.port)["training_step_duration_seconds_count"] == 1
+
+
+def test_a_checkpoint_is_timed_and_is_a_state_of_its_own(reporter, scrape):
+    reporter.step()
+    with reporter.checkpoint():
+        during = scrape(reporter.port)
+    after = scrape(reporter.port)
+    assert state_of(during) == ["checkpointing"]
+    assert state_of(after) == ["training"]
+    assert "training_checkpoint_timestamp_seconds" not in during
+    assert after["training_checkpoint_duration_seconds"] > 0
+    assert after["training_checkpoint_timestamp_seconds"] >= after["training_last_step_timestamp_seconds"]
+
+
+def test_a_checkpoint_that_could_not_be_saved_does_not_count_and_its_error_goes_on_up(reporter, scrape):
+    def save() -> None:
+        with reporter.checkpoint():
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        save()
+    now = scrape(reporter.port)
+    assert "training_checkpoint_timestamp_seconds" not in now
+    assert state_of(now) == ["starting"]
+
+
+def test_the_plan_may_become_known_later(reporter, scrape):
+    assert reporter.planned_steps is None
+    reporter.planned_steps = np.int64(500)
+    assert scrape(reporter.port)["training_steps_planned"] == 500
+
+
+@pytest.mark.parametrize("plan", [0, -5, math.nan, "all"])
+def test_a_plan_that_progress_cannot_be_divided_by_is_told_and_not_exported(make_reporter, scrape, caplog, plan):
+    reporter = make_reporter(planned_steps=plan)
+    assert "training_steps_planned" not in scrape(reporter.port)
+    assert "planned_steps" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("objective", "maximise"), ("ema_decay", 1.0), ("linger_seconds", math.inf), ("port", 70_000)],
+)
+def test_an_argument_that_cannot_be_used_is_told_and_replaced(
+    make_reporter, scrape, caplog, argument, value, monkeypatch
+):
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT", "0")
+    reporter = make_reporter(**{argument: value})
+    reporter.step(loss=1.0)
+    now = scrape(reporter.port)
+    assert now['training_info{framework="",model="",objective="min"}'] == 1
+    assert now['training_loss{stage="train_ema"}'] == pytest.approx(1.0)
+    assert argument in caplog.text
+
+
+def test_a_model_name_that_is_no_text_does_not_break_the_scrapes(make_reporter, scrape):
+    reporter = make_reporter(model='re"sn\\et\n\udc80', framework=Broken())
+    assert scrape(reporter.port)['training_info{framework="",model="re"sn\\et\n?",objective="min"}'] == 1
+
+
+def test_a_log_handler_that_raises_does_not_stop_the_training(reporter, scrape):
+    def refuse(record: logging.LogRecord) -> bool:
+        raise RuntimeError(record.getMessage())
+
+    log = logging.getLogger("slopewise_exporter")
+    log.addFilter(refuse)
+    try:
+        reporter.step(loss="low")
+    finally:
+        log.removeFilter(refuse)
+    assert scrape(reporter.port)["training_steps_total"] == 1
+
+
+def test_counters_never_go_back_and_histograms_are_whole_while_the_training_runs(reporter, scrape):
+    stop = threading.Event()
+
+    def train() -> None:
+        while not stop.is_set():
+            reporter.step(loss=1.0, samples=2)
+
+    threads = [threading.Thread(target=train, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    seen = [scrape(reporter.port) for _ in range(25)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    for name in ("training_steps_total", "training_samples_total", "training_step_duration_seconds_count"):
+        values = [now[name] for now in seen]
+        assert values == sorted(values)
+        assert values[-1] > values[0]
+    for now in seen:
+        assert now["training_samples_total"] == 2 * now["training_steps_total"]
+        assert now["training_step_duration_seconds_count"] in (0, now["training_steps_total"] - 1)
+
+
+def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter, fetch):
+    reporter.step(loss=1.0, samples=1)
+    lines = len(fetch(reporter.port).splitlines())
+    for _ in range(20_000):
+        reporter.step(loss=1.0, samples=1)
+        reporter.epoch()
+    assert len(fetch(reporter.port).splitlines()) == lines

@@ -1,0 +1,281 @@
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.adapters.grafana import PushResult, dashboards_folder, push_dashboards
+from controller.errors import DataSourceError, SlopewiseError, UsageError
+
+TOKEN = "glsa_of_an_editor"
+
+
+class FakeGrafana(ThreadingHTTPServer):
+    """Folders and dashboards behind real HTTP, as Grafana 10 answers; `answer_with` makes it misbehave."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.folders: list[dict[str, str]] = []
+        self.dashboards: dict[str, dict[str, Any]] = {}
+        self.paths: list[str] = []
+        self.misbehaviour: tuple[int, str, dict[str, str]] | None = None
+        self.silent = threading.Event()
+        self.released = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def answer_with(self, status: int, body: str, **headers: str) -> None:
+        self.misbehaviour = (status, body, headers)
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path.endswith("/api/folders"):
+            return (200, self.folders) if method == "GET" else (200, self._new_folder(body))
+        if path.endswith("/api/dashboards/db") and method == "POST":
+            return 200, self._save(body)
+        return 404, {"message": "Not found"}
+
+    def _new_folder(self, body: Any) -> dict[str, str]:
+        folder = {"uid": f"folder-{len(self.folders)}", "title": body["title"]}
+        self.folders.append(folder)
+        return folder
+
+    def _save(self, body: Any) -> dict[str, Any]:
+        uid = body["dashboard"]["uid"]
+        version = self.dashboards.get(uid, {}).get("version", 0) + 1
+        self.dashboards[uid] = {**body, "version": version}
+        return {"uid": uid, "version": version, "status": "success", "url": f"/d/{uid}/slug"}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeGrafana
+
+    def _serve(self) -> None:
+        grafana = self.server
+        grafana.paths.append(self.path)
+        if grafana.silent.is_set():
+            grafana.released.wait(30)
+            return
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length) or "null")
+        if grafana.misbehaviour:
+            self._send(*grafana.misbehaviour)
+        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._send(401, json.dumps({"message": "Invalid API key"}), {})
+        else:
+            status, answer = grafana.answer(self.command, self.path, body)
+            self._send(status, json.dumps(answer), {"Content-Type": "application/json"})
+
+    def _send(self, status: int, body: str, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body.encode()))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    do_GET = do_POST = _serve  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing on stderr."""
+
+
+@pytest.fixture
+def grafana() -> Iterator[FakeGrafana]:
+    with _running(FakeGrafana()) as server:
+        yield server
+
+
+@contextmanager
+def _running(server: FakeGrafana) -> Iterator[FakeGrafana]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def dashboards(tmp_path: Path) -> Path:
+    (tmp_path / "one.json").write_text(json.dumps({"uid": "one", "title": "One", "id": 7, "panels": []}))
+    return tmp_path
+
+
+def test_a_first_push_makes_the_folder_and_creates_the_dashboard_in_it(grafana: FakeGrafana, dashboards: Path) -> None:
+    results = push_dashboards(grafana.url, TOKEN, "Training", dashboards=dashboards)
+
+    assert results == [PushResult(uid="one", title="One", url=f"{grafana.url}/d/one", created=True)]
+    assert grafana.folders == [{"uid": "folder-0", "title": "Training"}]
+    assert grafana.dashboards["one"]["folderUid"] == "folder-0"
+
+
+def test_a_second_push_replaces_the_dashboard_in_the_same_folder(grafana: FakeGrafana, dashboards: Path) -> None:
+    push_dashboards(grafana.url, TOKEN, "Training", dashboards=dashboards)
+
+    results = push_dashboards(grafana.url, TOKEN, "Training", dashboards=dashboards)
+
+    assert [result.created for result in results] == [False]
+    assert len(grafana.folders) == 1
+    assert grafana.dashboards["one"]["overwrite"] is True
+
+
+def test_the_number_that_another_grafana_gave_a_dashboard_is_not_sent(grafana: FakeGrafana, dashboards: Path) -> None:
+    push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
+
+    assert grafana.dashboards["one"]["dashboard"] == {"uid": "one", "title": "One", "id": None, "panels": []}
+
+
+@pytest.mark.parametrize("path", ["/monitoring/grafana", "/monitoring/grafana/"])
+def test_a_grafana_under_a_path_is_reached_there(grafana: FakeGrafana, dashboards: Path, path: str) -> None:
+    results = push_dashboards(grafana.url + path, TOKEN, dashboards=dashboards)
+
+    assert set(grafana.paths) == {"/monitoring/grafana/api/folders", "/monitoring/grafana/api/dashboards/db"}
+    assert results[0].url == f"{grafana.url}/monitoring/grafana/d/one"
+
+
+def test_the_root_folder_is_used_without_being_made(grafana: FakeGrafana, dashboards: Path) -> None:
+    push_dashboards(grafana.url, TOKEN, "General", dashboards=dashboards)
+
+    assert grafana.folders == []
+    assert grafana.dashboards["one"]["folderUid"] == ""
+
+
+def test_without_a_folder_of_their_own_the_shipped_dashboards_are_pushed(grafana: FakeGrafana) -> None:
+    results = push_dashboards(grafana.url, f"{TOKEN}\n")
+
+    assert [result.uid for result in results] == ["slopewise-overview"]
+    assert grafana.folders[0]["title"] == "Slopewise"
+
+
+def test_the_shipped_dashboards_are_found_in_a_checkout() -> None:
+    assert [file.name for file in dashboards_folder().glob("*.json")] == ["overview.json"]
+
+
+def test_a_wrong_token_is_told_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
+    with pytest.raises(SlopewiseError, match=r"answered 401 .*; give the token of a service account.*Editor") as told:
+        push_dashboards(grafana.url, "glsa_wrong", dashboards=dashboards)
+
+    assert told.value.exit_code == 1
+    assert "glsa_wrong" not in str(told.value)
+    assert grafana.dashboards == {}
+
+
+def test_a_refusal_repeats_what_grafana_said(grafana: FakeGrafana, dashboards: Path) -> None:
+    grafana.answer_with(403, '{"message": "no rights in this folder"}')
+
+    with pytest.raises(SlopewiseError, match=r"answered 403 \(no rights in this folder\); give the service account"):
+        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, "<html>a login page</html>"),
+        (502, "<html>an error message of a proxy</html>"),  # "message" in text ends the library in a TypeError
+        (200, '["another", "program"]'),
+        (200, '[{"name": "a folder without a title"}]'),
+        (200, "null"),
+    ],
+)
+def test_an_answer_that_is_not_grafanas_is_a_data_source_error(
+    grafana: FakeGrafana, dashboards: Path, status: int, body: str
+) -> None:
+    grafana.answer_with(status, body)
+
+    with pytest.raises(DataSourceError, match="is not Grafana's API"):
+        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
+
+
+def test_a_server_error_without_words_is_told_by_its_number(grafana: FakeGrafana, dashboards: Path) -> None:
+    grafana.answer_with(500, "oops")
+
+    with pytest.raises(SlopewiseError, match=r"answered 500; see Grafana's log"):
+        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
+
+
+def test_a_redirect_is_told_instead_of_followed(grafana: FakeGrafana, dashboards: Path) -> None:
+    grafana.answer_with(301, "", Location="/login")
+
+    with pytest.raises(DataSourceError, match="redirects elsewhere"):
+        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
+
+    assert len(grafana.paths) == 1
+
+
+def test_a_refused_connection_is_a_data_source_error(dashboards: Path) -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer on this port
+        url = f"http://127.0.0.1:{unheard.getsockname()[1]}"
+
+        with pytest.raises(DataSourceError, match="cannot be reached") as told:
+            push_dashboards(url, TOKEN, dashboards=dashboards)
+
+    assert told.value.exit_code == 4
+
+
+def test_a_grafana_that_hangs_is_given_up(grafana: FakeGrafana, dashboards: Path) -> None:
+    grafana.silent.set()
+
+    with pytest.raises(DataSourceError, match=r"did not answer within 0\.2 s"):
+        push_dashboards(grafana.url, TOKEN, dashboards=dashboards, timeout_seconds=0.2)
+
+
+def test_plain_http_behind_an_https_address_is_a_data_source_error(grafana: FakeGrafana, dashboards: Path) -> None:
+    with pytest.raises(DataSourceError, match=r"over TLS; write http:// if it knows none"):
+        push_dashboards(grafana.url.replace("http:", "https:"), TOKEN, dashboards=dashboards)
+
+
+def test_a_missing_file_of_certificates_is_a_usage_error(dashboards: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.pem"):
+        push_dashboards("https://127.0.0.1:1", TOKEN, dashboards=dashboards, verify_tls="absent.pem")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "grafana.example.org", "ftp://grafana.example.org", "http://", "http://a:port", "http://a/?orgId=1"]
+)
+def test_an_address_that_cannot_be_used_is_told_with_an_example(url: str) -> None:
+    with pytest.raises(UsageError, match=r"write it like https://grafana\.example\.org"):
+        push_dashboards(url, TOKEN)
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match="has a user in it") as told:
+        push_dashboards("http://admin:secret@grafana.example.org", TOKEN)
+
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("token", ["", " \n", "two words", "tökén"])
+def test_a_token_that_cannot_be_one_is_refused_before_anything_is_sent(grafana: FakeGrafana, token: str) -> None:
+    with pytest.raises(UsageError, match="token"):
+        push_dashboards(grafana.url, token)
+
+    assert grafana.paths == []
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"title": "no uid"}'])
+def test_a_file_that_is_no_dashboard_is_named_and_nothing_is_sent(
+    grafana: FakeGrafana, dashboards: Path, text: str
+) -> None:
+    (dashboards / "two.json").write_text(text)
+
+    with pytest.raises(UsageError, match=r"two\.json"):
+        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
+
+    assert grafana.paths == []
+
+
+def test_a_folder_without_dashboards_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no dashboards"):
+        push_dashboards("http://grafana.example.org", TOKEN, dashboards=tmp_path)
