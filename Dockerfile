@@ -9,7 +9,7 @@ WORKDIR /src
 # Without what only the trainings of `slopewise demo` import (195 of 480 MB); `pip check` below finds one too many.
 RUN python3 -m venv --without-pip /opt/slopewise
 COPY requirements.lock ./
-RUN awk '/^[a-z]/ { keep = !/^(joblib|scikit-learn|scipy|threadpoolctl)==/ } keep' requirements.lock > runtime.lock \
+RUN awk '/^[a-z]/ { keep = !/^(cloudpickle|joblib|scikit-learn|scipy|threadpoolctl)==/ } keep' requirements.lock > runtime.lock \
     && python3 -m pip --python /opt/slopewise/bin/python3 install --no-cache-dir --require-hashes \
         --only-binary :all: -r runtime.lock
 

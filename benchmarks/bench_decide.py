@@ -27,8 +27,7 @@ from controller.model import (
     NodeMemory,
     Usage,
 )
-from controller.policies import Setting, build
-from controller.settings import validate
+from controller.policies import Setting, build, find
 
 NOW = 1_000_000.0
 INTERVAL_SECONDS = 20.0
@@ -62,7 +61,7 @@ def world(job_count: int, node_count: int) -> tuple[ClusterSnapshot, MemoryState
 
 def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) -> float:
     """Median time of measure + decide + guard."""
-    policy = build(name, {}, Setting(INTERVAL_SECONDS, "limits"), lambda m, d: validate(m, d, where=name))
+    policy = build(name, find(name).parameters(), Setting(INTERVAL_SECONDS, "limits"))
     bounds = Bounds("Auto", 250, 64_000, 0.0, 2.0, 0.1)
     times = []
     for _ in range(ROUNDS):

@@ -67,13 +67,19 @@ def announce(message: str) -> None:
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
-    if version:
-        out.print(__version__, highlight=False)
-        raise typer.Exit
+    """What holds for every command."""
 
 
 @app.command()

@@ -10,7 +10,7 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(KeyboardInterrupt):  # noqa: N818 - like the exception it refines, it is no error
+class Interrupted(KeyboardInterrupt):
     """The user or the system asked us to stop; everything is put back on the way out."""
 
     def __init__(self, number: int) -> None:

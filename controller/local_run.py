@@ -1,4 +1,4 @@
-"""`slopewise run --local --jobs FILE`: the controller over the user's own commands on this machine, one log line a pass."""
+"""`slopewise run --local --jobs FILE`: the user's own commands on this machine, one log line a pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.demo.jobs import load_jobs
+from controller.jobs import load_jobs
 from controller.session import Session, SessionPlan, Workshop
 from controller.settings import TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
@@ -31,9 +31,7 @@ def run_local(options: LocalRunOptions, announce: Callable[[str], None]) -> list
     jobs = load_jobs(options.jobs_file)
     policy = load_training_policy(options.policy_file) if options.policy_file else TrainingPolicy()
     configure_logging(as_json=options.json_logs)
-    plan = SessionPlan(
-        policy, jobs, NAMESPACE, ours=False, health_port=options.port, dry_run=options.dry_run
-    )
+    plan = SessionPlan(policy, jobs, NAMESPACE, ours=False, health_port=options.port, dry_run=options.dry_run)
     with Workshop(actuator=options.actuator, announce=announce) as workshop, Session(workshop, plan) as session:
         announce(f"CPU is given by {workshop.limiter.description}; mode is {policy.spec.mode}.")
         announce(f"Prometheus: {session.prometheus.url}; /healthz and /metrics on port {session.health.port}.")

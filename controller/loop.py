@@ -45,6 +45,7 @@ class ControllerLoop:
         self._sinks = tuple(sinks)
         self._woken = threading.Event()
         self._stopping = threading.Event()
+        self._planning = threading.Lock()
         self._planned_seconds = interval_seconds
         self._last_end = time.monotonic()
         self.passes = 0
@@ -76,7 +77,8 @@ class ControllerLoop:
 
     def stop(self) -> None:
         """No further pass; waits for the one that is under way."""
-        self._stopping.set()
+        with self._planning:
+            self._stopping.set()
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
 
@@ -109,9 +111,14 @@ class ControllerLoop:
         self._plan(planned)
 
     def _plan(self, seconds: float) -> None:
-        """Let the next pass start in so many seconds, unless the loop has stopped or not begun."""
-        if self._job is not None and not self._stopping.is_set():
-            self._job.modify(next_run_time=datetime.fromtimestamp(time.time() + seconds, UTC))
+        """Let the next pass start in so many seconds, unless the loop has stopped or not begun.
+
+        Under a lock: APScheduler's shutdown waits for the running pass while it holds the lock that `modify`
+        needs, so a pass that plans the next one while it is stopped would wait for ever.
+        """
+        with self._planning:
+            if self._job is not None and not self._stopping.is_set():
+                self._job.modify(next_run_time=datetime.fromtimestamp(time.time() + seconds, UTC))
 
     def _hand_on(self, report: PassReport) -> float:
         """Give the report to everyone who listens; returns the seconds until the next planned look."""

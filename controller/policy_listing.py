@@ -7,7 +7,7 @@ from typing import Any
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from controller import policies
@@ -26,9 +26,7 @@ def _describe(policy: policies.PolicyFile) -> dict[str, Any]:
         "name": policy.name,
         "summary": policy.summary,
         "description": policy.description,
-        "parameters": [
-            _parameter(field.alias or key, field) for key, field in policy.parameters.model_fields.items()
-        ],
+        "parameters": [_parameter(field.alias or key, field) for key, field in policy.parameters.model_fields.items()],
     }
 
 
@@ -55,21 +53,21 @@ def _bounds(field: FieldInfo) -> str:
 
 
 def listing(described: list[dict[str, Any]], *, whole: bool) -> RenderableType:
-    """A table a policy; `whole` adds its description with the readings that were chosen."""
+    """A block a policy; `whole` adds its description with the readings that were chosen."""
     blocks: list[RenderableType] = []
     for policy in described:
-        blocks.append(Text(policy["name"], style="bold"))
-        blocks.append(Text(policy["description"] if whole else policy["summary"]))
-        blocks.append(_table(policy["parameters"]) if policy["parameters"] else Text("no parameters", style="dim"))
+        blocks += [Text(policy["name"], style="bold"), Text(policy["description"] if whole else policy["summary"])]
+        blocks += [_parameter_block(each) for each in policy["parameters"]] or [Text("No parameters.", style="dim")]
         blocks.append(Text())
     return Group(*blocks[:-1])
 
 
-def _table(parameters: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("PARAMETER", "DEFAULT", "BOUNDS", "UNIT", "WHAT", "SOURCE"):
-        table.add_column(heading)
-    for each in parameters:
-        cells = (each["name"], each["default"], each["bounds"], each["unit"], each["description"], each["source"])
-        table.add_row(*(Text(str(cell)) for cell in cells))
-    return table
+def _parameter_block(parameter: dict[str, Any]) -> RenderableType:
+    """Three lines, which fit any terminal: name and default, what it is, where it comes from."""
+    bounds = f" ({parameter['bounds']})" if parameter["bounds"] else ""
+    lines = [
+        Text(f"{parameter['name']} = {parameter['default']}{bounds}", style="bold"),
+        Text(f"  {parameter['description']}"),
+        Text(f"  unit: {parameter['unit']}; source: {parameter['source']}", style="dim"),
+    ]
+    return Padding(Group(*lines), (0, 0, 0, 2))

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -27,16 +26,16 @@ from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import LOOPBACK, Supervisor
+from controller.jobs import JobSpec
 from controller.errors import UsageError
 from controller.growth import Measuring
 from controller.guards import Bounds
-from controller.demo.jobs import JobSpec
-from controller.loop import ControllerLoop
+from controller.loop import ControllerLoop, Sink
 from controller.model import CpuControl, PassReport
-from controller.policies import PolicyParameters, PolicyProtocol, Setting, build
+from controller.policies import PolicyProtocol, Setting, build
 from controller.ports import Actuator, Ports
 from controller.reconcile import PassSettings, reconcile
-from controller.settings import TrainingPolicy, validate
+from controller.settings import TrainingPolicy, policy_parameters
 from controller.telemetry import Telemetry
 
 POLL_SECONDS = 0.1
@@ -89,7 +88,7 @@ class SessionPlan:
 class Session(AbstractContextManager["Session"]):
     """One run. Enter it, call `run`, read the records and reports, leave it."""
 
-    def __init__(self, workshop: Workshop, plan: SessionPlan, sinks: Sequence[Callable[[PassReport], None]] = ()) -> None:
+    def __init__(self, workshop: Workshop, plan: SessionPlan, sinks: Sequence[Sink] = ()) -> None:
         self.workshop = workshop
         self.plan = plan
         self.clock = SystemClock()
@@ -129,7 +128,7 @@ class Session(AbstractContextManager["Session"]):
         self._stack.close()
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Start the jobs as they arrive and run passes until all have ended; `on_tick` is called ten times a second."""
+        """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`."""
         self.supervisor.start()
         self.supervisor.poll()
         self.loop.start()
@@ -201,15 +200,10 @@ class Session(AbstractContextManager["Session"]):
 
 
 def policy_of(document: TrainingPolicy) -> PolicyProtocol:
-    """The policy that a document names, with its parameters checked; UsageError says where a mistake is."""
+    """The policy that a document names, with its parameters; UsageError says where a mistake is."""
     spec = document.spec
-    setting = Setting(spec.behaviour.interval_seconds, spec.resources.control)
-    where = f"spec.policy.parameters of {spec.policy.name}"
-    return build(spec.policy.name, spec.policy.parameters, setting, partial(_parameters, where))
-
-
-def _parameters(where: str, model: type[PolicyParameters], document: object) -> PolicyParameters:
-    return validate(model, document, where=where)
+    parameters = policy_parameters(spec.policy, where=f"{document.metadata.name}: spec.policy")
+    return build(spec.policy.name, parameters, Setting(spec.behaviour.interval_seconds, spec.resources.control))
 
 
 def pass_settings(document: TrainingPolicy) -> PassSettings:

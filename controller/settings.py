@@ -15,8 +15,10 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from controller import policies
 from controller.errors import UsageError
 from controller.model import CpuControl, Objective
+from controller.policies import PolicyParameters
 
 _CPU_QUANTITY = re.compile(r"^(?P<number>\d+(\.\d+)?)(?P<milli>m?)$")
 _METRIC_NAME = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")
@@ -139,8 +141,19 @@ class TrainingPolicy(_Document):
 
 
 def load_training_policy(path: Path) -> TrainingPolicy:
-    """Read and validate a policy file; UsageError with one sentence when it cannot be used."""
-    return validate(TrainingPolicy, load_yaml(path), where=str(path))
+    """Read and validate a policy file, down to its policy's own parameters; UsageError with one sentence."""
+    document = validate(TrainingPolicy, load_yaml(path), where=str(path))
+    policy_parameters(document.spec.policy, where=f"{path}: spec.policy")
+    return document
+
+
+def policy_parameters(choice: PolicyChoice, *, where: str) -> PolicyParameters:
+    """The typed parameters of the policy that was chosen; UsageError says where a mistake is."""
+    try:
+        policy = policies.find(choice.name)
+    except UsageError as error:
+        raise UsageError(f"{where}.name: {error}") from error
+    return validate(policy.parameters, choice.parameters, where=where, under="parameters")
 
 
 def load_yaml(path: Path) -> object:
@@ -156,19 +169,24 @@ def load_yaml(path: Path) -> object:
         raise UsageError(f"{path}:{line} is not valid YAML; correct its syntax.") from error
 
 
-def validate(model: type[Model], document: object, *, where: str) -> Model:
-    """Validate `document` as `model`; UsageError tells the first mistake in one sentence, and how many follow."""
+def validate(model: type[Model], document: object, *, where: str, under: str = "") -> Model:
+    """Validate `document` as `model`; UsageError tells the first mistake in one sentence, and how many follow.
+
+    `where` is the file (and the place in it), `under` the key below it whose value `document` is.
+    """
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise UsageError(sentence(error, model, where)) from error
+        raise UsageError(sentence(error, model, where, under)) from error
 
 
-def sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
+def sentence(error: ValidationError, model: type[BaseModel], where: str, under: str = "") -> str:
     """One sentence for a failed validation, e.g. `p.yaml: spec.behaviour.interval: unknown key; remove it …`."""
-    first = error.errors(include_url=False)[0]
-    location = ".".join(str(part) for part in first["loc"])
-    place = f"{where}: {location}" if location else where
+    # A mistyped key is also a missing one: the key that was written is the better hint.
+    first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+    location = ".".join(str(part) for part in (under, *first["loc"]) if part != "")
+    separator = "." if under else ": "
+    place = f"{where}{separator}{location}" if location else where
     others = error.error_count() - 1
     more = f" ({others} more mistake{'s' if others > 1 else ''} after it)" if others else ""
     return f"{place}: {_what_and_remedy(first, model)}{more}."

@@ -49,6 +49,7 @@ class Telemetry:
     def __init__(self, *, control: CpuControl, interval_seconds: float) -> None:
         self.registry = CollectorRegistry()
         self._log = structlog.get_logger("slopewise")
+        self._warned: set[tuple[str, str]] = set()
         self._last = _LastPass(control)
         self.registry.register(self._last)
         build = Gauge("slopewise_build_info", "Version of the controller.", ["version"], registry=self.registry)
@@ -99,6 +100,7 @@ class Telemetry:
             self._last_pass.set(report.taken_at_seconds)
         self._interval.set(max(0.0, report.next_look_at_seconds - report.taken_at_seconds))
         self._log_pass(report)
+        self._log_warnings(report.snapshot.jobs if report.snapshot else ())
 
     def record_duration(self, verb: str, seconds: float) -> None:
         """The time that reporting itself took; it is over only after the report was handed on."""
@@ -112,6 +114,14 @@ class Telemetry:
     def record_missed(self, event: str) -> None:
         """A run that the scheduler had to skip."""
         self._log.warning("pass skipped", reason=event)
+
+    def _log_warnings(self, jobs: Sequence[Job]) -> None:
+        """Each warning of a job once: it stays true for hours."""
+        for job in jobs:
+            for warning in job.warnings:
+                if (job.uid, warning) not in self._warned:
+                    self._log.warning("job", name=job.name, warning=warning)
+                    self._warned.add((job.uid, warning))
 
     def _log_pass(self, report: PassReport) -> None:
         milliseconds = {f"{verb}_ms": round(1000 * s, 1) for verb, s in report.seconds_by_verb.items()}

@@ -32,6 +32,8 @@ CORES = "suffix: cores"
 PER_SECOND = "suffix:/s"
 UNSEEN_FOR_SECONDS = "time() - max(slopewise_last_pass_timestamp_seconds > 0)"
 """Zero is a controller that has not finished a pass yet, not one that last looked in 1970."""
+INTERVAL_SECONDS = "clamp_min(max(slopewise_interval_seconds), 1)"
+"""As in the alert: an event may have put the next look a moment after the last one, or even at it."""
 
 
 def per_job(metric: str, matchers: str = "") -> str:
@@ -115,7 +117,7 @@ def _health() -> list[Builder[Panel]]:
             "Is the controller looking? A pass that could observe should end once in each interval; from 3 on "
             "the alert SlopewiseNoPass is pending. No data: no controller has finished a pass.",
             "short",
-            f"({UNSEEN_FOR_SECONDS}) / max(slopewise_interval_seconds)",
+            f"({UNSEEN_FOR_SECONDS}) / {INTERVAL_SECONDS}",
             amber_from=2,
             red_from=3,
         ),
@@ -244,7 +246,7 @@ def _controller() -> list[Builder[Panel]]:
             "Is the controller on time? Above its bound, three intervals, SlopewiseNoPass is pending.",
             "s",
             Query(UNSEEN_FOR_SECONDS, "since the last pass"),
-            Query("3 * max(slopewise_interval_seconds)", "bound of the alert"),
+            Query(f"3 * {INTERVAL_SECONDS}", "bound of the alert"),
         ),
         lines(
             "Resizes by outcome",

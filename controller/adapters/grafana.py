@@ -32,7 +32,7 @@ _REMEDIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PushResult:
     """One dashboard that Grafana now has. `url` opens it; `created` is False when it replaced a former version."""
 
@@ -40,6 +40,9 @@ class PushResult:
     title: str
     url: str
     created: bool
+
+    def __str__(self) -> str:
+        return f"{'created' if self.created else 'replaced'} {self.title}: {self.url}"
 
 
 def dashboards_folder() -> Path:

@@ -16,11 +16,11 @@ from controller.adapters import queries
 from controller.adapters.prometheus_facts import Facts, facts_by_job
 from controller.adapters.prometheus_http import PrometheusHttp, RangeRow
 from controller.adapters.prometheus_series import (
-    Chosen,
+    Candidates,
     JobKey,
-    choose_series,
+    candidates_by_job,
+    choose,
     evaluation,
-    first_choice,
     job_key,
     series_text,
     stage_rank,
@@ -95,21 +95,20 @@ class PrometheusReader:
     def read(self, at_seconds: float) -> PrometheusReading:
         """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
         self._http.begin()
+        # Levels first: samples that are stored between two queries then show as a restart too much, never too few.
         levels = [self._http.ask(query, at_seconds) for query in self._levels_queries]
         facts_rows = self._http.ask(queries.facts(self._forced, self.window_seconds), at_seconds)
         events_rows = self._http.ask(queries.events(self._forced, self.window_seconds), at_seconds)
 
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
-            choose_series(settings, rows, oldest_seconds, self.scrape_interval_seconds)
+            candidates_by_job(settings, rows, oldest_seconds)
             for settings, rows in zip(self._evaluations, levels, strict=True)
         ]
         facts = facts_by_job(facts_rows, events_rows)
         jobs = {
             key: self._job(
-                facts.get(key, Facts()),
-                first_choice(chosen[key] for chosen in by_mapping if key in chosen),
-                oldest_seconds,
+                facts.get(key, Facts()), [found[key] for found in by_mapping if key in found], oldest_seconds
             )
             for key in sorted(facts.keys() | set().union(*by_mapping))
         }
@@ -153,8 +152,10 @@ class PrometheusReader:
     def _matchers(self, settings: EvaluationSettings) -> queries.Matchers:
         return (*self._forced, *settings.labels.items())
 
-    def _job(self, facts: Facts, chosen: Chosen, oldest_seconds: float) -> JobSeries:
-        life = facts.latest_life(chosen.instances)
+    def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:
+        instances = frozenset(window.instance for one in mappings for window in one.windows)
+        latest_instance, life = facts.latest_life(instances)
+        chosen = choose(mappings, latest_instance, self.scrape_interval_seconds)
         return JobSeries(
             evaluation=evaluation(chosen, life.objective, facts.diverged),
             steps_total=life.numbers.get("training_steps_total"),
@@ -162,7 +163,7 @@ class PrometheusReader:
             state=life.state,
             objective=life.objective,
             nonfinite_total=life.numbers.get("training_nonfinite_loss_total"),
-            restarted=facts.restarted(chosen.instances, oldest_seconds - self.scrape_interval_seconds),
+            restarted=facts.restarted(instances, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,
             warnings=chosen.warnings,
         )

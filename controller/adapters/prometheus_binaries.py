@@ -2,13 +2,13 @@
 
 `prometheus_server.py` starts what is found here. The order: the PATH, our cache, the distribution's package
 (downloaded and unpacked, not installed), the pinned upstream release. A binary counts only when it runs.
-Runs that bring one at the same time do not disturb each other: each works in a folder of its own beside the
-cache's entries and renames it into place at the end.
+Runs that bring one at the same time wait for each other, and only the first downloads; what it brought is
+renamed into place at the end, so that nobody ever finds half of it.
 """
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import hashlib
 import os
 import platform
@@ -17,9 +17,9 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import requests
@@ -30,9 +30,10 @@ Announce = Callable[[str], None]
 Way = Callable[[Path], Path]
 """Brings the binaries into a work folder and returns the folder that holds them, or raises `_CannotBringError`."""
 
-_VERSION = re.compile(r"(?:prometheus), version (\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)")
+_VERSION = re.compile(r"prometheus, version (\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)")
 _APT_SECONDS = 300
 _CHUNK_BYTES = 1024 * 1024
+_WORK_PREFIX = ".bringing-"
 
 RELEASE = "3.5.0"
 RELEASE_URL = (
@@ -72,8 +73,14 @@ def find_prometheus(
     MissingToolError says what to install when nothing works.
     """
     cache = cache_dir or default_cache_dir()
-    found = _on_path(search_path) or _in_cache(cache)
-    return found or _bring(cache, announce, (from_package, from_release) if ways is None else ways)
+    try:
+        found = _on_path(search_path) or _in_cache(cache)
+        return found or _bring(cache, announce, (from_package, from_release) if ways is None else ways)
+    except OSError as error:
+        raise MissingToolError(
+            f"{error.filename or cache}: Prometheus cannot be kept there ({error.strerror}); make room, set "
+            "XDG_CACHE_HOME to a folder that can be written, or install Prometheus so that it is on the PATH."
+        ) from error
 
 
 def default_cache_dir() -> Path:
@@ -112,39 +119,48 @@ def _accept(prometheus: Path, promtool: str | None = None) -> PrometheusBinaries
 
 
 def _bring(cache: Path, announce: Announce, ways: Sequence[Way]) -> PrometheusBinaries:
+    cache.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(cache):
+        if found := _in_cache(cache):  # another run brought it while this one waited
+            return found
+        announce(f"Prometheus is not on the PATH: downloading it once into {cache}.")
+        for left_by_a_killed_run in cache.glob(f"{_WORK_PREFIX}*"):
+            shutil.rmtree(left_by_a_killed_run, ignore_errors=True)
+        return _bring_first_that_works(cache, ways)
+
+
+def _bring_first_that_works(cache: Path, ways: Sequence[Way]) -> PrometheusBinaries:
     reasons = []
-    announce(f"Prometheus is not on the PATH: downloading it once into {cache}.")
     for way in ways:
         try:
-            cache.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".bringing-", dir=cache, ignore_cleanup_errors=True) as work:
+            with tempfile.TemporaryDirectory(prefix=_WORK_PREFIX, dir=cache, ignore_cleanup_errors=True) as work:
                 return _install(way(Path(work)), cache, Path(work))
         except _CannotBringError as error:
             reasons.append(str(error))
-        except OSError as error:
-            reasons.append(f"{error.filename or cache}: {error.strerror}")
     raise MissingToolError(
         f"Prometheus is not on the PATH and could not be brought ({'; '.join(reasons)}); install it so that "
         "`prometheus` is on the PATH, with `sudo apt-get install prometheus` or from https://prometheus.io/download/."
     )
 
 
+@contextmanager
+def _one_at_a_time(cache: Path) -> Iterator[None]:
+    """Wait for other runs that bring one. The kernel frees the lock of a run that is killed."""
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _install(brought: Path, cache: Path, work: Path) -> PrometheusBinaries:
-    """Move the binaries to their place in the cache, unless another run was faster; replace a broken entry."""
+    """Move binaries that run to their place in the cache; what is there already is broken, and is moved out."""
     if (binaries := _accept(brought / "prometheus")) is None:
         raise _CannotBringError("the downloaded prometheus does not run on this machine")
     target = cache / f"prometheus-{binaries.version}"
-    for attempt in range(3):
-        try:
-            brought.rename(target)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
-        if accepted := _accept(target / "prometheus"):
-            return accepted
-        with suppress(FileNotFoundError):
-            target.rename(work / f"broken-{attempt}")
-    raise _CannotBringError(f"{target} cannot be replaced")
+    if target.exists():
+        target.rename(work / "broken")
+    brought.rename(target)
+    promtool = target / "promtool" if binaries.promtool else None
+    return replace(binaries, prometheus=target / "prometheus", promtool=promtool)
 
 
 # --- ways to bring it ------------------------------------------------------------------------------------------
@@ -174,17 +190,20 @@ def from_package(work: Path) -> Path:
 
 
 def from_release(
-    work: Path, fetch: Callable[[str, Path], None] | None = None, machine: str = platform.machine()
+    work: Path,
+    fetch: Callable[[str, Path], None] | None = None,
+    machine: str = platform.machine(),
+    checksums: Mapping[str, str] = RELEASE_SHA256,
 ) -> Path:
     """Download the pinned release, check its SHA-256, and unpack the two binaries."""
     architecture = _MACHINES.get(machine.lower())
-    if platform.system() != "Linux" or architecture is None:
+    if platform.system() != "Linux" or architecture is None or architecture not in checksums:
         raise _CannotBringError(f"no release is pinned for {platform.system()} on {machine}")
     archive = work / "release.tar.gz"
     (fetch or download)(RELEASE_URL.format(version=RELEASE, machine=architecture), archive)
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != RELEASE_SHA256[architecture]:
+    if found != checksums[architecture]:
         raise _CannotBringError(f"the downloaded release {RELEASE} has the wrong checksum {found}")
     return _unpack_release(archive, work, f"prometheus-{RELEASE}.linux-{architecture}")
 

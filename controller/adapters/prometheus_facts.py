@@ -38,11 +38,12 @@ class Facts:
     diverged: bool = False
     up: bool | None = None
 
-    def latest_life(self, evaluation_instances: frozenset[str]) -> Life:
-        """The process that speaks for the job now; an empty one when none is known."""
+    def latest_life(self, evaluation_instances: frozenset[str]) -> tuple[str | None, Life]:
+        """Where the job's latest process is, and what it says; None and nothing when no start is known."""
         lives = self._training_lives(evaluation_instances)
-        latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name), default=None)
-        return Life() if latest is None else lives[latest]
+        latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name), default="")
+        life = lives.get(latest, Life())
+        return (latest if life.started_at_seconds > -math.inf else None), life
 
     def restarted(self, evaluation_instances: frozenset[str], since_seconds: float) -> bool:
         """A new start on the same port, or a second life on another one.

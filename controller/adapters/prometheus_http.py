@@ -61,7 +61,8 @@ class PrometheusHttp:
         session.trust_env = False  # HTTP_PROXY is for the outside; Prometheus is on loopback or in the cluster
         session.headers["Accept-Encoding"] = "identity"  # gzip doubles the time of large answers
         session.hooks["response"].append(self._receive)
-        self._connect = PrometheusConnect(url.rstrip("/"), session=session, retry=urllib3.Retry(0))
+        once = urllib3.Retry(0, read=False)  # with read=0 a timeout would be told as "too many retries"
+        self._connect = PrometheusConnect(url.rstrip("/"), session=session, retry=once)
 
     def begin(self) -> None:
         """Start the time and the count of a new reading."""
@@ -164,20 +165,18 @@ def _labels(row: Mapping[str, Any]) -> Mapping[str, str]:
     return labels
 
 
-def _reason(error: Exception) -> str:
-    """The innermost cause, e.g. `Connection refused` out of three layers of wrapping."""
-    text = str(error)
-    for known, words in _KNOWN_REASONS.items():
-        if known in text:
-            return words
-    return _detail(text) or type(error).__name__
-
-
 _KNOWN_REASONS: Mapping[str, str] = {
     "Connection refused": "connection refused",
-    "NameResolutionError": "its host name is unknown",
     "Failed to resolve": "its host name is unknown",
+    "Remote end closed": "it closed the connection",
+    "Connection reset": "it closed the connection",
 }
+
+
+def _reason(error: Exception) -> str:
+    """A few words out of three layers of wrapping, e.g. `connection refused`."""
+    words = (words for known, words in _KNOWN_REASONS.items() if known in str(error))
+    return next(words, None) or _detail(error) or type(error).__name__
 
 
 def _detail(value: object) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.adapters.prometheus_http import Row
@@ -53,12 +53,20 @@ class SeriesWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidates:
+    """All series of one job that one mapping matches."""
+
+    objective: Objective
+    windows: tuple[SeriesWindow, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Chosen:
     """The series that speaks for a job, and what its owner should know."""
 
     window: SeriesWindow | None = None
     objective: Objective = "min"
-    instances: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
 
 
@@ -80,40 +88,46 @@ def stage_rank(labels: Mapping[str, str]) -> int:
     return STAGE_PREFERENCE.get(labels.get("stage", ""), _ANY_OTHER_STAGE)
 
 
-def choose_series(
-    settings: EvaluationSettings, rows: Iterable[Row], oldest_seconds: float, scrape_interval_seconds: float
-) -> dict[JobKey, Chosen]:
-    """For each job the series of one mapping that counts. `oldest_seconds` is the start of the window."""
+def candidates_by_job(
+    settings: EvaluationSettings, rows: Iterable[Row], oldest_seconds: float
+) -> dict[JobKey, Candidates]:
+    """The rows of one mapping, put together by job and series. `oldest_seconds` is the start of the window."""
     values: dict[JobKey, dict[_Labels, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    warnings: dict[JobKey, list[str]] = defaultdict(list)
+    warnings: dict[JobKey, set[str]] = defaultdict(set)
     for row in rows:
         kind = row.labels.get(VALUE_LABEL, "")
         if (key := job_key(row.labels)) is None:
             continue
         if kind in STEP_LABELS:
-            warnings[key].append(_step_warning(settings.metric, kind))
+            warnings[key].add(_step_warning(settings.metric, kind))
         else:
             values[key][_identity(row.labels)][kind] = row.value
-    chosen = {}
-    for key in values.keys() | warnings.keys():
-        windows = [_window(settings.metric, labels, found, oldest_seconds) for labels, found in values[key].items()]
-        best = _best(windows, scrape_interval_seconds)
-        if len(best) > 1:
-            warnings[key].append(_duplicate_warning(best))
-        chosen[key] = Chosen(
-            window=best[0] if best else None,
-            objective=settings.objective,
-            instances=frozenset(window.instance for window in windows),
-            warnings=tuple(sorted(warnings[key])),
+    return {
+        key: Candidates(
+            settings.objective,
+            tuple(_window(settings.metric, labels, found, oldest_seconds) for labels, found in values[key].items()),
+            tuple(sorted(warnings[key])),
         )
-    return chosen
+        for key in values.keys() | warnings.keys()
+    }
 
 
-def first_choice(choices: Iterable[Chosen]) -> Chosen:
-    """The first mapping that has a series speaks for the job; the warnings of all are kept."""
-    choices = tuple(choices)
-    speaker = next((one for one in choices if one.window is not None), Chosen())
-    return replace(speaker, warnings=tuple(warning for one in choices for warning in one.warnings))
+def choose(mappings: Iterable[Candidates], latest_instance: str | None, scrape_interval_seconds: float) -> Chosen:
+    """One series for one job: of the first mapping that has any. The warnings of all mappings are kept.
+
+    `latest_instance` is the address of the job's latest process, where that is known: while a restart on another
+    port is within the window, the series of the former process are there too.
+    """
+    mappings = tuple(mappings)
+    speaker = next((one for one in mappings if one.windows), None)
+    warnings = [warning for one in mappings for warning in one.warnings]
+    if speaker is None:
+        return Chosen(warnings=tuple(warnings))
+    of_latest = [window for window in speaker.windows if window.instance == latest_instance]
+    best = _best(of_latest or speaker.windows, scrape_interval_seconds)
+    if len(best) > 1:
+        warnings.append(_duplicate_warning(best))
+    return Chosen(best[0], speaker.objective, tuple(warnings))
 
 
 def evaluation(chosen: Chosen, objective: Objective | None, diverged: bool) -> Evaluation | None:
@@ -157,12 +171,11 @@ def _window(metric: str, identity: _Labels, values: Mapping[str, float], oldest_
 def _best(windows: Sequence[SeriesWindow], scrape_interval_seconds: float) -> list[SeriesWindow]:
     """The live series of the best stage, in the order of their names, so that passes do not alternate.
 
-    Live first: after a restart on another port, the `eval` of the former life must not win over the `train_ema`
-    of the present one.
+    Live first: an `eval` that has gone must not win over a `train_ema` that is still reported.
     """
-    newest = max((window.sampled_at_seconds for window in windows), default=0.0)
+    newest = max(window.sampled_at_seconds for window in windows)
     live = [window for window in windows if window.sampled_at_seconds >= newest - 2 * scrape_interval_seconds]
-    best_rank = min((window.stage_rank for window in live), default=_ANY_OTHER_STAGE)
+    best_rank = min(window.stage_rank for window in live)
     best = [window for window in live if window.stage_rank == best_rank]
     return sorted(best, key=lambda window: (window.text, window.instance))
 

@@ -19,8 +19,8 @@ from controller.adapters.limiters.base import Limiter
 from controller.adapters.local import NODE_NAME, LocalJob
 from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment
 from controller.adapters.prometheus_server import TargetGroup
+from controller.jobs import JobSpec
 from controller.errors import ActuationError
-from controller.demo.jobs import JobSpec
 from controller.ports import Clock
 
 LOOPBACK = "127.0.0.1"

@@ -6,6 +6,7 @@ job starts: a report that cannot be written after five minutes would be a poor j
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,14 @@ from pathlib import Path
 from rich.console import Console
 
 from controller import policies
-from controller.demo.jobs import JobSpec, load_jobs
+from controller.jobs import JobSpec, load_jobs
 from controller.demo.live import Screen
 from controller.demo.report import check_writable, write_report
 from controller.demo.results import DemoResult
 from controller.demo.runner import run_policy
 from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
 from controller.model import CpuControl
-from controller.session import Workshop, policy_of
+from controller.session import Workshop
 from controller.settings import TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
 
@@ -59,8 +60,6 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
     with Workshop(actuator=options.actuator, announce=announce) as workshop:
         control = options.control or _best_control(workshop, base)
         documents = [document(name, control, options, base) for name in names]
-        for each in documents:
-            policy_of(each)
         announce(f"CPU is given by {workshop.limiter.description}; Prometheus {workshop.binaries.version}.")
         runs = []
         for each in documents:
@@ -99,9 +98,7 @@ def document(name: str, control: CpuControl, options: DemoOptions, base: Trainin
     """The TrainingPolicy of one run: the user's own, or the demo's, which acts (mode Auto) and acts at once."""
     if base is not None and name == base.spec.policy.name:
         return base
-    interval = options.interval_seconds or (
-        base.spec.behaviour.interval_seconds if base else DEMO_INTERVAL_SECONDS
-    )
+    interval = options.interval_seconds or (base.spec.behaviour.interval_seconds if base else DEMO_INTERVAL_SECONDS)
     spec = {
         "mode": "Auto",
         "policy": {"name": name},
@@ -120,6 +117,4 @@ def _best_control(workshop: Workshop, base: TrainingPolicy | None) -> CpuControl
 
 def _quiet_logs() -> None:
     """The table shows what the log lines would; only trouble is worth a line beside it."""
-    import logging
-
     configure_logging(level=logging.ERROR)

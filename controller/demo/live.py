@@ -129,6 +129,8 @@ def _row(
 
 def _wanted(job: Job, report: PassReport) -> tuple[Resize | None, str]:
     """The change that was wanted for a job and why it came or did not; else why it was left alone."""
+    if job.evaluation is None and job.warnings:
+        return None, job.warnings[0]
     for outcome in report.outcomes:
         if outcome.resize.job_uid == job.uid:
             return outcome.resize, outcome.detail or outcome.resize.reason

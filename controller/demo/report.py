@@ -90,15 +90,15 @@ def render(result: DemoResult) -> str:
 
 
 def actuator_note(actuator: str) -> str:
-    """What a reader must know of the way CPU was given; empty where its name says it all.
+    """What stop-and-continue means for the figures; empty for cgroups, whose name says it all.
 
-    The words are those of the local actuator that falls back when it may not create cgroups.
+    Why it was used is in the limiter's own description: as asked for, or because no cgroup could be used.
     """
-    if "stop" not in actuator.lower():
+    if "stop and continue" not in actuator:
         return ""
     return (
-        "There was no right to create cgroups here, so each job's processes were stopped and continued in turn "
-        "(duty cycling) to keep them near their share. That is coarser than a limit of the kernel."
+        "Each job's processes were stopped and continued in turn (duty cycling) to keep them near their limit, "
+        "which is coarser than a limit of the kernel."
     )
 
 

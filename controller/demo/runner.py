@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from controller.adapters.supervisor import JobRecord
-from controller.demo.jobs import JobSpec
+from controller.jobs import JobSpec
 from controller.demo.results import Curves, DecisionRow, JobResult, RunResult
-from controller.errors import ActuationError, DataSourceError
+from controller.errors import ActuationError
 from controller.model import CpuControl, Objective, PassReport, Resize
 from controller.session import Session, SessionPlan, Workshop
 from controller.settings import TrainingPolicy
@@ -128,9 +128,7 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
             _job_result(record, start, losses.get(name, []), steps.get(name), objectives.get(name, "min"))
             for name, record in records.items()
         ],
-        curves={
-            name: Curves(losses.get(name, []), used.get(name, []), allotted.get(name, [])) for name in records
-        },
+        curves={name: Curves(losses.get(name, []), used.get(name, []), allotted.get(name, [])) for name in records},
         decisions=decision_rows(reports, start),
         passes=session.loop.passes,
         passes_held=session.loop.passes_held,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
@@ -88,7 +88,7 @@ def find(name: str) -> PolicyFile:
     file_name = name.replace("-", "_")
     if file_name not in names():
         known = ", ".join(known.replace("_", "-") for known in names())
-        raise UsageError(f"spec.policy.name: there is no policy {name!r}; use one of {known}.")
+        raise UsageError(f"there is no policy {name!r}; use one of {known}.")
     return _read(name, importlib.import_module(f"{__name__}.{file_name}"))
 
 
@@ -98,15 +98,6 @@ def _read(name: str, module: ModuleType) -> PolicyFile:
     return PolicyFile(name, summary, description, module.Parameters, module.Policy)
 
 
-def build(
-    name: str,
-    parameters: Mapping[str, Any],
-    setting: Setting,
-    validate: Callable[[type[PolicyParameters], object], PolicyParameters],
-) -> PolicyProtocol:
-    """The policy of that name with these parameters; UsageError when a parameter is unknown or out of bounds.
-
-    `validate` turns a mapping into parameters; the caller passes `settings.validate`, which says where.
-    """
-    policy = find(name)
-    return policy.build(validate(policy.parameters, dict(parameters)), setting)
+def build(name: str, parameters: PolicyParameters, setting: Setting) -> PolicyProtocol:
+    """The policy of that name with these parameters, ready to decide."""
+    return find(name).build(parameters, setting)

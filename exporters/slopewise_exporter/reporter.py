@@ -67,7 +67,7 @@ class Reporter:
         self,
         port: int = DEFAULT_PORT,
         *,
-        planned_steps: float | None = None,
+        planned_steps: SupportsFloat | None = None,
         objective: str = "min",
         framework: str = "",
         model: str = "",

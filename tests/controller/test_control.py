@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +33,7 @@ def test_shares_use_the_whole_node_and_a_larger_limit_never_gets_less(limits: li
     shares = even_shares(limits, capacity)
     assert sum(shares) == pytest.approx(capacity)
     ordered = [share for _, share in sorted(zip(limits, shares, strict=True))]
-    assert all(small <= large * (1 + 1e-9) for small, large in zip(ordered, ordered[1:], strict=False))
+    assert all(small <= large * (1 + 1e-9) for small, large in pairwise(ordered))
 
 
 def test_no_limit_counts_as_the_whole_node() -> None:

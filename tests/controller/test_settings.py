@@ -34,8 +34,10 @@ def test_cpu_quantities(written: object, millicores: int) -> None:
     [
         (
             {"spec": {"behaviour": {"interval": 3}}},
-            "p.yaml: spec.behaviour.interval: unknown key; remove it or use one of "
-            "cooldownSeconds, intervalSeconds, maxStepRatio, minChangeRatio.",
+            (
+                "p.yaml: spec.behaviour.interval: unknown key; remove it or use one of "
+                "cooldownSeconds, intervalSeconds, maxStepRatio, minChangeRatio."
+            ),
         ),
         (
             {"spec": {"resources": {"cpu": {"min": "250x"}}}},
@@ -53,13 +55,17 @@ def test_cpu_quantities(written: object, millicores: int) -> None:
         (["spec"], "p.yaml: must be a mapping of keys to values, not list; see the README's example."),
         (
             {"spec": {"evaluation": {"metric": "loss} or up{"}}},
-            "p.yaml: spec.evaluation.metric: 'loss} or up{' is not a metric name; "
-            "use letters, digits, _ and : (PromQL is not accepted).",
+            (
+                "p.yaml: spec.evaluation.metric: 'loss} or up{' is not a metric name; "
+                "use letters, digits, _ and : (PromQL is not accepted)."
+            ),
         ),
         (
             {"spec": {"evaluation": {"labels": {"a=b": "c"}}}},
-            "p.yaml: spec.evaluation.labels: 'a=b' is not a label name; "
-            "use letters, digits and _ (PromQL is not accepted).",
+            (
+                "p.yaml: spec.evaluation.labels: 'a=b' is not a label name; "
+                "use letters, digits and _ (PromQL is not accepted)."
+            ),
         ),
     ],
 )

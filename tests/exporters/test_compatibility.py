@@ -13,7 +13,8 @@ import pytest
 from slopewise_exporter import Reporter
 from slopewise_exporter.environment import RANK_VARIABLES
 
-SOURCES = sorted(Path("exporters/slopewise_exporter").glob("*.py"))
+EXPORTERS = Path(__file__).parents[2] / "exporters"
+SOURCES = sorted((EXPORTERS / "slopewise_exporter").glob("*.py"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
@@ -43,7 +44,7 @@ print(json.dumps("prometheus_client" in sys.modules))
 
 
 def test_the_example_of_the_readme_runs(start_training):
-    example = Path("exporters/README.md").read_text().split("```python\n")[1].split("```")[0]
+    example = (EXPORTERS / "README.md").read_text().split("```python\n")[1].split("```")[0]
     surroundings = """
 from urllib.request import urlopen
 epochs, loader = 2, [[1.0, 2.0], [3.0]]
@@ -62,7 +63,7 @@ def save():
 
 
 def test_the_readme_names_every_argument_and_every_variable():
-    page = Path("exporters/README.md").read_text()
+    page = (EXPORTERS / "README.md").read_text()
     variables = set(re.findall(r"SLOPEWISE_EXPORTER_[A-Z_]+", "".join(map(Path.read_text, SOURCES))))
     arguments = set(inspect.signature(Reporter).parameters)
     assert variables >= {"SLOPEWISE_EXPORTER_PORT", "SLOPEWISE_EXPORTER_PORT_FILE"}

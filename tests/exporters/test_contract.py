@@ -103,7 +103,7 @@ def test_the_buckets_reach_from_5_milliseconds_to_30_seconds(busy_port, scrape):
 
 
 def test_the_page_of_metrics_names_everything_that_is_served_of_a_training():
-    page = Path("docs/metrics.md").read_text().split("## What the controller exports")[0]
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().split("## What the controller exports")[0]
     for name, kind in TYPES.items():
         if name.startswith("training_"):
             assert (f"{name}_total" if kind == "counter" else name) in page

@@ -78,7 +78,7 @@ def test_a_port_file_that_is_a_folder_leaves_no_draft_behind(make_reporter, tmp_
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_a_scraper_killed_in_mid_request_leaves_no_trace(reporter, scrape, capfd, sent):
+def test_a_scraper_killed_in_mid_request_leaves_no_trace(reporter, scrape, capfd, caplog, sent):
     for _ in range(2 * MOST_CONCURRENT_SCRAPES):
         connection = socket.create_connection(("127.0.0.1", reporter.port))
         connection.sendall(sent)
@@ -92,6 +92,7 @@ def test_a_scraper_killed_in_mid_request_leaves_no_trace(reporter, scrape, capfd
             continue
     assert now["training_steps_total"] == 0
     assert capfd.readouterr().err == ""
+    assert caplog.records == []
 
 
 def test_silent_clients_do_not_keep_a_scraper_waiting_and_cannot_take_every_thread(reporter, scrape):

@@ -54,7 +54,7 @@ print(port, flush=True)
 
 def test_a_child_forked_while_threads_report_never_waits_for_their_lock(start_training):
     training = start_training("""
-import os, threading
+import os, threading, time
 from slopewise_exporter import Reporter
 reporter = Reporter(linger_seconds=0)
 stop = threading.Event()
@@ -65,6 +65,7 @@ thread = threading.Thread(target=train)
 thread.start()
 for _ in range(30):
     with reporter.checkpoint():
+        time.sleep(0.001)  # the thread gets its turn, and loses it anywhere, mostly with the lock held
         child = os.fork()
         if child == 0:
             break

@@ -126,6 +126,7 @@ def test_a_second_push_replaces_the_dashboard_in_the_same_folder(grafana: FakeGr
     results = push_dashboards(grafana.url, TOKEN, "Training", dashboards=dashboards)
 
     assert [result.created for result in results] == [False]
+    assert [str(result) for result in results] == [f"replaced One: {grafana.url}/d/one"]
     assert len(grafana.folders) == 1
     assert grafana.dashboards["one"]["overwrite"] is True
 

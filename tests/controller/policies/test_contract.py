@@ -10,14 +10,13 @@ from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 from controller.growth import Measuring, measure
 from controller.model import ClusterSnapshot, Decisions, MemoryState
 from controller.policies import PolicyProtocol, Setting, build, find, names
-from controller.settings import validate
 
 INTERVAL = 20.0
 CONTROLS = ("limits", "requests")
 
 
 def make(name: str, control: str) -> PolicyProtocol:
-    return build(name, {}, Setting(INTERVAL, control), lambda m, d: validate(m, d, where=name))  # type: ignore[arg-type]
+    return build(name, find(name).parameters(), Setting(INTERVAL, control))  # type: ignore[arg-type]
 
 
 def a_busy_world() -> tuple[ClusterSnapshot, MemoryState]:

@@ -177,11 +177,11 @@ StartPython = Callable[[str], subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start_python() -> Iterator[StartPython]:
-    """Start Python code as the leader of a session of its own; ended after the test."""
+    """Start Python code as the leader of a session of its own, with a pipe to it; ended after the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(code: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True)
+        process = subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, start_new_session=True)
         started.append(process)
         return process
 
@@ -189,6 +189,7 @@ def start_python() -> Iterator[StartPython]:
     for process in started:
         if process.poll() is None:
             os.killpg(process.pid, 9)
+        process.stdin.close()
         process.wait()
 
 

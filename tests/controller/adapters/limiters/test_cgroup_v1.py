@@ -16,7 +16,7 @@ from controller.model import CpuAllocation
 
 BUSY = "while True: pass"
 ASLEEP = "import time; time.sleep(600)"
-BUSY_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {BUSY!r}])"
+STARTS_BUSY_CHILD_WHEN_TOLD = f"import subprocess, sys; input(); subprocess.run([sys.executable, '-S', '-c', {BUSY!r}])"
 
 
 @pytest.fixture
@@ -183,9 +183,11 @@ def test_the_kernel_throttles_a_busy_job_at_its_limit(real, real_cgroups, journa
 
 @pytest.mark.cgroups
 def test_children_of_a_job_are_under_its_limit_too(real, real_cgroups, journal, start_python, eventually):
-    process = start_python(BUSY_CHILD)
+    process = start_python(STARTS_BUSY_CHILD_WHEN_TOLD)
     real.admit("parent", process.pid)
     real.set_limit("parent", 100)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
     directory = run_directory(real_cgroups, journal) / "1-parent"
     assert eventually(lambda: len((directory / "cgroup.procs").read_text().split()) == 2)
     assert eventually(lambda: throttled_periods(directory) > 0)

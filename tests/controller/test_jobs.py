@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.demo.jobs import JobSpec, load_jobs
+from controller.jobs import JobSpec, load_jobs
 from controller.errors import UsageError
 
 ONE_JOB = "- {name: mine, command: python train.py}\n"
@@ -65,8 +65,8 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path):
         ("{name: b, command: x, arriveSeconds: .inf}", "job 2: arriveSeconds: must be a finite number, not inf"),
         ("{name: b, command: ''}", "job 2: command: is empty; write the program to start"),
         ("{name: b, command: []}", "job 2: command: is empty; write the program to start"),
-        ("{name: b, command: 5}", "job 2: command: must be a text or a list of texts, not 5"),
-        ("{name: b, command: [sleep, 5]}", "job 2: command: 5 is not a text; put it in quotes"),
+        ("{name: b, command: 5}", "job 2: command: must be a valid list, not 5"),
+        ("{name: b, command: [sleep, 5]}", "job 2: command.1: must be a valid string, not 5"),
         ("{name: b, command: 'echo \"a'}", "cannot be split into words (No closing quotation); close its quotes"),
         ("{name: b, command: x, maxUsefulCpu: lots}", "job 2: maxUsefulCpu: 'lots' is not a CPU quantity"),
         ("{name: b, command: x, port: 70000}", "job 2: port: must be less than or equal to 65535, not 70000"),

@@ -60,18 +60,12 @@ def _job_name(value: object) -> object:
     return value
 
 
-def _words(value: object) -> list[str]:
-    """A command as its words: a string is split as a shell would, a list is taken as it is."""
-    if isinstance(value, str):
-        value = _split(value)
-    if not isinstance(value, list):
-        raise ValueError(f"must be a text or a list of texts, not {value!r}; write for example `python train.py`")  # noqa: TRY004 - pydantic reads ValueError
-    for word in value:
-        if not isinstance(word, str):
-            raise ValueError(f"{word!r} is not a text; put it in quotes")  # noqa: TRY004
-    if not value or not value[0]:
+def _words(value: object) -> object:
+    """A command as its words: a text is split as a shell would, a list is taken as it is."""
+    words = _split(value) if isinstance(value, str) else value
+    if isinstance(words, list) and (not words or words[0] == ""):
         raise ValueError("is empty; write the program to start and its arguments, for example `python train.py`")
-    return value
+    return words
 
 
 def _split(command: str) -> list[str]:

@@ -1,0 +1,173 @@
+"""Finding a Prometheus, and bringing one: with scripts that say they are one, and downloads that are files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from controller.adapters import prometheus_binaries
+from controller.adapters.prometheus_binaries import default_cache_dir, find_prometheus, from_release
+from controller.errors import MissingToolError, SlopewiseError
+
+
+def program(path: Path, *, version: str | None = "2.42.0+ds") -> Path:
+    """A script that answers `--version` as Prometheus does, or one that is broken."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    says = "exit 1" if version is None else f"echo 'prometheus, version {version} (branch: debian/sid)'"
+    path.write_text(f"#!/bin/sh\n{says}\n")
+    path.chmod(0o755)
+    return path
+
+
+def brings(version: str | None) -> Callable[[Path], Path]:
+    def way(work: Path) -> Path:
+        return program(work / "binaries" / "prometheus", version=version).parent
+
+    return way
+
+
+def entries(cache: Path) -> list[str]:
+    return sorted(entry.name for entry in cache.iterdir() if entry.name != ".lock")
+
+
+def never(work: Path) -> Path:
+    raise AssertionError("nothing had to be brought")
+
+
+def test_one_on_the_path_is_used_with_its_promtool_and_version(tmp_path: Path):
+    found = program(tmp_path / "bin" / "prometheus")
+    tool = program(tmp_path / "bin" / "promtool")
+    binaries = find_prometheus(tmp_path / "cache", search_path=str(tmp_path / "bin"), ways=[never])
+    assert (binaries.prometheus, binaries.promtool, binaries.version) == (found, tool, "2.42.0")
+
+
+def test_another_program_of_that_name_on_the_path_is_passed_over(tmp_path: Path):
+    other = tmp_path / "bin" / "prometheus"
+    program(other).write_text("#!/bin/sh\necho 'Prometheus the film, version 1.2.3'\n")
+    binaries = find_prometheus(tmp_path / "cache", search_path=str(other.parent), ways=[brings("3.5.0")])
+    assert binaries.prometheus == tmp_path / "cache" / "prometheus-3.5.0" / "prometheus"
+
+
+def test_the_newest_in_the_cache_is_used(tmp_path: Path):
+    for version in ("2.9.2", "2.42.0", "2.100.1"):
+        program(tmp_path / f"prometheus-{version}" / "prometheus", version=version)
+    binaries = find_prometheus(tmp_path, search_path="", ways=[never])
+    assert (binaries.version, binaries.promtool) == ("2.100.1", None)
+
+
+def test_what_is_brought_is_announced_and_found_the_next_time(tmp_path: Path):
+    said: list[str] = []
+    first = find_prometheus(tmp_path, said.append, search_path="", ways=[brings("3.5.0")])
+    assert find_prometheus(tmp_path, said.append, search_path="", ways=[never]) == first
+    assert said == [f"Prometheus is not on the PATH: downloading it once into {tmp_path}."]
+
+
+def test_a_broken_one_in_the_cache_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path):
+    program(tmp_path / "prometheus-2.42.0" / "prometheus", version=None)
+    find_prometheus(tmp_path, search_path="", ways=[brings("2.42.0")])
+    assert entries(tmp_path) == ["prometheus-2.42.0"]
+    assert "version 2.42.0" in (tmp_path / "prometheus-2.42.0" / "prometheus").read_text()
+
+
+def test_several_runs_that_want_one_at_the_same_time_download_it_once(tmp_path: Path):
+    program(tmp_path / "prometheus-2.42.0" / "prometheus", version=None)
+    brought: list[Path] = []
+
+    def slowly(work: Path) -> Path:
+        brought.append(work)
+        time.sleep(0.05)
+        return brings("2.42.0")(work)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: find_prometheus(tmp_path, search_path="", ways=[slowly]), range(4)))
+    assert [one.version for one in found] == ["2.42.0"] * 4
+    assert len(brought) == 1
+    assert entries(tmp_path) == ["prometheus-2.42.0"]
+
+
+def test_a_download_that_does_not_run_is_never_accepted(tmp_path: Path):
+    with pytest.raises(MissingToolError, match="does not run on this machine"):
+        find_prometheus(tmp_path, search_path="", ways=[brings(None)])
+    assert entries(tmp_path) == []
+
+
+def test_without_any_way_one_sentence_says_what_to_install(tmp_path: Path):
+    with pytest.raises(MissingToolError) as caught:
+        find_prometheus(tmp_path, search_path="", ways=[])
+    assert "sudo apt-get install prometheus" in str(caught.value)
+
+
+def test_a_cache_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MissingToolError, match=r"file.*: Prometheus cannot be kept there .*set XDG_CACHE_HOME"):
+        find_prometheus(tmp_path / "file" / "cache", search_path="", ways=[brings("3.5.0")])
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path):
+    program(tmp_path / ".bringing-abc" / "prometheus")
+    find_prometheus(tmp_path, search_path="", ways=[brings("3.5.0")])
+    assert entries(tmp_path) == ["prometheus-3.5.0"]
+
+
+def test_the_cache_follows_the_desktop_convention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache_dir() == tmp_path / "slopewise"
+
+
+def release_archive(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def test_the_pinned_release_is_fetched_checked_and_unpacked(tmp_path: Path):
+    top = f"prometheus-{prometheus_binaries.RELEASE}.linux-arm64"
+    archive = release_archive({f"{top}/{name}": name.encode() for name in ("prometheus", "promtool")})
+    checksums = {"arm64": hashlib.sha256(archive).hexdigest()}
+    fetched: list[str] = []
+
+    def fetch(url: str, to: Path) -> None:
+        fetched.append(url)
+        to.write_bytes(archive)
+
+    folder = from_release(tmp_path, fetch, machine="aarch64", checksums=checksums)
+    assert fetched == [f"https://github.com/prometheus/prometheus/releases/download/v3.5.0/{top}.tar.gz"]
+    assert (folder / "promtool").read_bytes() == b"promtool"
+    assert os.access(folder / "prometheus", os.X_OK)
+
+
+def test_a_release_with_another_checksum_is_refused(tmp_path: Path):
+    with pytest.raises(SlopewiseError, match="wrong checksum"):
+        from_release(tmp_path, lambda _, to: to.write_bytes(b"tampered with") and None, machine="x86_64")
+    assert not (tmp_path / "binaries").exists()
+
+
+@pytest.mark.parametrize("content", [b"no archive", release_archive({"other": b""})])
+def test_a_release_that_cannot_be_unpacked_is_told(tmp_path: Path, content: bytes):
+    checksums = {"amd64": hashlib.sha256(content).hexdigest()}
+    with pytest.raises(SlopewiseError, match="cannot be unpacked"):
+        from_release(tmp_path, lambda _, to: to.write_bytes(content) and None, "x86_64", checksums)
+
+
+def test_a_machine_without_a_pinned_release_is_named(tmp_path: Path):
+    with pytest.raises(SlopewiseError, match="no release is pinned for Linux on riscv64"):
+        from_release(tmp_path, never, machine="riscv64")  # type: ignore[arg-type]
+
+
+def test_pinned_checksums_are_sha256_for_both_machines():
+    assert {machine: len(bytes.fromhex(sha)) for machine, sha in prometheus_binaries.RELEASE_SHA256.items()} == {
+        "amd64": 32,
+        "arm64": 32,
+    }

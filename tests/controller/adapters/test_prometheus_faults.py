@@ -1,0 +1,256 @@
+"""Every way in which Prometheus can fail us becomes one sentence, soon, and never a smaller world."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from controller.adapters.prometheus import PrometheusReader
+from controller.adapters.prometheus_server import free_loopback_port
+from controller.errors import ObservationError, UsageError
+from controller.settings import EvaluationSettings
+
+NOW = 1_700_000_000.0
+EMPTY = {"status": "success", "data": {"resultType": "vector", "result": []}}
+Respond = Callable[[BaseHTTPRequestHandler], None]
+
+
+class FakePrometheus:
+    """A real HTTP server on loopback that answers every query as it is told to, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.respond: Respond = answer(EMPTY)
+        self.asked: list[dict[str, str]] = []
+        self.released = threading.Event()
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                query = parse_qs(urlsplit(self.path).query)
+                fake.asked.append({name: values[0] for name, values in query.items()})
+                fake.respond(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, *, promised: int | None = None) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body) if promised is None else promised))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def answer(document: object, status: int = 200) -> Respond:
+    return lambda handler: send(handler, status, json.dumps(document).encode())
+
+
+def text(body: bytes, status: int = 200) -> Respond:
+    return lambda handler: send(handler, status, body)
+
+
+def vector(*rows: object, **more: object) -> dict[str, object]:
+    return {"status": "success", "data": {"resultType": "vector", "result": list(rows)}, **more}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakePrometheus]:
+    server = FakePrometheus()
+    yield server
+    server.close()
+
+
+def reader(url: str, evaluations: int = 1, timeout_seconds: float = 5.0) -> PrometheusReader:
+    mappings = [EvaluationSettings(metric=f"loss_{number}") for number in range(evaluations)]
+    return PrometheusReader(url, {"namespace": "flowcon"}, 1.0, mappings, 10, timeout_seconds)
+
+
+def told(url: str, timeout_seconds: float = 5.0) -> str:
+    """The sentence of a reading that must fail."""
+    with reader(url, timeout_seconds=timeout_seconds) as one, pytest.raises(ObservationError) as caught:
+        one.read(NOW)
+    assert url in str(caught.value)
+    assert str(caught.value).endswith(".")
+    return str(caught.value)
+
+
+def test_nobody_there_is_told_as_refused():
+    assert "connection refused" in told(f"http://127.0.0.1:{free_loopback_port()}")
+
+
+def test_one_that_hangs_is_given_up_after_the_timeout(fake: FakePrometheus):
+    fake.respond = lambda _: fake.released.wait(30) and None
+    assert "did not answer within 0.3 s" in told(fake.url, timeout_seconds=0.3)
+
+
+def test_one_that_drips_byte_by_byte_is_given_up_after_the_timeout(fake: FakePrometheus):
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200, b"", promised=1000)
+        while not fake.released.wait(0.02):
+            handler.wfile.write(b" ")
+
+    fake.respond = drip
+    assert "did not answer within 0.3 s" in told(fake.url, timeout_seconds=0.3)
+
+
+def test_an_http_error_is_told_with_what_it_says(fake: FakePrometheus):
+    fake.respond = text(b"storage is on fire", status=500)
+    sentence = told(fake.url)
+    assert "500" in sentence
+    assert "storage is on fire" in sentence
+    assert len(fake.asked) == 1, "an error is not retried within a pass"
+
+
+def test_a_long_error_page_is_cut(fake: FakePrometheus):
+    fake.respond = text(b"x" * 100_000, status=502)
+    assert len(told(fake.url)) < 500
+
+
+def test_a_query_that_it_refuses_is_told_with_its_reason(fake: FakePrometheus):
+    fake.respond = answer({"status": "error", "error": "query timed out"}, status=503)
+    assert "query timed out" in told(fake.url)
+
+
+def test_json_that_breaks_off_is_no_answer(fake: FakePrometheus):
+    fake.respond = text(json.dumps(EMPTY).encode()[:-9])
+    assert "cannot be read" in told(fake.url)
+
+
+def test_a_connection_that_breaks_off_is_no_answer(fake: FakePrometheus):
+    def break_off(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200, b'{"status":', promised=1000)
+        handler.close_connection = True
+
+    fake.respond = break_off
+    assert "broke in mid-answer" in told(fake.url)
+
+
+def test_a_connection_that_is_closed_without_a_word_is_told(fake: FakePrometheus):
+    fake.respond = lambda handler: setattr(handler, "close_connection", True)
+    assert "it closed the connection" in told(fake.url)
+
+
+def test_a_login_page_is_no_answer(fake: FakePrometheus):
+    fake.respond = text(b"<html>Sign in</html>")
+    assert "login page" in told(fake.url)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"status": "success"},
+        {"status": "success", "data": {"resultType": "vector"}},
+        vector({"metric": {"pod": "a"}}),
+        vector({"value": [NOW, "1"]}),
+        vector({"metric": "a", "value": [NOW, "1"]}),
+        vector({"metric": {}, "value": [NOW]}),
+        vector({"metric": {}, "value": None}),
+    ],
+)
+def test_an_answer_with_missing_fields_is_no_answer(fake: FakePrometheus, document: object):
+    fake.respond = answer(document)
+    assert "missing fields" in told(fake.url)
+
+
+def test_a_value_that_is_no_number_is_no_answer(fake: FakePrometheus):
+    fake.respond = answer(vector({"metric": {}, "value": [NOW, "many"]}))
+    assert "cannot be read" in told(fake.url)
+
+
+def test_an_answer_with_warnings_is_a_part_of_the_answer(fake: FakePrometheus):
+    fake.respond = answer(vector(warnings=["remote read: store-1 is unreachable"]))
+    assert "a part of the answer and warned: remote read: store-1 is unreachable" in told(fake.url)
+
+
+def test_notes_of_prometheus_3_and_an_empty_list_of_warnings_are_no_warnings(fake: FakePrometheus):
+    fake.respond = answer(vector(infos=["metric might not be a counter"], warnings=[]))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs == {}
+
+
+def test_a_label_called_warnings_is_no_warning(fake: FakePrometheus):
+    labels = {"namespace": "flowcon", "pod": "a", "warnings": "oh", "slopewise_value": "up"}
+    fake.respond = answer(vector({"metric": labels, "value": [NOW, "1"]}))
+    with reader(fake.url) as one:
+        assert ("flowcon", "a") in one.read(NOW).jobs
+
+
+def test_no_series_at_all_is_a_reading_without_jobs(fake: FakePrometheus):
+    with reader(fake.url) as one:
+        reading = one.read(NOW)
+    assert (reading.at_seconds, reading.jobs) == (NOW, {})
+
+
+@pytest.mark.parametrize(("mappings", "queries"), [(1, 3), (4, 6)])
+def test_the_number_of_queries_depends_on_the_mappings_only(fake: FakePrometheus, mappings: int, queries: int):
+    rows = [
+        {"metric": {"namespace": "flowcon", "pod": f"job-{n}", "slopewise_value": "level"}, "value": [NOW, "1"]}
+        for n in range(200)
+    ]
+    fake.respond = answer(vector(*rows))
+    with reader(fake.url, evaluations=mappings) as one:
+        for _ in range(2):
+            reading = one.read(NOW)
+            assert (len(reading.jobs), reading.queries) == (200, queries)
+    assert len(fake.asked) == 2 * queries
+
+
+def test_all_queries_of_a_reading_are_asked_for_the_same_moment_and_namespace(fake: FakePrometheus):
+    with reader(fake.url, evaluations=2) as one:
+        one.read(NOW + 0.25)
+    assert {asked["time"] for asked in fake.asked} == {"1700000000.250"}
+    assert all('namespace="flowcon"' in asked["query"] for asked in fake.asked)
+
+
+def test_a_curve_longer_than_prometheus_allows_is_fetched_in_parts(fake: FakePrometheus):
+    fake.respond = answer({"status": "success", "data": {"resultType": "matrix", "result": []}})
+    with reader(fake.url) as one:
+        assert one.range_curve(NOW, NOW + 12_000, 0.5) == {}
+    starts_and_ends = [(float(asked["start"]) - NOW, float(asked["end"]) - NOW) for asked in fake.asked]
+    assert starts_and_ends == [(0, 5499.5), (5500, 10_999.5), (11_000, 12_000)]
+
+
+def test_a_window_holds_at_least_four_scrapes(fake: FakePrometheus):
+    with PrometheusReader(fake.url, {"namespace": "x"}, 5.0, [EvaluationSettings()], window_seconds=10) as one:
+        one.read(NOW)
+    assert "[20000ms]" in fake.asked[0]["query"]
+
+
+@pytest.mark.parametrize("url", ["", "localhost:9090", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999"])
+def test_what_is_no_url_is_refused_before_anything_is_sent(url: str):
+    with pytest.raises(UsageError, match="is not the URL of a Prometheus"):
+        reader(url)
+
+
+def test_a_password_in_the_url_is_not_shown():
+    port = free_loopback_port()
+    with reader(f"http://me:secret@127.0.0.1:{port}") as one, pytest.raises(ObservationError) as caught:
+        one.read(NOW)
+    assert "secret" not in str(caught.value)
+    assert f"http://127.0.0.1:{port}" in str(caught.value)
+
+
+def test_without_a_forced_matcher_nothing_is_read(fake: FakePrometheus):
+    with pytest.raises(UsageError, match="name at least one label"):
+        PrometheusReader(fake.url, {}, 1.0, [EvaluationSettings()], 10)

@@ -1,0 +1,57 @@
+"""Text becomes PromQL in one place only: what cannot be a name is refused, values cannot leave their quotes."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.adapters import queries
+from controller.errors import UsageError
+
+
+def test_matchers_are_rendered_one_a_line():
+    assert queries.render_matchers((("namespace", "flowcon"), ("stage", "eval"))) == (
+        'namespace="flowcon",\n    stage="eval",'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        ('a"} or vector(1) #', 'a\\"} or vector(1) #'),
+        ("back\\slash", "back\\\\slash"),
+        ("line\nbreak", "line\\x0abreak"),
+        ("nul\0", "nul\\x00"),
+        ("größe-損失", "größe-損失"),
+        ("$window ${metric}", "$window ${metric}"),
+    ],
+)
+def test_a_label_value_cannot_leave_its_quotes(value: str, quoted: str):
+    rendered = queries.levels("training_loss", (("run", value),), 10, 1)
+    assert f'run="{quoted}",' in rendered
+
+
+def test_a_label_value_that_is_not_unicode_is_refused():
+    with pytest.raises(UsageError, match="write it in valid UTF-8"):
+        queries.escaped("\ud800")
+
+
+@pytest.mark.parametrize("name", ["loss{}", "a or b", "", "1loss", "loss\n", 'x"'])
+def test_a_metric_name_that_could_be_promql_is_refused(name: str):
+    with pytest.raises(UsageError, match="PromQL is not accepted"):
+        queries.levels(name, (("namespace", "flowcon"),), 10, 1)
+
+
+@pytest.mark.parametrize("name", ["a=b", "with:colon", "", "stage\n"])
+def test_a_label_name_that_could_be_promql_is_refused(name: str):
+    with pytest.raises(UsageError, match="PromQL is not accepted"):
+        queries.facts(((name, "x"),), 10)
+
+
+def test_a_users_namespace_narrows_the_forced_one_and_never_replaces_it():
+    rendered = queries.loss_series("training_loss", (("namespace", "flowcon"), ("namespace", "other")))
+    assert rendered.count('namespace="flowcon"') == 1
+    assert rendered.count('namespace="other"') == 1
+
+
+def test_windows_are_written_in_whole_milliseconds():
+    assert "[2500ms]" in queries.events((("namespace", "flowcon"),), 2.5)

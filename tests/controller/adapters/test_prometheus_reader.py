@@ -1,0 +1,313 @@
+"""A real Prometheus scrapes a controllable exporter; the reader tells what became of each job.
+
+Targets are set once, because Prometheus takes about five seconds to see new ones; each test has jobs of its own
+and changes what they export.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from controller.adapters.prometheus import JobKey, JobSeries, PrometheusReader, PrometheusReading
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
+from controller.errors import ObservationError
+from controller.model import JobState
+from controller.settings import EvaluationSettings
+
+pytestmark = pytest.mark.processes
+
+SCRAPE_SECONDS = 0.5
+WINDOW_SECONDS = 2.0
+HOSTILE = 'a"b\\c\nd{pod=~".*"}, größe 損失'
+
+
+def page(*losses: str, steps: float = 10, started: float = 1000, nonfinite: float = 0, objective: str = "min") -> str:
+    """What a reporter exports; `losses` are samples of `training_loss`, e.g. `{stage="eval"} 0.5`."""
+    lines = [f"training_loss{loss}" for loss in losses or ('{stage="eval"} 0.5',)]
+    lines += [
+        f"training_steps_total {steps}",
+        "training_steps_planned 100",
+        f"training_nonfinite_loss_total {nonfinite}",
+        f'training_info{{framework="torch",objective="{objective}"}} 1',
+        'training_state{state="training"} 1',
+        'training_state{state="finished"} 0',
+        f"process_start_time_seconds {started}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class Exporters:
+    """One HTTP server; each path is the page of one process, and a path without a page is a process that is gone."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, str] = {}
+        exporters = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                content = exporters.pages.get(self.path)
+                self.send_response(503 if content is None else 200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.end_headers()
+                self.wfile.write((content or "").encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.address = f"127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class World:
+    """Prometheus, the exporters, and what is scraped from them."""
+
+    def __init__(self, server: PrometheusServer, exporters: Exporters) -> None:
+        self.server = server
+        self._exporters = exporters
+        self._groups: list[TargetGroup] = []
+        self._paths: dict[tuple[str, str], str] = {}
+
+    def add(self, pod: str, content: str | None = None, *, instance: str = "a:1", namespace: str = "flowcon") -> None:
+        path = f"/{len(self._groups)}"
+        labels = {"namespace": namespace, "pod": pod, "instance": instance, "__metrics_path__": path}
+        self._groups.append({"targets": [self._exporters.address], "labels": labels})
+        self._paths[pod, instance] = path
+        self.set(pod, content, instance=instance)
+
+    def set(self, pod: str, content: str | None, *, instance: str = "a:1") -> None:
+        """Change what a process exports; None: it is gone."""
+        path = self._paths[pod, instance]
+        if content is None:
+            self._exporters.pages.pop(path, None)
+        else:
+            self._exporters.pages[path] = content
+
+    def scrape(self) -> None:
+        self.server.set_targets(self._groups)
+
+    def reader(self, *evaluations: EvaluationSettings, **matchers: str) -> PrometheusReader:
+        return PrometheusReader(
+            self.server.url,
+            {"namespace": "flowcon", **matchers},
+            SCRAPE_SECONDS,
+            evaluations or [EvaluationSettings()],
+            WINDOW_SECONDS,
+        )
+
+    def read(self, *evaluations: EvaluationSettings, **matchers: str) -> PrometheusReading:
+        with self.reader(*evaluations, **matchers) as reader:
+            return reader.read(time.time())
+
+    def job(self, pod: str, *evaluations: EvaluationSettings) -> JobSeries:
+        return self.read(*evaluations).jobs.get(JobKey("flowcon", pod), JobSeries())
+
+    def wait_for(self, pod: str, condition: Callable[[JobSeries], bool]) -> JobSeries:
+        """The job once it is as it must become; the last sight of it fails the test after 20 s."""
+        for _ in range(200):
+            job = self.job(pod)
+            if condition(job):
+                return job
+            time.sleep(0.1)
+        raise AssertionError(f"{pod} stayed {job}")
+
+
+@pytest.fixture(scope="module")
+def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    exporters = Exporters()
+    folder: Path = tmp_path_factory.mktemp("prometheus") / "data"
+    try:
+        with PrometheusServer(prometheus_binaries, folder, scrape_interval_seconds=SCRAPE_SECONDS) as server:
+            world = World(server, exporters)
+            for pod in ("steady", "nan", "inf", "counted", "restarts", "gone", "changes", "outlives"):
+                world.add(pod, page())
+            world.add("stages", page('{stage="train"} 3', '{stage="eval"} 1', '{stage="train_ema"} 2'))
+            world.add("steps", page('{stage="eval",step="7"} 1', '{epoch="1"} 2', '{stage="train"} 4'))
+            world.add("only-steps", page('{step="7"} 1'))
+            world.add("maximises", page(objective="max"))
+            world.add("foreign", 'trainer_loss{run="x"} 7\n')
+            world.add("marked", page('{stage="eval",slopewise_value="level"} 9', '{stage="train"} 4'))
+            world.add("impostor", page('{stage="eval",namespace="flowcon",pod="steady"} 9'), namespace="other")
+            world.add(HOSTILE, page(f'{{stage="eval",run="{HOSTILE_IN_EXPOSITION}"}} 0.25'))
+            world.add("moves", page(started=1000), instance="a:1")
+            world.add("moves", None, instance="b:2")
+            world.scrape()
+            world.wait_for("steady", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
+            yield world
+    finally:
+        exporters.close()
+
+
+HOSTILE_IN_EXPOSITION = HOSTILE.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def test_a_steady_job_is_told_in_full(world: World):
+    before = time.time()
+    job = world.job("steady")
+    assert job.evaluation is not None
+    assert job.evaluation.level == 0.5
+    assert job.evaluation.series == 'training_loss{stage="eval"}'
+    assert job.evaluation.sample_count in (4, 5)
+    assert before - 2 * SCRAPE_SECONDS < job.evaluation.sampled_at_seconds <= time.time()
+    assert (job.evaluation.objective, job.evaluation.finite) == ("min", True)
+    assert (job.steps_total, job.steps_planned, job.nonfinite_total) == (10, 100, 0)
+    assert (job.state, job.restarted, job.up, job.warnings) == (JobState.TRAINING, False, True, ())
+
+
+def test_a_level_is_the_mean_of_the_window_not_the_last_sample(world: World):
+    world.set("changes", page('{stage="eval"} 1.5'))
+    job = world.wait_for("changes", lambda job: job.evaluation is not None and job.evaluation.level > 0.5)
+    assert job.evaluation is not None
+    assert job.evaluation.level < 1.5
+
+
+def test_the_evaluation_on_held_out_data_is_preferred(world: World):
+    job = world.job("stages")
+    assert job.evaluation is not None
+    assert (job.evaluation.level, job.evaluation.series) == (1, 'training_loss{stage="eval"}')
+
+
+def test_labels_of_the_mapping_choose_another_stage(world: World):
+    job = world.job("stages", EvaluationSettings(labels={"stage": "train_ema"}))
+    assert job.evaluation is not None
+    assert job.evaluation.level == 2
+
+
+def test_series_with_a_step_or_epoch_label_are_named_and_not_used(world: World):
+    job = world.job("steps")
+    assert job.evaluation is not None
+    assert job.evaluation.series == 'training_loss{stage="train"}'
+    assert [warning.partition(":")[0] for warning in job.warnings] == [
+        "training_loss carries the label `epoch`",
+        "training_loss carries the label `step`",
+    ]
+    only = world.job("only-steps")
+    assert only.evaluation is None
+    assert "every step makes a new series" in only.warnings[0]
+
+
+def test_the_job_itself_says_whether_more_is_better(world: World):
+    job = world.job("maximises")
+    assert job.evaluation is not None
+    assert (job.evaluation.objective, job.objective) == ("max", "max")
+
+
+def test_a_further_mapping_brings_in_other_peoples_names_for_one_more_query(world: World):
+    reading = world.read(EvaluationSettings(), EvaluationSettings(metric="trainer_loss", objective="max"))
+    assert reading.queries == 4
+    job = reading.jobs[JobKey("flowcon", "foreign")]
+    assert job.evaluation is not None
+    assert (job.evaluation.level, job.evaluation.objective) == (7, "max")
+    assert job.evaluation.series == 'trainer_loss{run="x"}'
+    assert job.state is None
+
+
+@pytest.mark.parametrize(("pod", "value"), [("nan", "NaN"), ("inf", "+Inf")])
+def test_a_gauge_that_is_not_finite_shows_as_diverged_with_its_last_finite_level(world: World, pod: str, value: str):
+    world.set(pod, page(f'{{stage="eval"}} {value}'))
+    job = world.wait_for(pod, lambda job: job.evaluation is not None and not job.evaluation.finite)
+    assert job.evaluation is not None
+    assert job.evaluation.level == 0.5
+
+
+def test_a_counted_nan_shows_as_diverged_until_the_window_is_clean_again(world: World):
+    world.set("counted", page(nonfinite=1))
+    job = world.wait_for("counted", lambda job: job.evaluation is not None and not job.evaluation.finite)
+    assert job.evaluation is not None
+    assert (job.evaluation.level, job.nonfinite_total) == (0.5, 1)
+    world.wait_for("counted", lambda job: job.evaluation is not None and job.evaluation.finite)
+
+
+def test_a_restart_on_the_same_port_is_seen_for_one_window(world: World):
+    world.set("restarts", page(steps=1, started=2000))
+    job = world.wait_for("restarts", lambda job: job.restarted)
+    assert job.steps_total == 1
+    world.wait_for("restarts", lambda job: not job.restarted)
+
+
+def test_a_restart_on_another_port_is_seen_and_the_new_life_speaks(world: World):
+    world.set("moves", None, instance="a:1")
+    world.set("moves", page('{stage="eval"} 0.9', steps=1, started=time.time()), instance="b:2")
+    job = world.wait_for("moves", lambda job: job.evaluation is not None and job.evaluation.level == 0.9)
+    assert (job.restarted, job.steps_total, job.warnings) == (True, 1, ())
+
+
+def test_a_job_that_stops_answering_is_told_with_the_age_of_its_last_sample(world: World):
+    world.set("gone", None)
+    stopped_at = time.time()
+    job = world.wait_for("gone", lambda job: job.up is False)
+    assert job.evaluation is not None
+    assert job.evaluation.sampled_at_seconds <= stopped_at + SCRAPE_SECONDS
+    assert job.steps_total == 10
+    job = world.wait_for("gone", lambda job: job.evaluation is None)
+    assert (job.up, job.steps_total) == (False, None)
+
+
+def test_label_values_with_quotes_backslashes_and_newlines_come_back_as_they_are(world: World):
+    reading = world.read(EvaluationSettings(labels={"run": HOSTILE}), pod=HOSTILE)
+    assert list(reading.jobs) == [JobKey("flowcon", HOSTILE)]
+    job = reading.jobs[JobKey("flowcon", HOSTILE)]
+    assert job.evaluation is not None
+    assert job.evaluation.level == 0.25
+    assert job.evaluation.series == f'training_loss{{run="{HOSTILE_IN_EXPOSITION}",stage="eval"}}'
+
+
+def test_a_process_cannot_speak_for_another_namespace_or_pod(world: World):
+    reading = world.read()
+    assert JobKey("other", "impostor") not in reading.jobs
+    steady = reading.jobs[JobKey("flowcon", "steady")]
+    assert steady.evaluation is not None
+    assert (steady.evaluation.level, steady.warnings) == (0.5, ())
+
+
+def test_a_process_cannot_break_the_query_with_our_own_marker(world: World):
+    job = world.job("marked")
+    assert job.evaluation is not None
+    assert job.evaluation.series == 'training_loss{stage="train"}'
+
+
+def test_nobody_in_the_namespace_is_an_empty_reading(world: World):
+    assert world.read(pod="nobody").jobs == {}
+
+
+def test_a_moment_long_ago_is_an_empty_reading(world: World):
+    with world.reader() as reader:
+        assert reader.read(time.time() - 86_400).jobs == {}
+
+
+def test_a_curve_holds_the_raw_values_of_the_best_series(world: World):
+    end = time.time()
+    with world.reader() as reader:
+        curves = reader.range_curve(end - 2, end, SCRAPE_SECONDS)
+    assert [value for _, value in curves["stages"]] == [1] * 5
+    assert [round(at - end, 3) for at, _ in curves["stages"]] == [-2, -1.5, -1, -0.5, 0]
+    assert [value for _, value in curves["steps"]] == [4] * 5
+    assert "impostor" not in curves
+    assert "only-steps" not in curves
+
+
+def test_prometheus_killed_in_mid_run_raises_and_restarted_recovers(world: World):
+    with world.reader() as reader:
+        assert reader.read(time.time()).jobs
+        world.server.kill()
+        with pytest.raises(ObservationError, match="connection refused"):
+            reader.read(time.time())
+        world.server.restart()
+        assert isinstance(reader.read(time.time()), PrometheusReading)
+    job = world.wait_for(
+        "outlives", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4 and job.up is True
+    )
+    assert job.evaluation is not None
+    assert (job.evaluation.level, job.restarted) == (0.5, False)

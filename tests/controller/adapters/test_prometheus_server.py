@@ -1,0 +1,136 @@
+"""A real Prometheus, started, killed, restarted and gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, free_loopback_port
+from controller.errors import DataSourceError, UsageError
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def is_ready(server: PrometheusServer) -> bool:
+    return requests.get(f"{server.url}/-/ready", timeout=5).ok
+
+
+def pretender(path: Path, script: str) -> PrometheusBinaries:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return PrometheusBinaries(path, None, "2.42.0")
+
+
+def test_it_answers_while_it_runs_and_leaves_neither_process_nor_data(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+):
+    noted: list[int] = []
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", on_start=noted.append) as server:
+        assert is_ready(server)
+        assert noted == [server.pid]
+        assert os.getpgid(noted[0]) == noted[0]
+        listening = [one.laddr for one in psutil.Process(noted[0]).net_connections() if one.status == "LISTEN"]
+        assert [address.ip for address in listening] == ["127.0.0.1"]
+    assert server.pid is None
+    assert not psutil.pid_exists(noted[0])
+    assert not (tmp_path / "data").exists()
+    server.stop()
+
+
+def test_killed_and_restarted_it_has_the_same_address_and_data(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
+    noted: list[int] = []
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", on_start=noted.append) as server:
+        url = server.url
+        server.kill()
+        assert server.pid is None
+        assert (tmp_path / "data" / "tsdb").exists()
+        server.restart()
+        assert (server.url, server.pid) == (url, noted[1])
+        assert is_ready(server)
+
+
+def test_a_port_that_somebody_took_in_between_is_given_up_for_another(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path, taken_port: int
+):
+    ports = iter([taken_port, free_loopback_port()])
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", free_port=lambda: next(ports)) as server:
+        assert server.url != f"http://127.0.0.1:{taken_port}"
+        assert is_ready(server)
+
+
+def test_a_port_where_another_prometheus_answers_is_not_taken_for_ours(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+):
+    with PrometheusServer(prometheus_binaries, tmp_path / "first") as first:
+        theirs = int(first.url.rpartition(":")[2])
+        ports = iter([theirs, free_loopback_port()])
+        with PrometheusServer(prometheus_binaries, tmp_path / "second", free_port=lambda: next(ports)) as second:
+            assert second.url != first.url
+        assert is_ready(first)
+
+
+def test_when_every_port_is_taken_it_says_so_and_leaves_nothing(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path, taken_port: int
+):
+    with pytest.raises(DataSourceError, match="found its port taken 5 times"):
+        PrometheusServer(prometheus_binaries, tmp_path / "data", free_port=lambda: taken_port).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_ends_at_once_is_told_with_the_end_of_its_log(tmp_path: Path):
+    broken = pretender(tmp_path / "prometheus", "echo first; echo 'unknown flag' >&2; exit 3")
+    with pytest.raises(DataSourceError, match="ended with 3; its log ends with: unknown flag"):
+        PrometheusServer(broken, tmp_path / "data").start()
+    assert not (tmp_path / "data").exists()
+
+
+def test_one_that_never_gets_ready_is_ended(tmp_path: Path):
+    noted: list[int] = []
+    sleeper = pretender(tmp_path / "prometheus", "exec sleep 60")
+    server = PrometheusServer(sleeper, tmp_path / "data", on_start=noted.append, ready_timeout_seconds=0.2)
+    with pytest.raises(DataSourceError, match=r"was not ready within 0\.2 s"):
+        server.start()
+    assert not psutil.pid_exists(noted[0])
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_failing_note_of_its_pid_ends_it_again(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
+    noted: list[int] = []
+
+    def interrupted(pid: int) -> None:
+        noted.append(pid)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        PrometheusServer(prometheus_binaries, tmp_path / "data", on_start=interrupted).start()
+    assert not psutil.pid_exists(noted[0])
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_with_somebodys_files_is_refused_and_kept(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(UsageError, match="is not empty"):
+        PrometheusServer(prometheus_binaries, tmp_path).start()
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_targets_are_replaced_whole(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
+    groups = [{"targets": ["127.0.0.1:1"], "labels": {"pod": "größe"}}]
+    with PrometheusServer(prometheus_binaries, tmp_path / "data") as server:
+        server.set_targets(groups)  # type: ignore[arg-type]
+        assert json.loads((tmp_path / "data" / "targets.json").read_text()) == groups
+        assert not list((tmp_path / "data").glob("*.draft"))

@@ -1,0 +1,95 @@
+"""The command line as a user meets it: real processes, one sentence for a mistake, the right exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller import __version__
+from controller.policies import names
+
+
+def slopewise(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "controller", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
+
+
+def the_sentence(result: subprocess.CompletedProcess[str], exit_code: int) -> str:
+    assert result.returncode == exit_code, result.stderr
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def test_version() -> None:
+    assert slopewise("--version").stdout.strip() == __version__
+
+
+def test_help_of_every_command_starts_with_what_it_does_and_has_an_example() -> None:
+    for command in ("demo", "run", "policies"):
+        assert "xample" in slopewise(command, "--help").stdout
+
+
+def test_policies_prints_every_policy_with_unit_default_bounds_and_source() -> None:
+    printed = json.loads(slopewise("policies", "-o", "json").stdout)
+    assert [policy["name"] for policy in printed] == names()
+    alpha = next(p for policy in printed for p in policy["parameters"] if p["name"] == "alpha")
+    assert (alpha["default"], alpha["bounds"]) == (0.05, "> 0, ≤ 1")
+    assert "thesis" in alpha["source"]
+    assert alpha["unit"]
+
+
+def test_a_policy_that_there_is_not_is_named_with_those_there_are() -> None:
+    assert the_sentence(slopewise("policies", "nope"), 2) == (
+        "slopewise: there is no policy 'nope'; use one of fair, flowcon."
+    )
+
+
+def test_an_unknown_option_is_a_usage_error() -> None:
+    assert slopewise("demo", "--nope").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("spec: {polices: {}}", "spec.polices: unknown key; remove it or use one of behaviour, evaluation, mode"),
+        ("spec: {resources: {cpu: {min: 2 cores}}}", "'2 cores' is not a CPU quantity; write millicores as 250m"),
+        ("spec: {resources: {cpu: {min: 4, max: 1}}}", "min 4000m is above max 1000m; swap them"),
+        ("spec: {policy: {name: best}}", "there is no policy 'best'; use one of fair, flowcon"),
+        (
+            "spec: {policy: {name: flowcon, parameters: {alpha: 7}}}",
+            "spec.policy.parameters.alpha: must be less than or equal to 1, not 7",
+        ),
+    ],
+)
+def test_a_policy_file_with_a_mistake_is_refused_before_anything_starts(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    result = slopewise("demo", "--policy-file", "p.yaml", cwd=tmp_path)
+    printed = the_sentence(result, 2)
+    assert sentence in printed
+    assert "p.yaml" in printed
+
+
+def test_a_jobs_file_with_a_mistake_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "j.yaml").write_text("- {name: a, comand: python x.py}")
+    assert "comand: unknown key" in the_sentence(slopewise("demo", "--jobs", "j.yaml", cwd=tmp_path), 2)
+
+
+def test_a_report_that_cannot_be_written_is_told_before_five_minutes_of_training(tmp_path: Path) -> None:
+    printed = the_sentence(slopewise("demo", "--report", "nowhere/report.html", cwd=tmp_path), 2)
+    assert "nowhere" in printed
+
+
+def test_run_without_local_says_what_this_release_can_do() -> None:
+    assert "--local" in the_sentence(slopewise("run"), 2)
+
+
+def test_run_local_without_jobs_says_what_is_missing() -> None:
+    assert "--jobs FILE" in the_sentence(slopewise("run", "--local"), 2)

@@ -1,0 +1,131 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import __version__
+
+pytestmark = [pytest.mark.image, pytest.mark.timeout(1200)]
+
+SCRIPT = Path(__file__).with_name("build_image.sh")
+UID = "65532"
+
+
+@dataclass(frozen=True)
+class Image:
+    """The built image in its own storage, and one container of it."""
+
+    storage: tuple[str, ...]
+    image_id: str
+    container: str
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the container, as the image's user."""
+        return run(*self.storage, "run", "--isolation", "chroot", self.container, "--", *command)
+
+    def config(self) -> dict[str, Any]:
+        """What the image says of itself: user, entry point, environment, labels."""
+        shown = run(*self.storage, "inspect", "--type", "image", self.image_id)
+        found: dict[str, Any] = json.loads(shown.stdout)["OCIv1"]["config"]
+        return found
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command; on an interruption end what it started too, since bash leaves its children running."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        output, errors = process.communicate()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def why_not_here() -> str | None:
+    missing = [tool for tool in ("buildah", "debootstrap", "dpkg") if shutil.which(tool) is None]
+    if missing:
+        return f"building the image needs {', '.join(missing)}: apt-get install buildah debootstrap"
+    return None if os.geteuid() == 0 else "building the image without a daemon needs root"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    if reason := why_not_here():
+        pytest.skip(reason)
+    store = tmp_path_factory.mktemp("image")
+    try:
+        yield _built(store)
+    finally:
+        shutil.rmtree(store)
+
+
+def _built(store: Path) -> Image:
+    build = run("bash", str(SCRIPT), str(store))
+    assert build.returncode == 0, f"{build.stdout[-1000:]}\n{build.stderr[-4000:]}"
+    driver, image_id = build.stdout.split()[-2:]
+    roots = ("--root", str(store / "root"), "--runroot", str(store / "run"))
+    storage = ("buildah", *roots, "--storage-driver", driver)
+    started = run(*storage, "from", image_id)
+    assert started.returncode == 0, started.stderr
+    return Image(storage, image_id, started.stdout.strip())
+
+
+def test_the_command_runs_and_says_how_it_is_used(image: Image) -> None:
+    result = image.run(*image.config()["Entrypoint"], "--help")
+
+    assert result.returncode == 0, result.stderr
+    assert "Usage: slopewise" in result.stdout
+
+
+def test_the_user_is_not_root_and_can_write_to_tmp_alone(image: Image) -> None:
+    written = image.run(
+        "sh", "-c", "for folder in / /etc /opt/slopewise /tmp; do touch $folder/x && echo $folder; done"
+    )
+
+    assert image.config()["User"] == f"{UID}:{UID}"
+    assert image.run("id", "-u").stdout.strip() == UID
+    assert written.stdout.split() == ["/tmp"]
+
+
+def test_what_builds_software_stays_behind(image: Image) -> None:
+    compilers = image.run("sh", "-c", "command -v cc gcc g++ clang make ld")
+    modules = image.run("python3", "-c", _WHICH_MODULES, "hatchling", "pip", "setuptools", "sklearn", "scipy", "numpy")
+
+    assert compilers.stdout == ""
+    assert modules.stdout.split() == ["numpy"], modules.stderr
+
+
+def test_the_dashboards_are_inside(image: Image) -> None:
+    shown = image.run("python3", "-c", _LIST_DASHBOARDS)
+
+    assert shown.stdout.split() == ["overview.json"], shown.stderr
+
+
+def test_the_labels_tell_what_it_is(image: Image) -> None:
+    labels = image.config()["Labels"]
+
+    assert labels["org.opencontainers.image.title"] == "slopewise"
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert labels["org.opencontainers.image.version"] == __version__
+
+
+def test_nothing_of_this_machines_way_to_the_package_index_is_left_inside(image: Image) -> None:
+    found = image.run("sh", "-c", "ls /etc/pip.conf /run/pip-ca.crt 2>/dev/null; env | grep -i pip")
+
+    assert found.stdout == ""
+
+
+_WHICH_MODULES = "import importlib.util, sys; print(*filter(importlib.util.find_spec, sys.argv[1:]))"
+_LIST_DASHBOARDS = (
+    "from controller.adapters.grafana import dashboards_folder; print(*(f.name for f in dashboards_folder().iterdir()))"
+)
