@@ -10,8 +10,11 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(KeyboardInterrupt):
-    """The user or the system asked us to stop; everything is put back on the way out."""
+class Interrupted(BaseException):
+    """The user or the system asked us to stop; everything is put back on the way out.
+
+    No `KeyboardInterrupt`: the command line library would turn that into an exit code of its own.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")

@@ -1,7 +1,7 @@
-"""What the demo runs: one `JobSpec` a job, from the built-in catalogue or from the user's own YAML list.
+"""What is to be run on this machine: one `JobSpec` a job, from the demo's catalogue or the user's own YAML list.
 
-`trainings/catalogue.py` (`demo_jobs`) and `--jobs FILE` (`load_jobs`) make the specs, `runner.py` starts each
-as a process when its time has come.
+`demo/trainings/catalogue.py` (`demo_jobs`) and `--jobs FILE` (`load_jobs`) make the specs, `adapters/supervisor.py`
+starts each as a process when its time has come.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One job of the demo: `command` is started, without a shell, `arrive_seconds` after the run's start.
+    """One job: `command` is started, without a shell, `arrive_seconds` after the run's start.
 
     `max_useful_cpu_millicores`: more CPU than this does not make it faster; None: not known. `port`: where the
     program serves its own metrics; None: `slopewise_exporter` takes a free port and tells it.

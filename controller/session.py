@@ -8,7 +8,6 @@ Whatever happens, leaving them puts everything back: limits, processes, cgroups,
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -95,6 +94,7 @@ class Session(AbstractContextManager["Session"]):
         self.node = this_node()
         self._reports: list[PassReport] = []
         self._reports_lock = threading.Lock()
+        self._stopping = threading.Event()
         self._sinks = (self._keep, *sinks)
         self._policy = policy_of(plan.policy)
         self._settings = pass_settings(plan.policy)
@@ -117,7 +117,7 @@ class Session(AbstractContextManager["Session"]):
             stack.callback(self.reader.close)
             self.ports = self._ports(folder)
             stack.callback(self.supervisor.stop)
-            stack.callback(self._restore_all)
+            stack.callback(self.restore_originals)
             stack.callback(self.loop.stop)
             self._stack = stack.pop_all()
         return self
@@ -129,14 +129,24 @@ class Session(AbstractContextManager["Session"]):
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
         """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`."""
+        self.prometheus.wait_for_targets()
         self.supervisor.start()
         self.supervisor.poll()
         self.loop.start()
-        while not self.supervisor.all_ended():
+        while not self.supervisor.all_ended() and not self._stopping.wait(POLL_SECONDS):
             on_tick()
-            time.sleep(POLL_SECONDS)
             self.supervisor.poll()
         self.loop.stop()
+
+    def stop(self) -> None:
+        """End `run` at its next look, with jobs still running; safe from any thread."""
+        self._stopping.set()
+
+    def restore_originals(self) -> None:
+        """Every job that still runs gets back what it had before our first change."""
+        for uid, known in self.ports.memory.load().jobs.items():
+            if known.original is not None:
+                self.ports.actuator.restore(uid, known.original)
 
     @property
     def control(self) -> CpuControl:
@@ -191,12 +201,6 @@ class Session(AbstractContextManager["Session"]):
         observer = LocalObserver(self.reader, limiter, self.supervisor.running, self.clock, self.node)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else LocalActuator(limiter)
         return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
-
-    def _restore_all(self) -> None:
-        """Every job that still runs gets back what it had before our first change."""
-        for uid, known in self.ports.memory.load().jobs.items():
-            if known.original is not None:
-                self.ports.actuator.restore(uid, known.original)
 
 
 def policy_of(document: TrainingPolicy) -> PolicyProtocol:

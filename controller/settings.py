@@ -20,14 +20,14 @@ from controller.errors import UsageError
 from controller.model import CpuControl, Objective
 from controller.policies import PolicyParameters
 
-_CPU_QUANTITY = re.compile(r"^(?P<number>\d+(\.\d+)?)(?P<milli>m?)$")
-_METRIC_NAME = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")
-_LABEL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+_CPU_QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<milli>m?)")
+_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def parse_cpu_millicores(value: object) -> int:
     """Read a Kubernetes CPU quantity (`250m`, `"2"`, `0.5`) as millicores; ValueError with what to write."""
-    match = _CPU_QUANTITY.match(str(value)) if isinstance(value, str | int | float) else None
+    match = _CPU_QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
     if match is None or isinstance(value, bool):
         raise ValueError(f"{value!r} is not a CPU quantity; write millicores as 250m or cores as 0.25")
     number = float(match["number"])
@@ -38,14 +38,14 @@ def parse_cpu_millicores(value: object) -> int:
 
 
 def _metric_name(value: str) -> str:
-    if not _METRIC_NAME.match(value):
+    if not _METRIC_NAME.fullmatch(value):
         raise ValueError(f"{value!r} is not a metric name; use letters, digits, _ and : (PromQL is not accepted)")
     return value
 
 
 def _label_names(value: dict[str, str]) -> dict[str, str]:
     for name in value:
-        if not _LABEL_NAME.match(name):
+        if not _LABEL_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a label name; use letters, digits and _ (PromQL is not accepted)")
     return value
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 from controller.adapters.limiters.base import Limiter
+from controller.adapters.limiters.mounts import own_quota_cores
 from controller.adapters.prometheus import JobSeries, PrometheusReader
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
@@ -34,8 +35,9 @@ class LocalJob:
 
 
 def this_node() -> Node:
-    """This machine as one node: the cores this process may use, and all of the memory."""
-    return Node(NODE_NAME, float(len(os.sched_getaffinity(0))), psutil.virtual_memory().total)
+    """This machine as one node: the cores this process may use (affinity and quota), and all of the memory."""
+    cores = min(float(len(os.sched_getaffinity(0))), own_quota_cores())
+    return Node(NODE_NAME, cores, psutil.virtual_memory().total)
 
 
 class LocalObserver:

@@ -177,15 +177,18 @@ def run_end(run: RunResult) -> float:
 
 
 def _loss_range(name: str, runs: Iterable[RunResult]) -> tuple[float, float]:
-    """First and best value over all runs; where a job never got better than its first, its largest and best."""
-    curves = [points for run in runs if name in run.curves for points in [_finite(run.curves[name].loss)] if points]
+    """First and best value over all runs; where a job never got better than its first, its worst and best."""
+    found = [(run.curves[name].objective, _finite(run.curves[name].loss)) for run in runs if name in run.curves]
+    curves = [points for _, points in found if points]
     if not curves:
         return 1.0, 0.0
-    values = [value for points in curves for _, value in points]
-    # Two runs scrape at different moments, and the later first sample is a little lower: the highest is nearest.
-    first, best = max(points[0][1] for points in curves), min(values)
+    # The larger of two values is the better one where an accuracy is to rise: count everything downwards.
+    sign = -1.0 if any(objective == "max" for objective, _ in found) else 1.0
+    values = [sign * value for points in curves for _, value in points]
+    # Two runs scrape at different moments, and the later first sample is a little better: the worst is nearest.
+    first, best = max(sign * points[0][1] for points in curves), min(values)
     worst = first if first > best else max(values)
-    return (worst, best) if worst > best else (best + 1.0, best)
+    return (sign * worst, sign * best) if worst > best else (sign * (best + 1.0), sign * best)
 
 
 def _finite(points: Points) -> list[tuple[float, float]]:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
+from controller.model import Objective
+
 
 @dataclass(frozen=True)
 class JobResult:
@@ -31,6 +33,8 @@ class JobResult:
 class Curves:
     """One job over time: its evaluation, the CPU it used (cores), the CPU it was allotted (cores)."""
 
+    objective: Objective = "min"
+    """Whether the evaluation is to fall (a loss) or to rise (an accuracy)."""
     loss: list[tuple[float, float]] = field(default_factory=list)
     cpu_cores: list[tuple[float, float]] = field(default_factory=list)
     allotted_cores: list[tuple[float, float]] = field(default_factory=list)

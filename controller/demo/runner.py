@@ -128,7 +128,10 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
             _job_result(record, start, losses.get(name, []), steps.get(name), objectives.get(name, "min"))
             for name, record in records.items()
         ],
-        curves={name: Curves(losses.get(name, []), used.get(name, []), allotted.get(name, [])) for name in records},
+        curves={
+            name: Curves(objectives.get(name, "min"), losses.get(name, []), used.get(name, []), allotted.get(name, []))
+            for name in records
+        },
         decisions=decision_rows(reports, start),
         passes=session.loop.passes,
         passes_held=session.loop.passes_held,

@@ -5,7 +5,9 @@ Everything we make lies below these directories: we never touch a cgroup that we
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 PROC_SELF = Path("/proc/self")
@@ -24,6 +26,28 @@ def own_cgroups(proc_self: Path = PROC_SELF) -> dict[str, Path]:
             if directory is not None:
                 found[name] = directory
     return found
+
+
+def own_quota_cores(proc_self: Path = PROC_SELF) -> float:
+    """The CPU quota of our own cgroup in cores, infinite without one; in a container of 1 CPU on 64 cores it is 1."""
+    try:
+        own = own_cgroups(proc_self)
+    except OSError:
+        return math.inf
+    quotas = [
+        _quota_cores(own[name], files)
+        for name, files in ((UNIFIED, ["cpu.max"]), ("cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]))
+        if name in own
+    ]
+    return min(quotas, default=math.inf)
+
+
+def _quota_cores(folder: Path, files: Sequence[str]) -> float:
+    try:
+        quota, period = " ".join((folder / name).read_text(encoding="utf-8") for name in files).split()
+        return math.inf if quota in ("max", "-1") else int(quota) / int(period)
+    except (OSError, ValueError):  # the root cgroup of v2 has no such file
+        return math.inf
 
 
 def _mounts(mountinfo: Path) -> dict[str, list[tuple[str, Path]]]:

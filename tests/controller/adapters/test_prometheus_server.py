@@ -12,7 +12,7 @@ import psutil
 import pytest
 import requests
 
-from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, free_loopback_port
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, free_loopback_port
 from controller.errors import DataSourceError, UsageError
 
 pytestmark = pytest.mark.processes
@@ -128,9 +128,11 @@ def test_a_folder_with_somebodys_files_is_refused_and_kept(prometheus_binaries: 
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_targets_are_replaced_whole(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
-    groups = [{"targets": ["127.0.0.1:1"], "labels": {"pod": "größe"}}]
-    with PrometheusServer(prometheus_binaries, tmp_path / "data") as server:
-        server.set_targets(groups)  # type: ignore[arg-type]
-        assert json.loads((tmp_path / "data" / "targets.json").read_text()) == groups
+def test_targets_are_there_from_the_start_and_replaced_whole(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
+    first: TargetGroup = {"targets": ["127.0.0.1:1"], "labels": {"pod": "größe"}}
+    second: TargetGroup = {"targets": ["127.0.0.1:2"], "labels": {"pod": 'a"b'}}
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", targets=[first]) as server:
+        assert json.loads((tmp_path / "data" / "targets.json").read_text()) == [first]
+        server.set_targets([first, second])
+        assert json.loads((tmp_path / "data" / "targets.json").read_text()) == [first, second]
         assert not list((tmp_path / "data").glob("*.draft"))

@@ -1,0 +1,152 @@
+"""`slopewise demo` and `slopewise run --local` as whole processes: what they print, and that they leave nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from local.conftest import TINY, eventually, marked_processes, our_cgroups, our_folders
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
+
+FIGURES = {"jobs", "makespan_seconds", "jct_mean_seconds", "time_to_90_mean_seconds", "passes", "resizes_applied"}
+JOB_FIGURES = {
+    "name", "arrived_seconds", "finished_seconds", "jct_seconds", "time_to_90_seconds", "steps", "loss_first",
+    "loss_last", "cpu_seconds", "state",
+}  # fmt: skip
+
+
+def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "controller", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)  # type: ignore[call-overload, no-any-return]
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=seconds)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def two_jobs(tmp_path: Path) -> Path:
+    return jobs_file(tmp_path, ("a", 6, ""), ("b", 6, ""))
+
+
+def jobs_file(folder: Path, *jobs: tuple[str, float, str]) -> Path:
+    path = folder / "jobs.yaml"
+    entries = [
+        {"name": name, "command": [sys.executable, str(TINY), str(cpu), way], "arriveSeconds": 0.5 * place}
+        for place, (name, cpu, way) in enumerate(jobs)
+    ]
+    path.write_text(yaml.safe_dump(entries))
+    return path
+
+
+def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(two_jobs: Path) -> None:
+    report = two_jobs.with_name("report.html")
+    code, out, err = finish(start("demo", "--jobs", str(two_jobs), "--report", str(report), "-o", "json"))
+    assert code == 0, err
+    result = json.loads(out)
+    assert list(result["policy_runs"]) == ["fair", "flowcon"]
+    for run in result["policy_runs"].values():
+        assert set(run) >= {*FIGURES, "withheld"}
+        for job in run["jobs"]:
+            assert set(job) >= JOB_FIGURES
+            assert job["state"] == "finished"
+            assert job["steps"] == 300
+            assert job["cpu_seconds"] > 5
+            assert job["loss_last"] < 0.5 * job["loss_first"]
+    assert result["prometheus_version"][0].isdigit()
+    assert "a</" in report.read_text()
+
+
+def test_without_the_right_to_make_cgroups_it_stops_and_continues_and_says_so(two_jobs: Path) -> None:
+    report = two_jobs.with_name("report.html")
+    arguments = ["--jobs", str(two_jobs), "--actuator", "duty-cycle", "--report", str(report), "-o", "json"]
+    code, out, err = finish(start("demo", *arguments))
+    assert code == 0, err
+    assert "stop and continue" in json.loads(out)["actuator"]
+    assert "stop and continue" in err
+    assert "stop and continue" in report.read_text()
+
+
+def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result(tmp_path: Path) -> None:
+    jobs = jobs_file(tmp_path, ("bad", 0.4, "crash"), ("good", 1, ""))
+    code, out, err = finish(start("demo", "--jobs", str(jobs), "-o", "json"))
+    assert code == 1, err
+    states = {job["name"]: job["state"] for job in json.loads(out)["policy_runs"]["fair"]["jobs"]}
+    assert states == {"bad": "failed", "good": "finished"}
+
+
+def test_run_local_logs_a_line_a_pass_and_changes_nothing_in_mode_recommend(two_jobs: Path) -> None:
+    code, out, err = finish(start("run", "--local", "--jobs", str(two_jobs), "--port", "0", "--json-logs"))
+    assert code == 0, err
+    lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    passes = [line for line in lines if line["event"] == "pass"]
+    assert passes
+    assert {line["applied"] for line in passes} == {0}
+    assert out == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("after_seconds", [0.4, 0.9, 1.6, 2.5, 6.0])
+def test_stopped_at_any_moment_it_leaves_nothing_behind(
+    tmp_path: Path, after_seconds: float, number: signal.Signals
+) -> None:
+    jobs = jobs_file(tmp_path, *((f"job-{i}", 600, "") for i in range(4)))
+    process = start("demo", "--jobs", str(jobs))
+    time.sleep(after_seconds * random.uniform(0.8, 1.2))
+    process.send_signal(number)
+    code, out, err = finish(process, 60)
+    assert code in (128 + number, -number), err  # the latter before our first line ran
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None:
+    jobs = jobs_file(tmp_path, ("a", 600, ""), ("b", 600, ""))
+    process = start("demo", "--jobs", str(jobs))
+    eventually(lambda: len(marked_processes()) >= 2)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    code, _, err = finish(process, 60)
+    assert code == 130, err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
+def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_commands_go_on_unlimited(
+    tmp_path: Path, actuator: str
+) -> None:
+    jobs = jobs_file(tmp_path, ("a", 600, ""), ("b", 600, ""))
+    process = start("demo", "--jobs", str(jobs), "--actuator", actuator)
+    eventually(lambda: len(marked_processes()) >= 2)
+    time.sleep(2)
+    process.kill()
+    finish(process)
+    left = marked_processes()
+    assert left
+    try:
+        short = jobs_file(tmp_path, ("c", 0.5, ""))
+        code, _, err = finish(start("run", "--local", "--jobs", str(short), "--port", "0"))
+        assert code == 0, err
+        assert our_cgroups() == []
+        assert our_folders() == []
+        survivors = [each for each in left if each.is_running() and "tiny_training" in " ".join(each.cmdline())]
+        assert len(survivors) == 2  # they are the user's: released, not ended
+        assert all(each.status() != "stopped" for each in survivors)
+        assert "Leftovers of run" in err
+    finally:
+        for each in left:
+            if each.is_running():
+                os.kill(each.pid, signal.SIGKILL)
+        eventually(lambda: not marked_processes())

@@ -1,0 +1,186 @@
+"""Real runs on this machine, and everything that goes wrong in them: jobs, Prometheus, limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+import requests
+
+from grafana.queries import panel_queries
+
+from controller.adapters.grafana import dashboards_folder
+from controller.adapters.limiters.base import UNLIMITED
+from controller.model import PassReport
+from controller.session import Session, Workshop
+from local.conftest import a_policy, eventually, our_cgroups, running, tiny
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left")]
+
+
+def observed(session: Session) -> list[PassReport]:
+    return [report for report in session.all_reports() if report.snapshot is not None]
+
+
+def newest_level(session: Session, name: str) -> float | None:
+    for report in reversed(observed(session)):
+        for job in report.snapshot.jobs if report.snapshot else ():
+            if job.name == name and job.evaluation is not None:
+                return job.evaluation.level
+    return None
+
+
+def states(session: Session) -> dict[str, str]:
+    return {name: record.state for name, record in session.supervisor.records.items()}
+
+
+def reasons(session: Session, name: str) -> list[str]:
+    return [w.reason for r in session.all_reports() for w in r.withheld if w.resize.job_uid == name]
+
+
+@pytest.mark.cgroups
+def test_limits_move_in_the_cgroups_and_come_back_when_the_session_is_left(workshop: Workshop) -> None:
+    if "requests" not in workshop.limiter.controls:
+        pytest.skip("no right to make cgroups here")
+    with running(workshop, a_policy(), tiny("fast", 60), tiny("slow", 60), tiny("late", 60, arrive=6)) as session:
+        eventually(lambda: any(report.count("applied") for report in observed(session)))
+        changed = {o.resize.job_uid: o.resize.to_millicores for o in _outcomes(session)}
+        limits = {uid: workshop.limiter.read(uid).limit_millicores for uid in changed}
+        assert limits == changed
+        session.loop.stop()
+        session.restore_originals()
+        assert {workshop.limiter.read(uid) for uid in changed} == {UNLIMITED}
+    assert set(states(session).values()) == {"failed"}  # the test ended them
+    workshop.limiter.close()
+    assert our_cgroups() == []
+
+
+def _outcomes(session: Session) -> list:
+    return [outcome for report in observed(session) for outcome in report.outcomes]
+
+
+def test_a_whole_run_ends_by_itself_with_every_job_finished_and_its_cpu_counted(workshop: Workshop) -> None:
+    with running(workshop, a_policy("fair"), tiny("a", 1.5), tiny("b", 1.0, arrive=1)) as session:
+        eventually(session.supervisor.all_ended)
+        assert states(session) == {"a": "finished", "b": "finished"}
+        for record in session.supervisor.records.values():
+            assert record.cpu_seconds is not None
+            assert record.cpu_seconds >= 0.9
+
+
+@pytest.mark.parametrize("control", ["limits", "requests"])
+def test_every_panel_of_the_dashboard_has_rows_against_the_prometheus_of_a_run(
+    workshop: Workshop, control: str
+) -> None:
+    if control not in workshop.limiter.controls:
+        pytest.skip("no right to make cgroups here")
+    dashboard = json.loads((dashboards_folder() / "overview.json").read_text())
+    with running(workshop, a_policy(control=control), tiny("a", 90), tiny("b", 90)) as session:
+        eventually(lambda: any(report.count("applied") for report in observed(session)))
+        missing = dict(panel_queries(dashboard, rate_interval="20s"))
+
+        def all_have_rows() -> bool:
+            for title, query in list(missing.items()):
+                if rows(session, query):
+                    del missing[title]
+            return not missing
+
+        try:
+            eventually(all_have_rows)
+        except AssertionError:
+            pytest.fail(f"no rows for {missing}")
+
+
+def rows(session: Session, promql: str) -> list:
+    answer = requests.get(f"{session.prometheus.url}/api/v1/query", params={"query": promql}, timeout=10).json()
+    assert answer["status"] == "success", answer
+    return answer["data"]["result"]
+
+
+def test_a_job_that_crashes_is_reported_with_its_last_words_and_the_others_go_on(workshop: Workshop) -> None:
+    with running(workshop, a_policy(), tiny("bad", 0.5, "crash"), tiny("good", 3)) as session:
+        eventually(session.supervisor.all_ended)
+        assert states(session) == {"bad": "failed", "good": "finished"}
+        assert "the data ran out of the window" in session.supervisor.records["bad"].last_words
+
+
+def test_a_job_that_diverges_is_held_and_named_as_not_finite(workshop: Workshop) -> None:
+    with running(workshop, a_policy(), tiny("nan", 14, "nan"), tiny("well", 14)) as session:
+        eventually(lambda: _job_is(session, "nan", lambda job: job.evaluation and not job.evaluation.finite))
+        held_from = len(session.all_reports())
+        eventually(lambda: len(session.all_reports()) >= held_from + 2)
+        later = [o.resize.job_uid for r in session.all_reports()[held_from:] for o in r.outcomes]
+        assert "nan" not in later
+
+
+def _job_is(session: Session, name: str, true_of: object) -> bool:
+    report = observed(session)[-1] if observed(session) else None
+    jobs = report.snapshot.jobs if report and report.snapshot else ()
+    return any(bool(true_of(job)) for job in jobs if job.name == name)  # type: ignore[operator]
+
+
+def test_a_job_that_restarts_itself_is_seen_as_restarted_and_not_as_a_jump_in_quality(workshop: Workshop) -> None:
+    with running(workshop, a_policy(), tiny("again", 16, "restart"), tiny("well", 20)) as session:
+        # Looked at all the time: the window in which a restart shows is four seconds.
+        eventually(lambda: session.loop.wake() or _job_is(session, "again", lambda job: job.restarted))
+
+
+def test_a_metric_with_a_step_label_is_named_and_nothing_is_decided_on_it(workshop: Workshop) -> None:
+    with running(workshop, a_policy(), tiny("steps", 20, "step-label")) as session:
+        eventually(lambda: _job_is(session, "steps", lambda job: job.warnings))
+        job = observed(session)[-1].snapshot.jobs[0]  # type: ignore[union-attr]
+        assert "step" in job.warnings[0]
+        assert job.evaluation is None
+
+
+def test_a_job_without_metrics_runs_to_its_end_as_a_newcomer(workshop: Workshop) -> None:
+    with running(workshop, a_policy(), tiny("silent", 2, "silent")) as session:
+        eventually(session.supervisor.all_ended)
+        assert states(session) == {"silent": "finished"}
+        assert "newcomer" in observed(session)[0].decisions.reasons["silent"]  # type: ignore[union-attr]
+
+
+def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop: Workshop) -> None:
+    with running(workshop, a_policy(), tiny("a", 60), tiny("b", 60)) as session:
+        eventually(lambda: newest_level(session, "a"))
+        session.prometheus.kill()
+        before = {uid: workshop.limiter.read(uid) for uid in ("a", "b")}
+        session.loop.wake()
+        eventually(lambda: session.all_reports()[-1].held)
+        assert session.all_reports()[-1].outcomes == ()
+        assert {uid: workshop.limiter.read(uid) for uid in ("a", "b")} == before
+        assert session.loop.is_alive()
+        session.prometheus.restart()
+        session.loop.wake()
+        eventually(lambda: session.all_reports()[-1].held is None)
+        assert states(session) == {"a": "running", "b": "running"}
+
+
+def test_a_prometheus_that_hangs_holds_the_pass_for_seconds_and_not_for_ever(workshop: Workshop) -> None:
+    with running(workshop, a_policy(), tiny("a", 60)) as session:
+        eventually(lambda: newest_level(session, "a"))
+        pid = session.prometheus.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            session.loop.wake()
+            eventually(lambda: session.all_reports()[-1].held, seconds=20)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        session.loop.wake()
+        eventually(lambda: session.all_reports()[-1].held is None)
+
+
+def test_a_command_that_there_is_not_is_one_sentence_and_nothing_stays(workshop: Workshop) -> None:
+    from controller.errors import UsageError
+    from controller.jobs import JobSpec
+    from controller.session import SessionPlan
+
+    plan = SessionPlan(a_policy(), [tiny("a", 60), JobSpec("typo", ["pyton", "x.py"], 0.5)], namespace="test")
+    with (
+        pytest.raises(UsageError, match="typo: its command 'pyton' is not an executable"),
+        Session(workshop, plan) as s,
+    ):
+        s.run()

@@ -1,0 +1,81 @@
+"""A training of a few CPU-seconds for tests: a loss that falls as work is done, and ways to go wrong.
+
+Usage: tiny_training.py CPU_SECONDS [crash|nan|restart|step-label|silent|forever]
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+
+from slopewise_exporter import Reporter
+
+STEP_CPU_SECONDS = 0.02
+STEP_LABEL_PAGE = """# TYPE training_loss gauge
+training_loss{{stage="eval",step="{step}"}} 0.5
+"""
+
+
+def burn(cpu_seconds: float) -> None:
+    end = time.process_time() + cpu_seconds
+    while time.process_time() < end:
+        math.sqrt(2.0)
+
+
+def train(total_cpu_seconds: float, way: str) -> None:
+    steps = max(1, round(total_cpu_seconds / STEP_CPU_SECONDS))
+    with Reporter(planned_steps=steps) as reporter:
+        for step in range(steps):
+            burn(STEP_CPU_SECONDS)
+            done = step / steps
+            loss = math.exp(-4 * done)
+            if done > 0.5 and way == "crash":
+                raise RuntimeError("the data ran out of the window")
+            if done > 0.5 and way == "restart" and not os.environ.get("TINY_RESTARTED"):
+                os.environ["TINY_RESTARTED"] = "1"
+                os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - a trainer that restarts itself
+            reporter.step(loss=math.nan if done > 0.4 and way == "nan" else loss)
+            reporter.evaluate(math.nan if done > 0.4 and way == "nan" else loss)
+
+
+def serve_step_labels(total_cpu_seconds: float) -> None:
+    """An exporter of somebody else's, with a label that grows: every step is a new series."""
+    import http.server
+    import threading
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        step = 0
+
+        def do_GET(self) -> None:
+            Page.step += 1
+            body = STEP_LABEL_PAGE.format(step=Page.step).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    port = int(os.environ["SLOPEWISE_EXPORTER_PORT"])
+    server = http.server.HTTPServer(("127.0.0.1", port), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    burn(total_cpu_seconds)
+
+
+def main() -> None:
+    cpu_seconds = float(sys.argv[1])
+    way = sys.argv[2] if len(sys.argv) > 2 else ""
+    if way == "step-label":
+        serve_step_labels(cpu_seconds)
+    elif way == "silent":
+        burn(cpu_seconds)
+    elif way == "forever":
+        train(3600.0, "")
+    else:
+        train(cpu_seconds, way)
+
+
+if __name__ == "__main__":
+    main()
