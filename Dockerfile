@@ -5,21 +5,18 @@ ARG BASE_IMAGE=docker.io/library/python:3.13-slim-bookworm
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src
 
-# What we ship gets no pip of its own. Only wheels: nothing is compiled, so no compiler is needed, here or later.
-# Without what only the trainings of `slopewise demo` import (195 of 480 MB); `pip check` below finds one too many.
+# What we ship gets no pip of its own. Only wheels: nothing is compiled, so no compiler is needed, here or later. What
+# only the trainings of `slopewise demo` import (195 MB) is not in this lock.
 RUN python3 -m venv --without-pip /opt/slopewise
 COPY requirements.lock ./
-RUN awk '/^[a-z]/ { keep = !/^(cloudpickle|joblib|scikit-learn|scipy|threadpoolctl)==/ } keep' requirements.lock > runtime.lock \
-    && python3 -m pip --python /opt/slopewise/bin/python3 install --no-cache-dir --require-hashes \
-        --only-binary :all: -r runtime.lock
+RUN python3 -m pip --python /opt/slopewise/bin/python3 install --no-cache-dir --require-hashes --only-binary :all: \
+        -r requirements.lock
 
-# The build backend, apart, at the versions and hashes of the lock that the developers use. pip stops when one is missing.
-COPY requirements-dev.lock ./
+# The build backend, apart.
+COPY requirements-build.lock ./
 RUN python3 -m venv --without-pip /opt/build \
-    && awk '/^[a-z]/ { keep = /^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==/ } keep' \
-        requirements-dev.lock > build.lock \
     && python3 -m pip --python /opt/build/bin/python3 install --no-cache-dir --require-hashes --only-binary :all: \
-        -r build.lock
+        -r requirements-build.lock
 
 COPY LICENSE README.md pyproject.toml ./
 COPY exporters exporters

@@ -32,12 +32,14 @@ lint: $(VENV)/.done
 format: $(VENV)/.done
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-# Hashes instead of addresses: the lock files name no registry.
+# Hashes instead of addresses: the lock files name no registry. One for the image, one for what builds it, and one
+# with everything, which `make` installs.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	--no-emit-package slopewise-exporter --extra demo pyproject.toml
+	--no-emit-package slopewise-exporter --upgrade
 lock: $(VENV)/.done
-	$(LOCK) --upgrade --output-file requirements.lock
-	$(LOCK) --upgrade --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) pyproject.toml --output-file requirements.lock
+	$(LOCK) --group build --output-file requirements-build.lock
+	$(LOCK) pyproject.toml --extra demo --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
 $(VENV)/.done: requirements-dev.lock pyproject.toml exporters/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

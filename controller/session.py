@@ -25,10 +25,10 @@ from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import LOOPBACK, Supervisor
-from controller.jobs import JobSpec
 from controller.errors import UsageError
 from controller.growth import Measuring
 from controller.guards import Bounds
+from controller.jobs import JobSpec
 from controller.loop import ControllerLoop, Sink
 from controller.model import CpuControl, PassReport
 from controller.policies import PolicyProtocol, Setting, build

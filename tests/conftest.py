@@ -1,6 +1,9 @@
-"""What several test folders share: a real Prometheus, found or brought once."""
+"""What all tests share: a real Prometheus, found or brought once, and no skipping where everything can run."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Generator
 
 import pytest
 
@@ -15,3 +18,13 @@ def prometheus_binaries() -> PrometheusBinaries:
         return find_prometheus()
     except MissingToolError as error:
         pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where CI says that this machine can run everything, a skipped test is a failed one."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("SLOPEWISE_NO_SKIPS"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped where nothing may be: {report.longrepr}"
+    return report

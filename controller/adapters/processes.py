@@ -68,6 +68,12 @@ class Launcher:
         """`journal`: learns of every process before it does anything."""
         self._journal = journal
 
+    @staticmethod
+    def check(command: Command) -> None:
+        """UsageError when there is no such command or folder: to be asked before the first of many is started."""
+        folder = _folder(command)
+        _find(command, folder, {**os.environ, **command.environment}.get("PATH"))
+
     def start(self, command: Command, admit: Callable[[int], None] | None = None) -> ManagedProcess:
         """Start a command; `admit` gets its pid before it runs, e.g. `partial(limiter.admit, job_uid)`.
 
@@ -176,6 +182,13 @@ class ManagedProcess:
                 return False
             time.sleep(_LOOK_SECONDS)
         return True
+
+
+def _folder(command: Command) -> Path:
+    folder = command.working_directory or Path.cwd()
+    if not folder.is_dir():
+        raise UsageError(f"{command.name}: its working directory {folder} is no folder; make it or change it.")
+    return folder
 
 
 def _find(command: Command, folder: Path, path: str | None) -> str:

@@ -19,8 +19,8 @@ from controller.adapters.limiters.base import Limiter
 from controller.adapters.local import NODE_NAME, LocalJob
 from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment
 from controller.adapters.prometheus_server import TargetGroup
-from controller.jobs import JobSpec
 from controller.errors import ActuationError
+from controller.jobs import JobSpec
 from controller.ports import Clock
 
 LOOPBACK = "127.0.0.1"
@@ -76,10 +76,13 @@ class Supervisor:
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        """UsageError when one of the commands cannot be started, before any of them is."""
         ports = free_ports()
         self.records = {
             spec.name: JobRecord(spec, spec.port if spec.port is not None else next(ports)) for spec in self.specs
         }
+        for record in self.records.values():
+            self.launcher.check(self._command(record))
 
     def targets(self) -> list[TargetGroup]:
         """What Prometheus is to scrape: every job, also those that have not arrived."""
@@ -132,9 +135,9 @@ class Supervisor:
     def _is_due(self, record: JobRecord) -> bool:
         return self.clock.now() - self.started_at_seconds >= record.spec.arrive_seconds
 
-    def _start(self, record: JobRecord) -> None:
+    def _command(self, record: JobRecord) -> Command:
         name = record.spec.name
-        command = Command(
+        return Command(
             name,
             record.spec.command,
             self.folder / f"{name}.log",
@@ -146,7 +149,9 @@ class Supervisor:
             },
             ours=self.ours,
         )
-        process = self.launcher.start(command, partial(self.limiter.admit, name))
+
+    def _start(self, record: JobRecord) -> None:
+        process = self.launcher.start(self._command(record), partial(self.limiter.admit, record.spec.name))
         with self._lock:
             record.process = process
             record.arrived_at_seconds = self.clock.now()

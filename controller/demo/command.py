@@ -14,12 +14,12 @@ from pathlib import Path
 from rich.console import Console
 
 from controller import policies
-from controller.jobs import JobSpec, load_jobs
 from controller.demo.live import Screen
 from controller.demo.report import check_writable, write_report
 from controller.demo.results import DemoResult
 from controller.demo.runner import run_policy
 from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
+from controller.jobs import JobSpec, load_jobs
 from controller.model import CpuControl
 from controller.session import Workshop
 from controller.settings import TrainingPolicy, load_training_policy

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from controller.adapters.supervisor import JobRecord
-from controller.jobs import JobSpec
 from controller.demo.results import Curves, DecisionRow, JobResult, RunResult
 from controller.errors import ActuationError
+from controller.jobs import JobSpec
 from controller.model import CpuControl, Objective, PassReport, Resize
 from controller.session import Session, SessionPlan, Workshop
 from controller.settings import TrainingPolicy

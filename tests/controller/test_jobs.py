@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.jobs import JobSpec, load_jobs
 from controller.errors import UsageError
+from controller.jobs import JobSpec, load_jobs
 
 ONE_JOB = "- {name: mine, command: python train.py}\n"
 

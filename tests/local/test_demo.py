@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from local.conftest import TINY, eventually, marked_processes, our_cgroups, our_folders
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]

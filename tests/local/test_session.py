@@ -8,14 +8,13 @@ import signal
 
 import pytest
 import requests
-
-from grafana.queries import panel_queries
+from local.conftest import a_policy, eventually, our_cgroups, running, tiny
 
 from controller.adapters.grafana import dashboards_folder
 from controller.adapters.limiters.base import UNLIMITED
 from controller.model import PassReport
 from controller.session import Session, Workshop
-from local.conftest import a_policy, eventually, our_cgroups, running, tiny
+from grafana.queries import panel_queries
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left")]
 

@@ -35,7 +35,7 @@ def train(total_cpu_seconds: float, way: str) -> None:
                 raise RuntimeError("the data ran out of the window")
             if done > 0.5 and way == "restart" and not os.environ.get("TINY_RESTARTED"):
                 os.environ["TINY_RESTARTED"] = "1"
-                os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - a trainer that restarts itself
+                os.execv(sys.executable, [sys.executable, *sys.argv])
             reporter.step(loss=math.nan if done > 0.4 and way == "nan" else loss)
             reporter.evaluate(math.nan if done > 0.4 and way == "nan" else loss)
 
@@ -55,7 +55,7 @@ def serve_step_labels(total_cpu_seconds: float) -> None:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *args: object) -> None:
             pass
 
     port = int(os.environ["SLOPEWISE_EXPORTER_PORT"])

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.jobs import JobSpec
 from controller.demo.trainings._loop import Learner
 from controller.errors import MissingToolError, UsageError
+from controller.jobs import JobSpec
 
 ARRIVAL_INTERVAL_SECONDS = 6.0
 ORDER_SEED = 0

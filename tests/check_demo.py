@@ -1,0 +1,54 @@
+"""Checks what a short demo printed and wrote; used by `make test`. Usage: check_demo.py DEMO.json REPORT.html"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def problems(result: dict, report: str) -> list[str]:
+    """What is wrong with a demo's result, one sentence each."""
+    runs = result["policy_runs"]
+    if list(runs) != ["fair", "flowcon"]:
+        return [f"ran {list(runs)}, not fair and flowcon"]
+    found = [problem for policy, run in runs.items() for problem in problems_of_run(policy, run)]
+    if runs["fair"]["resizes_applied"]:
+        found.append("fair changed something")
+    if not runs["flowcon"]["resizes_applied"]:
+        found.append("flowcon changed nothing")
+    fair, flowcon = ({job["name"]: job["steps"] for job in run["jobs"]} for run in runs.values())
+    if fair != flowcon:
+        found.append(f"the same jobs did different work: {fair}, {flowcon}")
+    if any(name not in report for name in fair):
+        found.append("the report does not name every job")
+    return found
+
+
+def problems_of_run(policy: str, run: dict) -> list[str]:
+    """What is wrong with one policy's run."""
+    found = []
+    if len({job["name"] for job in run["jobs"]}) < 5:
+        found.append(f"{policy}: fewer than five jobs")
+    for job in run["jobs"]:
+        if job["state"] != "finished":
+            found.append(f"{policy}: {job['name']} is {job['state']}")
+        if job["loss_last"] is None or job["loss_last"] == job["loss_first"]:
+            found.append(f"{policy}: {job['name']} shows no loss curve")
+    if run["passes"] < 3 or run["passes_held"]:
+        found.append(f"{policy}: {run['passes']} passes, {run['passes_held']} of them held")
+    return found
+
+
+def main() -> int:
+    """0 when nothing is wrong."""
+    result = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    found = problems(result, Path(sys.argv[2]).read_text(encoding="utf-8"))
+    for problem in found:
+        print(f"short demo: {problem}")
+    print(f"short demo: {len(result['policy_runs'])} runs, {len(found)} problems")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

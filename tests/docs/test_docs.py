@@ -1,0 +1,104 @@
+"""Documentation that is not tested is wrong: commands, examples, links and names in README and docs/."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer.main
+import yaml
+from click import Command, Group
+
+from controller.__main__ import app
+from controller.jobs import load_jobs
+from controller.settings import TrainingPolicy, load_training_policy, validate
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "exporters/README.md", *ROOT.glob("docs/*.md")])
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+CODE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [code for kind, code in CODE.findall(page.read_text()) if kind == language]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every shell line of the page, as words; comments and continued lines are understood."""
+    text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
+    return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def click_command(words: list[str]) -> Command:
+    command: Command = typer.main.get_command(app)
+    for word in words:
+        if not isinstance(command, Group) or word.startswith("-"):
+            break
+        assert word in command.commands, f"there is no command {word}"
+        command = command.commands[word]
+    return command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_slopewise_command_exists_with_its_options(page: Path) -> None:
+    for words in commands(page):
+        if Path(words[0]).name != "slopewise":
+            continue
+        known = {option for parameter in click_command(words[1:]).params for option in parameter.opts}
+        used = {word.split("=")[0] for word in words if word.startswith("-")}
+        assert used <= known | {"--help", "--version"}, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_make_target_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in commands(page):
+        if words[0] == "make":
+            assert {word for word in words[1:] if "=" not in word} <= targets, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_python_and_yaml_examples_are_valid(page: Path, tmp_path: Path) -> None:
+    for code in blocks(page, "python"):
+        ast.parse(code)
+    for code in blocks(page, "yaml"):
+        document = yaml.safe_load(code)
+        if isinstance(document, list):
+            (tmp_path / "jobs.yaml").write_text(code)
+            assert load_jobs(tmp_path / "jobs.yaml")
+        elif document.get("kind") == "TrainingPolicy":
+            assert validate(TrainingPolicy, document, where=str(page))
+
+
+def test_the_examples_folder_is_valid() -> None:
+    assert load_jobs(ROOT / "examples/jobs.yaml")
+    assert load_training_policy(ROOT / "examples/policy.yaml").spec.mode == "Recommend"
+
+
+def test_every_dependency_says_why_it_is_here() -> None:
+    listed = (ROOT / "docs/dependencies.md").read_text()
+    declared = re.findall(r'^    "([a-z-]+)', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    missing = [name for name in declared if f"`{name}`" not in listed and not name.startswith(("types-", "pandas-"))]
+    assert missing == ["slopewise-exporter"]  # our own
+
+
+def test_nothing_committed_names_a_registry_or_a_path_of_somebodys_machine() -> None:
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    hosts = re.compile(r"pypi\.org|pythonhosted|registry\.npmjs|proxy\.golang|deb\.debian\.org|crates\.io")
+    this_file = str(Path(__file__).relative_to(ROOT))
+    for name in files:
+        text = (ROOT / name).read_bytes().decode(errors="replace")
+        if name != this_file:
+            assert not hosts.search(text), name
+            assert str(ROOT) not in text or str(ROOT) == "/", name
