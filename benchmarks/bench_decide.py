@@ -1,7 +1,7 @@
 """Measure, decide and guard for many jobs, pure, from a made snapshot: the time, and how it grows.
 
-Gate: 10,000 jobs on 500 nodes under 0.25 s, and 10,000 jobs take at most 14 times as long as 1,000 (linear is
-10). The baseline of the same run is one pass of plain Python over the same jobs, so that a slow machine shows.
+Gate: 10,000 jobs on 500 nodes under 0.25 s, and 10,000 jobs take at most 5.5 times as long as 2,500 (linear is
+4). The baseline of the same run is one pass of plain Python over the same jobs, so that a slow machine shows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from controller.policies import Setting, build, find
 NOW = 1_000_000.0
 INTERVAL_SECONDS = 20.0
 BOUND_SECONDS = 0.25
-BOUND_GROWTH = 14.0
-ROUNDS = 7
+BOUND_GROWTH = 5.5
+ROUNDS = 9
 SERIES = 'training_loss{stage="eval"}'
 
 
@@ -59,8 +59,8 @@ def world(job_count: int, node_count: int) -> tuple[ClusterSnapshot, MemoryState
     return ClusterSnapshot(NOW, nodes, tuple(jobs)), MemoryState(remembered, looks)
 
 
-def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) -> float:
-    """Median time of measure + decide + guard."""
+def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) -> list[float]:
+    """Times of measure + decide + guard, shortest first."""
     policy = build(name, find(name).parameters(), Setting(INTERVAL_SECONDS, "limits"))
     bounds = Bounds("Auto", 250, 64_000, 0.0, 2.0, 0.1)
     times = []
@@ -70,7 +70,7 @@ def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) ->
         decisions = policy.decide(snapshot, measured)
         review(decisions.resizes, snapshot, decisions.memory, bounds)
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return sorted(times)
 
 
 def plain_python_seconds(snapshot: ClusterSnapshot) -> float:
@@ -88,15 +88,16 @@ def main() -> int:
     failed = False
     print(f"{'policy':<10}{'jobs':>8}{'nodes':>7}{'median s':>11}{'x plain Python':>16}")
     for name in ("fair", "flowcon"):
-        seconds = {}
-        for job_count, node_count in ((1_000, 50), (10_000, 500)):
+        shortest = {}
+        for job_count, node_count in ((2_500, 125), (10_000, 500)):
             snapshot, memory = world(job_count, node_count)
-            seconds[job_count] = decide_seconds(name, snapshot, memory)
-            ratio = seconds[job_count] / plain_python_seconds(snapshot)
-            print(f"{name:<10}{job_count:>8}{node_count:>7}{seconds[job_count]:>11.4f}{ratio:>16.0f}")
-        growth = seconds[10_000] / seconds[1_000]
-        print(f"{name:<10}10 times the jobs take {growth:.1f} times as long (bound {BOUND_GROWTH:g})")
-        failed |= seconds[10_000] > BOUND_SECONDS or growth > BOUND_GROWTH
+            times = decide_seconds(name, snapshot, memory)
+            shortest[job_count], median = times[0], statistics.median(times)
+            ratio = median / plain_python_seconds(snapshot)
+            print(f"{name:<10}{job_count:>8}{node_count:>7}{median:>11.4f}{ratio:>16.0f}")
+        growth = shortest[10_000] / shortest[2_500]  # of the shortest, which the machine's other work disturbs least
+        print(f"{name:<10}4 times the jobs take {growth:.1f} times as long (bound {BOUND_GROWTH:g})")
+        failed |= median > BOUND_SECONDS or growth > BOUND_GROWTH
     print(f"bound: 10,000 jobs under {BOUND_SECONDS} s: {'MISSED' if failed else 'held'}")
     return int(failed)
 
