@@ -86,7 +86,7 @@ def _normaliser(first: Floats, best: Floats, kind: Normaliser) -> Floats:
 
 def is_fresh(evaluation: Evaluation, snapshot: ClusterSnapshot) -> bool:
     """True when the newest sample is at most four scrapes old."""
-    return age_seconds(evaluation, snapshot) <= stale_after_seconds(snapshot)
+    return snapshot.taken_at_seconds - evaluation.sampled_at_seconds <= stale_after_seconds(snapshot)
 
 
 def age_seconds(evaluation: Evaluation, snapshot: ClusterSnapshot) -> float:

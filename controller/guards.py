@@ -118,10 +118,11 @@ def useful_parallelism(resize: Resize, at: Situation) -> Resize | Veto:
 
 def step_cap(resize: Resize, at: Situation) -> Resize | Veto:
     """One change is at most a factor of `maxStepRatio`, up or down."""
-    ratio = at.bounds.max_step_ratio
-    low, high = round(resize.from_millicores / ratio), round(resize.from_millicores * ratio)
-    target = min(max(resize.to_millicores, low), high)
-    return resize if target == resize.to_millicores else _clamp(resize, target, f"step cap x{ratio:g}")
+    ratio, now, target = at.bounds.max_step_ratio, resize.from_millicores, resize.to_millicores
+    if now <= target * ratio and target <= now * ratio:
+        return resize
+    nearest = now * ratio if resize.raises else now / ratio
+    return _clamp(resize, round(nearest), f"step cap x{ratio:g}")
 
 
 def minimum_change(resize: Resize, at: Situation) -> Resize | Veto:
@@ -188,8 +189,8 @@ def review(
 _UNKNOWN = JobMemory()
 
 
-def _through_all(resize: Resize, at: Situation) -> Resize | Withheld:
-    wanted = resize
+def _through_all(wanted: Resize, at: Situation) -> Resize | Withheld:
+    resize = wanted
     for guard in GUARDS:
         verdict = guard(resize, at)
         if isinstance(verdict, Veto):

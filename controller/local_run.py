@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.jobs import load_jobs
+from controller.loop import calm_garbage_collector
 from controller.session import Session, SessionPlan, Workshop
 from controller.settings import TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
@@ -31,6 +32,7 @@ def run_local(options: LocalRunOptions, announce: Callable[[str], None]) -> list
     jobs = load_jobs(options.jobs_file)
     policy = load_training_policy(options.policy_file) if options.policy_file else TrainingPolicy()
     configure_logging(as_json=options.json_logs)
+    calm_garbage_collector()
     plan = SessionPlan(policy, jobs, NAMESPACE, ours=False, health_port=options.port, dry_run=options.dry_run)
     with Workshop(actuator=options.actuator, announce=announce) as workshop, Session(workshop, plan) as session:
         announce(f"CPU is given by {workshop.limiter.description}; mode is {policy.spec.mode}.")

@@ -9,6 +9,7 @@ which fails after three intervals without a pass.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,16 @@ ALIVE_INTERVALS = 3
 """Without a pass for this many intervals the loop counts as dead."""
 
 Sink = Callable[[PassReport], None]
+
+
+def calm_garbage_collector() -> None:
+    """Collect less often: a pass over 10,000 jobs makes 100,000 small objects that all live to its end.
+
+    Python looks for garbage every 700 new objects; that took a fifth of such a pass (0.23 s, and 0.19 s like this).
+    Called once, when everything is imported.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 class ControllerLoop:

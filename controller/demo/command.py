@@ -17,9 +17,10 @@ from controller import policies
 from controller.demo.live import Screen
 from controller.demo.report import check_writable, write_report
 from controller.demo.results import DemoResult
-from controller.demo.runner import run_policy
+from controller.demo.runner import run_policy, with_times_to_quality
 from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
 from controller.jobs import JobSpec, load_jobs
+from controller.loop import calm_garbage_collector
 from controller.model import CpuControl
 from controller.session import Workshop
 from controller.settings import TrainingPolicy, load_training_policy
@@ -57,6 +58,7 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
     if options.report is not None:
         check_writable(options.report)
     _quiet_logs()
+    calm_garbage_collector()
     with Workshop(actuator=options.actuator, announce=announce) as workshop:
         control = options.control or _best_control(workshop, base)
         documents = [document(name, control, options, base) for name in names]
@@ -67,7 +69,7 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
                 ours = options.jobs_file is None
                 runs.append(run_policy(workshop, each, jobs, ours=ours, show=screen.show))
         result = DemoResult(
-            runs,
+            with_times_to_quality(runs),
             prometheus_version=workshop.binaries.version,
             actuator=workshop.limiter.description,
             node_cores=runs[0].node_cores,

@@ -7,7 +7,7 @@ are really measured: completion times from the processes, CPU from their cgroups
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
@@ -124,10 +124,7 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
     records = session.supervisor.records
     return RunResult(
         policy=policy,
-        jobs=[
-            _job_result(record, start, losses.get(name, []), steps.get(name), objectives.get(name, "min"))
-            for name, record in records.items()
-        ],
+        jobs=[_job_result(record, start, losses.get(name, []), steps.get(name)) for name, record in records.items()],
         curves={
             name: Curves(objectives.get(name, "min"), losses.get(name, []), used.get(name, []), allotted.get(name, []))
             for name in records
@@ -156,18 +153,15 @@ def _objectives(reports: Sequence[PassReport]) -> dict[str, Objective]:
     return found
 
 
-def _job_result(
-    record: JobRecord, start: float, losses: Points, steps: float | None, objective: Objective
-) -> JobResult:
+def _job_result(record: JobRecord, start: float, losses: Points, steps: float | None) -> JobResult:
     arrived = (record.arrived_at_seconds or start + record.spec.arrive_seconds) - start
     finished = None if record.finished_at_seconds is None else record.finished_at_seconds - start
-    reached = time_to_ratio(losses, GOOD_ENOUGH_RATIO, objective)
     return JobResult(
         name=record.spec.name,
         arrived_seconds=arrived,
         finished_seconds=finished,
         jct_seconds=None if finished is None else finished - arrived,
-        time_to_90_seconds=None if reached is None else reached - arrived,
+        time_to_90_seconds=None,  # known once every policy has run: see with_times_to_quality
         steps=None if steps is None else round(steps),
         loss_first=losses[0][1] if losses else None,
         loss_last=losses[-1][1] if losses else None,
@@ -176,14 +170,38 @@ def _job_result(
     )
 
 
-def time_to_ratio(curve: Points, ratio: float, objective: Objective) -> float | None:
-    """When `curve` first reached `ratio` of its total improvement (first to best); None when it never improved."""
-    sign = -1.0 if objective == "max" else 1.0
-    values = [sign * value for _, value in curve]
-    if not values or min(values) >= values[0]:
+def with_times_to_quality(runs: Sequence[RunResult]) -> list[RunResult]:
+    """The runs with each job's time to 90 % of its total improvement, from its first to its best value in any run.
+
+    The same work gives the same losses whatever the policy, but each run is scraped at other moments: measured
+    against its own first sample, a run that was first scraped a second later would have another target.
+    """
+    targets = {name: _target(name, runs) for run in runs for name in run.curves}
+    return [
+        replace(run, jobs=[_with_time(job, run.curves[job.name], targets[job.name]) for job in run.jobs])
+        for run in runs
+    ]
+
+
+def _target(name: str, runs: Sequence[RunResult]) -> float | None:
+    """The value that is 90 % of the way, counted downwards; None when the job never improved."""
+    curves = [falling for run in runs if name in run.curves and (falling := _falling(run.curves[name]))]
+    if not curves:
         return None
-    threshold = values[0] - ratio * (values[0] - min(values))
-    return next(at for (at, _), value in zip(curve, values, strict=True) if value <= threshold)
+    first = max(points[0][1] for points in curves)
+    best = min(value for points in curves for _, value in points)
+    return first - GOOD_ENOUGH_RATIO * (first - best) if best < first else None
+
+
+def _falling(curves: Curves) -> Points:
+    """The evaluation over time, turned over where it is to rise."""
+    sign = -1.0 if curves.objective == "max" else 1.0
+    return [(at, sign * value) for at, value in curves.loss]
+
+
+def _with_time(job: JobResult, curves: Curves, target: float | None) -> JobResult:
+    reached = next((at for at, value in _falling(curves) if target is not None and value <= target), None)
+    return job if reached is None else replace(job, time_to_90_seconds=reached - job.arrived_seconds)
 
 
 def decision_rows(reports: Sequence[PassReport], start_seconds: float) -> list[DecisionRow]:
@@ -210,7 +228,17 @@ def decision_rows(reports: Sequence[PassReport], start_seconds: float) -> list[D
                     resize.from_millicores if resize else None,
                     resize.to_millicores if resize else None,
                     outcome,
-                    resize.reason if resize else report.decisions.reasons.get(uid, ""),
+                    _why(uid, resize, report),
                 )
             )
     return rows
+
+
+def _why(uid: str, resize: Resize | None, report: PassReport) -> str:
+    """The guard's reason for what was withheld, else the policy's."""
+    for withheld in report.withheld:
+        if withheld.resize.job_uid == uid:
+            return withheld.reason
+    if resize is not None:
+        return resize.reason
+    return report.decisions.reasons.get(uid, "") if report.decisions else ""
