@@ -13,6 +13,8 @@ from controller.settings import TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
 
 NAMESPACE = "local"
+REPORTS_KEPT = 10
+"""A run may take weeks; the log and Prometheus have its history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,15 @@ def run_local(options: LocalRunOptions, announce: Callable[[str], None]) -> list
     policy = load_training_policy(options.policy_file) if options.policy_file else TrainingPolicy()
     configure_logging(as_json=options.json_logs)
     calm_garbage_collector()
-    plan = SessionPlan(policy, jobs, NAMESPACE, ours=False, health_port=options.port, dry_run=options.dry_run)
+    plan = SessionPlan(
+        policy,
+        jobs,
+        NAMESPACE,
+        ours=False,
+        health_port=options.port,
+        dry_run=options.dry_run,
+        reports_kept=REPORTS_KEPT,
+    )
     with Workshop(actuator=options.actuator, announce=announce) as workshop, Session(workshop, plan) as session:
         announce(f"CPU is given by {workshop.limiter.description}; mode is {policy.spec.mode}.")
         announce(f"Prometheus: {session.prometheus.url}; /healthz and /metrics on port {session.health.port}.")

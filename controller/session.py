@@ -8,6 +8,7 @@ Whatever happens, leaving them puts everything back: limits, processes, cgroups,
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -82,6 +83,8 @@ class SessionPlan:
     ours: bool = True
     health_port: int = 0
     dry_run: bool = False
+    reports_kept: int | None = None
+    """How many of the last passes are remembered; None: all, which a run of minutes can afford."""
 
 
 class Session(AbstractContextManager["Session"]):
@@ -92,7 +95,7 @@ class Session(AbstractContextManager["Session"]):
         self.plan = plan
         self.clock = SystemClock()
         self.node = this_node()
-        self._reports: list[PassReport] = []
+        self._reports: deque[PassReport] = deque(maxlen=plan.reports_kept)
         self._reports_lock = threading.Lock()
         self._stopping = threading.Event()
         self._sinks = (self._keep, *sinks)
@@ -154,7 +157,7 @@ class Session(AbstractContextManager["Session"]):
         return self.plan.policy.spec.resources.control
 
     def all_reports(self) -> list[PassReport]:
-        """Every pass so far; safe to ask from any thread."""
+        """Every pass that is remembered; safe to ask from any thread."""
         with self._reports_lock:
             return list(self._reports)
 

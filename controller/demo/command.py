@@ -1,6 +1,6 @@
 """`slopewise demo`: checks what the user gave, runs the policies, writes the report.
 
-`__main__.py` hands the options over and prints the result. Everything that can be wrong is looked at before the first
+`cli.py` hands the options over and prints the result. Everything that can be wrong is looked at before the first
 job starts: a report that cannot be written after five minutes would be a poor joke.
 """
 

@@ -14,7 +14,7 @@ import pytest
 import typer.main
 import yaml
 
-from controller.__main__ import app
+from controller.cli import app
 from controller.jobs import load_jobs
 from controller.settings import TrainingPolicy, load_training_policy, validate
 

@@ -96,6 +96,18 @@ def marked_processes() -> list[psutil.Process]:
     return found
 
 
+def tiny_trainings() -> list[psutil.Process]:
+    """The trainings that are really training: a command behind its gate is still a shell."""
+    return [each for each in marked_processes() if str(TINY) in _command_line(each)[:2]]
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def our_cgroups() -> list[Path]:
     return [path for folder in set(own_cgroups().values()) for path in folder.glob("slopewise-*")]
 

@@ -1,0 +1,211 @@
+"""The commands. Data goes to stdout, messages and progress to stderr.
+
+Exit codes: 0 ok, 1 error, 2 usage, 4 data source unreachable, 128 + signal when stopped. Commands are thin: each reads
+what the user gave, checks all of it before anything starts, and hands over.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from controller import __version__
+from controller.errors import SlopewiseError, UsageError
+from controller.interrupts import Interrupted, orderly_stop
+
+app = typer.Typer(
+    name="slopewise",
+    help="Gives CPU to the training jobs whose loss is still falling.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+dashboards = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
+app.add_typer(dashboards, name="dashboards")
+
+out = Console()
+err = Console(stderr=True)
+
+
+class OutputFormat(StrEnum):
+    """How data is printed."""
+
+    table = "table"
+    json = "json"
+
+
+class ActuatorOption(StrEnum):
+    """How CPU is given on this machine."""
+
+    auto = "auto"
+    cgroup = "cgroup"
+    duty_cycle = "duty-cycle"
+
+
+class ControlOption(StrEnum):
+    """Which side of CPU is changed."""
+
+    limits = "limits"
+    requests = "requests"
+
+
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
+JobsFile = Annotated[Path | None, typer.Option("--jobs", help="YAML list of {name, command, arriveSeconds}.")]
+PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A TrainingPolicy document.")]
+Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weights, or stop-and-continue.")]
+
+
+def announce(message: str) -> None:
+    """One line to the user, on stderr; foreign text is never taken for markup."""
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What holds for every command."""
+
+
+@app.command()
+def demo(
+    policy: Annotated[str, typer.Option(help="The policy to compare with fair sharing.")] = "flowcon",
+    compare: Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")] = None,
+    jobs: JobsFile = None,
+    policy_file: PolicyFile = None,
+    control: Annotated[ControlOption | None, typer.Option(help="limits are hard, requests are shares.")] = None,
+    interval: Annotated[float | None, typer.Option(min=4, max=3600, help="Seconds between two looks.")] = None,
+    scale: Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in trainings.")] = 1.0,
+    actuator: Actuator = ActuatorOption.auto,
+    report: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file.")] = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Run real trainings on this machine, first unmanaged, then under a policy, and compare.
+
+    Examples: `slopewise demo --report demo.html`; `slopewise demo --jobs mine.yaml -o json`.
+    """
+    from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
+
+    options = DemoOptions(
+        policies=[policy, *(compare or [])],
+        jobs_file=jobs,
+        policy_file=policy_file,
+        control=None if control is None else control.value,
+        interval_seconds=interval,
+        scale=scale,
+        actuator=actuator.value,
+        report=report,
+    )
+    with orderly_stop(announce):
+        result = run_demo(options, err, announce)
+    if output is OutputFormat.json:
+        print_json(result.as_json())
+    else:
+        from controller.demo.table import comparison
+
+        out.print(comparison(result))
+        if report is not None:
+            announce(f"Report: {report}")
+    if any(job.state == "failed" for run in result.runs for job in run.jobs):
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine.")] = False,
+    jobs: JobsFile = None,
+    policy_file: PolicyFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, change nothing.")] = False,
+    actuator: Actuator = ActuatorOption.auto,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz and /metrics; 0: a free one.")] = 8080,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a log line.")] = False,
+) -> None:
+    """Run the controller: with --local --jobs FILE it starts and manages commands on this machine.
+
+    Example: `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
+    """
+    if not local:
+        raise UsageError(
+            "slopewise run: this release manages commands on this machine only; add --local --jobs FILE "
+            "(managing pods of a cluster comes with a later release)."
+        )
+    if jobs is None:
+        raise UsageError("slopewise run --local: there is nothing to run; add --jobs FILE (see the README).")
+    from controller.local_run import LocalRunOptions, run_local
+
+    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs)
+    with orderly_stop(announce):
+        failed = run_local(options, announce)
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def policies(
+    name: Annotated[str | None, typer.Argument(help="Only this one, with its whole description.")] = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """List the policies with their parameters, units, defaults, bounds and sources.
+
+    Examples: `slopewise policies`; `slopewise policies flowcon -o json`.
+    """
+    from controller.policy_listing import describe, listing
+
+    described = describe(name)
+    if output is OutputFormat.json:
+        print_json(described)
+    else:
+        out.print(listing(described, whole=name is not None))
+
+
+@dashboards.command("push")
+def push(
+    url: Annotated[str, typer.Option(envvar="GRAFANA_URL", help="Grafana, e.g. https://grafana.example.org.")],
+    token: Annotated[str, typer.Option(envvar="GRAFANA_TOKEN", help="A service account's token.")],
+    folder: Annotated[str, typer.Option(help="Folder, made when missing.")] = "Slopewise",
+    output: Output = OutputFormat.table,
+) -> None:
+    """Put our dashboards into a Grafana, replacing older versions of them.
+
+    Example: `GRAFANA_TOKEN=… slopewise dashboards push --url https://grafana.example.org`.
+    """
+    from controller.adapters.grafana import push_dashboards
+
+    pushed = push_dashboards(url, token, folder)
+    if output is OutputFormat.json:
+        print_json([vars(each) for each in pushed])
+    else:
+        for each in pushed:
+            out.print(str(each), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(data: Any) -> None:
+    """One JSON object to stdout; NaN has no place in JSON and is a mistake of ours."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def run_command_line() -> NoReturn:
+    """The `slopewise` command: one sentence and the right exit code for every expected error."""
+    try:
+        app(standalone_mode=True)
+    except SlopewiseError as error:
+        announce(f"slopewise: {error}")
+        sys.exit(error.exit_code)
+    except Interrupted as stop:
+        announce(f"slopewise: {stop}; limits, processes and folders were put back.")
+        sys.exit(stop.exit_code)
+    sys.exit(0)
