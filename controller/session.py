@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -44,13 +44,23 @@ SCRAPES_PER_WINDOW = 4
 Announce = Callable[[str], None]
 
 
-class Workshop(AbstractContextManager["Workshop"]):
+class _Leaving:
+    """Leaving it undoes, in reverse order, what entering it did; also when it is left by a Ctrl-C."""
+
+    _stack: ExitStack
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+class Workshop(_Leaving):
     """What the runs of one command share. Leaving it removes everything that was made."""
 
     def __init__(self, *, actuator: str, announce: Announce) -> None:
         self._actuator_choice = actuator
         self._announce = announce
-        self._stack = ExitStack()
 
     def __enter__(self) -> Workshop:
         state_dir = default_state_dir()
@@ -65,11 +75,6 @@ class Workshop(AbstractContextManager["Workshop"]):
             self.launcher = Launcher(self.journal)
             self._stack = stack.pop_all()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class SessionPlan:
     """How many of the last passes are remembered; None: all, which a run of minutes can afford."""
 
 
-class Session(AbstractContextManager["Session"]):
+class Session(_Leaving):
     """One run. Enter it, call `run`, read the records and reports, leave it."""
 
     def __init__(self, workshop: Workshop, plan: SessionPlan, sinks: Sequence[Sink] = ()) -> None:
@@ -101,7 +106,6 @@ class Session(AbstractContextManager["Session"]):
         self._sinks = (self._keep, *sinks)
         self._policy = policy_of(plan.policy)
         self._settings = pass_settings(plan.policy)
-        self._stack = ExitStack()
         _check_control(plan.policy, workshop.limiter)
 
     def __enter__(self) -> Session:
@@ -124,11 +128,6 @@ class Session(AbstractContextManager["Session"]):
             stack.callback(self.loop.stop)
             self._stack = stack.pop_all()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
         """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`."""

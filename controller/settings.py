@@ -21,8 +21,8 @@ from controller.model import CpuControl, Objective
 from controller.policies import PolicyParameters
 
 _CPU_QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<milli>m?)")
-_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def parse_cpu_millicores(value: object) -> int:
@@ -38,14 +38,14 @@ def parse_cpu_millicores(value: object) -> int:
 
 
 def _metric_name(value: str) -> str:
-    if not _METRIC_NAME.fullmatch(value):
+    if not METRIC_NAME.fullmatch(value):
         raise ValueError(f"{value!r} is not a metric name; use letters, digits, _ and : (PromQL is not accepted)")
     return value
 
 
 def _label_names(value: dict[str, str]) -> dict[str, str]:
     for name in value:
-        if not _LABEL_NAME.fullmatch(name):
+        if not LABEL_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a label name; use letters, digits and _ (PromQL is not accepted)")
     return value
 

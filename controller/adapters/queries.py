@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from string import Template
 
 from controller.errors import UsageError
+from controller.settings import LABEL_NAME, METRIC_NAME
 
 VALUE_LABEL = "slopewise_value"
 Matchers = Sequence[tuple[str, str]]
@@ -24,8 +25,6 @@ Matchers = Sequence[tuple[str, str]]
 STEP_LABELS = ("epoch", "step")
 """Labels that grow with the training: each step makes a new series, and no window ever fills."""
 
-_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 # A reporter is a tenant: a series that carries our own marker would make label_replace() fail for everyone.
@@ -152,14 +151,14 @@ def render_matchers(matchers: Matchers) -> str:
 
 def checked_metric_name(name: str) -> str:
     """The name itself, or UsageError: what is not a metric name could be PromQL."""
-    if not _METRIC_NAME.fullmatch(name):
+    if not METRIC_NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a metric name; use letters, digits, _ and : (PromQL is not accepted).")
     return name
 
 
 def checked_label_name(name: str) -> str:
     """The name itself, or UsageError: what is not a label name could be PromQL."""
-    if not _LABEL_NAME.fullmatch(name):
+    if not LABEL_NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a label name; use letters, digits and _ (PromQL is not accepted).")
     return name
 
