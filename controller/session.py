@@ -139,6 +139,7 @@ class Session(_Leaving):
             on_tick()
             self.supervisor.poll()
         self.loop.stop()
+        on_tick()
 
     def stop(self) -> None:
         """End `run` at its next look, with jobs still running; safe from any thread."""

@@ -48,7 +48,8 @@ class Screen(AbstractContextManager["Screen"]):
         """Redraw, or print a line, when it is time to."""
         if progress.policy != self._policy:
             self._policy, self._next_seconds = progress.policy, 0.0
-        if progress.elapsed_seconds < self._next_seconds:
+        ended = progress.session.supervisor.all_ended()  # the last look shows how everything ended
+        if progress.elapsed_seconds < self._next_seconds and not ended:
             return
         rows, header = live_rows(progress.session), live_header(progress)
         if self._live is not None:
