@@ -11,6 +11,7 @@ Of the design's list, `namespace budget` and `frozen` need namespaces with budge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -90,30 +91,24 @@ def restarted(resize: Resize, at: Situation) -> Resize | Veto:
 
 
 def floor(resize: Resize, at: Situation) -> Resize | Veto:
-    """Not below `spec.resources.cpu.min`, but never above what the job already has less of."""
+    """Not below `spec.resources.cpu.min`."""
     bound = at.bounds.min_millicores
-    if resize.to_millicores >= bound or resize.raises:
-        return resize
-    return _clamp(resize, min(bound, resize.from_millicores), f"floor {bound}m")
+    return resize if resize.to_millicores >= bound else _clamp(resize, bound, f"floor {bound}m")
 
 
 def ceiling(resize: Resize, at: Situation) -> Resize | Veto:
-    """Not above `spec.resources.cpu.max`, nor above what the policy and the node's size leave."""
+    """Not above `spec.resources.cpu.max`."""
     bound = at.bounds.max_millicores
-    if resize.to_millicores <= bound or not resize.raises:
-        return resize
-    return _clamp(resize, max(bound, resize.from_millicores), f"ceiling {bound}m")
+    return resize if resize.to_millicores <= bound else _clamp(resize, bound, f"ceiling {bound}m")
 
 
 def useful_parallelism(resize: Resize, at: Situation) -> Resize | Veto:
     """A limit above what the job's threads can use helps nobody; shares are only relative, so they may be."""
     cores = at.job.useful_parallelism_cores
-    if cores is None or resize.control != "limits" or not resize.raises:
+    if cores is None or resize.control != "limits":
         return resize
     bound = round(cores * 1000)
-    if resize.to_millicores <= bound:
-        return resize
-    return _clamp(resize, max(bound, resize.from_millicores), f"useful parallelism {bound}m")
+    return resize if resize.to_millicores <= bound else _clamp(resize, bound, f"useful parallelism {bound}m")
 
 
 def step_cap(resize: Resize, at: Situation) -> Resize | Veto:
@@ -121,8 +116,9 @@ def step_cap(resize: Resize, at: Situation) -> Resize | Veto:
     ratio, now, target = at.bounds.max_step_ratio, resize.from_millicores, resize.to_millicores
     if now <= target * ratio and target <= now * ratio:
         return resize
-    nearest = now * ratio if resize.raises else now / ratio
-    return _clamp(resize, round(nearest), f"step cap x{ratio:g}")
+    # Rounded outwards: from 1m at x1.4 the nearest whole number would be 1m again, for ever.
+    nearest = math.ceil(now * ratio) if resize.raises else math.floor(now / ratio)
+    return _clamp(resize, nearest, f"step cap x{ratio:g}")
 
 
 def minimum_change(resize: Resize, at: Situation) -> Resize | Veto:
@@ -208,7 +204,11 @@ def node_capacity(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> tuple
     for resize in resizes:
         whole_node = round(nodes[resize.node].cpu_cores * 1000)
         if resize.control == "limits" and resize.to_millicores > whole_node:
-            allowed.append(_clamp(resize, whole_node, f"node capacity {whole_node}m"))
+            verdict = _clamp(resize, whole_node, f"node capacity {whole_node}m")
+            if isinstance(verdict, Veto):
+                withheld.append(Withheld(resize, CAPACITY, f"{CAPACITY}: {verdict.reason}"))
+            else:
+                allowed.append(verdict)
         elif resize.control == "requests" and resize.raises and room.get(resize.node, 0) < 0:
             bound = nodes[resize.node].requests_max_millicores
             over = f"{CAPACITY}: requests on {resize.node} would be {-room[resize.node]}m over its {bound}m"
@@ -235,6 +235,9 @@ def _room_millicores(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> di
     return room
 
 
-def _clamp(resize: Resize, target_millicores: int, bound: str) -> Resize:
+def _clamp(resize: Resize, target_millicores: int, bound: str) -> Resize | Veto:
+    """The resize up to the bound; a veto in the bound's own name when that is where the job is already."""
+    if target_millicores == resize.from_millicores:
+        return Veto(f"wanted {resize.to_millicores}m, bound {bound}, has {resize.from_millicores}m")
     reason = f"{resize.reason} (wanted {resize.to_millicores}m, {bound})"
     return Resize(resize.job_uid, resize.node, resize.control, resize.from_millicores, target_millicores, reason)

@@ -97,6 +97,8 @@ class Job:
     useful_parallelism_cores: float | None = None
     restarted: bool = False
     """Restarted within the window of its evaluation: its level mixes two lives and means nothing."""
+    life_started_at_seconds: float | None = None
+    """When the process that trains now was started; None: not known. Another one is another life."""
     warnings: tuple[str, ...] = ()
 
 
@@ -107,14 +109,19 @@ class ClusterSnapshot:
     taken_at_seconds: float
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]
-    """Managed jobs that have not ended, in the order in which they were found."""
+    """Managed jobs in the order in which they were found; one that has just ended is still among them."""
     scrape_interval_seconds: float = 5.0
 
     def jobs_by_node(self) -> dict[str, list[Job]]:
-        """The jobs of each node by its name, also of a node that has none."""
+        """The jobs of each node that have not ended, by the node's name; also of a node that has none.
+
+        One that says it has finished may say something else in a moment (five folds, five reporters), so it is not
+        forgotten; but it competes with nobody.
+        """
         jobs: dict[str, list[Job]] = {node.name: [] for node in self.nodes}
         for job in self.jobs:
-            jobs[job.node].append(job)
+            if not job.state.ended:
+                jobs[job.node].append(job)
         return jobs
 
 
@@ -128,6 +135,7 @@ class Anchor:
     at_seconds: float
     level: float
     usage: Usage | None
+    life_started_at_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +239,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What a policy wants, why (for each job, also those left alone), and what it must remember."""
+    """What a policy wants, why (for each job that has not ended, also those left alone), what to remember."""
 
     policy: str
     resizes: tuple[Resize, ...]

@@ -67,11 +67,14 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
 
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
     looks = [node.look_at_seconds for node in memory.nodes.values()]
+    one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
+    if withheld or set(allowed) != set(decisions.resizes):
+        looks.append(one_interval)  # something is outstanding: a node in back-off must not wait for its own look
     return PassReport(
         taken_at_seconds=snapshot.taken_at_seconds,
         policy=settings.policy_name,
         seconds_by_verb=stopwatch.seconds,
-        next_look_at_seconds=min(looks, default=snapshot.taken_at_seconds + settings.measuring.interval_seconds),
+        next_look_at_seconds=min(looks, default=one_interval),
         snapshot=snapshot,
         decisions=replace(decisions, memory=memory),
         outcomes=outcomes,

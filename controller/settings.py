@@ -112,6 +112,16 @@ class Behaviour(_Document):
     max_step_ratio: float = Field(2.0, gt=1.0, le=1000.0, description="largest factor of one change")
     min_change_ratio: float = Field(0.1, ge=0.0, lt=1.0, description="smaller changes are not worth a call")
 
+    @model_validator(mode="after")
+    def _can_move(self) -> Behaviour:
+        largest_decrease = 1 - 1 / self.max_step_ratio
+        if largest_decrease <= self.min_change_ratio:
+            raise ValueError(
+                f"maxStepRatio {self.max_step_ratio:g} allows decreases of {largest_decrease:.0%} at most, and "
+                f"minChangeRatio {self.min_change_ratio:g} forbids them; raise the first or lower the second"
+            )
+        return self
+
 
 class TrainingPolicySpec(_Document):
     """The part of the document that says what to do."""

@@ -65,7 +65,7 @@ class LocalObserver:
         for local in self._running():
             series = reading.jobs.get(JobKey(local.namespace, local.name), _NO_SERIES)
             job = self._job(local, series)
-            if job is not None and not job.state.ended:
+            if job is not None:
                 jobs.append(job)
         return ClusterSnapshot(now, (self._node,), tuple(jobs), self._reader.scrape_interval_seconds)
 
@@ -90,6 +90,7 @@ class LocalObserver:
             steps_planned=series.steps_planned,
             useful_parallelism_cores=local.useful_parallelism_cores,
             restarted=series.restarted,
+            life_started_at_seconds=series.life_started_at_seconds,
             warnings=series.warnings,
         )
 

@@ -47,6 +47,8 @@ class JobSeries:
     objective: Objective | None = None
     """What the job's own `training_info` says; already applied to `evaluation`."""
     nonfinite_total: float | None = None
+    life_started_at_seconds: float | None = None
+    """When the job's latest process was started."""
     restarted: bool = False
     """Another process than at the start of the window, or a steps counter that went back."""
     up: bool | None = None
@@ -163,6 +165,7 @@ class PrometheusReader:
             state=life.state,
             objective=life.objective,
             nonfinite_total=life.numbers.get("training_nonfinite_loss_total"),
+            life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
             restarted=facts.restarted(instances, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,
             warnings=chosen.warnings,

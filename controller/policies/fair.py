@@ -28,5 +28,5 @@ class Policy:
             name: NodeMemory(frozenset(job.uid for job in jobs), now, self._interval_seconds)
             for name, jobs in snapshot.jobs_by_node().items()
         }
-        reasons = {job.uid: "fair sharing: left alone" for job in snapshot.jobs}
+        reasons = {job.uid: "fair sharing: left alone" for job in snapshot.jobs if not job.state.ended}
         return Decisions("fair", (), reasons, replace(memory, nodes=nodes))

@@ -9,12 +9,15 @@ ambiguous, this is the reading chosen:
   whole node (`alphaPer: interval`), or per second (`second`).
 - The lower bound 1/(beta·n) also holds for the new list, where the paper prints none.
 - A newcomer without a measurement gets the whole node, and counts as the only one that grows: meanwhile the
-  share of completing jobs is 0, so they get the lower bound.
+  share of completing jobs is 0, so they get the lower bound. After three intervals without a reading (no exporter,
+  or NaN from the start) it is a newcomer no longer.
 - An arrival or departure (the *set* of jobs changed, not their number) runs Algorithm 1 at once and resets the
   interval; it reclassifies only jobs that were measured since the last look, which needs a whole interval.
 - A job that grows again after back-off resets the interval too.
 - A job whose growth is unknown (restarted, stale, diverged, idle) keeps its class and its limit, and is left
-  out of the sum.
+  out: of the sum, and of the question whether all are completing.
+- What guards held back or cut short is asked for again between two looks, so that a limit that has to rise in
+  steps does not wait out a back-off for each of them.
 
 Limits are soft (5.1.1): `control: requests` writes them as shares, which is FlowCon's faithful form;
 `control: limits` writes hard quotas, the second form.
@@ -32,6 +35,10 @@ from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryS
 from controller.policies import PolicyParameters, Setting, parameter
 
 NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
+
+NEWCOMER_INTERVALS = 3
+"""A job's first reading comes at the second look after its arrival at the latest; the third is for a slow start."""
+
 _ONE_STEP_DOWN = {NEW: WATCHING, WATCHING: COMPLETING, COMPLETING: COMPLETING}
 
 
@@ -77,6 +84,11 @@ class _Look:
     newcomers: frozenset[str]
     revived: bool
 
+    def all_completing(self) -> bool:
+        """True when every job that is known to compete is in the completing list, and there is one."""
+        competing = [listed for uid, listed in self.classes.items() if uid in self.growth or uid in self.newcomers]
+        return bool(competing) and all(listed == COMPLETING for listed in competing)
+
 
 @dataclass(frozen=True, slots=True)
 class _NodeOutcome:
@@ -118,7 +130,7 @@ class Policy:
         uids = frozenset(job.uid for job in jobs)
         changed = last is None or last.job_uids != uids  # Algorithm 2, lines 3-12
         if last is not None and not changed and now < last.looked_at_seconds + EARLY_RATIO * last.interval_seconds:
-            return _wait(jobs, last, memory, now)
+            return self._wait(node, jobs, last, memory, now)
         looked_at = last.looked_at_seconds if last else float("-inf")
         look = self._classify(jobs, snapshot, memory, looked_at)
         limits = self._limits(jobs, look, memory, node)
@@ -131,6 +143,13 @@ class Policy:
             {job.uid: memory.jobs[job.uid].with_decision(look.classes[job.uid], limits[job.uid], now) for job in jobs},
             NodeMemory(uids, now, interval),
         )
+
+    def _wait(self, node: Node, jobs: Sequence[Job], last: NodeMemory, memory: MemoryState, now: float) -> _NodeOutcome:
+        """Between two looks: nothing new, but what was decided and is not there yet is asked for again."""
+        left = max(0.0, last.look_at_seconds - now)
+        reasons = {job.uid: f"{memory.jobs[job.uid].job_class or NEW}: next look in {left:.0f} s" for job in jobs}
+        limits = [memory.jobs[job.uid].wanted_cores or node.cpu_cores for job in jobs]
+        return _NodeOutcome(resizes(jobs, limits, reasons, memory.jobs, node, self._control), reasons, {}, last)
 
     def _classify(self, jobs: Sequence[Job], snapshot: ClusterSnapshot, memory: MemoryState, looked_at: float) -> _Look:
         """Algorithm 1, lines 2-13: one step down below alpha, back to the new list at or above it."""
@@ -147,22 +166,29 @@ class Policy:
                 grows = self._per_alpha(efficiency) >= self._parameters.alpha
                 classes[job.uid] = NEW if grows else _ONE_STEP_DOWN[before]
                 revived |= grows and before == COMPLETING
-        newcomers = frozenset(
-            job.uid for job in jobs if classes[job.uid] == NEW and memory.jobs[job.uid].growth is None
-        )
+        newcomers = frozenset(job.uid for job in jobs if self._is_newcomer(job, memory.jobs[job.uid], snapshot))
         return _Look(classes, growth, newcomers, revived)
+
+    def _is_newcomer(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> bool:
+        """Never measured yet, in the new list, and young."""
+        age = snapshot.taken_at_seconds - job.started_at_seconds
+        young = age <= NEWCOMER_INTERVALS * self._interval_seconds
+        return young and known.growth is None and known.job_class in (None, NEW)
 
     def _limits(self, jobs: Sequence[Job], look: _Look, memory: MemoryState, node: Node) -> dict[str, float]:
         """Algorithm 1, lines 14-27: limits in cores; all of the node for each when every job is completing."""
-        if all(look.classes[job.uid] == COMPLETING for job in jobs):
-            return {job.uid: node.cpu_cores for job in jobs}
+        if not jobs:
+            return {}
+        free_competition = look.all_completing()
         total = sum(look.growth.values())
         floor = node.cpu_cores / (self._parameters.beta * len(jobs))
         limits = {}
         for job in jobs:
             uid, listed = job.uid, look.classes[job.uid]
             kept = memory.jobs[uid].wanted_cores
-            if uid in look.growth and listed != WATCHING:
+            if free_competition and uid in look.growth:
+                limits[uid] = node.cpu_cores
+            elif uid in look.growth and listed != WATCHING:
                 counts = listed == NEW or not look.newcomers
                 share = look.growth[uid] / total if total > 0 and counts else 0.0
                 limits[uid] = max(node.cpu_cores * share, floor)
@@ -174,7 +200,7 @@ class Policy:
         """The interval until the next look, in seconds: reset by an event or a revival, doubled in back-off."""
         base = self._interval_seconds
         interval = base if last is None or changed or look.revived else last.interval_seconds
-        if look.classes and all(listed == COMPLETING for listed in look.classes.values()):
+        if look.all_completing():
             interval = min(2 * interval, base * self._parameters.max_interval_ratio)
         return interval
 
@@ -194,9 +220,3 @@ class Policy:
         growth = self._per_alpha(efficiency)
         sign = "≥" if growth >= alpha else "<"
         return f"{listed}: growth {growth:.3g}/{self._parameters.alpha_per} {sign} α {alpha:g}, {share}"
-
-
-def _wait(jobs: Sequence[Job], last: NodeMemory, memory: MemoryState, now: float) -> _NodeOutcome:
-    left = max(0.0, last.look_at_seconds - now)
-    reasons = {job.uid: f"{memory.jobs[job.uid].job_class or NEW}: next look in {left:.0f} s" for job in jobs}
-    return _NodeOutcome([], reasons, {}, last)

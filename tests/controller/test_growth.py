@@ -95,6 +95,16 @@ def test_a_restart_within_the_window_drops_the_interval_and_keeps_first_and_best
     assert (memory.first_level, memory.best_level) == (2.0, 1.0)
 
 
+def test_a_restart_between_two_looks_is_no_divergence_and_no_growth_is_measured_across_it() -> None:
+    before = (seen(0, 2.0, 0, life=1.0), seen(20, 0.8, 20, life=1.0))
+    memory = follow(*before, seen(40, 1.7, 30, life=2.0))
+    assert memory.growth is None
+    assert memory.anchor is not None
+    assert (memory.anchor.level, memory.anchor.life_started_at_seconds) == (1.7, 2.0)
+    after = follow(*before, seen(40, 1.7, 30, life=2.0), seen(60, 1.1, 50, life=2.0))
+    assert growth_of(after).progress_per_second == pytest.approx(0.6 / 1.2 / 20)
+
+
 def test_another_series_starts_the_measurement_anew() -> None:
     ema = 'training_loss{stage="train_ema"}'
     memory = follow(seen(0, 2.0, 0, series=ema), seen(20, 1.0, 20, series=ema), seen(40, 3.0, 40))

@@ -74,8 +74,8 @@ def test_a_restarted_job_is_held() -> None:
     assert veto(ask(500, job=a_job("j", restarted=True))).startswith("restarted: restarted within the window")
 
 
-@pytest.mark.parametrize(("now", "to", "expected"), [(1000, 100, 250), (1000, 250, 250), (100, 200, 200)])
-def test_the_floor_stops_decreases_and_never_forbids_a_raise(now: int, to: int, expected: int) -> None:
+@pytest.mark.parametrize(("now", "to", "expected"), [(1000, 100, 250), (1000, 250, 250), (100, 200, 250)])
+def test_nothing_is_left_below_the_floor(now: int, to: int, expected: int) -> None:
     assert clamped(ask(to, now=now, bounds=replace(OPEN, min_millicores=250)))[0] == expected
 
 
@@ -83,8 +83,8 @@ def test_a_clamp_says_what_was_wanted_and_which_bound_stopped_it() -> None:
     assert clamped(ask(100, bounds=replace(OPEN, min_millicores=250)))[1] == "why (wanted 100m, floor 250m)"
 
 
-@pytest.mark.parametrize(("now", "to", "expected"), [(500, 2000, 1500), (1900, 1700, 1700)])
-def test_the_ceiling_stops_raises_and_never_forbids_a_decrease(now: int, to: int, expected: int) -> None:
+@pytest.mark.parametrize(("now", "to", "expected"), [(500, 2000, 1500), (1900, 1700, 1500)])
+def test_nothing_is_left_above_the_ceiling(now: int, to: int, expected: int) -> None:
     assert clamped(ask(to, now=now, bounds=replace(OPEN, max_millicores=1500)))[0] == expected
 
 
@@ -105,8 +105,14 @@ def test_a_small_change_is_not_worth_a_call() -> None:
     assert reason == "minimum_change: change of 5.0% (1000m to 950m), bound 10%"
 
 
-def test_a_clamp_that_leaves_nothing_to_do_is_withheld_as_too_small() -> None:
-    assert "minimum_change" in veto(ask(100, now=250, bounds=replace(OPEN, min_millicores=250)))
+def test_a_job_that_is_at_a_bound_already_is_withheld_in_the_name_of_that_bound() -> None:
+    reason = veto(ask(100, now=250, bounds=replace(OPEN, min_millicores=250)))
+    assert reason == "floor: wanted 100m, bound floor 250m, has 250m"
+    assert "useful_parallelism: wanted 2000m" in veto(ask(2000, now=1000, job=a_job("j", useful_cores=1.0)))
+
+
+def test_a_step_always_moves_however_small_the_figures_are() -> None:
+    assert clamped(ask(100, now=1, bounds=replace(OPEN, max_step_ratio=1.4)))[0] == 2
 
 
 @pytest.mark.parametrize(("ago", "held"), [(30, True), (120, False)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from support.worlds import (
@@ -19,7 +19,7 @@ from support.worlds import (
 from controller.errors import ObservationError, SlopewiseError
 from controller.growth import Measuring
 from controller.guards import Bounds
-from controller.model import ClusterSnapshot, CpuAllocation, Decisions, MemoryState, Resize
+from controller.model import ClusterSnapshot, CpuAllocation, Decisions, MemoryState, NodeMemory, Resize
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
 
@@ -111,6 +111,15 @@ def test_what_a_guard_withheld_is_in_the_report_and_not_carried_out() -> None:
     report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500}, paused)
     assert actuator.done == []
     assert [withheld.guard for withheld in report.withheld] == ["paused"]
+
+
+@pytest.mark.parametrize(("bounds", "looks_after"), [(OPEN, 320.0), (replace(OPEN, max_step_ratio=1.5), 20.0)])
+def test_what_is_outstanding_is_looked_at_after_one_interval_also_in_back_off(
+    bounds: Bounds, looks_after: float
+) -> None:
+    memory = FakeMemory(MemoryState(nodes={"n1": NodeMemory(frozenset({"a", "b"}), START, 320.0)}))
+    report = a_pass([two_jobs()], FakeActuator(), memory, {"a": 500}, bounds)
+    assert report.next_look_at_seconds == START + looks_after
 
 
 def test_every_verb_is_timed_and_the_pass_says_when_it_wants_to_look_again() -> None:

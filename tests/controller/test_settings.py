@@ -51,6 +51,13 @@ def test_cpu_quantities(written: object, millicores: int) -> None:
             {"spec": {"mode": "auto"}},
             "p.yaml: spec.mode: must be 'Observe', 'Recommend' or 'Auto', not 'auto'.",
         ),
+        (
+            {"spec": {"behaviour": {"maxStepRatio": 1.05}}},
+            (
+                "p.yaml: spec.behaviour: maxStepRatio 1.05 allows decreases of 5% at most, and "
+                "minChangeRatio 0.1 forbids them; raise the first or lower the second."
+            ),
+        ),
         ({"kind": "Policy"}, "p.yaml: kind: must be 'TrainingPolicy', not 'Policy'."),
         (["spec"], "p.yaml: must be a mapping of keys to values, not list; see the README's example."),
         (

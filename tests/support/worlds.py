@@ -46,6 +46,8 @@ def a_job(
     objective: str = "min",
     state: JobState = JobState.TRAINING,
     useful_cores: float | None = None,
+    started_at: float = START,
+    life: float | None = None,
 ) -> Job:
     evaluation = None
     if level is not None:
@@ -58,12 +60,13 @@ def a_job(
         "team",
         node,
         state,
-        START,
+        started_at,
         allocation,
         evaluation,
         usage,
         useful_parallelism_cores=useful_cores,
         restarted=restarted,
+        life_started_at_seconds=life,
     )
 
 

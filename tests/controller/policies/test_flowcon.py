@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import ClusterSnapshot, Decisions, MemoryState
+from controller.model import ClusterSnapshot, Decisions, JobState, MemoryState
 from controller.policies import Setting
 from controller.policies.flowcon import COMPLETING, NEW, WATCHING, Parameters, Policy
 
@@ -162,6 +162,42 @@ def test_a_job_whose_growth_cannot_be_trusted_keeps_class_and_limit_and_leaves_t
     assert limits(decisions) == {"odd": 0.3, "fast": 1.0}
     assert classes(decisions)["odd"] == NEW
     assert "growth unknown" in decisions.reasons["odd"]
+
+
+def both_converged(**more: object) -> MemoryState:
+    converged = {uid: known(efficiency=SLOW, job_class=COMPLETING, wanted=0.2) for uid in ("a", "b")}
+    return remembering({**converged, **more}, looked_at=START - ITVAL)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("broken", [{"finite": False}, {"level": None}])
+def test_a_job_that_never_had_a_reading_is_a_newcomer_for_three_intervals_and_starves_nobody_after_them(
+    broken: dict,
+) -> None:
+    def limits_at_age(seconds: float) -> dict[str, float | None]:
+        odd = a_job("odd", started_at=START - seconds, **broken)
+        return limits(decide(a_snapshot([a_job("a"), a_job("b"), odd]), both_converged(odd=known(wanted=0.5))))
+
+    assert limits_at_age(2 * ITVAL)["a"] == pytest.approx(1 / 6)
+    assert limits_at_age(4 * ITVAL) == {"a": 1.0, "b": 1.0, "odd": 0.5}
+
+
+def test_back_off_goes_on_beside_a_job_whose_growth_is_unknown() -> None:
+    odd = a_job("odd", started_at=START - 1000, finite=False)
+    decisions = decide(a_snapshot([a_job("a"), a_job("b"), odd]), both_converged(odd=known(job_class=NEW, wanted=0.5)))
+    assert decisions.memory.nodes["n1"].interval_seconds == 2 * ITVAL
+
+
+def test_a_job_that_has_ended_is_a_departure() -> None:
+    memory = remembering({uid: known(efficiency=FAST, job_class=NEW) for uid in ("a", "b")}, looked_at=START - 1)
+    decisions = decide(a_snapshot([a_job("a"), a_job("b", state=JobState.FINISHED)]), memory)
+    assert decisions.memory.nodes["n1"].job_uids == frozenset({"a"})
+    assert "b" in decisions.memory.jobs  # it may say something else in a moment
+
+
+def test_between_looks_what_guards_cut_short_is_asked_for_again() -> None:
+    memory = remembering({"a": known(efficiency=SLOW, job_class=COMPLETING, wanted=1.0)}, looked_at=START - 5)
+    (resize,) = decide(a_snapshot([a_job("a", limit=500)]), memory).resizes
+    assert (resize.from_millicores, resize.to_millicores) == (500, 1000)
 
 
 def test_alpha_per_second_makes_the_same_growth_a_slow_one() -> None:
