@@ -15,7 +15,7 @@ help:
 	@echo "make lock      today's versions of all dependencies, with hashes"
 
 demo: $(VENV)/.done
-	$(BIN)/slopewise demo --report $(REPORT) $(DEMO_FLAGS)
+	$(BIN)/slopewise demo --report "$(REPORT)" $(DEMO_FLAGS)
 
 test: $(VENV)/.done
 	bash .ci/test

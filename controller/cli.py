@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -64,7 +65,8 @@ Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weight
 
 def announce(message: str) -> None:
     """One line to the user, on stderr; foreign text is never taken for markup."""
-    err.print(message, markup=False, highlight=False, soft_wrap=True)
+    with suppress(OSError, ValueError):  # a terminal that was closed is no reason to stop
+        err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_version(asked: bool) -> None:
@@ -84,7 +86,7 @@ def _root(
 
 @app.command()
 def demo(
-    policy: Annotated[str, typer.Option(help="The policy to compare with fair sharing.")] = "flowcon",
+    policy: Annotated[str | None, typer.Option(help="The policy to compare with fair sharing: flowcon.")] = None,
     compare: Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")] = None,
     jobs: JobsFile = None,
     policy_file: PolicyFile = None,
@@ -100,9 +102,11 @@ def demo(
     Examples: `slopewise demo --report demo.html`; `slopewise demo --jobs mine.yaml -o json`.
     """
     from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
+    from controller.demo.report import write_report
+    from controller.demo.table import comparison
 
     options = DemoOptions(
-        policies=[policy, *(compare or [])],
+        policies=[*([policy] if policy else []), *(compare or [])],
         jobs_file=jobs,
         policy_file=policy_file,
         control=None if control is None else control.value,
@@ -116,11 +120,10 @@ def demo(
     if output is OutputFormat.json:
         print_json(result.as_json())
     else:
-        from controller.demo.table import comparison
-
         out.print(comparison(result))
-        if report is not None:
-            announce(f"Report: {report}")
+    if report is not None:  # after the figures: a disk that has filled up meanwhile must not cost them
+        write_report(result, report)
+        announce(f"Report: {report}")
     if any(job.state == "failed" for run in result.runs for job in run.jobs):
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.model import CpuControl, Job, JobMemory, Node, Resize
+from controller.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, Resize
 
 MIN_MILLICORES = 1
 
@@ -37,6 +37,25 @@ def now_millicores(job: Job, node: Node, control: CpuControl) -> int:
         return job.allocation.request_millicores
     whole_node = round(node.cpu_cores * 1000)
     return whole_node if job.allocation.limit_millicores is None else job.allocation.limit_millicores
+
+
+def allotted_cores(
+    snapshot: ClusterSnapshot, control: CpuControl, targets: Mapping[str, int] | None = None
+) -> dict[str, float]:
+    """What each job may use, in cores, by uid; `targets` replaces what some jobs have now, in millicores.
+
+    A limit is cores already. A request is a weight: it is told as the share of the node that it gives when every
+    job wants CPU. Worked example: weights 1500 and 500 on two cores are 1.5 and 0.5 cores.
+    """
+    targets = targets or {}
+    allotted: dict[str, float] = {job.uid: 0.0 for job in snapshot.jobs}
+    jobs_on = snapshot.jobs_by_node()
+    for node in snapshot.nodes:
+        jobs = jobs_on[node.name]
+        held = {job.uid: targets.get(job.uid, now_millicores(job, node, control)) for job in jobs}
+        unit = 1000 if control == "limits" else (sum(held.values()) or 1) / node.cpu_cores
+        allotted.update({uid: millicores / unit for uid, millicores in held.items()})
+    return allotted
 
 
 def targets_millicores(

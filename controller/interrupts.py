@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,9 +30,14 @@ def orderly_stop(announce: Callable[[str], None]) -> Iterator[None]:
         seen.append(number)
         if len(seen) == 1:
             raise Interrupted(number)
-        announce("Already stopping: limits and processes are being put back, which takes a few seconds.")
+        with suppress(Exception):  # a closed terminal must not cut the tidying up short
+            announce("Already stopping: limits and processes are being put back, which takes a few seconds.")
 
-    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    # What was ignored stays ignored: under nohup, closing the terminal must not end days of training.
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, on_signal)
     try:
         yield
     finally:

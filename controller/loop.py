@@ -27,6 +27,8 @@ from controller.telemetry import Telemetry
 ALIVE_INTERVALS = 3
 """Without a pass for this many intervals the loop counts as dead."""
 
+SOON_SECONDS = 0.05
+
 Sink = Callable[[PassReport], None]
 
 
@@ -57,6 +59,7 @@ class ControllerLoop:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._planning = threading.Lock()
+        self._busy = threading.Lock()
         self._planned_seconds = interval_seconds
         self._last_end = time.monotonic()
         self.passes = 0
@@ -84,7 +87,8 @@ class ControllerLoop:
     def wake(self) -> None:
         """An event: look again at once. During a pass, another one follows it; before `start`, the first one does."""
         self._woken.set()
-        self._plan(0.0)
+        if not self._busy.locked():
+            self._plan(0.0)
 
     def stop(self) -> None:
         """No further pass; waits for the one that is under way."""
@@ -92,6 +96,8 @@ class ControllerLoop:
             self._stopping.set()
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
+        with self._busy:  # a Ctrl-C may have cut the wait above short: nobody tidies up under a pass
+            pass
 
     def is_alive(self) -> bool:
         """False once no pass has ended for three times as long as the last one planned to wait."""
@@ -106,13 +112,17 @@ class ControllerLoop:
             again = self._woken.is_set()
 
     def _one_pass(self) -> None:
+        with self._busy:
+            self._timed_pass()
+
+    def _timed_pass(self) -> None:
         started = time.thread_time()
         planned = self._interval_seconds
         try:
             report = self._run_pass()
             planned = self._hand_on(report)
         except Exception as error:
-            # A mistake of ours must not end the loop: nothing was changed, the next pass sees the world anew.
+            # A full disk or a mistake of ours must not end the loop: the next pass sees the world anew.
             self._telemetry.record_failure(error)
         finally:
             self.passes += 1
@@ -142,5 +152,9 @@ class ControllerLoop:
         return max(0.0, report.next_look_at_seconds - time.time())
 
     def _on_skipped(self, event: JobEvent) -> None:
-        kind = "missed its time" if event.code == EVENT_JOB_MISSED else "the one before is still running"
-        self._telemetry.record_missed(kind)
+        if event.code == EVENT_JOB_MISSED:
+            self._telemetry.record_missed("missed its time")
+        elif self._woken.is_set():  # an event between the end of a pass and APScheduler's noticing it
+            self._plan(SOON_SECONDS)
+        else:
+            self._telemetry.record_missed("the one before is still running")

@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+import structlog
 
 from controller.adapters.clock import SystemClock
 from controller.adapters.health import HealthServer
@@ -26,13 +28,13 @@ from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import LOOPBACK, Supervisor
-from controller.errors import UsageError
+from controller.errors import ActuationError, DataSourceError, SlopewiseError, UsageError
 from controller.growth import Measuring
 from controller.guards import Bounds
 from controller.jobs import JobSpec
 from controller.loop import ControllerLoop, Sink
 from controller.model import CpuControl, PassReport
-from controller.policies import PolicyProtocol, Setting, build
+from controller.policies import PolicyParameters, PolicyProtocol, Setting, build
 from controller.ports import Actuator, Ports
 from controller.reconcile import PassSettings, reconcile
 from controller.settings import TrainingPolicy, policy_parameters
@@ -40,6 +42,9 @@ from controller.telemetry import Telemetry
 
 POLL_SECONDS = 0.1
 SCRAPES_PER_WINDOW = 4
+
+REVIVE_SECONDS = 10.0
+"""Between two tries to start a Prometheus again that has died."""
 
 Announce = Callable[[str], None]
 
@@ -67,14 +72,31 @@ class Workshop(_Leaving):
         for message in clean_up_after_killed(state_dir):
             self._announce(message)
         with ExitStack() as stack:
+            self._state_dir = state_dir
             self.journal = Journal.open(state_dir, new_run_id())
-            stack.callback(self.journal.close)
+            stack.callback(self._close_journal)
             self.binaries: PrometheusBinaries = find_prometheus(announce=self._announce)
             self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
             stack.callback(self.limiter.close)
             self.launcher = Launcher(self.journal)
             self._stack = stack.pop_all()
         return self
+
+    def users_logs(self, namespace: str) -> Path:
+        """A folder for what a user's commands write, which is the user's and stays."""
+        folder = self._state_dir / "logs" / self.journal.run_id / namespace
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise SlopewiseError(f"{folder} cannot be made for the commands' output ({error.strerror}).") from error
+        self._announce(f"Output of the commands: {folder}")
+        return folder
+
+    def _close_journal(self) -> None:
+        """Whatever could not be put back is told; what was put back is what everybody expects."""
+        for message in self.journal.close():
+            if "cannot" in message:
+                self._announce(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +125,13 @@ class Session(_Leaving):
         self._reports: deque[PassReport] = deque(maxlen=plan.reports_kept)
         self._reports_lock = threading.Lock()
         self._stopping = threading.Event()
+        self._revive_at_seconds = 0.0
+        self._log = structlog.get_logger("slopewise")
         self._sinks = (self._keep, *sinks)
         self._policy = policy_of(plan.policy)
         self._settings = pass_settings(plan.policy)
         _check_control(plan.policy, workshop.limiter)
+        _check_interval(plan)
 
     def __enter__(self) -> Session:
         spec = self.plan.policy.spec
@@ -114,7 +139,8 @@ class Session(_Leaving):
         with ExitStack() as stack:
             folder = self.workshop.journal.make_folder("run")
             self.telemetry = Telemetry(control=spec.resources.control, interval_seconds=interval)
-            self.supervisor = self._supervisor(folder)
+            logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
+            self.supervisor = self._supervisor(logs)
             self.loop = ControllerLoop(self._one_pass, self.telemetry, interval, self._sinks)
             self.health = stack.enter_context(
                 HealthServer(self.telemetry.registry, self.loop.is_alive, LOOPBACK, self.plan.health_port)
@@ -138,6 +164,7 @@ class Session(_Leaving):
         while not self.supervisor.all_ended() and not self._stopping.wait(POLL_SECONDS):
             on_tick()
             self.supervisor.poll()
+            self._revive_prometheus()
         self.loop.stop()
         on_tick()
 
@@ -146,10 +173,21 @@ class Session(_Leaving):
         self._stopping.set()
 
     def restore_originals(self) -> None:
-        """Every job that still runs gets back what it had before our first change."""
+        """Every job that still runs gets back what it had before our first change; one failure stops no other."""
         for uid, known in self.ports.memory.load().jobs.items():
             if known.original is not None:
-                self.ports.actuator.restore(uid, known.original)
+                with suppress(ActuationError):  # its release, which follows, lifts what is left
+                    self.ports.actuator.restore(uid, known.original)
+
+    def _revive_prometheus(self) -> None:
+        """Start our Prometheus again when it died (out of memory, say): without it every pass is held for ever."""
+        if self.prometheus.pid is not None or self.clock.monotonic() < self._revive_at_seconds:
+            return
+        self._revive_at_seconds = self.clock.monotonic() + REVIVE_SECONDS
+        self._log.warning("prometheus has died and is started again")
+        with suppress(DataSourceError):  # tried again after a while
+            self.prometheus.restart()
+            self.loop.wake()
 
     @property
     def control(self) -> CpuControl:
@@ -187,7 +225,7 @@ class Session(_Leaving):
             folder / "prometheus",
             scrape_interval_seconds=self.plan.scrape_interval_seconds,
             targets=[controller, *self.supervisor.targets()],
-            on_start=lambda pid: self.workshop.journal.record_process("prometheus", pid, ours=True),
+            start_process=self.workshop.launcher.start,
         )
 
     def _reader(self) -> PrometheusReader:
@@ -207,10 +245,16 @@ class Session(_Leaving):
 
 
 def policy_of(document: TrainingPolicy) -> PolicyProtocol:
-    """The policy that a document names, with its parameters; UsageError says where a mistake is."""
+    """The policy that a document names, with its parameters; UsageError says where a mistake is.
+
+    Mode Observe only measures: whatever policy is named, it is not asked.
+    """
     spec = document.spec
     parameters = policy_parameters(spec.policy, where=f"{document.metadata.name}: spec.policy")
-    return build(spec.policy.name, parameters, Setting(spec.behaviour.interval_seconds, spec.resources.control))
+    setting = Setting(spec.behaviour.interval_seconds, spec.resources.control)
+    if spec.mode == "Observe":
+        return build("fair", PolicyParameters(), setting)
+    return build(spec.policy.name, parameters, setting)
 
 
 def pass_settings(document: TrainingPolicy) -> PassSettings:
@@ -236,4 +280,13 @@ def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:
         raise UsageError(
             f"spec.resources.control: {control} cannot be controlled here ({limiter.description}); "
             f"use {' or '.join(sorted(limiter.controls))}, or run where cgroups may be written."
+        )
+
+
+def _check_interval(plan: SessionPlan) -> None:
+    interval, least = plan.policy.spec.behaviour.interval_seconds, SCRAPES_PER_WINDOW * plan.scrape_interval_seconds
+    if interval < least:
+        raise UsageError(
+            f"spec.behaviour.intervalSeconds: {interval:g} s is less than {SCRAPES_PER_WINDOW} scrapes of "
+            f"{plan.scrape_interval_seconds:g} s; write {least:g} or more."
         )

@@ -18,8 +18,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from controller import __version__, growth, guards
-from controller.control import now_millicores
-from controller.model import ClusterSnapshot, CpuControl, Decisions, Job, JobMemory, JobState, PassReport
+from controller.control import allotted_cores
+from controller.errors import SlopewiseError
+from controller.model import ClusterSnapshot, CpuControl, Decisions, Job, JobMemory, JobState, PassReport, Resize
 
 VERBS = ("observe", "decide", "guard", "act", "report")
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
@@ -97,7 +98,7 @@ class Telemetry:
         for withheld in report.withheld:
             self._withheld.labels(withheld.guard).inc()
         if not report.held:
-            self._last_pass.set(report.taken_at_seconds)
+            self._last_pass.set(report.taken_at_seconds + sum(report.seconds_by_verb.values()))
         self._interval.set(max(0.0, report.next_look_at_seconds - report.taken_at_seconds))
         self._log_pass(report)
         self._log_warnings(report.snapshot.jobs if report.snapshot else ())
@@ -107,9 +108,12 @@ class Telemetry:
         self._durations.labels(verb).observe(seconds)
 
     def record_failure(self, error: BaseException) -> None:
-        """A pass that ended with a mistake of ours: count it, tell it in full, carry on."""
+        """A pass that could not be finished: one sentence for what was to be expected, a mistake of ours in full."""
         self._passes.labels("failed").inc()
-        self._log.error("pass failed", exc_info=error)
+        if isinstance(error, SlopewiseError):
+            self._log.error("pass failed", reason=str(error))
+        else:
+            self._log.error("pass failed", exc_info=error)
 
     def record_missed(self, event: str) -> None:
         """A run that the scheduler had to skip."""
@@ -137,9 +141,21 @@ class Telemetry:
             deferred=report.count("deferred"),
             failed=report.count("failed") + report.count("infeasible"),
             withheld=dict(Tally(withheld.guard for withheld in report.withheld)),
+            changes=_changes(report),
             next_look_s=round(report.next_look_at_seconds - report.taken_at_seconds, 1),
             **milliseconds,
         )
+
+
+def _changes(report: PassReport) -> list[str]:
+    """Every change that was wanted: which, what became of it, and why."""
+    done: list[tuple[Resize, str, str]]
+    done = [(each.resize, each.result, each.detail or each.resize.reason) for each in report.outcomes]
+    done += [(each.resize, "withheld", each.reason) for each in report.withheld]
+    return [
+        f"{resize.job_uid} {resize.from_millicores}m to {resize.to_millicores}m {became}: {why}"
+        for resize, became, why in done
+    ]
 
 
 class _LastPass(Collector):
@@ -200,7 +216,7 @@ class _JobFamilies:
         self.available = _family("metrics_available", "1 when a fresh, finite evaluation was seen.")
         self.diverged = _family("diverged", "1 when the loss is not finite.")
         self.usage = _family("cpu_usage_cores", "Average CPU use over the last measured interval.")
-        self.allocated = _family("cpu_allocated_cores", "The limit or request that the job has.")
+        self.allocated = _family("cpu_allocated_cores", "Its limit, or its share of the node when all want CPU.")
         self.wanted = _family("cpu_wanted_cores", "The limit that the policy decided on.")
         self.job_class = _family("class", "1 for the class the policy put the job in.", "class")
 
@@ -226,8 +242,7 @@ class _JobFamilies:
 
 def _job_families(snapshot: ClusterSnapshot, decisions: Decisions, control: CpuControl) -> Iterator[Metric]:
     families = _JobFamilies()
-    nodes = {node.name: node for node in snapshot.nodes}
+    allotted = allotted_cores(snapshot, control)
     for job in snapshot.jobs:
-        allocated = now_millicores(job, nodes[job.node], control) / 1000
-        families.add(job, decisions.memory.jobs[job.uid], snapshot, allocated)
+        families.add(job, decisions.memory.jobs[job.uid], snapshot, allotted[job.uid])
     yield from vars(families).values()

@@ -32,8 +32,8 @@ CORES = "suffix: cores"
 PER_SECOND = "suffix:/s"
 UNSEEN_FOR_SECONDS = "time() - max(slopewise_last_pass_timestamp_seconds > 0)"
 """Zero is a controller that has not finished a pass yet, not one that last looked in 1970."""
-INTERVAL_SECONDS = "clamp_min(max(slopewise_interval_seconds), 1)"
-"""As in the alert: an event may have put the next look a moment after the last one, or even at it."""
+INTERVAL_SECONDS = "clamp_min(max(slopewise_interval_seconds), 60)"
+"""As in the alert: with an interval of 5 s and scrapes 30 s apart, a healthy controller seems up to 35 s late."""
 
 
 def per_job(metric: str, matchers: str = "") -> str:
@@ -114,8 +114,9 @@ def _health() -> list[Builder[Panel]]:
     return [
         number(
             "Intervals since the last pass",
-            "Is the controller looking? A pass that could observe should end once in each interval; from 3 on "
-            "the alert SlopewiseNoPass is pending. No data: no controller has finished a pass.",
+            "Is the controller looking? A pass that could observe should end once in each interval (one shorter than "
+            "a minute counts as a minute); from 3 on the alert SlopewiseNoPass is pending. No data: no controller has "
+            "finished a pass.",
             "short",
             f"({UNSEEN_FOR_SECONDS}) / {INTERVAL_SECONDS}",
             amber_from=2,
@@ -195,7 +196,8 @@ def _cpu() -> list[Builder[Panel]]:
         ),
         lines(
             "CPU allocated",
-            "Who may use the CPU? What each job has been given, stacked.",
+            "Who may use the CPU? The limit of each job, stacked. Under control: requests it is the job's share of "
+            "its node: its request ÷ the sum of requests there × the node's cores. It may use more while others idle.",
             CORES,
             Query(per_job("slopewise_job_cpu_allocated_cores"), JOB),
             stacked=True,
@@ -204,7 +206,8 @@ def _cpu() -> list[Builder[Panel]]:
         lines(
             "CPU used, allocated and wanted",
             "Is CPU given that nobody uses, and does what jobs have follow what the policy wants? Sum over the "
-            "selected jobs; in mode Recommend wanted and allocated stay apart.",
+            "selected jobs. Wanted is the policy's limit; in mode Recommend it and allocated stay apart. They do "
+            "so too under control: requests, where allocated are shares that add up to the node and limits need not.",
             CORES,
             Query(f"sum({per_job('slopewise_job_cpu_usage_cores')})", "used"),
             Query(f"sum({per_job('slopewise_job_cpu_allocated_cores')})", "allocated"),
@@ -243,7 +246,8 @@ def _controller() -> list[Builder[Panel]]:
         ),
         lines(
             "Time since the last pass",
-            "Is the controller on time? Above its bound, three intervals, SlopewiseNoPass is pending.",
+            "Is the controller on time? Above its bound, three intervals and at least three minutes, "
+            "SlopewiseNoPass is pending.",
             "s",
             Query(UNSEEN_FOR_SECONDS, "since the last pass"),
             Query(f"3 * {INTERVAL_SECONDS}", "bound of the alert"),

@@ -4,20 +4,24 @@ Before it: `Journal.open` at the start of a run; limiters, the launcher and whoe
 write into it. After it: `close` at the end of the run, or `clean_up_after_killed` at the next start. Both do
 the same, so the way out after a crash is walked at every ordinary end too.
 
-One file per run, `STATE_DIR/RUN.journal`, JSON lines, only ever appended to. Its run holds a lock on it (flock)
-which the kernel lets go of when the run ends, however it ends. So a journal that can be locked is that of a
-dead run; no pid has to be compared, and none can be mistaken.
+One file per run, `STATE_DIR/RUN@MACHINE.journal`, JSON lines, only ever appended to. Its run holds a lock on it
+(flock) which the kernel lets go of when the run ends, however it ends. So a journal that can be locked is that of a
+dead run; no pid has to be compared, and none can be mistaken. Home folders may be shared by the machines of a
+cluster, over NFS even without locks: a machine reads its own journals only, since only it can clean up after them.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import secrets
+import socket
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -36,6 +40,9 @@ from controller.adapters.limiters.identity import identify
 from controller.errors import SlopewiseError
 
 _SUFFIX = ".journal"
+_UNSEEN_SUFFIX = ".new"
+_UNSEEN_SECONDS = 60.0
+"""A journal has its final name milliseconds after it was made; one that has not after a minute never will."""
 
 
 def new_run_id() -> str:
@@ -83,15 +90,15 @@ class Journal:
         """Use `open`. `descriptor`: the file, open for appending, and locked."""
         self._path = path
         self._descriptor = descriptor
-        self.run_id = path.name.removesuffix(_SUFFIX)
+        self.run_id = _run_id(path)
 
     @classmethod
     def open(cls, state_dir: Path, run_id: str) -> Journal:
         """Begin the journal of a run. SlopewiseError when the folder cannot hold one."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", run_id):
             raise ValueError(f"run id {run_id!r}: it becomes a part of file names")
-        path = state_dir / f"{run_id}{_SUFFIX}"
-        unseen = path.with_suffix(".new")  # until it is locked, nobody may take it for a dead run's
+        path = journal_path(state_dir, run_id)
+        unseen = path.with_suffix(_UNSEEN_SUFFIX)  # until it is locked, nobody may take it for a dead run's
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(unseen, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -131,13 +138,17 @@ class Journal:
         return messages
 
     def _append(self, leftover: Leftover) -> None:
-        """One write, so that a kill leaves the line whole or not at all.
+        """One write, so that a kill leaves the line whole or not at all; on a full disk half a line is taken back,
+        or the next one would be glued to it.
 
         No fsync: after a power cut no process and no cgroup is left either.
         """
         line = leftover.model_dump_json().encode() + b"\n"
         try:
+            size = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)
+            if written < len(line):
+                os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise SlopewiseError(f"{self._path}: cannot be written ({error.strerror}); make room there.") from error
         if written < len(line):
@@ -147,12 +158,39 @@ class Journal:
 def clean_up_after_killed(state_dir: Path) -> list[str]:
     """Clean up what killed runs left, and never what a live one has; a sentence for each thing done."""
     messages = []
-    for path in sorted(state_dir.glob(f"*{_SUFFIX}")):
+    for path in sorted(state_dir.glob(f"*@{_machine()}{_SUFFIX}")):
         descriptor = _lock_of_dead(path)
         if descriptor is not None:
-            messages += _clean_up(path, path.name.removesuffix(_SUFFIX))
+            messages += _clean_up(path, _run_id(path))
             os.close(descriptor)
+    for path in state_dir.glob(f"*@{_machine()}{_UNSEEN_SUFFIX}"):
+        _remove_never_seen(path)
     return messages
+
+
+def journal_path(state_dir: Path, run_id: str) -> Path:
+    """Where the journal of a run on this machine is."""
+    return state_dir / f"{run_id}@{_machine()}{_SUFFIX}"
+
+
+def _run_id(path: Path) -> str:
+    return path.name.removesuffix(_SUFFIX).partition("@")[0]
+
+
+def _machine() -> str:
+    """Twelve hexadecimal digits for this machine, from its id and its name: machines that were copied share ids."""
+    try:
+        machine_id = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError):
+        machine_id = ""
+    return hashlib.sha256(f"{machine_id} {socket.gethostname()}".encode()).hexdigest()[:12]
+
+
+def _remove_never_seen(path: Path) -> None:
+    """Remove what a run left that was killed while it began its journal; nothing was made by then."""
+    with suppress(OSError):
+        if time.time() - path.stat().st_mtime > _UNSEEN_SECONDS:
+            path.unlink()
 
 
 def _lock_of_dead(path: Path) -> int | None:

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,6 +24,9 @@ from controller.adapters.limiters.process_group import group_members, running
 
 RUN_VARIABLE = "SLOPEWISE_RUN_ID"
 """Environment variable that every process we start carries, and its children inherit."""
+
+GROUP_VARIABLE = "SLOPEWISE_GROUP"
+"""Environment variable that tells of a process, wherever it went, in which group it was started."""
 
 _KILL_TRIES = 100
 _KILL_PAUSE_SECONDS = 0.02
@@ -60,7 +64,7 @@ class StartedProcess(BaseModel):
         members = running(group_members(self.pid))
         if ProcessIdentity(self.pid, self.started_ticks).exists:
             return members
-        return [pid for pid in members if _carries_mark(pid, run_id)]
+        return [pid for pid in members if _carries(pid, {RUN_VARIABLE: run_id})]
 
     def _kill(self, run_id: str) -> None:
         for _ in range(_KILL_TRIES):
@@ -124,8 +128,14 @@ def current_boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _carries_mark(pid: int, run_id: str) -> bool:
+def started_in_group(run_id: str, group: int) -> list[int]:
+    """The processes that come from this run's process group, those that have left it (`setsid`) included."""
+    marks = {RUN_VARIABLE: run_id, GROUP_VARIABLE: str(group)}
+    return [pid for pid in psutil.pids() if _carries(pid, marks)]
+
+
+def _carries(pid: int, marks: Mapping[str, str]) -> bool:
     try:
-        return psutil.Process(pid).environ().get(RUN_VARIABLE) == run_id
+        return marks.items() <= psutil.Process(pid).environ().items()
     except psutil.Error:
         return False

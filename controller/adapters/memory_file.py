@@ -36,7 +36,7 @@ class FileMemory:
         except OSError as error:
             raise SlopewiseError(
                 f"{self._path}: the controller's memory cannot be written ({error.strerror}); "
-                "nothing was changed in this pass; make room or choose another folder."
+                "make room or choose another folder."
             ) from error
         self._state = state
 

@@ -15,20 +15,24 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from controller.adapters.journal import Journal
-from controller.adapters.leftovers import RUN_VARIABLE
-from controller.adapters.limiters.process_group import group_members, running
+from controller.adapters.leftovers import GROUP_VARIABLE, RUN_VARIABLE
+from controller.adapters.limiters.process_group import process_groups, running
 from controller.errors import SlopewiseError, UsageError
 
-_GATE = 'read -r line || exit 125; exec "$@" </dev/null'
+Members = Callable[[], Sequence[int]]
+"""Tells a command's processes, those that left its group included, e.g. `partial(limiter.members, job_uid)`."""
+
+_GATE = f'read -r line || exit 125; export {GROUP_VARIABLE}=$$; exec "$@" </dev/null'
 _LOOK_SECONDS = 0.02
 _KILL_SECONDS = 5.0
+_COLLECT_SECONDS = 0.5
 _TAIL_BYTES = 65_536
 
 _THREAD_VARIABLES = (
@@ -74,12 +78,15 @@ class Launcher:
         folder = _folder(command)
         _find(command, folder, {**os.environ, **command.environment}.get("PATH"))
 
-    def start(self, command: Command, admit: Callable[[int], None] | None = None) -> ManagedProcess:
+    def start(
+        self, command: Command, admit: Callable[[int], None] | None = None, members: Members = tuple
+    ) -> ManagedProcess:
         """Start a command; `admit` gets its pid before it runs, e.g. `partial(limiter.admit, job_uid)`.
 
-        UsageError when there is no such command or folder. Whatever `admit` raises, the command never runs.
+        What `members` tells ends with the command. UsageError when there is no such command or folder. Whatever
+        `admit` raises, the command never runs.
         """
-        process, gate = self._start_gate(command)
+        process, gate = self._start_gate(command, members)
         try:
             self._journal.record_process(command.name, process.pid, ours=command.ours)
             if admit is not None:
@@ -95,24 +102,16 @@ class Launcher:
                 gate.close()
         return process
 
-    def _start_gate(self, command: Command) -> tuple[ManagedProcess, IO[bytes]]:
-        environment = {**os.environ, **command.environment, RUN_VARIABLE: self._journal.run_id}
-        folder = command.working_directory or Path.cwd()
-        if not folder.is_dir():
-            raise UsageError(f"{command.name}: its working directory {folder} does not exist; make it.")
-        program = _find(command, folder, environment.get("PATH"))
-        with _open_log(command) as log:
-            popen = subprocess.Popen(
-                ["/bin/sh", "-c", _GATE, "slopewise-gate", program, *command.arguments[1:]],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
-            )
+    def _start_gate(self, command: Command, members: Members) -> tuple[ManagedProcess, IO[bytes]]:
+        gate = ["/bin/sh", "-c", _GATE, "slopewise-gate"]
+        popen = _popen(command, gate, subprocess.PIPE, {RUN_VARIABLE: self._journal.run_id})
         assert popen.stdin is not None  # noqa: S101  it is a pipe
-        return ManagedProcess(command.name, popen, command.log_path), popen.stdin
+        return ManagedProcess(command.name, popen, command.log_path, members), popen.stdin
+
+
+def start_unrecorded(command: Command) -> ManagedProcess:
+    """Start a command that no journal knows: it outlives a killed caller. UsageError as from `Launcher.start`."""
+    return ManagedProcess(command.name, _popen(command, [], subprocess.DEVNULL, {}), command.log_path)
 
 
 class ManagedProcess:
@@ -123,10 +122,11 @@ class ManagedProcess:
     still be read.
     """
 
-    def __init__(self, name: str, popen: subprocess.Popen[bytes], log_path: Path) -> None:
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], log_path: Path, members: Members = tuple) -> None:
         """Use `Launcher.start`. `popen`: the leader of a session of its own."""
         self.name = name
         self.log_path = log_path
+        self.members = members
         self._popen = popen
 
     @property
@@ -147,19 +147,38 @@ class ManagedProcess:
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def terminate(self, grace_seconds: float = 5.0) -> int | None:
-        """End the whole group, politely at first, and collect it; returns the command's exit status.
+        """End the whole group and its `members`, politely at first; returns the command's exit status.
 
         A stopped group is continued, or it could not end politely. Give a squeezed job its CPU back first.
         """
-        if self._popen.returncode is None:
-            self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)
-            if not self._ended_within(grace_seconds):
-                self._signal(signal.SIGKILL)
-                self._ended_within(_KILL_SECONDS)
-            with suppress(subprocess.TimeoutExpired):
-                self._popen.wait(_KILL_SECONDS)
+        terminate_all([self], grace_seconds)
         return self._popen.returncode
+
+    def kill(self) -> int | None:
+        """End them all at once, as a crash would; returns the command's exit status."""
+        _kill_all([self])
+        return self._popen.returncode
+
+    @property
+    def is_collected(self) -> bool:
+        """True once it was terminated; its pid may be somebody else's since."""
+        return self._popen.returncode is not None
+
+    def signal(self, number: int) -> None:
+        """Signal the group, and the members that left it."""
+        if self.is_collected:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+        for pid in self.members():
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) != self.pid:
+                    os.kill(pid, number)
+
+    def collect(self) -> None:
+        """Let go of the pid of a command that has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(_COLLECT_SECONDS)
 
     def tail(self, lines: int = 10) -> str:
         """The last lines of what the command wrote, for a message that says why it ended."""
@@ -171,17 +190,66 @@ class ManagedProcess:
             return ""
         return "\n".join(text.splitlines()[-lines:])
 
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
 
-    def _ended_within(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while running(group_members(self.pid)):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOOK_SECONDS)
-        return True
+def terminate_all(processes: Iterable[ManagedProcess], grace_seconds: float = 5.0) -> None:
+    """End many commands as `terminate` ends one, all within one grace: 100 stubborn ones take 5 s, not 500 s."""
+    left = [process for process in processes if not process.is_collected]
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        for process in left:
+            process.signal(number)
+    if _all_end_within(left, grace_seconds):
+        _collect(left)
+    else:
+        _kill_all(left)
+
+
+def _kill_all(processes: Sequence[ManagedProcess]) -> None:
+    for process in processes:
+        process.signal(signal.SIGKILL)
+    _all_end_within(processes, _KILL_SECONDS)
+    _collect(processes)
+
+
+def _collect(processes: Iterable[ManagedProcess]) -> None:
+    for process in processes:
+        process.collect()
+
+
+def _all_end_within(processes: Sequence[ManagedProcess], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while _any_runs(processes):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _any_runs(processes: Sequence[ManagedProcess]) -> bool:
+    """One look at all groups for all commands; the members, which may cost more, only when the groups have ended."""
+    groups = process_groups()
+    left = [process for process in processes if not process.is_collected]
+    return any(running(groups.get(process.pid, ())) for process in left) or any(
+        running(process.members()) for process in left
+    )
+
+
+def _popen(command: Command, before: Sequence[str], stdin: int, marks: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a command, behind the words that go `before` it."""
+    environment = {**os.environ, **command.environment, **marks}
+    folder = command.working_directory or Path.cwd()
+    if not folder.is_dir():
+        raise UsageError(f"{command.name}: its working directory {folder} does not exist; make it.")
+    program = _find(command, folder, environment.get("PATH"))
+    with _open_log(command) as log:
+        return subprocess.Popen(
+            [*before, program, *command.arguments[1:]],
+            stdin=stdin,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def _folder(command: Command) -> Path:

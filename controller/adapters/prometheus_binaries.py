@@ -72,10 +72,12 @@ def find_prometheus(
     to the package and the release. `announce` is told, in one sentence, before anything is downloaded.
     MissingToolError says what to install when nothing works.
     """
+    if found := _on_path(search_path):
+        return found
     cache = cache_dir or default_cache_dir()
+    _refuse_others_folder(cache)
     try:
-        found = _on_path(search_path) or _in_cache(cache)
-        return found or _bring(cache, announce, (from_package, from_release) if ways is None else ways)
+        return _in_cache(cache) or _bring(cache, announce, (from_package, from_release) if ways is None else ways)
     except OSError as error:
         raise MissingToolError(
             f"{error.filename or cache}: Prometheus cannot be kept there ({error.strerror}); make room, set "
@@ -84,9 +86,34 @@ def find_prometheus(
 
 
 def default_cache_dir() -> Path:
-    """`$XDG_CACHE_HOME/slopewise`, else `~/.cache/slopewise`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "slopewise"
+    """`$XDG_CACHE_HOME/slopewise`, else `~/.cache/slopewise`; MissingToolError when no home folder is known."""
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "slopewise"
+    try:
+        return Path.home() / ".cache" / "slopewise"
+    except RuntimeError as error:
+        raise MissingToolError(
+            f"User {os.getuid()} has no home folder to keep Prometheus in; set HOME or XDG_CACHE_HOME to a folder "
+            "that can be written, or install Prometheus so that it is on the PATH."
+        ) from error
+
+
+def may_run_from(path: Path, user: int) -> bool:
+    """False when `user` is root and somebody else could exchange the program at `path`, or a folder above it.
+
+    `sudo` that keeps HOME makes root look into the cache of the user who called it.
+    """
+    places = {path, path.resolve()} if user == 0 else set()
+    every = {place for end in places for place in (end, *end.parents)}
+    return all(place.lstat().st_uid == 0 for place in every if place.exists())
+
+
+def _refuse_others_folder(cache: Path) -> None:
+    if not may_run_from(cache.absolute(), os.geteuid()):
+        raise MissingToolError(
+            f"{cache}: belongs to another user or is in a folder of theirs, so root runs no programs from there; "
+            "set XDG_CACHE_HOME to a folder of root's, or install Prometheus so that it is on the PATH."
+        )
 
 
 def _on_path(search_path: str | None) -> PrometheusBinaries | None:
@@ -96,8 +123,14 @@ def _on_path(search_path: str | None) -> PrometheusBinaries | None:
 
 def _in_cache(cache: Path) -> PrometheusBinaries | None:
     newest_first = sorted(cache.glob("prometheus-*"), key=lambda entry: _numbers(entry.name), reverse=True)
-    accepted = (_accept(entry / "prometheus") for entry in newest_first)
+    ours = (entry for entry in newest_first if _are_ours(entry))
+    accepted = (_accept(entry / "prometheus") for entry in ours)
     return next((binaries for binaries in accepted if binaries), None)
+
+
+def _are_ours(entry: Path) -> bool:
+    """What somebody else put there, e.g. by `chown` or in a cache that all may write to, root passes over."""
+    return all(may_run_from((entry / name).absolute(), os.geteuid()) for name in ("prometheus", "promtool"))
 
 
 def _numbers(name: str) -> list[int]:

@@ -7,11 +7,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +18,7 @@ from typing import TypedDict
 import requests
 import yaml
 
+from controller.adapters.processes import Command, ManagedProcess, start_unrecorded
 from controller.adapters.prometheus_binaries import PrometheusBinaries, find_prometheus
 from controller.errors import DataSourceError, UsageError
 
@@ -57,7 +55,7 @@ class PrometheusServer:
         *,
         scrape_interval_seconds: float = 1.0,
         targets: Sequence[TargetGroup] = (),
-        on_start: Callable[[int], None] = lambda _: None,
+        start_process: Callable[[Command], ManagedProcess] = start_unrecorded,
         ready_timeout_seconds: float = 30.0,
         free_port: Callable[[], int] = free_loopback_port,
     ) -> None:
@@ -65,17 +63,17 @@ class PrometheusServer:
 
         `targets` are scraped from the start on; `set_targets` replaces them later, with a delay.
 
-        `on_start` is told the pid of each process that is started, before it is waited for, so that the caller
-        can note it: a caller that is killed then finds what it left. The process leads a group of its own.
+        `start_process`: `Launcher.start` makes sure that a caller that is killed, at whatever moment, finds what
+        it left. The process leads a group of its own.
         """
         self._binaries = binaries
         self._data_dir = data_dir
         self._scrape_interval_seconds = scrape_interval_seconds
         self._first_targets = targets
-        self._on_start = on_start
+        self._start_process = start_process
         self._ready_timeout_seconds = ready_timeout_seconds
         self._free_port = free_port
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ManagedProcess | None = None
         self._port = 0
 
     @property
@@ -117,14 +115,16 @@ class PrometheusServer:
     def stop(self) -> None:
         """End the process (politely for 5 s) and remove its data. Stopping twice does no harm."""
         try:
-            self._end(signal.SIGTERM, _STOP_SECONDS)
+            if self._process is not None:
+                self._process.terminate(_STOP_SECONDS)
         finally:  # also when a second Ctrl-C cuts the polite wait short
             self.kill()
             shutil.rmtree(self._data_dir, ignore_errors=True)
 
     def kill(self) -> None:
         """End the process at once, as a crash would. Its data stay for `restart`."""
-        self._end(signal.SIGKILL, None)
+        if self._process is not None:
+            self._process.kill()
 
     def restart(self) -> None:
         """Start it again on the same port with the same data; DataSourceError when the port was taken meanwhile."""
@@ -187,7 +187,7 @@ class PrometheusServer:
         """Start a process and wait until it is ready. False: somebody else has the port."""
         self.log_path.touch()
         log_start = self.log_path.stat().st_size
-        process = self._spawn()
+        self._process = process = self._start_process(self._command())
         deadline = time.monotonic() + self._ready_timeout_seconds
         while process.poll() is None and time.monotonic() < deadline:
             if self._is_ready():
@@ -201,20 +201,15 @@ class PrometheusServer:
         what = f"was not ready within {self._ready_timeout_seconds:g} s" if ended is None else f"ended with {ended}"
         raise self._failure(what, f"its log ends with: {said.splitlines()[-1] if said else 'nothing'}")
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(self._binaries.prometheus), *self._flags()],
-                cwd=self._data_dir,
-                # One thread is enough for some dozens of targets and leaves the other cores to the trainings.
-                env={**os.environ, "GOMAXPROCS": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._on_start(self._process.pid)
-        return self._process
+    def _command(self) -> Command:
+        """One thread is enough for some dozens of targets and leaves the other cores to the trainings."""
+        return Command(
+            "prometheus",
+            [str(self._binaries.prometheus.absolute()), *self._flags()],
+            self.log_path.absolute(),
+            environment={"GOMAXPROCS": "1"},
+            working_directory=self._data_dir.absolute(),
+        )
 
     @property
     def _tsdb_dir(self) -> Path:
@@ -241,15 +236,6 @@ class PrometheusServer:
         with requests.Session() as session:
             session.trust_env = False  # HTTP_PROXY is not for loopback
             return session.get(f"{self.url}{path}", timeout=1)
-
-    def _end(self, signal_number: signal.Signals, wait_seconds: float | None) -> None:
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal_number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(wait_seconds)
 
     def _failure(self, what: str, remedy: str) -> DataSourceError:
         return DataSourceError(f"Prometheus {self.version} ({self._binaries.prometheus}) {what}; {remedy}.")

@@ -19,7 +19,7 @@ from controller.adapters.limiters.base import Limiter
 from controller.adapters.local import NODE_NAME, LocalJob
 from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment
 from controller.adapters.prometheus_server import TargetGroup
-from controller.errors import ActuationError
+from controller.errors import ActuationError, SlopewiseError
 from controller.jobs import JobSpec
 from controller.ports import Clock
 
@@ -32,7 +32,13 @@ LINGER_SECONDS = 3.0
 """How long a job's endpoint waits for the scrape after its end: three scrapes of one second."""
 
 GRACE_SECONDS = 5.0
-"""How long a job may take to end after SIGTERM."""
+"""How long a built-in training may take to end after SIGTERM."""
+
+USERS_GRACE_SECONDS = 30.0
+"""The same for a user's command, which may want to write a checkpoint; what Kubernetes gives a pod."""
+
+BUILT_IN_ENVIRONMENT = {**single_thread_environment(), "RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
+"""Only for our own trainings, which are one thread each and report whatever our own surroundings say."""
 
 
 @dataclass(slots=True)
@@ -77,7 +83,8 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         """UsageError when one of the commands cannot be started, before any of them is."""
-        ports = free_ports()
+        taken = {spec.port for spec in self.specs}
+        ports = (port for port in free_ports() if port not in taken)
         self.records = {
             spec.name: JobRecord(spec, spec.port if spec.port is not None else next(ports)) for spec in self.specs
         }
@@ -142,7 +149,7 @@ class Supervisor:
             record.spec.command,
             self.folder / f"{name}.log",
             environment={
-                **single_thread_environment(),
+                **(BUILT_IN_ENVIRONMENT if self.ours else {}),
                 "SLOPEWISE_EXPORTER_PORT": str(record.port),
                 "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
                 "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(LINGER_SECONDS),
@@ -151,7 +158,14 @@ class Supervisor:
         )
 
     def _start(self, record: JobRecord) -> None:
-        process = self.launcher.start(self._command(record), partial(self.limiter.admit, record.spec.name))
+        """Start a job; one that cannot be started has failed, and the others go on."""
+        try:
+            process = self.launcher.start(self._command(record), partial(self.limiter.admit, record.spec.name))
+        except SlopewiseError as error:
+            with self._lock:
+                record.arrived_at_seconds = record.finished_at_seconds = self.clock.now()
+            record.last_words = str(error)
+            return
         with self._lock:
             record.process = process
             record.arrived_at_seconds = self.clock.now()

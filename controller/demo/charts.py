@@ -30,7 +30,12 @@ JOB_COLOURS = ("#3b7dd8", "#e0732a", "#2e9e5b", "#9a5fd0", "#d9485f", "#1a9aa0",
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _PATTERNS = ("", "/", ".", "x")
 
-_LOSS_AXIS = (-0.04, 1.12)
+_LOSS_FLOOR = -0.04
+_LOSS_TOP_LEAST = 1.12
+# A loss that diverges to 50 times its first value would press all others flat: it is cut here, and named.
+_LOSS_TOP_MOST = 1.5
+_LOSS_TICKS = (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5)
+_HEADROOM_RATIO = 1.12
 # Invisible ticks keep the two zeros of the axes apart.
 _TICKS = {"ticks": "outside", "ticklen": 5, "tickcolor": "rgba(0,0,0,0)"}
 _LABEL_WIDTH = 18
@@ -47,16 +52,24 @@ class Frame:
     node_cores: float
     loss_ranges: Mapping[str, tuple[float, float]]
     """By job: the value drawn as 1 (its first) and the one drawn as 0 (its best in any run)."""
+    loss_top: float
+    """Where the axis of the losses ends, between 1.12 and 1.5 times the first value: no loss above it is seen."""
+    allotted_top_cores: float
+    """The highest stack of allotted CPU in any run, at least the node's cores."""
 
 
 def frame(result: DemoResult) -> Frame:
     """The shared axes and colours of a demo's charts."""
     names = tuple(job_names(result))
+    ranges = {name: _loss_range(name, result.runs) for name in names}
+    highest = max((_highest_loss(run, name, ranges[name]) for run in result.runs for name in run.curves), default=1.0)
     return Frame(
         names=names,
         end_seconds=max((run_end(run) for run in result.runs), default=0.0) or 1.0,
         node_cores=result.node_cores,
-        loss_ranges={name: _loss_range(name, result.runs) for name in names},
+        loss_ranges=ranges,
+        loss_top=min(_LOSS_TOP_MOST, max(_LOSS_TOP_LEAST, highest * 1.03)),
+        allotted_top_cores=max([result.node_cores, *(_highest_stack(run) for run in result.runs)]),
     )
 
 
@@ -75,60 +88,60 @@ def loss_figure(run: RunResult, shared: Frame) -> go.Figure:
     figure = go.Figure()
     for place, name, curves in _curves(run, shared):
         points = _finite(curves.loss)
-        worst, best = shared.loss_ranges[name]
         figure.add_scatter(
             x=[round(at, 2) for at, _ in points],
-            y=[round((value - best) / (worst - best), 4) for _, value in points],
+            y=[round(_scaled(value, shared.loss_ranges[name]), 4) for _, value in points],
             customdata=[value for _, value in points],
             hovertemplate="%{customdata:.4g}<extra>%{fullData.name}</extra>",
             **_line(place, name),
         )
     lay_out(figure, shared, height=300)
     return figure.update_yaxes(
-        title_text="loss (1 = first, 0 = best)", range=_LOSS_AXIS, tickvals=[0, 0.25, 0.5, 0.75, 1]
+        title_text="loss (1 = first, 0 = best)", range=(_LOSS_FLOOR, shared.loss_top), tickvals=_LOSS_TICKS
     )
+
+
+def cut_losses(run: RunResult, shared: Frame) -> list[str]:
+    """The jobs whose loss rose out of the chart of `run`: whoever reads it has to be told."""
+    return [name for name in run.curves if _highest_loss(run, name, shared.loss_ranges[name]) > shared.loss_top]
 
 
 def used_figure(run: RunResult, shared: Frame) -> go.Figure:
     """CPU used, one area for each job on top of the other, under the line of the machine's cores."""
-    figure = go.Figure()
-    drawn = list(_curves(run, shared))
-    grid = _grid([curves.cpu_cores for _, _, curves in drawn])
-    for place, name, curves in drawn:
-        figure.add_scatter(
-            x=grid,
-            y=_resampled(curves.cpu_cores, grid),
-            stackgroup="cpu",
-            fillpattern={"shape": _PATTERNS[place // len(JOB_COLOURS) % len(_PATTERNS)], "solidity": 0.2},
-            hovertemplate="%{y:.2f} cores<extra>%{fullData.name}</extra>",
-            **_line(place, name, width=0.8),
-        )
+    grid = _grid([curves.cpu_cores for _, _, curves in _curves(run, shared)])
+    areas = [(place, name, _resampled(curves.cpu_cores, grid)) for place, name, curves in _curves(run, shared)]
+    figure = _stacked(grid, areas, shape="linear")
     lay_out(figure, shared, height=240)
     _draw_cores(figure, shared)
-    return figure.update_yaxes(title_text="cores used", range=(0, shared.node_cores * 1.12))
+    return figure.update_yaxes(title_text="cores used", range=(0, shared.node_cores * _HEADROOM_RATIO))
 
 
 def allotted_figure(run: RunResult, shared: Frame) -> go.Figure:
-    """CPU allotted to each job, in steps. Lines run a little apart, or eight jobs at one level would look like one."""
-    figure = go.Figure()
-    drawn = list(_curves(run, shared))
-    levels = [value for _, _, curves in drawn for _, value in _finite(curves.allotted_cores)]
-    top = max([*levels, shared.node_cores]) * 1.12
-    # 8 jobs: 1.2 % of the height or 2 px between two lines; 40 jobs share the same 9 %.
-    apart = top * min(0.012, 0.09 / max(1, len(drawn)))
-    for lane, (place, name, curves) in enumerate(drawn):
-        points = _finite(curves.allotted_cores)
-        shift = apart * ((len(drawn) - 1) / 2 - lane)
-        figure.add_scatter(
-            x=[round(at, 2) for at, _ in points],
-            y=[round(value + shift, 4) for _, value in points],
-            customdata=[value for _, value in points],
-            hovertemplate="%{customdata:.2f} cores<extra>%{fullData.name}</extra>",
-            **_line(place, name, width=1.8, shape="hv"),
-        )
+    """CPU allotted, one stepped area for each job on top of the other.
+
+    Shares add up to the machine's cores; limits may add up to more, and the axis has room for the highest stack.
+    """
+    moments = _moments(run)
+    areas = [(place, name, _held(curves.allotted_cores, moments)) for place, name, curves in _curves(run, shared)]
+    figure = _stacked(moments, areas, shape="hv")
     lay_out(figure, shared, height=240)
     _draw_cores(figure, shared)
-    return figure.update_yaxes(title_text="cores allotted", range=(-0.05 * top, top))
+    return figure.update_yaxes(title_text="cores allotted", range=(0, shared.allotted_top_cores * _HEADROOM_RATIO))
+
+
+def _stacked(at: Sequence[float], areas: Iterable[tuple[int, str, Sequence[float]]], *, shape: str) -> go.Figure:
+    """Areas of (place, job, cores) on one another; all have a value at each moment of `at`."""
+    figure = go.Figure()
+    for place, name, values in areas:
+        figure.add_scatter(
+            x=[round(moment, 2) for moment in at],
+            y=[round(value, 3) for value in values],
+            stackgroup="cpu",
+            fillpattern={"shape": _PATTERNS[place // len(JOB_COLOURS) % len(_PATTERNS)], "solidity": 0.2},
+            hovertemplate="%{y:.2f} cores<extra>%{fullData.name}</extra>",
+            **_line(place, name, width=0.8, shape=shape),
+        )
+    return figure
 
 
 def _curves(run: RunResult, shared: Frame) -> Iterable[tuple[int, str, Curves]]:
@@ -191,6 +204,16 @@ def _loss_range(name: str, runs: Iterable[RunResult]) -> tuple[float, float]:
     return (sign * worst, sign * best) if worst > best else (sign * (best + 1.0), sign * best)
 
 
+def _scaled(value: float, worst_and_best: tuple[float, float]) -> float:
+    worst, best = worst_and_best
+    return (value - best) / (worst - best)
+
+
+def _highest_loss(run: RunResult, name: str, worst_and_best: tuple[float, float]) -> float:
+    """The highest point of a job's curve in the scale of the chart; 0 without a sample."""
+    return max((_scaled(value, worst_and_best) for _, value in _finite(run.curves[name].loss)), default=0.0)
+
+
 def _finite(points: Points) -> list[tuple[float, float]]:
     """JSON has no NaN and no infinity, and a curve has no place for them."""
     return [(at, value) for at, value in points if finite(value)]
@@ -206,7 +229,7 @@ def _grid(curves: Sequence[Points]) -> list[float]:
     if not ends:
         return []
     count = min(_AREA_POINTS, max(2, round(longest * 2)))
-    return [round(float(at), 2) for at in np.linspace(0.0, max(ends), count)]
+    return [float(at) for at in np.linspace(0.0, max(ends), count)]
 
 
 def _resampled(points: Points, grid: Sequence[float]) -> list[float]:
@@ -215,4 +238,28 @@ def _resampled(points: Points, grid: Sequence[float]) -> list[float]:
     if not known:
         return [0.0] * len(grid)
     at, value = zip(*known, strict=True)
-    return [round(float(v), 3) for v in np.interp(grid, at, value, left=0.0, right=0.0)]
+    return [float(v) for v in np.interp(grid, at, value, left=0.0, right=0.0)]
+
+
+def _moments(run: RunResult) -> list[float]:
+    """Every moment at which some job's allotment was sampled, in order."""
+    return sorted({at for curves in run.curves.values() for at, _ in _finite(curves.allotted_cores)})
+
+
+def _held(points: Points, moments: Sequence[float]) -> list[float]:
+    """The value that holds at each moment: the last one sampled; 0 before the first and after the last."""
+    known = _finite(points)
+    if not known:
+        return [0.0] * len(moments)
+    at, value = zip(*known, strict=True)
+    latest = np.searchsorted(at, moments, side="right") - 1
+    return [
+        float(value[place]) if place >= 0 and moment <= at[-1] else 0.0
+        for place, moment in zip(latest, moments, strict=True)
+    ]
+
+
+def _highest_stack(run: RunResult) -> float:
+    moments = _moments(run)
+    held = [_held(curves.allotted_cores, moments) for curves in run.curves.values()]
+    return max((sum(values) for values in zip(*held, strict=True)), default=0.0)

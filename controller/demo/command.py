@@ -1,12 +1,15 @@
-"""`slopewise demo`: checks what the user gave, runs the policies, writes the report.
+"""`slopewise demo`: checks what the user gave and runs the policies.
 
-`cli.py` hands the options over and prints the result. Everything that can be wrong is looked at before the first
-job starts: a report that cannot be written after five minutes would be a poor joke.
+`cli.py` hands the options over, prints the result and then writes the report. Everything that can be wrong is looked
+at before the first job starts: a report that cannot be written after five minutes would be a poor joke.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +18,11 @@ from rich.console import Console
 
 from controller import policies
 from controller.demo.live import Screen
-from controller.demo.report import check_writable, write_report
+from controller.demo.report import check_writable
 from controller.demo.results import DemoResult
 from controller.demo.runner import run_policy, with_times_to_quality
 from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
+from controller.errors import UsageError
 from controller.jobs import JobSpec, load_jobs
 from controller.loop import calm_garbage_collector
 from controller.model import CpuControl
@@ -27,6 +31,7 @@ from controller.settings import TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
 
 BASELINE = "fair"
+DEFAULT_POLICY = "flowcon"
 DEMO_INTERVAL_SECONDS = 5.0
 """Jobs of half a minute need quick looks; five scrapes of one second still make a level."""
 
@@ -53,7 +58,7 @@ class DemoOptions:
 def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], None]) -> DemoResult:
     """Run the baseline and every policy; SlopewiseError in one sentence when something is missing or wrong."""
     jobs = _jobs(options)
-    base = load_training_policy(options.policy_file) if options.policy_file else None
+    base = _base(options, announce)
     names = _run_names(options, base)
     if options.report is not None:
         check_writable(options.report)
@@ -63,6 +68,9 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
         control = options.control or _best_control(workshop, base)
         documents = [document(name, control, options, base) for name in names]
         announce(f"CPU is given by {workshop.limiter.description}; Prometheus {workshop.binaries.version}.")
+        if options.jobs_file is None:
+            _warm_up()
+        announce("Each run begins once Prometheus scrapes, about 5 s after its start.")
         runs = []
         for each in documents:
             with Screen(console) as screen:
@@ -75,9 +83,35 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
             node_cores=runs[0].node_cores,
             interval_seconds=documents[0].spec.behaviour.interval_seconds,
         )
-    if options.report is not None:
-        write_report(result, options.report)
+    for run in result.runs:
+        if run.note:
+            announce(f"{run.policy}: {run.note}")
     return result
+
+
+def _base(options: DemoOptions, announce: Callable[[str], None]) -> TrainingPolicy | None:
+    """The user's policy document; UsageError when flags contradict it."""
+    if options.policy_file is None:
+        return None
+    flags = {
+        "--policy": options.policies,
+        "--control": options.control,
+        "--interval": options.interval_seconds,
+    }
+    for flag, value in flags.items():
+        if value:
+            raise UsageError(f"{flag} and --policy-file contradict each other; write it into {options.policy_file}.")
+    base = load_training_policy(options.policy_file)
+    if base.spec.mode != "Auto":
+        announce(f"{options.policy_file}: mode is {base.spec.mode}, so nothing will be changed; write Auto to act.")
+    return base
+
+
+def _warm_up() -> None:
+    """Let the trainings' libraries be read from the disk once, or the first policy alone would pay for it."""
+    command = [sys.executable, "-P", "-m", "controller.demo.trainings", "digits-mlp", "--steps", "1"]
+    environment = {**os.environ, "SLOPEWISE_EXPORTER_DISABLED": "1"}
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def _jobs(options: DemoOptions) -> list[JobSpec]:
@@ -89,7 +123,7 @@ def _jobs(options: DemoOptions) -> list[JobSpec]:
 
 def _run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
     """The baseline first, then each policy once, in the order given; UsageError for one that there is not."""
-    asked = [base.spec.policy.name] if base else list(options.policies)
+    asked = [base.spec.policy.name] if base else list(options.policies) or [DEFAULT_POLICY]
     names = list(dict.fromkeys([BASELINE, *asked]))
     for name in names:
         policies.find(name)

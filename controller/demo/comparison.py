@@ -16,29 +16,47 @@ from controller.demo.wording import change, counted, listed, plain, shortened
 from controller.model import JobState
 
 Verdict = Literal["better", "worse", "same"]
-JobMeasure = Callable[[JobResult], float | None]
 
-# Ratios are shown with two decimals, so whatever reads ×1.00 is called the same.
-_SAME_WITHIN_RATIO = 0.005
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Two durations less apart than either of these are the same."""
+
+    seconds: float = 0.0
+    ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobMeasure:
+    """A duration of one job (None: not known), and how far apart two of them mean something."""
+
+    of: Callable[[JobResult], float | None]
+    tolerance: Tolerance
+
+
+# Each policy ran once, on a machine with other work: what differs by less than 1 % is noise.
+_ENDS = Tolerance(ratio=0.01)
+# A loss is seen when it is scraped, once a second: at 12.0 s in one run and 12.9 s in another may be the same step.
+_SCRAPED = Tolerance(seconds=1.0)
+
+JCT = JobMeasure(lambda job: job.jct_seconds, _ENDS)
+"""Completion time: from a job's arrival to its end."""
+TIME_TO_90 = JobMeasure(lambda job: job.time_to_90_seconds, _SCRAPED)
+"""Time from a job's arrival until 90 % of its loss's total improvement."""
+
 _ADVERBS: dict[Verdict, str] = {"better": "sooner", "worse": "later"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure of one policy. `ratio` to the baseline; None for the baseline itself or where none is fair."""
+    """One figure of one policy. `ratio` to the baseline and `verdict` on it: None for the baseline itself or where
+    no comparison is fair.
+    """
 
     seconds: float | None
     ratio: float | None = None
+    verdict: Verdict | None = None
     note: str = ""
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """What the ratio means; None without one."""
-        if self.ratio is None:
-            return None
-        if abs(self.ratio - 1) < _SAME_WITHIN_RATIO:
-            return "same"
-        return "better" if self.ratio < 1 else "worse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +78,11 @@ class Summary:
     same: tuple[str, ...]
 
 
-def jct(job: JobResult) -> float | None:
-    """Completion time: from a job's arrival to its end."""
-    return job.jct_seconds
-
-
-def time_to_90(job: JobResult) -> float | None:
-    """Time from a job's arrival until 90 % of its loss's total improvement."""
-    return job.time_to_90_seconds
-
-
 def measure_rows(result: DemoResult) -> list[Row]:
     """Mean completion time, mean time to 90 % and makespan, one cell for each run."""
     means: list[tuple[str, JobMeasure, Callable[[RunResult], float | None]]] = [
-        ("Mean completion time", jct, lambda run: run.jct_mean_seconds),
-        ("Mean time to 90 %", time_to_90, lambda run: run.time_to_90_mean_seconds),
+        ("Mean completion time", JCT, lambda run: run.jct_mean_seconds),
+        ("Mean time to 90 %", TIME_TO_90, lambda run: run.time_to_90_mean_seconds),
     ]
     rows = [
         Row(label, tuple(_mean_cell(result, run, of_job, mean(run)) for run in result.runs))
@@ -102,7 +110,7 @@ def summaries(result: DemoResult) -> list[Summary]:
 
 
 def caveats(result: DemoResult) -> list[str]:
-    """What a reader must know before believing the figures: interruptions, failures, jobs that did not end."""
+    """What a reader must know before believing the figures: failures, jobs that did not end."""
     said = [sentence for run in result.runs for sentence in _caveats_of(run)]
     if not result.runs:
         return ["No run was completed: there is nothing to show."]
@@ -124,10 +132,10 @@ def _mean_cell(result: DemoResult, run: RunResult, measure: JobMeasure, mean: fl
     both = [name for name in before if name in after]
     if not both:
         return Cell(mean, note="nothing to compare")
-    ratio = _ratio(fmean(before[name] for name in both), fmean(after[name] for name in both))
+    pair = fmean(before[name] for name in both), fmean(after[name] for name in both)
     alike = len(both) == len(_measured(base, measure)) == len(_measured(run, measure))
     note = "" if alike else f"over {counted(len(both), 'common job')}"
-    return Cell(mean, ratio, note)
+    return _compared(mean, pair, measure.tolerance, note)
 
 
 def _makespan_cell(result: DemoResult, run: RunResult) -> Cell:
@@ -136,7 +144,7 @@ def _makespan_cell(result: DemoResult, run: RunResult) -> Cell:
         return Cell(run.makespan_seconds)
     if _names_in_state(base, JobState.FAILED) != _names_in_state(run, JobState.FAILED):
         return Cell(run.makespan_seconds, note="other jobs failed")
-    return Cell(run.makespan_seconds, _ratio(base.makespan_seconds, run.makespan_seconds))
+    return _compared(run.makespan_seconds, (base.makespan_seconds, run.makespan_seconds), _ENDS)
 
 
 def _job_cell(result: DemoResult, run: RunResult, name: str, measure: JobMeasure) -> Cell:
@@ -145,17 +153,30 @@ def _job_cell(result: DemoResult, run: RunResult, name: str, measure: JobMeasure
         return Cell(None, note="did not run")
     note = "" if job.state == JobState.FINISHED else plain(job.state)
     if run is result.runs[0]:
-        return Cell(measure(job), note=note)
+        return Cell(measure.of(job), note=note)
     before, after = _known(result.runs[0], measure), _known(run, measure)
-    return Cell(measure(job), _ratio(before.get(name), after.get(name)), note)
+    return _compared(measure.of(job), (before.get(name), after.get(name)), measure.tolerance, note)
 
 
-def _ratio(before: float | None, after: float | None) -> float | None:
-    return after / before if before and after is not None else None
+def _compared(
+    seconds: float | None, pair: tuple[float | None, float | None], tolerance: Tolerance, note: str = ""
+) -> Cell:
+    """A cell that shows `seconds`, judged by the two durations of `pair`: the baseline's and this run's."""
+    before, after = pair
+    if not before or after is None:
+        return Cell(seconds, note=note)
+    return Cell(seconds, after / before, _verdict(before, after, tolerance), note)
+
+
+def _verdict(before: float, after: float, tolerance: Tolerance) -> Verdict:
+    # To the millisecond: as binary fractions, 4.4 - 3.4 s is a little more than 1 s and 4.1 - 3.1 a little less.
+    if round(abs(after - before), 3) < max(tolerance.seconds, tolerance.ratio * before):
+        return "same"
+    return "better" if after < before else "worse"
 
 
 def _measured(run: RunResult, measure: JobMeasure) -> dict[str, float]:
-    return {job.name: value for job in run.jobs if (value := measure(job)) is not None}
+    return {job.name: value for job in run.jobs if (value := measure.of(job)) is not None}
 
 
 def _known(run: RunResult, measure: JobMeasure) -> dict[str, float]:
@@ -179,7 +200,7 @@ def _summary(result: DemoResult, place: int) -> Summary:
         if cell.ratio is not None and cell.verdict is not None:
             told = row.label if cell.verdict == "same" else f"{row.label} {change(cell.ratio)}"
             phrases[cell.verdict].append(told[0].lower() + told[1:])
-    completions = [(row.label, row.cells[place]) for row in job_rows(result, jct)]
+    completions = [(row.label, row.cells[place]) for row in job_rows(result, JCT)]
     for verdict, adverb in _ADVERBS.items():
         phrases[verdict].extend(_jobs_phrase(completions, verdict, adverb))
     return Summary(
@@ -206,8 +227,6 @@ def _caveats_of(run: RunResult) -> Iterator[str]:
     failed = [job.name for job in run.jobs if job.state == JobState.FAILED]
     unended = [job.name for job in run.jobs if job.finished_seconds is None and job.name not in failed]
     total = counted(len(run.jobs), "job")
-    if run.interrupted:
-        yield f"{under}, the run was interrupted: its figures cover only what had happened by then."
     if failed:
         yield f"{under}, {len(failed)} of {total} failed: {listed(failed)}. A failed job is in no ratio."
     if unended:

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.live import Live
 
 from controller.adapters.supervisor import JobRecord
-from controller.control import now_millicores
+from controller.control import allotted_cores
 from controller.demo.runner import Progress
 from controller.demo.table import LiveHeader, LiveRow, live_table, plain_progress_line
-from controller.model import Job, PassReport, Resize
+from controller.model import CpuControl, Job, PassReport
 from controller.session import Session
 
 REDRAW_SECONDS = 0.5
@@ -112,8 +112,8 @@ def _row(
         state = "starting" if record.state == "running" else record.state
         return LiveRow(name, state, None, history[-1] if history else None, history, None, None, None, None, "")
     known = report.decisions.memory.jobs[job.uid]
-    now = now_millicores(job, session.node, session.control)
-    resize, why = _wanted(job, report)
+    now, wanted = _cores(job, report, session.control)
+    why = _why(job, report)
     return LiveRow(
         name=name,
         state=str(job.state),
@@ -123,19 +123,29 @@ def _row(
         growth=known.growth.cpu_efficiency if known.growth else None,
         cpu_cores_used=known.growth.cpu_cores if known.growth else None,
         cpu_allotted_millicores_now=now,
-        cpu_wanted_millicores=resize.to_millicores if resize else now,
+        cpu_wanted_millicores=wanted,
         why=why,
     )
 
 
-def _wanted(job: Job, report: PassReport) -> tuple[Resize | None, str]:
-    """The change that was wanted for a job and why it came or did not; else why it was left alone."""
+def _cores(job: Job, report: PassReport, control: CpuControl) -> tuple[int, int]:
+    """What the job could use when the pass began, and what it can once all is done that was wanted; millicores."""
+    assert report.snapshot is not None  # noqa: S101 - it is a report that observed this job
+    changes = [*(each.resize for each in report.outcomes), *(each.resize for each in report.withheld)]
+    targets = {resize.job_uid: resize.to_millicores for resize in changes}
+    now = allotted_cores(report.snapshot, control)[job.uid]
+    wanted = allotted_cores(report.snapshot, control, targets)[job.uid]
+    return round(1000 * now), round(1000 * wanted)
+
+
+def _why(job: Job, report: PassReport) -> str:
+    """Why a wanted change came or did not; else why the job was left alone."""
     if job.evaluation is None and job.warnings:
-        return None, job.warnings[0]
+        return job.warnings[0]
     for outcome in report.outcomes:
         if outcome.resize.job_uid == job.uid:
-            return outcome.resize, outcome.detail or outcome.resize.reason
+            return outcome.detail or outcome.resize.reason
     for withheld in report.withheld:
         if withheld.resize.job_uid == job.uid:
-            return withheld.resize, withheld.reason
-    return None, report.decisions.reasons.get(job.uid, "") if report.decisions else ""
+            return withheld.reason
+    return report.decisions.reasons.get(job.uid, "") if report.decisions else ""

@@ -29,7 +29,7 @@ _ROOM_BYTES = 8 * 1024 * 1024
 _FIGURES: tuple[tuple[str, str, Callable[[RunResult, charts.Frame], Any]], ...] = (
     ("loss", "Loss over time", charts.loss_figure),
     ("used", "CPU used, stacked", charts.used_figure),
-    ("allotted", "CPU allotted", charts.allotted_figure),
+    ("allotted", "CPU allotted, stacked", charts.allotted_figure),
     ("timeline", "Classes and changes", timeline.timeline_figure),
 )
 
@@ -80,9 +80,11 @@ def render(result: DemoResult) -> str:
             summaries=comparison.summaries(result),
             caveats=comparison.caveats(result),
             measures=comparison.measure_rows(result),
-            completions=comparison.job_rows(result, comparison.jct),
-            times_to_90=comparison.job_rows(result, comparison.time_to_90),
+            completions=comparison.job_rows(result, comparison.JCT),
+            times_to_90=comparison.job_rows(result, comparison.TIME_TO_90),
             classes=timeline.classes(result),
+            loss_top=shared.loss_top,
+            cut_losses=[wording.listed(charts.cut_losses(run, shared)) for run in result.runs],
             colour_of={name: charts.colour(place) for place, name in enumerate(shared.names)},
             plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
         )
@@ -116,8 +118,9 @@ def _check(path: Path, target: Path) -> None:
         raise UsageError(f"--report {path} is not a regular file; name one that can be written.")
     if not target.parent.is_dir():
         raise UsageError(f"--report {path}: the folder {target.parent} is missing; create it or name another.")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise UsageError(f"--report {path} cannot be written by this user; name another place.")
+    # The report is renamed into its place, so an older file there need not be writable, but its folder must be.
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--report {path}: this user cannot write to the folder {target.parent}; name another place.")
     if shutil.disk_usage(target.parent).free < _ROOM_BYTES:
         raise SlopewiseError(f"--report {path}: its disk has less than 8 MiB free; make room or name another place.")
 
@@ -150,6 +153,7 @@ def _environment() -> Environment:
         "seconds": wording.seconds,
         "ratio": wording.ratio,
         "change": wording.change,
+        "allotment": wording.allotment,
         "actuator_note": actuator_note,
         "change_in_words": change_in_words,
     }

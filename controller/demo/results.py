@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from controller.model import Objective
+from controller.model import CpuControl, Objective
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ class RunResult:
     controller_cpu_ratio: float
     """CPU time of the controller's passes divided by the run's duration: fraction of one core."""
     node_cores: float = 0.0
-    interrupted: bool = False
+    control: CpuControl = "requests"
+    note: str = ""
+    """What the reader must know of this run, e.g. that Prometheus could not tell the losses; else empty."""
 
     @property
     def makespan_seconds(self) -> float | None:
@@ -101,7 +103,8 @@ class RunResult:
             "resizes_applied": self.resizes_applied,
             "withheld": self.withheld,
             "controller_cpu_ratio": self.controller_cpu_ratio,
-            "interrupted": self.interrupted,
+            "control": self.control,
+            "note": self.note,
         }
 
 

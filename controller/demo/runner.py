@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from controller.adapters.supervisor import JobRecord
+from controller.control import allotted_cores
 from controller.demo.results import Curves, DecisionRow, JobResult, RunResult
-from controller.errors import ActuationError
+from controller.errors import ActuationError, DataSourceError
 from controller.jobs import JobSpec
 from controller.model import CpuControl, Objective, PassReport, Resize
 from controller.session import Session, SessionPlan, Workshop
@@ -21,6 +22,9 @@ from controller.settings import TrainingPolicy
 
 SAMPLE_SECONDS = 1.0
 """CPU curves have one point a second; fewer would hide what a five-second interval does."""
+
+MOST_POINTS = 2000
+"""Of a loss curve: a run of a day would have 86,400, and no screen shows them."""
 
 GOOD_ENOUGH_RATIO = 0.9
 """Time to 90 %: nine tenths of a job's total improvement."""
@@ -116,10 +120,9 @@ def run_policy(
 
 def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
     start, end = session.supervisor.started_at_seconds, session.clock.now()
-    losses = _relative(session.reader.range_curve(start, end, session.plan.scrape_interval_seconds), start)
-    steps = session.reader.last_values("training_steps_total", end, end - start)
-    objectives = _objectives(session.all_reports())
+    losses, steps, note = _losses_and_steps(session, start, end)
     reports = session.all_reports()
+    objectives = _objectives(reports)
     used, allotted = sampler.cpu_cores(), sampler.allotted_cores()
     records = session.supervisor.records
     return RunResult(
@@ -129,14 +132,29 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
             name: Curves(objectives.get(name, "min"), losses.get(name, []), used.get(name, []), allotted.get(name, []))
             for name in records
         },
-        decisions=decision_rows(reports, start),
+        decisions=decision_rows(reports, start, session.control),
         passes=session.loop.passes,
         passes_held=session.loop.passes_held,
         resizes_applied=sum(report.count("applied") for report in reports),
         withheld=sum(len(report.withheld) for report in reports),
-        node_cores=session.node.cpu_cores,
         controller_cpu_ratio=session.loop.cpu_seconds / max(end - start, 1e-9),
+        node_cores=session.node.cpu_cores,
+        control=session.control,
+        note=note,
     )
+
+
+def _losses_and_steps(session: Session, start: float, end: float) -> tuple[dict[str, Points], dict[str, float], str]:
+    """Loss curves and steps of all jobs, and what to say when Prometheus cannot tell them.
+
+    Completion times come from the processes: a Prometheus that died at the end must not cost the whole comparison.
+    """
+    step = max(session.plan.scrape_interval_seconds, (end - start) / MOST_POINTS)
+    try:
+        losses = _relative(session.reader.range_curve(start, end, step), start)
+        return losses, session.reader.last_values("training_steps_total", end, end - start), ""
+    except DataSourceError as error:
+        return {}, {}, f"no losses: {error}"
 
 
 def _relative(curves: dict[str, Points], start_seconds: float) -> dict[str, Points]:
@@ -204,13 +222,20 @@ def _with_time(job: JobResult, curves: Curves, target: float | None) -> JobResul
     return job if reached is None else replace(job, time_to_90_seconds=reached - job.arrived_seconds)
 
 
-def decision_rows(reports: Sequence[PassReport], start_seconds: float) -> list[DecisionRow]:
-    """Resizes with what became of them, and changes of class without one, in the order in which they happened."""
+def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: CpuControl) -> list[DecisionRow]:
+    """Resizes with what became of them, and changes of class without one, in the order in which they happened.
+
+    Figures are what a job may use: of a weight, the share of the node that it gives once all of the pass is done.
+    """
     rows: list[DecisionRow] = []
     classes: dict[str, str | None] = {}
     for report in reports:
-        if report.decisions is None:
+        if report.decisions is None or report.snapshot is None:
             continue
+        before = allotted_cores(report.snapshot, control)
+        changes = [*(each.resize for each in report.outcomes), *(each.resize for each in report.withheld)]
+        wanted = {resize.job_uid: resize.to_millicores for resize in changes}
+        after = allotted_cores(report.snapshot, control, wanted)
         at = report.taken_at_seconds - start_seconds
         outcomes: dict[str, tuple[Resize | None, str]]
         outcomes = {each.resize.job_uid: (each.resize, each.result) for each in report.outcomes}
@@ -225,8 +250,8 @@ def decision_rows(reports: Sequence[PassReport], start_seconds: float) -> list[D
                     at,
                     uid,
                     known.job_class,
-                    resize.from_millicores if resize else None,
-                    resize.to_millicores if resize else None,
+                    round(1000 * before[uid]) if resize else None,
+                    round(1000 * after[uid]) if resize else None,
                     outcome,
                     _why(uid, resize, report),
                 )

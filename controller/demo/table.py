@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from controller.demo.comparison import Cell, Row, Summary, caveats, jct, job_rows, measure_rows, summaries
+from controller.demo.comparison import JCT, Cell, Row, Summary, caveats, job_rows, measure_rows, summaries
 from controller.demo.results import DemoResult
 from controller.demo.wording import UNKNOWN, cores, counted, finite, plain, ratio, seconds, shortened
 from controller.model import JobState
@@ -109,7 +109,7 @@ def sparkline(history: Sequence[float], width: int = _SPARK_WIDTH) -> str:
 
 def _blocks(result: DemoResult) -> Iterator[tuple[str, list[Row]]]:
     yield "", measure_rows(result)
-    yield "JCT of each job", job_rows(result, jct)
+    yield "JCT of each job", job_rows(result, JCT)
 
 
 def _cell_text(cell: Cell, *, stacked: bool) -> Text:

@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from controller.model import CpuControl
+
 UNKNOWN = "–"
+# A request is a weight: it binds only while the others want CPU too, and then as a share of the node's cores.
+_ALLOTMENTS: dict[CpuControl, str] = {
+    "limits": "the most it may use",
+    "requests": "its share when every job wants CPU",
+}
 _LARGEST = 1e300
 _WHITE = re.compile(r"\s+")
 # An escape sequence would drive the terminal; a bidirectional override (U+202E) would turn the rest of a line
@@ -65,3 +72,8 @@ def change(value: float) -> str:
 def cores(millicores: int | None) -> str:
     """`0.50` for 500 millicores; an unknown amount is a dash."""
     return UNKNOWN if millicores is None else f"{millicores / 1000:.2f}"
+
+
+def allotment(control: CpuControl) -> str:
+    """What the cores that a job is allotted mean to it, as the end of `cores: …`."""
+    return _ALLOTMENTS[control]

@@ -13,8 +13,9 @@ import os
 import selectors
 import socket
 import threading
+from contextlib import ExitStack
 from socketserver import ThreadingTCPServer
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from prometheus_client import CollectorRegistry, MetricsHandler
@@ -27,6 +28,9 @@ CLIENT_TIMEOUT_SECONDS = 5.0
 MOST_CONCURRENT_SCRAPES = 8
 """A scrape takes some milliseconds, and two replicas of Prometheus are usual; beyond this somebody is playing,
 and threads in a training's process cost memory."""
+
+PAUSE_AFTER_FAILED_ACCEPT_SECONDS = 0.1
+"""Out of file descriptors, a connection stays pending and readable: tried again at once, it cost 65 % of a core."""
 
 
 class _ScrapeServer(ThreadingTCPServer):
@@ -47,30 +51,48 @@ class _ScrapeServer(ThreadingTCPServer):
         self.scraped = False
         self.scraped_after_end = threading.Event()
         self._free_slots = threading.BoundedSemaphore(MOST_CONCURRENT_SCRAPES)
-        self._stop_receiver, self._stop_sender = socket.socketpair()
+        self._stopping = False
+        self._files = ExitStack()
+        try:
+            self._open(address, port)
+        except BaseException:
+            self._files.close()
+            raise
+
+    def _open(self, address: str, port: int) -> None:
+        # All that needs a file descriptor, here and not in `serve`: nobody would be told of what fails on a thread.
+        self._selector = self._files.enter_context(selectors.DefaultSelector())
+        self._stop_receiver, self._stop_sender = map(self._files.enter_context, socket.socketpair())
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         super().__init__((address, port), _ScrapeHandler)
+        self._files.enter_context(self.socket)
+        for waited_for in (self, self._stop_receiver):
+            self._selector.register(waited_for, selectors.EVENT_READ)
 
     def serve(self) -> None:
         """Answer until `stop`. Sleeps in between, where `serve_forever` would wake up to look for its end."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self, selectors.EVENT_READ)
-            selector.register(self._stop_receiver, selectors.EVENT_READ)
-            while True:
-                ready = [key.fileobj for key, _ in selector.select()]
-                if self._stop_receiver in ready:
-                    return
+        while not self._stopping:
+            ready = [key.fileobj for key, _ in self._selector.select()]
+            if self._stop_receiver not in ready:
                 self.handle_request()
 
     def stop(self) -> None:
         """Make `serve` return. A byte and not a close: a forked child's copy would keep the pair open."""
+        self._stopping = True
         self._stop_sender.send(b".")
 
     def server_close(self) -> None:
         """Let go of the port and of everything else that is open."""
         super().server_close()
-        self._stop_receiver.close()
-        self._stop_sender.close()
+        self._files.close()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept; after one that failed, which `handle_request` passes over, wait a little."""
+        try:
+            return super().get_request()
+        except OSError:
+            sleep(PAUSE_AFTER_FAILED_ACCEPT_SECONDS)
+            raise
 
     def note_scrape(self, *, after_end: bool) -> None:
         """A whole answer was handed to the kernel; `after_end` when it was put together after the end."""

@@ -78,7 +78,10 @@ def endpoint_settings(
 
 
 def write_port_file(path: Path, port: int) -> None:
-    """Write the number to `path` in one move, so that a waiting reader sees all of it or no file; OSError."""
+    """Write the number to `path` in one move, so that a waiting reader sees all of it or no file.
+
+    OSError; ValueError for `.` or `/`, which name no file.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(f"{port}\n", encoding="ascii")

@@ -143,7 +143,9 @@ class TrainingRecord:
         with self._lock:
             self._checkpoints_open -= 1
             if self._step_clock is not None:
-                self._step_clock += duration_seconds
+                # Never into the future: of an asynchronous checkpoint of 30 s, during which a step ended 1 s ago,
+                # only that second can belong to the step that is under way.
+                self._step_clock = min(perf_counter(), self._step_clock + duration_seconds)
             if saved:
                 self._checkpoint_at = time()
                 self._checkpoint_duration = duration_seconds

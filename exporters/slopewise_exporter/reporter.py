@@ -220,7 +220,7 @@ class Reporter:
     def _announce(self, port_file: Path, port: int) -> None:
         try:
             write_port_file(port_file, port)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._check.warn("port file", f"cannot write the port {port} to {port_file} ({error})")
 
 

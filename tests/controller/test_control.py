@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.worlds import a_job, a_node
+from support.worlds import a_job, a_node, a_snapshot
 
-from controller.control import even_shares, now_millicores, resizes, targets_millicores
-from controller.model import CpuAllocation, JobMemory
+from controller.control import allotted_cores, even_shares, now_millicores, resizes, targets_millicores
+from controller.model import CpuAllocation, JobMemory, JobState
 
 CORES = st.floats(0.01, 64)
 
@@ -46,6 +46,14 @@ def test_requests_keep_the_sum_that_the_jobs_had_before_the_first_change() -> No
     remembered = {uid: JobMemory(original=CpuAllocation(None, 1000)) for uid in ("a", "b")}
     targets = targets_millicores(jobs, [1.0, 0.25], remembered, a_node(), "requests")
     assert targets == [1500, 500]
+
+
+def test_what_a_job_may_use_is_its_limit_or_its_share_of_the_node_and_nothing_once_it_has_ended() -> None:
+    ended = a_job("c", request=9000, state=JobState.FAILED)
+    snapshot = a_snapshot([a_job("a", limit=500, request=1500), a_job("b", request=500), ended], [a_node(cpu_cores=2)])
+    assert allotted_cores(snapshot, "limits") == {"a": 0.5, "b": 2.0, "c": 0.0}
+    assert allotted_cores(snapshot, "requests") == {"a": 1.5, "b": 0.5, "c": 0.0}
+    assert allotted_cores(snapshot, "requests", {"a": 500}) == {"a": 1.0, "b": 1.0, "c": 0.0}
 
 
 def test_a_job_that_is_where_it_should_be_is_not_resized() -> None:

@@ -11,14 +11,15 @@ import structlog
 from prometheus_client import generate_latest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
+from controller.errors import SlopewiseError
 from controller.model import Decisions, MemoryState, Outcome, PassReport, Resize, Withheld
 from controller.telemetry import Telemetry, configure_logging
 
+VERBS = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def a_report(held: str | None = None) -> PassReport:
-    verbs = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
     if held:
         return PassReport(START, "flowcon", {"observe": 0.01}, START + 20, held=held)
     jobs = [a_job("a"), a_job("b", finite=False), a_job("c", level=None)]
@@ -27,7 +28,7 @@ def a_report(held: str | None = None) -> PassReport:
     return PassReport(
         START,
         "flowcon",
-        verbs,
+        VERBS,
         START + 20,
         snapshot=a_snapshot(jobs, [a_node(cpu_cores=2.0)]),
         decisions=Decisions("flowcon", (resize,), {}, memory),
@@ -68,7 +69,7 @@ def test_a_pass_is_counted_with_its_outcomes_and_what_was_withheld() -> None:
     assert value(telemetry, "slopewise_passes_total", result="ok") == 1
     assert value(telemetry, "slopewise_resizes_total", outcome="applied") == 1
     assert value(telemetry, "slopewise_withheld_total", guard="cooldown") == 1
-    assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == START
+    assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == START + sum(VERBS.values())
     assert value(telemetry, "slopewise_interval_seconds") == 20
 
 
@@ -98,6 +99,14 @@ def test_a_pass_is_one_json_line_with_its_figures() -> None:
     assert line["event"] == "pass"
     assert (line["jobs"], line["applied"], line["withheld"]) == (3, 1, {"cooldown": 1})
     assert line["observe_ms"] == 10.0
+    assert line["changes"] == ["a 1000m to 500m applied: why", "a 1000m to 500m withheld: cooldown: …"]
+
+
+def test_a_failure_that_was_to_be_expected_is_one_sentence() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    Telemetry(control="limits", interval_seconds=20.0).record_failure(SlopewiseError("the disk is full"))
+    assert json.loads(stream.getvalue())["reason"] == "the disk is full"
 
 
 def test_a_mistake_of_ours_is_logged_in_full_and_counted() -> None:

@@ -77,6 +77,16 @@ def test_a_port_file_that_is_a_folder_leaves_no_draft_behind(make_reporter, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["port"]
 
 
+@pytest.mark.parametrize("nameless", [".", "/"])
+def test_a_port_file_without_a_name_is_told_and_the_endpoint_stays(
+    make_reporter, scrape, monkeypatch, caplog, nameless
+):
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", nameless)
+    reporter = make_reporter()
+    assert scrape(reporter.port)["training_steps_total"] == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
 def test_a_scraper_killed_in_mid_request_leaves_no_trace(reporter, scrape, capfd, caplog, sent):
     for _ in range(2 * MOST_CONCURRENT_SCRAPES):
@@ -122,6 +132,77 @@ sys.stdin.readline()
 """)
     port = int(training.stdout.readline())
     assert [scrape(port)["training_steps_total"] for _ in range(2 * MOST_CONCURRENT_SCRAPES)][-1] == 1
+
+
+WITHOUT_FILES = """
+import os, resource, sys, time
+import slopewise_exporter.endpoint, slopewise_exporter.exposition
+from slopewise_exporter import Reporter
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+def take_all_files():
+    taken = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        return taken
+"""
+
+
+def test_a_scrape_that_finds_no_free_file_waits_without_burning_cpu(start_training, scrape):
+    training = start_training(
+        WITHOUT_FILES
+        + """
+reporter = Reporter()
+taken = take_all_files()
+print(reporter.port, flush=True)
+sys.stdin.readline()
+before = time.process_time()
+time.sleep(0.5)
+print(time.process_time() - before, flush=True)
+for file in taken:
+    os.close(file)
+sys.stdin.readline()
+"""
+    )
+    port = int(training.stdout.readline())
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as pending:
+        pending.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        print(file=training.stdin, flush=True)
+        cpu_seconds = float(training.stdout.readline())
+        assert pending.recv(12) == b"HTTP/1.0 200"
+    # CPU, not wall time, so a busy machine cannot fail it: five attempts are 1 ms, a spin all that can be had.
+    assert cpu_seconds < 0.1
+    assert scrape(port)["training_steps_total"] == 0
+
+
+def test_an_endpoint_that_has_too_few_files_says_so_and_none_is_opened_that_is_dead(start_training, scrape):
+    training = start_training(
+        WITHOUT_FILES
+        + """
+reporters = []
+for free in range(6):
+    taken = take_all_files()
+    for file in taken[:free]:
+        os.close(file)
+    reporters.append(Reporter())
+    for file in taken[free:]:
+        os.close(file)
+print(*(reporter.port or 0 for reporter in reporters), flush=True)
+sys.stdin.readline()
+for reporter in reporters:
+    reporter.end(failed=False, linger=False)
+"""
+    )
+    ports = [int(port) for port in training.stdout.readline().split()]
+    served = [port for port in ports if port]
+    assert [scrape(port)["training_steps_total"] for port in served] == [0] * len(served)
+    _, stderr = training.communicate("\n", timeout=30)
+    assert 0 < len(served) < len(ports)
+    assert stderr.count("cannot serve metrics") == len(ports) - len(served)
+    assert "Traceback" not in stderr
 
 
 def test_an_ipv6_address_is_listened_on(make_reporter):

@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 import threading
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -50,7 +51,9 @@ def test_a_loss_may_be_anything_that_holds_one_number(reporter, scrape, loss):
 
 
 @pytest.mark.parametrize(
-    "loss", ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 1j], ids=lambda loss: type(loss).__name__
+    "loss",
+    ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 10**5000, 1j],
+    ids=lambda loss: type(loss).__name__,
 )
 def test_a_loss_that_is_no_number_is_told_once_and_the_step_still_counts(reporter, scrape, caplog, loss):
     reporter.step(loss=1.0)
@@ -137,6 +140,18 @@ def test_a_checkpoint_is_timed_and_is_a_state_of_its_own(reporter, scrape):
     assert after["training_checkpoint_timestamp_seconds"] >= after["training_last_step_timestamp_seconds"]
 
 
+def test_steps_during_an_asynchronous_checkpoint_do_not_set_the_histogram_back(reporter, scrape):
+    reporter.step()
+    with reporter.checkpoint():
+        time.sleep(0.05)
+        reporter.step()
+        before = scrape(reporter.port)["training_step_duration_seconds_sum"]
+    reporter.step()
+    after = scrape(reporter.port)
+    assert after["training_step_duration_seconds_sum"] >= before >= 0.05
+    assert after["training_step_duration_seconds_count"] == 2
+
+
 def test_a_checkpoint_that_could_not_be_saved_does_not_count_and_its_error_goes_on_up(reporter, scrape):
     def save() -> None:
         with reporter.checkpoint():
@@ -176,6 +191,16 @@ def test_an_argument_that_cannot_be_used_is_told_and_replaced(
     assert now['training_info{framework="",model="",objective="min"}'] == 1
     assert now['training_loss{stage="train_ema"}'] == pytest.approx(1.0)
     assert argument in caplog.text
+
+
+def test_an_int_too_long_to_be_written_is_told_like_any_other_bad_value(make_reporter, monkeypatch, caplog):
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT", "0")
+    reporter = make_reporter(port=10**5000, planned_steps=10**5000)
+    assert reporter.port is not None
+    assert sorted(record.getMessage().partition(" is not")[0] for record in caplog.records) == [
+        "planned_steps: a int",
+        "port: a int",
+    ]
 
 
 def test_a_model_name_that_is_no_text_does_not_break_the_scrapes(make_reporter, scrape):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from grafana.queries import documented_metrics, metric_names, panel_queries, panels
 
@@ -99,6 +100,16 @@ def test_rates_span_the_window_that_grafana_knows_to_be_wide_enough() -> None:
     assert ranges == {"$__rate_interval"}
 
 
+def test_the_panels_count_an_interval_as_no_shorter_than_the_alert_does() -> None:
+    rules = yaml.safe_load((ROOT / "manifests/rules/slopewise.rules.yaml").read_text(encoding="utf-8"))
+    (alert,) = (rule for rule in rules["groups"][0]["rules"] if rule["alert"] == "SlopewiseNoPass")
+    expressions = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    bounds = [promql for promql in expressions if "slopewise_interval_seconds" in promql]
+
+    assert len(bounds) == 2
+    assert {_shortest_interval_seconds(promql) for promql in (alert["expr"], *bounds)} == {60}
+
+
 def test_prometheus_understands_every_query(promtool: Path, tmp_path: Path) -> None:
     rules = [
         {"record": f"panel:query:number{number}", "expr": promql}
@@ -117,6 +128,11 @@ def _cells(position: dict[str, int]) -> Iterator[tuple[int, int]]:
     for x in range(position["x"], position["x"] + position["w"]):
         for y in range(position["y"], position["y"] + position["h"]):
             yield x, y
+
+
+def _shortest_interval_seconds(promql: str) -> int:
+    (found,) = re.findall(r"clamp_min\(.*?,\s*(\d+)\s*\)", promql, flags=re.DOTALL)
+    return int(found)
 
 
 def _ranges(promql: str) -> list[str]:

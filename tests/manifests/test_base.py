@@ -14,6 +14,10 @@ from controller.settings import TrainingPolicy, validate
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "manifests/base"
 UID = 65532
+KNOWN_TO_KUSTOMIZE_2 = {
+    "apiVersion", "kind", "namespace", "resources", "bases", "images", "generatorOptions", "configMapGenerator"
+}  # fmt: skip
+"""What we use of the fields that kustomize 2.0.3 has, the one in kubectl up to 1.20; it refuses any other."""
 
 Documents = list[dict[str, Any]]
 
@@ -59,6 +63,23 @@ def test_the_base_renders_what_the_controller_needs_and_gives_it_no_rights(base:
     kinds = sorted(document["kind"] for document in base)
 
     assert kinds == ["ConfigMap", "ConfigMap", "Deployment", "Namespace", "Service", "ServiceAccount"]
+
+
+@pytest.mark.parametrize("folder", [BASE, ROOT / "grafana"], ids=lambda folder: str(folder.name))
+def test_an_old_kubectl_knows_every_field_and_finds_folders_only_where_it_looks_for_them(folder: Path) -> None:
+    customisation = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
+
+    assert customisation.keys() <= KNOWN_TO_KUSTOMIZE_2
+    assert all((folder / resource).is_file() for resource in customisation.get("resources", ()))
+    assert all(generator.keys() <= {"name", "files"} for generator in customisation["configMapGenerator"])
+    assert customisation["generatorOptions"].keys() <= {"labels", "disableNameSuffixHash"}
+
+
+def test_everything_says_that_it_is_part_of_slopewise(base: Documents, deployment: dict[str, Any]) -> None:
+    ours = {"app.kubernetes.io/name": "slopewise", "app.kubernetes.io/part-of": "slopewise"}
+
+    for labelled in (*base, deployment["template"]):
+        assert ours.items() <= labelled["metadata"]["labels"].items(), labelled["metadata"]
 
 
 def test_everything_is_in_one_namespace_whose_pods_must_be_restricted(base: Documents) -> None:
@@ -173,7 +194,7 @@ def test_an_overlay_changes_image_and_policy_and_the_changed_policy_rolls_the_po
 ) -> None:
     (tmp_path / "policy.yaml").write_text((BASE / "policy.yaml").read_text().replace("Recommend", "Auto"))
     overlay = {
-        "resources": [os.path.relpath(BASE, tmp_path)],
+        "bases": [os.path.relpath(BASE, tmp_path)],
         "images": [{"name": "slopewise", "newName": "registry.example.org/slopewise", "newTag": "9"}],
         "configMapGenerator": [{"name": "slopewise-policy", "behavior": "replace", "files": ["policy.yaml"]}],
     }

@@ -61,6 +61,10 @@ class Limiter(Protocol):
         """
         ...
 
+    def members(self, job_uid: str) -> list[int]:
+        """The job's processes, also those that left its group; none for a job that is unknown or released."""
+        ...
+
     def release(self, job_uid: str) -> None:
         """Lift every limit and let go: what still runs goes on outside our care. Twice is the same as once."""
         ...

@@ -47,6 +47,10 @@ class CgroupFiles:
         """The processes of a cgroup, without those of its children."""
         return [int(pid) for pid in self.read(directory / "cgroup.procs").split()]
 
+    def is_delegated(self, directory: Path) -> bool:
+        """True when systemd or a container's runtime handed the cgroup over to whoever runs in it."""
+        return any(_attribute(directory, name) == b"1" for name in ("user.delegate", "trusted.delegate"))
+
     def move(self, pid: int, directory: Path) -> None:
         """Put a process, with all its threads, into a cgroup. One that has just ended is no error."""
         with suppress(ProcessLookupError):
@@ -79,6 +83,13 @@ class CgroupFiles:
                 return
 
 
+def _attribute(path: Path, name: str) -> bytes | None:
+    try:
+        return os.getxattr(path, name)
+    except OSError:  # not there, or `trusted` and we are not root
+        return None
+
+
 def is_run(directory: Path) -> bool:
     """True for a cgroup that a run of ours made: the only ones that may be removed."""
     return directory.name.startswith(RUN_PREFIX) and (directory / "cgroup.procs").is_file()
@@ -93,7 +104,8 @@ def remove_run(files: CgroupFiles, run: Path, enabled: Iterable[str] = ()) -> No
     for controller in enabled:
         files.write(run / "cgroup.subtree_control", f"-{controller}")
     for controller in enabled:
-        files.write(run.parent / "cgroup.subtree_control", f"-{controller}")
+        with suppress(OSError):  # another run beside this one uses it too (EBUSY): it stays switched on
+            files.write(run.parent / "cgroup.subtree_control", f"-{controller}")
     for job in [entry for entry in run.iterdir() if entry.is_dir()]:
         files.empty_and_remove(job, run.parent)
     files.empty_and_remove(run, run.parent)

@@ -56,7 +56,7 @@ class CgroupLimiter(ABC):
             self._prove()
         except OSError as error:
             self.close()
-            raise MissingToolError(f"{error.filename or self._runs[0]}: {error.strerror}") from error
+            raise MissingToolError(self._refusal(error)) from error
         except MissingToolError:
             self.close()
             raise
@@ -112,6 +112,13 @@ class CgroupLimiter(ABC):
                 return self._read_usage(now, job.directories, use)
         return Usage(sampled_at_seconds=now)
 
+    def members(self, job_uid: str) -> list[int]:
+        """Who is in the cgroup, which no process leaves by itself."""
+        job = self._jobs.get(job_uid)
+        with suppress(OSError):  # released by another thread meanwhile
+            return self._files.pids(job.directories[0]) if job else []
+        return []
+
     def release(self, job_uid: str) -> None:
         """Move what still runs to where no limit holds, and remove the job's cgroup.
 
@@ -148,6 +155,10 @@ class CgroupLimiter(ABC):
     def _refuge(self, run: Path) -> Path:
         """Where processes go that leave our care."""
         return run.parent
+
+    def _refusal(self, error: OSError) -> str:
+        """Why this way of giving CPU cannot be used, without a full stop."""
+        return f"{error.filename or self._runs[0]}: {error.strerror}"
 
     def _make_run(self) -> None:
         for run in self._runs:

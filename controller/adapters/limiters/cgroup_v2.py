@@ -7,14 +7,15 @@ stepping aside and the way back were seen once on a real v2 hierarchy, with `hug
 The rule that shapes this file is "no internal processes": a cgroup, save the root, either holds processes or
 hands controllers down. We are a process in our own cgroup, so we step aside into a leaf first:
 
-    own                     before: the controller's processes          after: none; hands cpu down
+    own                     before: the controller, its shell, make     after: none; hands cpu down
     own/slopewise-RUN                                                    none; hands cpu down
-    own/slopewise-RUN/0-controller                                       the controller's processes
+    own/slopewise-RUN/0-controller                                       the controller, its shell, make
     own/slopewise-RUN/1-mnist                                            a job
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,6 +39,9 @@ _MILLICORES_PER_WEIGHT = 10
 Kubernetes' own conversions map shares on weights and are not proportional near the ends; ratios are all that
 counts here, and 10 millicores are fine enough for them."""
 _WEIGHTS = range(1, 10_001)
+_HIDDEN_PID = 0
+"""How the kernel lists a process of another pid namespace. Nobody here could move it."""
+_REMEDY = "start in a cgroup of its own with `systemd-run --user --scope -p Delegate=yes slopewise …`"
 _WISHED = ("memory", "io")
 """Controllers that give better figures than /proc does, where they can be had."""
 
@@ -78,14 +82,28 @@ class CgroupV2Limiter(CgroupLimiter):
         return not (self._own / "cgroup.type").exists()
 
     def _refuse_strangers(self) -> None:
-        """Moving ourselves aside is our own business; moving somebody's login shell is not."""
-        ours = {os.getpid()} | {child.pid for child in psutil.Process().children(recursive=True)}
-        strangers = set(self._files.pids(self._own)) - ours
+        """Moving ourselves and those that wait for us aside is our own business; a stranger's service is not.
+
+        Where the whole cgroup was given to us, all in it move, and come back at the end. Example: `docker exec`
+        in a container; its PID 1 is no ancestor of ours, yet in our cgroup.
+        """
+        pids = self._files.pids(self._own)
+        strangers = [_HIDDEN_PID] if _HIDDEN_PID in pids else []
+        if not self._is_given_to_us:
+            strangers = sorted(set(pids) - _family())
         if strangers:
-            raise MissingToolError(
-                f"{self._own} holds other processes too ({len(strangers)}); start in a cgroup of its own with "
-                "`systemd-run --user --scope -p Delegate=yes slopewise …`"
-            )
+            raise MissingToolError(f"{self._own} holds other processes too ({len(strangers)}); {_REMEDY}")
+
+    @property
+    def _is_given_to_us(self) -> bool:
+        """Delegated, or the top of what a container sees: what is above it, nobody here could use."""
+        is_top = not (self._own.parent / "cgroup.procs").exists()
+        return is_top or self._files.is_delegated(self._own)
+
+    def _refusal(self, error: OSError) -> str:
+        """A login shell's cgroup belongs to systemd; one that a user may divide is to be had for the asking."""
+        reason = super()._refusal(error)
+        return f"{reason}; {_REMEDY}" if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() else reason
 
     def _refuge(self, run: Path) -> Path:
         """Our own cgroup cannot take processes in while it hands controllers down, unless it is the root."""
@@ -133,6 +151,12 @@ class CgroupV2Limiter(CgroupLimiter):
         except OSError:
             return fallback
         return float(sum(int(entry[7:]) for entry in fields if entry.startswith(("rbytes=", "wbytes="))))
+
+
+def _family() -> set[int]:
+    """We, those that wait for us (a shell, make, a container's PID 1), and those that we started."""
+    us = psutil.Process()
+    return {process.pid for process in (us, *us.parents(), *us.children(recursive=True))}
 
 
 def _keyed(text: str) -> dict[str, int]:

@@ -41,7 +41,7 @@ def choose_limiter(
     if choice not in get_args(ActuatorChoice):
         raise UsageError(f"--actuator {choice}: is none of {', '.join(get_args(ActuatorChoice))}; use one of them.")
     if choice == "duty-cycle":
-        return _chosen(DutyCycleLimiter("as asked for"))
+        return _chosen(DutyCycleLimiter("as asked for", journal.run_id))
     refusals = []
     for version, limiter in _candidates(journal, proc_self, files or CgroupFiles()).items():
         if limiter is None:
@@ -58,7 +58,7 @@ def choose_limiter(
             f"--actuator cgroup: no cgroup can be used here ({'; '.join(refusals)}); "
             "run as root, or use --actuator duty-cycle."
         )
-    return _chosen(DutyCycleLimiter(f"no cgroups: {'; '.join(refusals)}"))
+    return _chosen(DutyCycleLimiter(f"no cgroups: {'; '.join(refusals)}", journal.run_id))
 
 
 def _candidates(journal: Journal, proc_self: Path, files: CgroupFiles) -> dict[str, CgroupLimiter | None]:

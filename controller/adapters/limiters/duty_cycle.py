@@ -10,8 +10,8 @@ less than 1: a job that waits half of its time keeps the fraction of one that do
 more stops nothing. Weights there are none: what a stopped job leaves unused goes to the others, but nobody's
 share grows by it beyond its own limit.
 
-What escapes: processes that leave their group (`setsid`), and short periods: a training step that takes 5 ms
-is stopped in its middle, as with a quota.
+What escapes the limit: processes that leave their group (`setsid`), though they end with it, being marked; and
+short periods: a training step that takes 5 ms is stopped in its middle, as with a quota.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.adapters.leftovers import RUN_VARIABLE, started_in_group
 from controller.adapters.limiters.base import UNLIMITED, unknown_job
 from controller.adapters.limiters.identity import ProcessIdentity, identify, leads_own_group
-from controller.adapters.limiters.process_group import ProcessMeter, group_members
+from controller.adapters.limiters.process_group import GroupScan, ProcessMeter
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, CpuControl, Usage
 
@@ -62,9 +63,14 @@ class DutyCycleLimiter:
 
     controls: frozenset[CpuControl] = frozenset({"limits"})
 
-    def __init__(self, reason: str) -> None:
-        """`reason`: why it is this and not cgroups, in plain words for the description."""
+    def __init__(self, reason: str, run_id: str = "") -> None:
+        """`reason`: why it is this and not cgroups, in plain words for the description.
+
+        `run_id`: the mark that all processes of the run carry.
+        """
         self.description = f"stop and continue of process groups, limits only ({reason})"
+        self._run_id = run_id
+        self._groups = GroupScan()
         self._jobs: dict[str, _Job] = {}
         self._helper: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -74,6 +80,7 @@ class DutyCycleLimiter:
         if not leads_own_group(pid):
             raise ActuationError(f"{job_uid}: process {pid} leads no group of its own, so it cannot be stopped.")
         self._jobs[job_uid] = _Job(identify(pid))
+        self._groups.forget()
 
     def read(self, job_uid: str) -> CpuAllocation:
         """The limit as it was set; the request is that of everyone."""
@@ -105,7 +112,7 @@ class DutyCycleLimiter:
         job = self._jobs.get(job_uid)
         if job is None:
             return Usage(sampled_at_seconds=now)
-        use = job.meter.read(group_members(job.group.pid) if job.group.exists else [])
+        use = job.meter.read(self._groups.members(job.group.pid) if job.group.exists else [])
         if self._learned(job, use.cpu_seconds) or self._helper_died():
             self._send(job)
         return Usage(
@@ -114,6 +121,11 @@ class DutyCycleLimiter:
             memory_bytes=use.memory_bytes,
             block_io_bytes_total=use.block_io_bytes,
         )
+
+    def members(self, job_uid: str) -> list[int]:
+        """Who carries the marks of the run and of the job's group."""
+        job = self._jobs.get(job_uid)
+        return started_in_group(self._run_id, job.group.pid) if job else []
 
     def release(self, job_uid: str) -> None:
         """Let the group run, and forget it."""
@@ -174,7 +186,7 @@ class DutyCycleLimiter:
         if self._helper is not None:
             _end(self._helper)
         try:
-            self._helper = _start_helper()
+            self._helper = _start_helper(self._run_id)
         except OSError as error:
             raise ActuationError(f"The process that limits CPU here cannot start ({error}).") from error
         if not _tell(self._helper, list(self._jobs.values())):
@@ -194,13 +206,13 @@ def parallelism_cores(cpu_seconds: float, seconds: float, fraction: float) -> fl
     return min(max(1.0, cpu_seconds / (seconds * fraction)), cores)
 
 
-def _start_helper() -> subprocess.Popen[bytes]:
+def _start_helper(run_id: str) -> subprocess.Popen[bytes]:
     """`-P -S`: neither the current folder, which may hold a `controller` of its own, nor site-packages."""
     return subprocess.Popen(
         [sys.executable, "-P", "-S", "-m", _HELPER],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(_PACKAGE_ROOT)},
+        env={**os.environ, "PYTHONPATH": str(_PACKAGE_ROOT), RUN_VARIABLE: run_id},
         start_new_session=True,
     )
 

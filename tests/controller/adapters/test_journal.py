@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
+from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, journal_path, new_run_id
 from controller.adapters.leftovers import current_boot_id
 from controller.adapters.limiters.identity import identify
 from controller.adapters.limiters.mounts import own_cgroups
@@ -58,7 +59,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def dead_runs_journal(state_dir: Path, run_id: str, *entries: dict[str, object] | str) -> Path:
     """A journal that nobody holds."""
     state_dir.mkdir(parents=True, exist_ok=True)
-    path = state_dir / f"{run_id}.journal"
+    path = journal_path(state_dir, run_id)
     path.write_text("".join(f"{e if isinstance(e, str) else json.dumps(e)}\n" for e in entries))
     return path
 
@@ -70,7 +71,7 @@ def process_entry(pid: int, ticks: int, *, ours: bool = True, boot_id: str | Non
 
 def test_an_ordinary_end_with_nothing_left_says_nothing_and_removes_the_journal(state_dir, run_id):
     journal = Journal.open(state_dir, run_id)
-    assert (state_dir / f"{run_id}.journal").exists()
+    assert journal_path(state_dir, run_id).exists()
     assert journal.close() == []
     assert journal.close() == []
     assert list(state_dir.iterdir()) == []
@@ -212,7 +213,42 @@ def test_a_full_disk_is_told_before_anything_is_made(tmp_path):
     journal.close()
 
 
-@pytest.mark.parametrize("run_id", ["", "../run", "a b"])
+def test_a_line_that_a_full_disk_cut_is_taken_back_before_the_next(state_dir, run_id, tmp_path):
+    journal = Journal.open(state_dir, run_id)
+    folder = journal.make_folder("data")
+    before = journal_path(state_dir, run_id).read_text()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))  # ten bytes more, then it is full
+    try:
+        with pytest.raises(SlopewiseError, match="the disk is full"):
+            journal.record_cgroup(tmp_path / "slopewise-none")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert journal_path(state_dir, run_id).read_text() == before
+    assert journal.close() == [f"Leftovers of run {run_id}: removed the folder {folder}."]
+
+
+def test_a_journal_of_another_machine_in_a_shared_home_is_left_to_that_machine(state_dir, run_id, tmp_path):
+    folder = tmp_path / f"slopewise-data-{run_id}"
+    folder.mkdir()
+    ours = dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
+    theirs = ours.rename(state_dir / f"{run_id}@0123456789ab.journal")
+    assert clean_up_after_killed(state_dir) == []
+    assert theirs.exists()
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(("age_seconds", "left"), [(3600, False), (0, True)])
+def test_a_journal_whose_beginning_was_killed_is_removed_once_it_is_old(state_dir, run_id, age_seconds, left):
+    state_dir.mkdir()
+    unseen = journal_path(state_dir, run_id).with_suffix(".new")
+    unseen.touch()
+    os.utime(unseen, (time.time() - age_seconds,) * 2)
+    assert clean_up_after_killed(state_dir) == []
+    assert unseen.exists() is left
+
+
+@pytest.mark.parametrize("run_id", ["", "../run", "a b", "a@b"])
 def test_a_run_id_that_is_no_file_name_is_refused(state_dir, run_id):
     with pytest.raises(ValueError, match="file names"):
         Journal.open(state_dir, run_id)

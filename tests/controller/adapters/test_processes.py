@@ -7,14 +7,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
 from controller.adapters.journal import Journal
-from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment
+from controller.adapters.limiters.duty_cycle import DutyCycleLimiter
+from controller.adapters.processes import (
+    Command,
+    Launcher,
+    ManagedProcess,
+    single_thread_environment,
+    start_unrecorded,
+    terminate_all,
+)
 from controller.errors import ActuationError, SlopewiseError, UsageError
 
 PYTHON = [sys.executable, "-S", "-c"]
@@ -49,9 +58,14 @@ def start(journal: Journal, tmp_path: Path) -> Iterator[Callable[..., ManagedPro
     """Start a command named `job`; ended after the test."""
     started = []
 
-    def start(*arguments: str, admit: Callable[[int], None] | None = None, **settings: object) -> ManagedProcess:
+    def start(
+        *arguments: str,
+        admit: Callable[[int], None] | None = None,
+        members: Callable[[], Sequence[int]] = tuple,
+        **settings: object,
+    ) -> ManagedProcess:
         command = Command("job", arguments, tmp_path / "job.log", **settings)
-        started.append(Launcher(journal).start(command, admit))
+        started.append(Launcher(journal).start(command, admit, members))
         return started[-1]
 
     yield start
@@ -190,6 +204,78 @@ def test_a_command_that_ignores_the_request_is_killed(start):
     process = start(*PYTHON, STUBBORN)
     assert eventually(lambda: process.tail() == "ready")
     assert process.terminate(grace_seconds=0.1) == -signal.SIGKILL
+
+
+def left_behind(
+    start: Callable[..., ManagedProcess], limiter: DutyCycleLimiter, code: str
+) -> tuple[ManagedProcess, int]:
+    """A command in the limiter's care that ended, and the process of it that left its group before."""
+    launch = f"subprocess.Popen([sys.executable, '-S', '-c', {code!r}], start_new_session=True)"
+    process = start(
+        *PYTHON,
+        f"import subprocess, sys; print({launch}.pid)",
+        admit=partial(limiter.admit, "job"),
+        members=partial(limiter.members, "job"),
+    )
+    assert eventually(lambda: process.poll() == 0)
+    return process, int(process.tail().split()[0])
+
+
+@pytest.mark.parametrize("code", [ASLEEP, STUBBORN])
+def test_a_process_that_left_its_group_ends_with_its_command(start, journal, code):
+    limiter = DutyCycleLimiter("for a test", journal.run_id)
+    process, daemon = left_behind(start, limiter, code)
+    assert eventually(lambda: code == ASLEEP or "ready" in process.tail())
+    assert limiter.members("job") == [process.pid, daemon] or limiter.members("job") == [daemon]
+    process.terminate(grace_seconds=0.2)
+    assert not runs(daemon)
+    limiter.release("job")
+    assert limiter.members("job") == []
+
+
+def test_a_process_of_another_run_or_job_is_no_member(start, journal):
+    limiter = DutyCycleLimiter("for a test", "another-run")
+    process, daemon = left_behind(start, limiter, ASLEEP)
+    try:
+        assert limiter.members("job") == []
+        process.terminate(grace_seconds=0.0)
+        assert runs(daemon)
+    finally:
+        os.kill(daemon, signal.SIGKILL)
+
+
+def test_all_are_told_to_end_before_one_of_them_is_waited_for(start, tmp_path):
+    """The first ends only when the second has been told to: one after the other, the first would be killed."""
+    told = tmp_path / "told"
+    waits = (
+        "import os, signal, sys, time\n"
+        "def end(*_):\n"
+        f"    while not os.path.exists({str(told)!r}): time.sleep(0.01)\n"
+        "    sys.exit(7)\n"
+        "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
+    )
+    tells = (
+        "import signal, sys, time\n"
+        f"def end(*_): open({str(told)!r}, 'w').close(); sys.exit(8)\n"
+        "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
+    )
+    first, second = start(*PYTHON, waits), start(*PYTHON, tells)
+    assert eventually(lambda: first.tail().split() == ["ready", "ready"])
+    terminate_all([first, second], grace_seconds=5.0)
+    assert (first.poll(), second.poll()) == (7, 8)
+    terminate_all([first, second])
+
+
+def test_kill_asks_nobody(start):
+    process = start(*PYTHON, "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(3)); time.sleep(600)")
+    assert process.kill() == -signal.SIGKILL
+    assert process.poll() == -signal.SIGKILL
+
+
+def test_a_command_without_a_journal_leads_a_session_of_its_own_too(tmp_path):
+    process = start_unrecorded(Command("job", ["sleep", "600"], tmp_path / "log"))
+    assert os.getsid(process.pid) == process.pid
+    assert process.terminate() == -signal.SIGTERM
 
 
 def test_a_stopped_command_can_still_end_politely(start):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from controller.adapters import prometheus_binaries
-from controller.adapters.prometheus_binaries import default_cache_dir, find_prometheus, from_release
+from controller.adapters.prometheus_binaries import default_cache_dir, find_prometheus, from_release, may_run_from
 from controller.errors import MissingToolError, SlopewiseError
 
 
@@ -120,6 +122,59 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path):
 def test_the_cache_follows_the_desktop_convention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache_dir() == tmp_path / "slopewise"
+
+
+def test_a_user_without_a_home_folder_is_told_in_one_sentence():
+    """Asked of a process of its own, as a user that no list knows."""
+    code = "from controller.adapters.prometheus_binaries import default_cache_dir as ask\n"
+    code += "import os, controller.errors as e\n"
+    code += "if os.getuid() == 0: os.setuid(54321)\n"
+    code += "try: print(ask())\nexcept e.MissingToolError as error: print(error)"
+    surroundings = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
+    done = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=True)
+    if os.getuid() == 0:
+        assert done.stdout.startswith("User 54321 has no home folder to keep Prometheus in; set HOME or")
+    else:
+        assert done.stdout.endswith("/.cache/slopewise\n")
+
+
+def test_one_on_the_path_needs_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    program(tmp_path / "bin" / "prometheus")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert find_prometheus(search_path=str(tmp_path / "bin"), ways=[never]).version == "2.42.0"
+
+
+def given_to_nobody(path: Path) -> Path:
+    """A path that is not root's: where the tests run as root it is given away, elsewhere it is the user's."""
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    return path
+
+
+@pytest.mark.parametrize("others", ["home", "home/cache", "home/cache/prometheus"])
+def test_root_runs_no_program_that_somebody_else_could_exchange(tmp_path: Path, others: str):
+    found = program(tmp_path / "home" / "cache" / "prometheus")
+    given_to_nobody(tmp_path / others)
+    assert may_run_from(found, os.geteuid()) is (os.geteuid() != 0)
+    assert not may_run_from(found, 0)
+    (tmp_path / "link").symlink_to(found)
+    assert not may_run_from(tmp_path / "link", 0)
+
+
+def test_root_is_told_that_the_cache_is_somebody_elses(tmp_path: Path):
+    program(tmp_path / "cache" / "prometheus-2.42.0" / "prometheus")
+    given_to_nobody(tmp_path / "cache")
+    if os.geteuid() == 0:
+        with pytest.raises(MissingToolError, match=r"cache: belongs to another user .*set XDG_CACHE_HOME"):
+            find_prometheus(tmp_path / "cache", search_path="", ways=[never])
+    else:
+        assert find_prometheus(tmp_path / "cache", search_path="", ways=[never]).version == "2.42.0"
+
+
+def test_root_passes_over_what_somebody_else_put_into_the_cache(tmp_path: Path):
+    given_to_nobody(program(tmp_path / "prometheus-9.9.9" / "prometheus"))
+    version = find_prometheus(tmp_path, search_path="", ways=[brings("3.5.0")]).version
+    assert version == ("3.5.0" if os.geteuid() == 0 else "9.9.9")
 
 
 def release_archive(members: dict[str, bytes]) -> bytes:

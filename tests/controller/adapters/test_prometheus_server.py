@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 import requests
 
+from controller.adapters.journal import Journal, journal_path
+from controller.adapters.processes import Command, Launcher, ManagedProcess, start_unrecorded
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, free_loopback_port
 from controller.errors import DataSourceError, UsageError
 
@@ -29,6 +34,15 @@ def is_ready(server: PrometheusServer) -> bool:
     return requests.get(f"{server.url}/-/ready", timeout=5).ok
 
 
+def noting(pids: list[int]) -> Callable[[Command], ManagedProcess]:
+    def start(command: Command) -> ManagedProcess:
+        process = start_unrecorded(command)
+        pids.append(process.pid)
+        return process
+
+    return start
+
+
 def pretender(path: Path, script: str) -> PrometheusBinaries:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -39,7 +53,7 @@ def test_it_answers_while_it_runs_and_leaves_neither_process_nor_data(
     prometheus_binaries: PrometheusBinaries, tmp_path: Path
 ):
     noted: list[int] = []
-    with PrometheusServer(prometheus_binaries, tmp_path / "data", on_start=noted.append) as server:
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", start_process=noting(noted)) as server:
         assert is_ready(server)
         assert noted == [server.pid]
         assert os.getpgid(noted[0]) == noted[0]
@@ -53,7 +67,7 @@ def test_it_answers_while_it_runs_and_leaves_neither_process_nor_data(
 
 def test_killed_and_restarted_it_has_the_same_address_and_data(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
     noted: list[int] = []
-    with PrometheusServer(prometheus_binaries, tmp_path / "data", on_start=noted.append) as server:
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", start_process=noting(noted)) as server:
         url = server.url
         server.kill()
         assert server.pid is None
@@ -101,22 +115,67 @@ def test_one_that_ends_at_once_is_told_with_the_end_of_its_log(tmp_path: Path):
 def test_one_that_never_gets_ready_is_ended(tmp_path: Path):
     noted: list[int] = []
     sleeper = pretender(tmp_path / "prometheus", "exec sleep 60")
-    server = PrometheusServer(sleeper, tmp_path / "data", on_start=noted.append, ready_timeout_seconds=0.2)
+    server = PrometheusServer(sleeper, tmp_path / "data", start_process=noting(noted), ready_timeout_seconds=0.2)
     with pytest.raises(DataSourceError, match=r"was not ready within 0\.2 s"):
         server.start()
     assert not psutil.pid_exists(noted[0])
     assert not (tmp_path / "data").exists()
 
 
-def test_a_failing_note_of_its_pid_ends_it_again(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
+CONTROLLER = """
+import os, sys
+from pathlib import Path
+from controller.adapters.journal import Journal
+from controller.adapters.processes import Launcher
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer
+folder = Path(sys.argv[1])
+
+class Killed(Journal):
+    def record_process(self, name, pid, *, ours):
+        print(pid, flush=True)
+        os.kill(os.getpid(), 9)
+
+start = Launcher(Killed.open(folder / "state", "killed")).start
+binaries = PrometheusBinaries(folder / "prometheus", None, "2.42.0")
+PrometheusServer(binaries, folder / "data", start_process=start).start()
+"""
+
+
+def test_one_whose_controller_is_killed_before_it_is_recorded_never_runs(tmp_path: Path):
+    pretender(tmp_path / "prometheus", f"touch {tmp_path / 'trace'}; exec sleep 60")
+    done = subprocess.run([sys.executable, "-c", CONTROLLER, str(tmp_path)], stdout=subprocess.PIPE, check=False)
+    deadline = time.monotonic() + 30
+    while psutil.pid_exists(int(done.stdout)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not psutil.pid_exists(int(done.stdout))
+    assert not (tmp_path / "trace").exists()
+
+
+def test_started_by_a_launcher_it_is_in_the_journal_and_marked(prometheus_binaries: PrometheusBinaries, tmp_path: Path):
+    journal = Journal.open(tmp_path / "state", f"{os.getpid()}-{tmp_path.name}")
+    start = Launcher(journal).start
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", start_process=start) as server:
+        assert is_ready(server)
+        assert f'"pid":{server.pid},' in journal_path(tmp_path / "state", journal.run_id).read_text()
+        environment = psutil.Process(server.pid).environ()
+        assert (environment["SLOPEWISE_RUN_ID"], environment["GOMAXPROCS"]) == (journal.run_id, "1")
+    assert journal.close() == []
+
+
+def test_interrupted_while_it_is_waited_for_it_ends_and_leaves_no_data(tmp_path: Path):
     noted: list[int] = []
 
-    def interrupted(pid: int) -> None:
-        noted.append(pid)
+    def start(command: Command) -> ManagedProcess:
+        process = noting(noted)(command)
+        process.poll = interrupt  # type: ignore[method-assign]
+        return process
+
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
+    sleeper = pretender(tmp_path / "prometheus", "exec sleep 60")
     with pytest.raises(KeyboardInterrupt):
-        PrometheusServer(prometheus_binaries, tmp_path / "data", on_start=interrupted).start()
+        PrometheusServer(sleeper, tmp_path / "data", start_process=start).start()
     assert not psutil.pid_exists(noted[0])
     assert not (tmp_path / "data").exists()
 

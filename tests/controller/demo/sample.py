@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.demo.results import Curves, DecisionRow, DemoResult, JobResult, RunResult
 
@@ -104,12 +104,13 @@ def advance(active: list[Life], now: int) -> None:
             room = life.training.useful_cores - given[life.training.name]
             given[life.training.name] += min(room, left * life.share_cores / total)
         left = NODE_CORES - sum(given.values())
+    node_share = NODE_CORES / sum(life.share_cores for life in active) if active else 0.0
     for life in active:
         wobble = 1 + 0.04 * math.sin(now * 1.7 + len(life.training.name))
         life.curves.loss.append((now + 0.4, life.loss))
         life.done_core_seconds += given[life.training.name] * wobble
         life.curves.cpu_cores.append((now + 0.5, given[life.training.name] * wobble))
-        life.curves.allotted_cores.append((now + 0.5, life.share_cores))
+        life.curves.allotted_cores.append((now + 0.5, life.share_cores * node_share))
         if life.done_core_seconds >= life.training.work_core_seconds:
             life.finished_seconds = now + 1.0
 
@@ -117,6 +118,7 @@ def advance(active: list[Life], now: int) -> None:
 def decide(active: list[Life], now: int) -> list[DecisionRow]:
     """Growth since the last look against α = 0.05: a step down NL, WL, CL, or back to NL."""
     rows = []
+    held = sum(life.share_cores for life in active)
     for life in active:
         before, life.measured = life.measured, life.loss
         span = life.training.loss(0.0) - 0.9 * life.training.loss(1.0)
@@ -125,7 +127,18 @@ def decide(active: list[Life], now: int) -> list[DecisionRow]:
         new_class = "NL" if growth is None or growth >= 0.05 else down[life.job_class]
         rows += [row for row in [change(life, new_class, growth, len(active), now)] if row]
         life.job_class = new_class
-    return rows
+    wanted = sum(life.share_cores for life in active)
+    return [in_cores(row, held, wanted) for row in rows]
+
+
+def in_cores(row: DecisionRow, held: float, wanted: float) -> DecisionRow:
+    """`row`, whose figures are weights, in cores: each weight is a share of the node, before and after the pass."""
+    before, after = row.from_millicores or 0, row.to_millicores or 0
+    return replace(
+        row,
+        from_millicores=round(before / held * NODE_CORES),
+        to_millicores=round(after / wanted * NODE_CORES),
+    )
 
 
 def change(life: Life, new_class: str, growth: float | None, jobs: int, now: int) -> DecisionRow | None:
@@ -145,7 +158,7 @@ def change(life: Life, new_class: str, growth: float | None, jobs: int, now: int
         from_millicores=round(before * 1000),
         to_millicores=round(wanted * 1000),
         outcome=outcome,
-        reason=f"{told}: {life.job_class or 'new'} → {new_class}, {wanted:.2f} of {NODE_CORES:.0f} cores",
+        reason=f"{told}: {life.job_class or 'new'} → {new_class}, weight {wanted:.2f}",
     )
 
 

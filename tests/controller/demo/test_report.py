@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from plotly.offline import get_plotlyjs
 from controller.adapters.limiters.cgroup_v1 import CgroupV1Limiter
 from controller.adapters.limiters.duty_cycle import DutyCycleLimiter
 from controller.demo.report import actuator_note, check_writable, render, write_report
-from controller.demo.results import DemoResult, RunResult
+from controller.demo.results import Curves, DemoResult, RunResult
 from controller.errors import SlopewiseError, UsageError
 from tests.controller.demo.sample import TRAININGS, sample_result
 
@@ -106,6 +107,11 @@ def with_hostile_names(result: DemoResult) -> DemoResult:
     return replace(result, runs=runs, prometheus_version=HOSTILE[1], actuator=HOSTILE[4])
 
 
+def with_curves(run: RunResult, curves: Curves) -> RunResult:
+    """`run` with other curves of wine-mlp."""
+    return replace(run, curves=run.curves | {"wine-mlp": curves})
+
+
 @contextmanager
 def files_limited_to(size_bytes: int) -> Iterator[None]:
     """The kernel refuses to let a file of this process grow beyond `size_bytes`, as a full disk does."""
@@ -180,13 +186,39 @@ def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
     assert actuator_note(CgroupV1Limiter.description) == ""
 
 
-def test_an_interrupted_run_and_a_failed_job_are_said_before_the_figures() -> None:
+def test_a_failed_job_is_said_before_the_figures() -> None:
     fair, flowcon = sample_result().runs
     jobs = [replace(flowcon.jobs[0], state="failed"), *flowcon.jobs[1:]]
-    text = Page(render(replace(sample_result(), runs=[fair, replace(flowcon, jobs=jobs, interrupted=True)]))).text
+    text = Page(render(replace(sample_result(), runs=[fair, replace(flowcon, jobs=jobs)]))).text
 
-    assert text.index("the run was interrupted") < text.index("Mean completion time")
-    assert "1 of 8 jobs failed: digits-logreg" in text
+    assert text.index("1 of 8 jobs failed: digits-logreg") < text.index("Mean completion time")
+
+
+def test_the_cores_of_a_share_and_of_a_limit_are_told_for_what_they_are() -> None:
+    fair, flowcon = sample_result().runs
+    limited = replace(sample_result(), runs=[fair, replace(flowcon, control="limits")])
+    text = Page(render(limited)).text
+
+    assert "Each job's cores: its share when every job wants CPU. Dashed: the cores of this machine." in text
+    assert (
+        "Each job's cores: the most it may use. Dashed: the cores of this machine; limits may add up to more." in text
+    )
+    assert "cores: the most it may use, before and after" in text
+
+
+def test_only_a_loss_that_leaves_its_chart_is_said_to(page: Page) -> None:
+    fair, flowcon = sample_result().runs
+    curves = fair.curves["wine-mlp"]
+    diverged = replace(curves, loss=[*curves.loss, (curves.loss[-1][0] + 1, 1e6)])
+    text = Page(render(replace(sample_result(), runs=[with_curves(fair, diverged), flowcon]))).text
+
+    assert text.count("Out of the chart") == 1
+    assert "Hover for the loss. Out of the chart above 1.5: wine-mlp." in text
+    assert "Out of the chart" not in page.text
+
+
+def test_the_cpu_of_the_controller_is_that_of_its_passes(page: Page) -> None:
+    assert "its passes used 0.63 % of one core" in page.text
 
 
 def test_what_is_not_known_is_a_dash() -> None:
@@ -258,7 +290,7 @@ def test_a_loss_that_is_not_finite_leaves_the_data_readable() -> None:
     fair, flowcon = sample_result().runs
     curves = fair.curves["wine-mlp"]
     broken = replace(curves, loss=[(1.0, float("nan")), (2.0, float("inf"))], cpu_cores=[(1.0, float("nan"))])
-    result = replace(sample_result(), runs=[replace(fair, curves=fair.curves | {"wine-mlp": broken}), flowcon])
+    result = replace(sample_result(), runs=[with_curves(fair, broken), flowcon])
 
     figures = Page(render(result)).figures
 
@@ -337,7 +369,7 @@ def test_a_missing_folder_is_found_before_the_demo_starts(tmp_path: Path) -> Non
     [
         ("/", "is a folder"),
         ("/dev/null", "not a regular file"),
-        ("/proc/version", "cannot be written|less than 8 MiB"),
+        ("/proc/version", "cannot write to the folder|less than 8 MiB"),
         ("/" + "x" * 300, "File name too long"),
     ],
 )
@@ -354,17 +386,38 @@ def test_a_disk_without_room_is_found_before_the_demo_starts(small_disk: Path) -
         check_writable(small_disk / "report.html")
 
 
-def test_a_folder_of_somebody_else_is_found_before_the_demo_starts() -> None:
-    """In a child of ours, because root may write everywhere and has to become nobody first."""
+def refused_as_nobody(path: Path) -> bool:
+    """Asked in a child of ours, because root may write everywhere and has to become nobody first."""
     child = os.fork()
     if child == 0:
-        status = 1
+        status = 2
         try:
             if os.geteuid() == 0:
                 os.setuid(65534)
-            check_writable(Path("/report.html"))
+            check_writable(path)
+            status = 0
         except UsageError as error:
-            status = 0 if "cannot be written by this user" in str(error) else 2
+            status = 1 if "this user cannot write to the folder" in str(error) else 2
         finally:
             os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 1), "the child found something else"
+    return status == 1
+
+
+def test_a_folder_of_somebody_else_is_found_before_the_demo_starts() -> None:
+    assert refused_as_nobody(Path("/report.html"))
+
+
+@pytest.mark.parametrize(("folder_mode", "file_mode", "refused"), [(0o555, 0o666, True), (0o777, 0o444, False)])
+def test_an_older_report_is_replaced_so_its_folder_decides(folder_mode: int, file_mode: int, refused: bool) -> None:
+    """Not in tmp_path: pytest keeps that to its own user, and nobody could not look into it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, path = Path(name), Path(name) / "report.html"
+        path.write_text("older")
+        path.chmod(file_mode)
+        folder.chmod(folder_mode)
+        try:
+            assert refused_as_nobody(path) is refused
+        finally:
+            folder.chmod(0o700)

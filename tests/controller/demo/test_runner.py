@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.worlds import START, a_job, a_snapshot, known
+from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from controller.demo.results import Curves, JobResult, RunResult
 from controller.demo.runner import decision_rows, with_times_to_quality
@@ -55,9 +55,23 @@ def test_the_decision_table_has_changes_of_class_and_every_resize_with_what_beca
         a_report(4, "WL", withheld=(Withheld(resize, "cooldown", "cooldown: 1 s"),)),
         PassReport(START + 5, "flowcon", {}, START, held="Prometheus is gone"),
     ]
-    rows = [(r.at_seconds, r.job_class, r.to_millicores, r.outcome, r.reason) for r in decision_rows(reports, START)]
+    found = decision_rows(reports, START, "limits")
+    rows = [(r.at_seconds, r.job_class, r.to_millicores, r.outcome, r.reason) for r in found]
     assert rows == [
         (1.0, "NL", None, "", "NL: because"),
         (3.0, "NL", 500, "applied", "NL: why"),
         (4.0, "WL", 500, "withheld: cooldown", "cooldown: 1 s"),
     ]
+
+
+def test_weights_are_told_as_the_share_of_the_node_that_they_give() -> None:
+    memory = MemoryState({uid: known(job_class="NL") for uid in ("a", "b")})
+    resizes = [Resize("a", "n1", "requests", 1000, 1500, ""), Resize("b", "n1", "requests", 1000, 500, "")]
+    report = PassReport(
+        START, "flowcon", {}, START,
+        snapshot=a_snapshot([a_job("a"), a_job("b")], [a_node(cpu_cores=2.0)]),
+        decisions=Decisions("flowcon", tuple(resizes), {}, memory),
+        outcomes=tuple(Outcome(resize, "applied") for resize in resizes),
+    )  # fmt: skip
+    rows = [(row.job, row.from_millicores, row.to_millicores) for row in decision_rows([report], START, "requests")]
+    assert rows == [("a", 1000, 1500), ("b", 1000, 500)]

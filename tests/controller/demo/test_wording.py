@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.demo.wording import change, cores, counted, finite, listed, plain, ratio, seconds, shortened
+from controller.demo.wording import allotment, change, cores, counted, finite, listed, plain, ratio, seconds, shortened
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,8 @@ def test_a_value_whose_sum_would_overflow_is_as_good_as_infinite() -> None:
         False,
         False,
     ]
+
+
+def test_a_limit_is_a_ceiling_and_a_request_a_share() -> None:
+    assert allotment("limits") == "the most it may use"
+    assert allotment("requests") == "its share when every job wants CPU"

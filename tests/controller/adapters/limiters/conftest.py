@@ -30,6 +30,10 @@ class FileTree(CgroupFiles):
 
     def __init__(self) -> None:
         self.roots: list[Path] = []
+        self.delegated: list[Path] = []
+
+    def is_delegated(self, directory: Path) -> bool:
+        return directory in self.delegated
 
     def plant(self, root: Path) -> Path:
         """A hierarchy's own cgroup, with this process in it."""

@@ -10,6 +10,7 @@ import pytest
 
 from controller.adapters.journal import Journal
 from controller.adapters.limiters.base import UNLIMITED
+from controller.adapters.limiters.cgroup_files import CgroupFiles
 from controller.adapters.limiters.cgroup_v2 import CgroupV2Limiter
 from controller.errors import MissingToolError
 from controller.model import CpuAllocation
@@ -116,13 +117,109 @@ def test_close_puts_everything_back_as_it_was(limiter, own):
     assert set((own / "cgroup.procs").read_text().split()) == {str(os.getpid()), "4711"}
 
 
-def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_told(own, run, journal, unified_tree):
-    (own / "cgroup.procs").write_text(f"{os.getpid()} 1")
+PARENT = str(os.getppid() or os.getpid())
+STRANGER = "99999999"
+"""More than any pid: nobody's parent and nobody's child."""
+
+
+@pytest.fixture
+def session_scope(tmp_path: Path, unified_tree: Any) -> Path:
+    """A cgroup below one that can be seen, with this process, its parent and a stranger in it."""
+    unified_tree.plant(tmp_path / "cgroup")
+    scope = tmp_path / "cgroup" / "session-1.scope"
+    unified_tree.make(scope)
+    (tmp_path / "cgroup" / "cgroup.subtree_control").write_text("cpu")
+    (scope / "cgroup.controllers").write_text("cpu")
+    (scope / "cgroup.procs").write_text(f"{os.getpid()} {PARENT} {STRANGER}")
+    return scope
+
+
+def pids_in(directory: Path) -> set[str]:
+    return set((directory / "cgroup.procs").read_text().split())
+
+
+def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_told(session_scope, journal, unified_tree):
+    before = pids_in(session_scope)
+    with pytest.raises(MissingToolError, match=r"holds other processes too \(1\).*systemd-run --user --scope"):
+        CgroupV2Limiter(session_scope, journal, unified_tree).prepare()
+    assert list(session_scope.glob("slopewise-*")) == []
+    assert pids_in(session_scope) == before
+
+
+def test_the_shell_and_make_that_wait_for_us_step_aside_with_us(session_scope, journal, unified_tree):
+    ours = {str(os.getpid()), PARENT}
+    (session_scope / "cgroup.procs").write_text(" ".join(ours))
+    limiter = CgroupV2Limiter(session_scope, journal, unified_tree)
+    limiter.prepare()
+    assert pids_in(session_scope / f"slopewise-{journal.run_id}" / "0-controller") == ours
+    limiter.close()
+    assert pids_in(session_scope) == ours
+
+
+def test_in_a_delegated_cgroup_everybody_steps_aside_and_comes_back(session_scope, journal, unified_tree):
+    before = pids_in(session_scope)
+    unified_tree.delegated.append(session_scope)
+    limiter = CgroupV2Limiter(session_scope, journal, unified_tree)
+    limiter.prepare()
+    assert pids_in(session_scope / f"slopewise-{journal.run_id}" / "0-controller") == before
+    limiter.close()
+    assert pids_in(session_scope) == before
+
+
+def test_at_the_top_of_what_a_container_sees_everybody_steps_aside(own, journal, unified_tree):
+    (own / "cgroup.procs").write_text(f"{os.getpid()} {STRANGER}")
     limiter = CgroupV2Limiter(own, journal, unified_tree)
-    with pytest.raises(MissingToolError, match=r"holds other processes too \(1\).*systemd-run"):
-        limiter.prepare()
-    assert not run.exists()
-    assert (own / "cgroup.procs").read_text().split() == [str(os.getpid()), "1"]
+    limiter.prepare()
+    assert pids_in(own / f"slopewise-{journal.run_id}" / "0-controller") == {str(os.getpid()), STRANGER}
+    limiter.close()
+    assert pids_in(own) == {str(os.getpid()), STRANGER}
+
+
+def test_a_process_that_cannot_even_be_seen_is_never_moved(own, journal, unified_tree):
+    (own / "cgroup.procs").write_text(f"{os.getpid()} 0")
+    with pytest.raises(MissingToolError, match=r"holds other processes too \(1\)"):
+        CgroupV2Limiter(own, journal, unified_tree).prepare()
+    assert list(own.glob("slopewise-*")) == []
+
+
+def test_a_delegated_cgroup_is_known_by_its_attribute(tmp_path):
+    assert not CgroupFiles().is_delegated(tmp_path)
+    for name, value, delegated in (("user.delegate", b"0", False), ("user.delegate", b"1", True)):
+        try:
+            os.setxattr(tmp_path, name, value)
+        except OSError:  # a file system without such attributes: then nothing is delegated
+            delegated = False
+        assert CgroupFiles().is_delegated(tmp_path) is delegated
+
+
+def test_a_refusal_for_lack_of_rights_tells_a_user_the_remedy(session_scope, journal, read_only_tree):
+    (session_scope / "cgroup.procs").write_text(str(os.getpid()))
+    with pytest.raises(MissingToolError, match="Permission denied") as caught:
+        CgroupV2Limiter(session_scope, journal, read_only_tree).prepare()
+    assert ("systemd-run --user" in str(caught.value)) is (os.geteuid() != 0)
+
+
+def test_two_runs_at_the_root_end_in_any_order_and_nothing_is_left(own, journal, unified_tree, tmp_path):
+    (own / "cgroup.type").unlink()
+    other = Journal.open(tmp_path / "state", f"other-{os.getpid()}-{tmp_path.name}")
+    first, second = (CgroupV2Limiter(own, one, unified_tree) for one in (journal, other))
+    first.prepare()
+    second.prepare()
+    first.admit("mnist", 4711)
+    first.close()
+    assert [entry.name for entry in own.iterdir() if entry.is_dir()] == [f"slopewise-{other.run_id}"]
+    assert "4711" in pids_in(own)
+    second.admit("mnist", 4712)
+    second.close()
+    assert [entry for entry in own.iterdir() if entry.is_dir()] == []
+    other.close()
+
+
+def test_who_is_in_a_jobs_cgroup_is_a_member_until_it_is_released(limiter):
+    limiter.admit("mnist", 4711)
+    assert limiter.members("mnist") == [4711]
+    limiter.release("mnist")
+    assert limiter.members("mnist") == []
 
 
 def test_a_hierarchy_without_the_cpu_controller_is_refused(own, run, journal, unified_tree):

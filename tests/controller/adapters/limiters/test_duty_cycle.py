@@ -136,6 +136,17 @@ def test_a_helper_that_was_killed_is_replaced_at_the_next_look(limiter, start_py
     assert eventually(lambda: is_stopped(pid))
 
 
+def test_the_helper_carries_the_mark_of_its_run(start_python, eventually):
+    limiter = DutyCycleLimiter("for a test", "run-1")
+    pid = start_python(ASLEEP).pid
+    limiter.admit("job", pid)
+    limiter.set_limit("job", 100)
+    assert eventually(lambda: is_stopped(pid))
+    mark = helper_of(os.getpid()).environ()["SLOPEWISE_RUN_ID"]
+    limiter.close()
+    assert mark == "run-1"
+
+
 def test_the_helper_outlives_a_ctrl_c(limiter, start_python, eventually):
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
@@ -202,6 +213,12 @@ def test_a_job_that_has_ended_is_told_and_its_restore_is_no_error(limiter, start
         limiter.set_limit("job", 250)
     limiter.restore("job", UNLIMITED)
     assert limiter.usage("job").cpu_seconds_total == 0.0
+
+
+def test_a_job_that_was_just_admitted_is_seen_at_once(limiter, start_python):
+    for name in ("first", "second"):
+        limiter.admit(name, start_python(ASLEEP).pid)
+        assert limiter.usage(name).memory_bytes > 0.0
 
 
 def test_use_is_that_of_the_whole_group(limiter, start_python, eventually):

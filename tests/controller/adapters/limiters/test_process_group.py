@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
-from controller.adapters.limiters.process_group import ProcessMeter, group_members, running
+from controller.adapters.limiters.process_group import GroupScan, ProcessMeter, group_members, running
 
 WRITES = "import os; f = open({path!r}, 'wb'); f.write(b'x' * 1_000_000); f.flush(); os.fsync(f.fileno())"
 BURNS = "import time\nwhile time.process_time() < 0.3: pass\n"
@@ -64,6 +67,47 @@ def test_an_ended_process_does_not_run_but_its_time_can_be_read_until_it_is_coll
     assert eventually(lambda: running([process.pid]) == [])
     assert group_members(process.pid) == [process.pid]
     assert ProcessMeter().read([process.pid]).cpu_seconds > 0.25
+
+
+def test_one_look_at_all_processes_serves_a_whole_pass():
+    looks: list[float] = []
+    now = [100.0]
+
+    def look() -> dict[int, list[int]]:
+        looks.append(now[0])
+        return {11: [11, 12], 13: [13]}
+
+    scan = GroupScan(look, lambda: now[0])
+    assert (scan.members(11), scan.members(13), scan.members(14)) == ([11, 12], [13], [])
+    assert looks == [100.0]
+    now[0] = 100.5
+    scan.members(11)
+    scan.forget()
+    scan.members(11)
+    assert looks == [100.0, 100.5, 100.5]
+
+
+def test_two_threads_read_one_after_the_other():
+    meter, inside, second_done = ProcessMeter(), threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[int]:
+        inside.set()
+        overtaken.append(second_done.wait(0.2))
+        yield os.getpid()
+
+    def second() -> None:
+        meter.read([os.getpid()])
+        second_done.set()
+
+    overtaken: list[bool] = []
+    first = threading.Thread(target=meter.read, args=(slowly(),))
+    first.start()
+    assert inside.wait(30)
+    other = threading.Thread(target=second)
+    other.start()
+    first.join()
+    other.join()
+    assert overtaken == [False]
 
 
 def cpu_seconds(pid: int) -> float:
