@@ -28,7 +28,7 @@ from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import LOOPBACK, Supervisor
-from controller.errors import ActuationError, DataSourceError, SlopewiseError, UsageError
+from controller.errors import ActuationError, SlopewiseError, UsageError
 from controller.growth import Measuring
 from controller.guards import Bounds
 from controller.jobs import JobSpec
@@ -125,7 +125,7 @@ class Session(_Leaving):
         self._reports: deque[PassReport] = deque(maxlen=plan.reports_kept)
         self._reports_lock = threading.Lock()
         self._stopping = threading.Event()
-        self._revive_at_seconds = 0.0
+        self.revive_at_seconds = 0.0
         self._log = structlog.get_logger("slopewise")
         self._sinks = (self._keep, *sinks)
         self._policy = policy_of(plan.policy)
@@ -181,11 +181,11 @@ class Session(_Leaving):
 
     def _revive_prometheus(self) -> None:
         """Start our Prometheus again when it died (out of memory, say): without it every pass is held for ever."""
-        if self.prometheus.pid is not None or self.clock.monotonic() < self._revive_at_seconds:
+        if self.prometheus.pid is not None or self.clock.monotonic() < self.revive_at_seconds:
             return
-        self._revive_at_seconds = self.clock.monotonic() + REVIVE_SECONDS
+        self.revive_at_seconds = self.clock.monotonic() + REVIVE_SECONDS
         self._log.warning("prometheus has died and is started again")
-        with suppress(DataSourceError):  # tried again after a while
+        with suppress(SlopewiseError):  # tried again after a while
             self.prometheus.restart()
             self.loop.wake()
 

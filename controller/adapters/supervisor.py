@@ -11,13 +11,14 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from controller.adapters.limiters.base import Limiter
+from controller.adapters.limiters.base import UNLIMITED, Limiter
 from controller.adapters.local import NODE_NAME, LocalJob
-from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment
+from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment, terminate_all
 from controller.adapters.prometheus_server import TargetGroup
 from controller.errors import ActuationError, SlopewiseError
 from controller.jobs import JobSpec
@@ -134,10 +135,17 @@ class Supervisor:
         return all(record.finished_at_seconds is not None for record in self.records.values())
 
     def stop(self) -> None:
-        """End every job that still runs, and give up those that wait."""
-        for record in self.records.values():
-            if record.state == "running":
-                self._end(record)
+        """End every job that still runs, all at once, and give up those that wait."""
+        running = [record for record in self.records.values() if record.state == "running"]
+        for record in running:
+            self._let_go(record)
+        terminate_all([record.process for record in running if record.process], self._grace_seconds)
+        for record in running:
+            self._collect(record)
+
+    @property
+    def _grace_seconds(self) -> float:
+        return GRACE_SECONDS if self.ours else USERS_GRACE_SECONDS
 
     def _is_due(self, record: JobRecord) -> bool:
         return self.clock.now() - self.started_at_seconds >= record.spec.arrive_seconds
@@ -159,8 +167,11 @@ class Supervisor:
 
     def _start(self, record: JobRecord) -> None:
         """Start a job; one that cannot be started has failed, and the others go on."""
+        name = record.spec.name
         try:
-            process = self.launcher.start(self._command(record), partial(self.limiter.admit, record.spec.name))
+            process = self.launcher.start(
+                self._command(record), partial(self.limiter.admit, name), partial(self.limiter.members, name)
+            )
         except SlopewiseError as error:
             with self._lock:
                 record.arrived_at_seconds = record.finished_at_seconds = self.clock.now()
@@ -171,19 +182,26 @@ class Supervisor:
             record.arrived_at_seconds = self.clock.now()
 
     def _end(self, record: JobRecord) -> None:
-        """Note the end of a job, whether it came by itself or has to be brought about, and let go of it."""
-        assert record.process is not None  # noqa: S101 - only running jobs end
+        """A job ended by itself: note it, end what it left in its cgroup, and let go of it."""
+        self._let_go(record)
+        self._collect(record)
+
+    def _let_go(self, record: JobRecord) -> None:
+        """Note a job's end and what it used, and give it its CPU back: a squeezed job could not end politely."""
         name = record.spec.name
         with self._lock:
             record.finished_at_seconds = self.clock.now()
-        try:
+        with suppress(ActuationError):
             record.cpu_seconds = self.limiter.usage(name).cpu_seconds_total
-        except ActuationError:
-            record.cpu_seconds = None
-        self.limiter.release(name)
-        record.exit_status = record.process.terminate(GRACE_SECONDS)
-        if record.exit_status != 0:
-            record.last_words = record.process.tail(5)
+            self.limiter.restore(name, UNLIMITED)
+
+    def _collect(self, record: JobRecord) -> None:
+        """End whatever is left of a job, learn its exit status, and remove its cgroup."""
+        if record.process is not None:
+            record.exit_status = record.process.terminate(self._grace_seconds)
+            if record.exit_status != 0:
+                record.last_words = record.process.tail(5)
+        self.limiter.release(record.spec.name)
 
 
 def free_ports() -> Iterator[int]:

@@ -19,7 +19,7 @@ from controller.demo.table import LiveHeader, LiveRow, live_table, plain_progres
 from controller.model import CpuControl, Job, PassReport
 from controller.session import Session
 
-REDRAW_SECONDS = 0.5
+REDRAW_SECONDS = 1.0
 LINE_SECONDS = 10.0
 
 

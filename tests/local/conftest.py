@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,14 +87,16 @@ def eventually(condition: Callable[[], object], seconds: float = 40.0) -> None:
 
 
 def marked_processes() -> list[psutil.Process]:
-    """Processes that a run of ours started, and their children."""
+    """Processes that a run of this test started, and their children."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and RUN_VARIABLE in process.environ():
-                found.append(process)
+            environment = process.environ()
         except psutil.Error:
             continue
+        ours = environment.get("XDG_STATE_HOME") == os.environ["XDG_STATE_HOME"]  # this test's alone: see state_home
+        if process.pid != os.getpid() and ours and RUN_VARIABLE in environment:
+            found.append(process)
     return found
 
 
@@ -108,20 +112,34 @@ def _command_line(process: psutil.Process) -> list[str]:
         return []
 
 
-def our_cgroups() -> list[Path]:
-    return [path for folder in set(own_cgroups().values()) for path in folder.glob("slopewise-*")]
+RUN_OF_PID = re.compile(r"slopewise-(run-)?\d{8}-\d{6}-(?P<pid>\d+)")
 
 
-def our_folders() -> list[Path]:
-    import tempfile
+def leaked(paths: Iterable[Path]) -> set[Path]:
+    """Those of a run that is over, or of this process; other demos may be running beside the tests."""
+    found = set()
+    for path in paths:
+        match = RUN_OF_PID.match(path.name)
+        if match and (int(match["pid"]) == os.getpid() or not psutil.pid_exists(int(match["pid"]))):
+            found.add(path)
+    return found
 
-    return list(Path(tempfile.gettempdir()).glob("slopewise-run-*"))
+
+def leaked_cgroups() -> set[Path]:
+    return leaked(path for folder in set(own_cgroups().values()) for path in folder.glob("slopewise-*"))
+
+
+def leaked_folders() -> set[Path]:
+    return leaked(Path(tempfile.gettempdir()).glob("slopewise-run-*"))
+
+
+def leftovers() -> tuple[set[Path], set[Path], set[int]]:
+    return leaked_cgroups(), leaked_folders(), {process.pid for process in marked_processes()}
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
+def nothing_left(state_home: Path) -> Iterator[None]:
     """No process, cgroup or temporary folder more than before the test."""
-    before = set(our_cgroups()), set(our_folders()), {p.pid for p in marked_processes()}
+    before = leftovers()
     yield
-    after = set(our_cgroups()), set(our_folders()), {p.pid for p in marked_processes()}
-    assert after == before
+    assert leftovers() == before

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from local.conftest import TINY, eventually, marked_processes, our_cgroups, our_folders, tiny_trainings
+from local.conftest import TINY, eventually, leaked_cgroups, leaked_folders, marked_processes, tiny_trainings
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
@@ -122,11 +122,31 @@ def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None
     assert "Traceback" not in err
 
 
+def test_under_nohup_a_closed_terminal_does_not_end_the_trainings(tmp_path: Path) -> None:
+    jobs = jobs_file(tmp_path, ("a", 4, ""))
+    process = start(
+        "run", "--local", "--jobs", str(jobs), "--port", "0",
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    eventually(lambda: len(tiny_trainings()) >= 1)
+    process.send_signal(signal.SIGHUP)
+    code, _, err = finish(process)
+    assert code == 0, err
+
+
+def test_flags_that_a_policy_file_contradicts_are_refused(tmp_path: Path, two_jobs: Path) -> None:
+    (tmp_path / "p.yaml").write_text("spec: {mode: Recommend}")
+    arguments = ["--jobs", str(two_jobs), "--policy-file", str(tmp_path / "p.yaml"), "--interval", "9"]
+    code, _, err = finish(start("demo", *arguments))
+    assert code == 2
+    assert "--interval and --policy-file contradict each other" in err
+
+
 @pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
 def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_commands_go_on_unlimited(
     tmp_path: Path, actuator: str
 ) -> None:
-    before = set(our_cgroups()), set(our_folders())
+    before = leaked_cgroups(), leaked_folders()
     jobs = jobs_file(tmp_path, ("a", 600, ""), ("b", 600, ""))
     process = start("demo", "--jobs", str(jobs), "--actuator", actuator)
     eventually(lambda: len(tiny_trainings()) >= 2)
@@ -139,7 +159,7 @@ def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_comman
         short = jobs_file(tmp_path, ("c", 0.5, ""))
         code, _, err = finish(start("run", "--local", "--jobs", str(short), "--port", "0"))
         assert code == 0, err
-        assert (set(our_cgroups()), set(our_folders())) == before
+        assert (leaked_cgroups(), leaked_folders()) == before
         survivors = tiny_trainings()
         assert len(survivors) == 2  # they are the user's: released, not ended
         assert all(each.status() != "stopped" for each in survivors)

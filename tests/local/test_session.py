@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import requests
-from local.conftest import a_policy, eventually, running, tiny
+from local.conftest import a_policy, eventually, marked_processes, running, tiny
 
 from controller.adapters.grafana import dashboards_folder
 from controller.adapters.limiters.base import UNLIMITED
+from controller.errors import UsageError
+from controller.jobs import JobSpec
 from controller.model import PassReport
-from controller.session import Session, Workshop
+from controller.session import Session, SessionPlan, Workshop
 from grafana.queries import panel_queries
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left")]
@@ -142,6 +145,7 @@ def test_a_job_without_metrics_runs_to_its_end_as_a_newcomer(workshop: Workshop)
 def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop: Workshop) -> None:
     with running(workshop, a_policy(), tiny("a", 60), tiny("b", 60)) as session:
         eventually(lambda: newest_level(session, "a"))
+        session.revive_at_seconds = float("inf")  # not before we have looked
         session.prometheus.kill()
         before = {uid: workshop.limiter.read(uid) for uid in ("a", "b")}
         session.loop.wake()
@@ -149,8 +153,7 @@ def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop
         assert session.all_reports()[-1].outcomes == ()
         assert {uid: workshop.limiter.read(uid) for uid in ("a", "b")} == before
         assert session.loop.is_alive()
-        session.prometheus.restart()
-        session.loop.wake()
+        session.revive_at_seconds = 0.0
         eventually(lambda: session.all_reports()[-1].held is None)
         assert states(session) == {"a": "running", "b": "running"}
 
@@ -170,14 +173,47 @@ def test_a_prometheus_that_hangs_holds_the_pass_for_seconds_and_not_for_ever(wor
         eventually(lambda: session.all_reports()[-1].held is None)
 
 
-def test_a_command_that_there_is_not_is_one_sentence_and_nothing_stays(workshop: Workshop) -> None:
-    from controller.errors import UsageError
-    from controller.jobs import JobSpec
-    from controller.session import SessionPlan
-
+def test_a_command_that_there_is_not_is_one_sentence_before_anything_starts(workshop: Workshop) -> None:
     plan = SessionPlan(a_policy(), [tiny("a", 60), JobSpec("typo", ["pyton", "x.py"], 0.5)], namespace="test")
-    with (
-        pytest.raises(UsageError, match="typo: its command 'pyton' is not an executable"),
-        Session(workshop, plan) as s,
-    ):
-        s.run()
+    with pytest.raises(UsageError, match="typo: its command 'pyton' is not an executable"), Session(workshop, plan):
+        pytest.fail("it was started")
+
+
+def test_a_job_that_cannot_be_started_has_failed_and_the_others_go_on(workshop: Workshop, tmp_path: Path) -> None:
+    program = tmp_path / "train.sh"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    late = JobSpec("late", [str(program)], 1.0)
+    with running(workshop, a_policy("fair"), tiny("a", 2), late) as session:
+        program.unlink()
+        eventually(session.supervisor.all_ended)
+        assert states(session) == {"a": "finished", "late": "failed"}
+        assert "is not an executable file" in session.supervisor.records["late"].last_words
+
+
+def test_a_process_that_a_job_left_in_a_session_of_its_own_ends_with_the_job(workshop: Workshop) -> None:
+    job = JobSpec("strays", ["/bin/sh", "-c", "setsid sleep 77 & sleep 0.3"], 0.0)
+    with running(workshop, a_policy("fair"), job) as session:
+        eventually(session.supervisor.all_ended)
+        assert states(session) == {"strays": "finished"}
+        eventually(lambda: not [each for each in marked_processes() if each.cmdline()[:1] == ["sleep"]], seconds=10)
+
+
+def test_an_interval_of_less_than_four_scrapes_is_refused(workshop: Workshop) -> None:
+    policy = a_policy(behaviour={"intervalSeconds": 2})
+    with pytest.raises(UsageError, match="intervalSeconds: 2 s is less than 4 scrapes of 1 s; write 4 or more"):
+        Session(workshop, SessionPlan(policy, [tiny("a", 1)], namespace="test"))
+
+
+@pytest.mark.parametrize(("ours", "threads"), [(False, "7"), (True, "1")])
+def test_a_users_environment_is_left_alone_and_the_output_of_a_users_command_stays(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, ours: bool, threads: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    job = JobSpec("env", ["/bin/sh", "-c", "echo threads=$OMP_NUM_THREADS"], 0.0)
+    with Session(workshop, SessionPlan(a_policy("fair"), [job], namespace="test", ours=ours)) as session:
+        session.run()
+        log = session.supervisor.folder / "env.log"
+        assert log.read_text() == f"threads={threads}\n"
+    workshop.__exit__(None, None, None)
+    assert log.exists() is not ours

@@ -50,12 +50,18 @@ class Reporter(Protocol):
         """The held-out loss was measured."""
 
 
-def train(learner: Learner, steps: int, reporter: Reporter, log: Callable[[str], None]) -> None:
+def train(
+    learner: Learner,
+    steps: int,
+    reporter: Reporter,
+    log: Callable[[str], None],
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
     """Do all steps; evaluate before the first, about `EVALUATIONS` times on the way, and after the last."""
     every = max(1, steps // EVALUATIONS)
     reporter.evaluate(learner.evaluate())
-    hold_seconds = FIRST_VALUE_SECONDS if reporter.port is not None else 0.0
-    time.sleep(hold_seconds)
+    if reporter.port is not None:
+        wait(FIRST_VALUE_SECONDS)
     for step in range(1, steps + 1):
         loss = learner.step()
         reporter.step(loss=loss, samples=learner.samples_per_step)

@@ -52,6 +52,9 @@ class FakeLimiter:
     def release(self, job_uid: str) -> None:
         self.allocations.pop(job_uid, None)
 
+    def members(self, job_uid: str) -> list[int]:
+        return []
+
     def close(self) -> None:
         self.allocations.clear()
 

@@ -18,7 +18,9 @@ NAMES = sorted(TRAININGS)
 
 
 class Recorder:
-    """Keeps what a reporter is told."""
+    """Keeps what a reporter is told; nobody scrapes it unless it is given a port."""
+
+    port: int | None = None
 
     def __init__(self):
         self.losses = []
@@ -97,6 +99,14 @@ def _process(*arguments, **environment):
 
 
 # --- the loop ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("port", "waited"), [(9464, [1.2]), (None, [])])
+def test_the_first_value_stands_still_for_a_scrape_where_somebody_may_scrape_it(port, waited):
+    recorder, waits = Recorder(), []
+    recorder.port = port
+    train(CountingLearner(3), 3, recorder, lambda _: None, waits.append)
+    assert waits == waited
 
 
 def test_a_run_is_evaluated_before_its_first_step_and_after_its_last():
