@@ -27,7 +27,7 @@ from controller.jobs import JobSpec, load_jobs
 from controller.loop import calm_garbage_collector
 from controller.model import CpuControl
 from controller.session import Workshop
-from controller.settings import TrainingPolicy, load_training_policy
+from controller.settings import PolicyChoice, TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
 
 BASELINE = "fair"
@@ -132,14 +132,16 @@ def _run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
 
 def document(name: str, control: CpuControl, options: DemoOptions, base: TrainingPolicy | None) -> TrainingPolicy:
     """The TrainingPolicy of one run: the user's own, or the demo's, which acts (mode Auto) and acts at once."""
-    if base is not None and name == base.spec.policy.name:
-        return base
-    interval = options.interval_seconds or (base.spec.behaviour.interval_seconds if base else DEMO_INTERVAL_SECONDS)
+    if base is not None:
+        if name == base.spec.policy.name:
+            return base
+        baseline = base.spec.model_copy(update={"policy": PolicyChoice(name=name)})  # read and looked at alike
+        return base.model_copy(update={"spec": baseline})
     spec = {
         "mode": "Auto",
         "policy": {"name": name},
         "resources": {"control": control, "cpu": DEMO_CPU},
-        "behaviour": {"intervalSeconds": interval, **DEMO_BEHAVIOUR},
+        "behaviour": {"intervalSeconds": options.interval_seconds or DEMO_INTERVAL_SECONDS, **DEMO_BEHAVIOUR},
     }
     return TrainingPolicy.model_validate({"metadata": {"name": f"demo-{name}"}, "spec": spec})
 
