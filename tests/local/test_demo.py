@@ -105,9 +105,12 @@ def test_stopped_at_any_moment_it_leaves_nothing_behind(
     time.sleep(after_seconds * random.uniform(0.8, 1.2))
     process.send_signal(number)
     code, out, err = finish(process, 60)
-    assert code in (128 + number, -number), err  # the latter before our first line ran
-    assert "Traceback" not in err
     assert out == ""
+    if "CPU is given by" in err:  # before that it is Python itself that is stopped while it imports
+        assert code == 128 + number, err
+        assert "Traceback" not in err
+    else:
+        assert code != 0
 
 
 def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None:
