@@ -50,6 +50,8 @@ class JobRecord:
     port: int
     process: ManagedProcess | None = None
     arrived_at_seconds: float | None = None
+    noticed_end_seconds: float | None = None
+    """When its end was noticed, or brought about; it counts as ended once it is collected."""
     finished_at_seconds: float | None = None
     exit_status: int | None = None
     cpu_seconds: float | None = None
@@ -127,7 +129,7 @@ class Supervisor:
             return [
                 LocalJob(name, self.namespace, record.arrived_at_seconds, _useful_cores(record.spec))
                 for name, record in self.records.items()
-                if record.arrived_at_seconds is not None and record.finished_at_seconds is None
+                if record.arrived_at_seconds is not None and record.noticed_end_seconds is None
             ]
 
     def all_ended(self) -> bool:
@@ -174,8 +176,9 @@ class Supervisor:
             )
         except SlopewiseError as error:
             with self._lock:
-                record.arrived_at_seconds = record.finished_at_seconds = self.clock.now()
-            record.last_words = str(error)
+                record.last_words = str(error)
+                record.arrived_at_seconds = record.noticed_end_seconds = self.clock.now()
+                record.finished_at_seconds = record.noticed_end_seconds
             return
         with self._lock:
             record.process = process
@@ -190,7 +193,7 @@ class Supervisor:
         """Note a job's end and what it used, and give it its CPU back: a squeezed job could not end politely."""
         name = record.spec.name
         with self._lock:
-            record.finished_at_seconds = self.clock.now()
+            record.noticed_end_seconds = self.clock.now()
         with suppress(ActuationError):
             record.cpu_seconds = self.limiter.usage(name).cpu_seconds_total
             self.limiter.restore(name, UNLIMITED)
@@ -202,6 +205,7 @@ class Supervisor:
             if record.exit_status != 0:
                 record.last_words = record.process.tail(5)
         self.limiter.release(record.spec.name)
+        record.finished_at_seconds = record.noticed_end_seconds
 
 
 def free_ports() -> Iterator[int]:
