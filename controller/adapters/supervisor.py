@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import structlog
+
 from controller.adapters.limiters.base import UNLIMITED, Limiter
 from controller.adapters.local import NODE_NAME, LocalJob
 from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment, terminate_all
@@ -23,6 +25,8 @@ from controller.adapters.prometheus_server import TargetGroup
 from controller.errors import ActuationError, SlopewiseError
 from controller.jobs import JobSpec
 from controller.ports import Clock
+
+_log = structlog.get_logger("slopewise")
 
 LOOPBACK = "127.0.0.1"
 
@@ -179,10 +183,12 @@ class Supervisor:
                 record.last_words = str(error)
                 record.arrived_at_seconds = record.noticed_end_seconds = self.clock.now()
                 record.finished_at_seconds = record.noticed_end_seconds
+            _log.warning("job cannot be started", name=name, reason=record.last_words)
             return
         with self._lock:
             record.process = process
             record.arrived_at_seconds = self.clock.now()
+        _log.info("job started", name=name)
 
     def _end(self, record: JobRecord) -> None:
         """A job ended by itself: note it, end what it left in its cgroup, and let go of it."""
@@ -206,6 +212,7 @@ class Supervisor:
                 record.last_words = record.process.tail(5)
         self.limiter.release(record.spec.name)
         record.finished_at_seconds = record.noticed_end_seconds
+        _log.info("job ended", name=record.spec.name, status=record.exit_status, last_words=record.last_words)
 
 
 def free_ports() -> Iterator[int]:

@@ -39,7 +39,7 @@ def states(session: Session) -> dict[str, str]:
 
 
 def reasons(session: Session, name: str) -> list[str]:
-    return [w.reason for r in session.all_reports() for w in r.withheld if w.resize.job_uid == name]
+    return [report.decisions.reasons.get(name, "") for report in observed(session) if report.decisions]
 
 
 @pytest.mark.cgroups
@@ -113,6 +113,7 @@ def test_a_job_that_diverges_is_held_and_named_as_not_finite(workshop: Workshop)
         eventually(lambda: len(session.all_reports()) >= held_from + 2)
         later = [o.resize.job_uid for r in session.all_reports()[held_from:] for o in r.outcomes]
         assert "nan" not in later
+        assert any("growth unknown" in reason for reason in reasons(session, "nan"))
 
 
 def _job_is(session: Session, name: str, true_of: object) -> bool:
