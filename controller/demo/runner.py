@@ -140,8 +140,14 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
         controller_cpu_ratio=session.loop.cpu_seconds / max(end - start, 1e-9),
         node_cores=session.node.cpu_cores,
         control=session.control,
-        note=note,
+        note="; ".join([note] * bool(note) + [_failure(each) for each in records.values() if each.state == "failed"]),
     )
+
+
+def _failure(record: JobRecord) -> str:
+    """Why a job failed: the last line of what it wrote, which for Python is the exception."""
+    last_line = (record.last_words.splitlines() or ["it wrote nothing"])[-1]
+    return f"{record.spec.name} failed with status {record.exit_status}: {last_line}"
 
 
 def _losses_and_steps(session: Session, start: float, end: float) -> tuple[dict[str, Points], dict[str, float], str]:

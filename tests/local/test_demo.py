@@ -83,6 +83,7 @@ def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result(tmp_path: Path)
     assert code == 1, err
     states = {job["name"]: job["state"] for job in json.loads(out)["policy_runs"]["fair"]["jobs"]}
     assert states == {"bad": "failed", "good": "finished"}
+    assert "fair: bad failed with status 1: RuntimeError: the data ran out of the window" in err
 
 
 def test_run_local_logs_a_line_a_pass_and_changes_nothing_in_mode_recommend(two_jobs: Path) -> None:
