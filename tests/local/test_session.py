@@ -107,7 +107,7 @@ def test_a_job_that_crashes_is_reported_with_its_last_words_and_the_others_go_on
 
 
 def test_a_job_that_diverges_is_held_and_named_as_not_finite(workshop: Workshop) -> None:
-    with running(workshop, a_policy(), tiny("nan", 14, "nan"), tiny("well", 14)) as session:
+    with running(workshop, a_policy(), tiny("nan", 30, "nan"), tiny("well", 30)) as session:
         eventually(lambda: _job_is(session, "nan", lambda job: job.evaluation and not job.evaluation.finite))
         held_from = len(session.all_reports())
         eventually(lambda: len(session.all_reports()) >= held_from + 2)
