@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,14 @@ def prometheus_binaries() -> PrometheusBinaries:
         return find_prometheus()
     except MissingToolError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def promtool(prometheus_binaries: PrometheusBinaries) -> Path:
+    """The promtool that came with it."""
+    if prometheus_binaries.promtool is None:
+        pytest.skip("Prometheus is here without promtool; install the package that has it")
+    return prometheus_binaries.promtool
 
 
 @pytest.hookimpl(wrapper=True)

@@ -236,9 +236,7 @@ def _any_runs(processes: Sequence[ManagedProcess]) -> bool:
 def _popen(command: Command, before: Sequence[str], stdin: int, marks: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a command, behind the words that go `before` it."""
     environment = {**os.environ, **command.environment, **marks}
-    folder = command.working_directory or Path.cwd()
-    if not folder.is_dir():
-        raise UsageError(f"{command.name}: its working directory {folder} does not exist; make it.")
+    folder = _folder(command)
     program = _find(command, folder, environment.get("PATH"))
     with _open_log(command) as log:
         return subprocess.Popen(
@@ -255,7 +253,7 @@ def _popen(command: Command, before: Sequence[str], stdin: int, marks: Mapping[s
 def _folder(command: Command) -> Path:
     folder = command.working_directory or Path.cwd()
     if not folder.is_dir():
-        raise UsageError(f"{command.name}: its working directory {folder} is no folder; make it or change it.")
+        raise UsageError(f"{command.name}: its working directory {folder} does not exist; make it.")
     return folder
 
 

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from support.waiting import eventually, runs
 
 from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, journal_path, new_run_id
 from controller.adapters.leftovers import current_boot_id
@@ -22,19 +23,6 @@ from controller.adapters.limiters.mounts import own_cgroups
 from controller.errors import SlopewiseError
 
 ASLEEP = "import time; time.sleep(600)"
-
-
-def eventually(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 30
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def runs(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.waiting import eventually, runs
 
 from controller.adapters.journal import Journal
 from controller.adapters.limiters.duty_cycle import DutyCycleLimiter
@@ -31,19 +32,6 @@ ASLEEP = "import time; time.sleep(600)"
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 )
-
-
-def eventually(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 30
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def runs(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture

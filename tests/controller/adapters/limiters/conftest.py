@@ -6,11 +6,11 @@ import errno
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import waiting
 
 from controller.adapters.journal import Journal
 from controller.adapters.limiters.cgroup_files import CgroupFiles
@@ -200,13 +200,4 @@ def start_python() -> Iterator[StartPython]:
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], object]], bool]:
     """True as soon as a condition holds; False when it does not within half a minute."""
-
-    def wait(condition: Callable[[], object]) -> bool:
-        deadline = time.monotonic() + 30
-        while not condition():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.01)
-        return True
-
-    return wait
+    return waiting.eventually
