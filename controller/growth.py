@@ -123,7 +123,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
     for job in snapshot.jobs:
         known = memory.jobs.get(job.uid) or JobMemory()
         if job.restarted or _is_another_life(job, known.anchor):
-            known = replace(known, anchor=None, growth=None)
+            known = replace(known, anchor=None, growth=None, previous_growth=None)
         if not job.restarted and job.evaluation is not None and is_usable(job, snapshot):
             known = _follow(job, job.evaluation, known, snapshot)
             if interval := _finished_interval(job, job.evaluation, known, snapshot, how):
@@ -154,6 +154,7 @@ def _follow(job: Job, evaluation: Evaluation, known: JobMemory, snapshot: Cluste
             best_level=evaluation.level,
             anchor=_anchor(job, evaluation, snapshot),
             growth=None,
+            previous_growth=None,
         )
     best = _better(evaluation, known.best_level)
     if best == known.best_level and known.anchor is not None:

@@ -5,18 +5,31 @@ clamps, then the ones that ask whether what is left is worth doing. A guard lets
 smaller one through (a clamp: the new target with the bound in its reason), or vetoes it with a reason that
 names the guard, its figure and its bound. `capacity` comes last and sees a node's resizes together.
 
-Of the design's list, `namespace budget` and `frozen` need namespaces with budgets and Freeze objects, and
-`disruption budget` needs migrations: they come with those.
+Placements and migrations pass guards of their own (`review_moves`). Of the design's list, `namespace budget`,
+`frozen` and `disruption budget` need namespaces with budgets, Freeze objects and disruption budgets: they come with
+those.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.growth import age_seconds, is_fresh, stale_after_seconds
-from controller.model import ClusterSnapshot, Job, JobMemory, MemoryState, Node, Resize, Withheld
+from controller.model import (
+    ClusterSnapshot,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Migrate,
+    Move,
+    Node,
+    Resize,
+    Withheld,
+    WithheldMove,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +169,103 @@ GUARDS: tuple[Guard, ...] = (
 CAPACITY = "node_capacity"
 """The name of the one guard that looks at a node's resizes together."""
 
+MEMORY_CAPACITY = "memory_capacity"
+"""The name of the one guard that looks at all moves to a node together."""
+
+MOVING = "moving"
+"""A job that is about to leave its node is not resized there."""
+
+
+def move_paused(move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds) -> Veto | None:
+    """Only mode Auto moves anything; meanwhile the default scheduler places what arrives."""
+    return None if bounds.mode == "Auto" else Veto(f"mode is {bounds.mode}, and only Auto changes anything")
+
+
+def unknown_node(move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds) -> Veto | None:
+    """The target must be there, and must not be where the job is already."""
+    if all(node.name != move.node for node in snapshot.nodes):
+        return Veto(f"there is no node {move.node}")
+    if isinstance(move, Migrate) and move.node == move.from_node:
+        return Veto(f"it is on {move.node} already")
+    return None
+
+
+def may_migrate(move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds) -> Veto | None:
+    """A running job is moved only when it says that it checkpoints, and while it trains."""
+    if not isinstance(move, Migrate):
+        return None
+    job = jobs.get(move.job_uid)
+    if job is None or job.state.ended:
+        return Veto("job has ended")
+    if job.state is JobState.CHECKPOINTING:
+        return Veto("job is checkpointing")
+    return None if job.migratable else Veto("job does not say that it may be moved")
+
+
+MOVE_GUARDS = (move_paused, unknown_node, may_migrate)
+
+
+def review_moves(
+    moves: Sequence[Move], snapshot: ClusterSnapshot, bounds: Bounds
+) -> tuple[tuple[Move, ...], tuple[WithheldMove, ...]]:
+    """Which placements and migrations may be carried out, and which may not and why; in the order asked."""
+    jobs = {job.uid: job for job in snapshot.jobs}
+    room = _memory_room_bytes(snapshot)
+    needs = {job.uid: job.memory_request_bytes or 0.0 for job in snapshot.jobs}
+    needs |= {arrival.uid: arrival.memory_request_bytes or 0.0 for arrival in snapshot.waiting}
+    allowed: list[Move] = []
+    withheld: list[WithheldMove] = []
+    for move in moves:
+        veto = _first_veto(move, jobs, snapshot, bounds)
+        needed = needs.get(move.job_uid, 0.0)
+        if veto is None and needed > room[move.node]:
+            gib = 2.0**30
+            figure = f"needs {needed / gib:.3g} GiB, {move.node} has {max(0.0, room[move.node]) / gib:.3g} GiB left"
+            veto = (MEMORY_CAPACITY, figure)
+        if veto is not None:
+            withheld.append(WithheldMove(move, veto[0], f"{veto[0]}: {veto[1]}"))
+            continue
+        room[move.node] -= needed
+        if isinstance(move, Migrate):
+            room[move.from_node] += needed
+        allowed.append(move)
+    return tuple(allowed), tuple(withheld)
+
+
+def _first_veto(
+    move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds
+) -> tuple[str, str] | None:
+    for guard in MOVE_GUARDS:
+        if (veto := guard(move, jobs, snapshot, bounds)) is not None:
+            return guard.__name__, veto.reason
+    return None
+
+
+def _memory_room_bytes(snapshot: ClusterSnapshot) -> dict[str, float]:
+    """What each node's memory has left beside the requests of its jobs."""
+    room = {node.name: float(node.memory_bytes) for node in snapshot.nodes}
+    for job in snapshot.jobs:
+        if not job.state.ended:
+            room[job.node] -= job.memory_request_bytes or 0.0
+    return room
+
+
+def without_moving(resizes: Sequence[Resize], moves: Sequence[Move]) -> tuple[tuple[Resize, ...], tuple[Withheld, ...]]:
+    """The resizes of jobs that stay; what a job has on a node that it leaves now matters to nobody."""
+    leaving = {move.job_uid: move.node for move in moves if isinstance(move, Migrate)}
+    stay = tuple(resize for resize in resizes if resize.job_uid not in leaving)
+    go = tuple(
+        Withheld(resize, MOVING, f"{MOVING}: goes to {leaving[resize.job_uid]}")
+        for resize in resizes
+        if resize.job_uid in leaving
+    )
+    return stay, go
+
 
 def guard_names() -> list[str]:
     """All guards in their order, as `withheld` names them."""
-    return [guard.__name__ for guard in GUARDS] + [CAPACITY]
+    resizing = [MOVING, *(guard.__name__ for guard in GUARDS), CAPACITY]
+    return [*resizing, *(guard.__name__ for guard in MOVE_GUARDS), MEMORY_CAPACITY]
 
 
 def review(

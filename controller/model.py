@@ -80,6 +80,31 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Responses:
+    """What a served model has answered so far; any interval's mean response time is a difference of two."""
+
+    count_total: float
+    seconds_total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What a user asks for a job, beside training on: its annotations, bounded before they get here."""
+
+    qoe_seconds: float | None = None
+    """Objective of a served model (seconds a response) or of a training (seconds a step); smaller is better."""
+    deadline_at_seconds: float | None = None
+    target_level: float | None = None
+    """The evaluation at which the job is done (TRADL's second target)."""
+    deliverable_level: float | None = None
+    """The evaluation from which its model is of use (TRADL's first target)."""
+    weight: float = 1.0
+
+
+NO_PROMISES = Promises()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One training workload on one node."""
 
@@ -100,6 +125,29 @@ class Job:
     life_started_at_seconds: float | None = None
     """When the process that trains now was started; None: not known. Another one is another life."""
     warnings: tuple[str, ...] = ()
+    responses: Responses | None = None
+    """Of a served model; None for a training."""
+    promises: Promises = NO_PROMISES
+    memory_request_bytes: float | None = None
+    """What it reserves on its node; None: nothing is known, and it fits everywhere."""
+    migratable: bool = False
+    """It checkpoints and may be moved: without that no policy's wish to move it is heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job that is to start and has no node yet. A policy may place it; else the default scheduler does."""
+
+    uid: str
+    name: str
+    namespace: str
+    arrived_at_seconds: float
+    request_millicores: int = 0
+    """CPU it reserves; 0: none, as the default scheduler sees a pod without requests."""
+    memory_request_bytes: float | None = None
+    useful_parallelism_cores: float | None = None
+    steps_planned: float | None = None
+    promises: Promises = NO_PROMISES
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +159,10 @@ class ClusterSnapshot:
     jobs: tuple[Job, ...]
     """Managed jobs in the order in which they were found; one that has just ended is still among them."""
     scrape_interval_seconds: float = 5.0
+    waiting: tuple[Arrival, ...] = ()
+    """Jobs that have arrived and are on no node yet, in the order of their arrival."""
+    remaining_work_cpu_seconds: Mapping[str, float] = field(default_factory=dict)
+    """What only an oracle knows, by uid. The simulator fills it for policies that say they need it; nobody else."""
 
     def jobs_by_node(self) -> dict[str, list[Job]]:
         """The jobs of each node that have not ended, by the node's name; also of a node that has none.
@@ -161,6 +213,30 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
+class PaceAnchor:
+    """The start of the interval over which a pace is measured: cumulative counters at its first moment."""
+
+    at_seconds: float
+    done_total: float
+    """Responses given, or steps done."""
+    busy_seconds_total: float | None
+    """Seconds spent on responses; None for steps, whose time is the interval itself."""
+    cpu_seconds_total: float | None
+    life_started_at_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A finished measurement of how long one step, or one response, took at one CPU level (`pace.measure`)."""
+
+    at_seconds: float
+    seconds: float
+    """Mean seconds a step (of a training) or a response (of a served model)."""
+    cores: float | None
+    """CPU used meanwhile; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobMemory:
     """What is remembered of one job. `original` is stored before the first change and never overwritten."""
 
@@ -175,6 +251,17 @@ class JobMemory:
     """The limit the policy last decided on (the papers' L), before control mode and guards."""
     original: CpuAllocation | None = None
     last_resized_at_seconds: float | None = None
+    previous_growth: Growth | None = None
+    """The measurement before `growth`, in the same life of the job."""
+    pace_anchor: PaceAnchor | None = None
+    paces: tuple[Pace, ...] = ()
+    """Oldest first, at most `pace.KEPT`; the last one is the newest."""
+    streak: int = 0
+    """How many measurements in a row met the condition that the policy counts (targets hit, slack gone)."""
+    marks: frozenset[str] = frozenset()
+    """Facts that a policy sets once, such as SpeCon's `migrated` and `rebalanced`."""
+    moves_total: int = 0
+    moved_at_seconds: float | None = None
 
     # The two changes below happen for every job in every pass; dataclasses.replace takes three times as long,
     # which is 0.07 s for 10,000 jobs.
@@ -184,6 +271,8 @@ class JobMemory:
         return JobMemory(
             self.series, self.first_level, self.best_level, anchor, growth, self.job_class,
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
+            self.growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
+            self.moved_at_seconds,
         )  # fmt: skip
 
     def with_decision(self, job_class: str, wanted_cores: float, now_seconds: float) -> JobMemory:
@@ -192,6 +281,8 @@ class JobMemory:
         return JobMemory(
             self.series, self.first_level, self.best_level, self.anchor, self.growth, job_class,
             since, wanted_cores, self.original, self.last_resized_at_seconds,
+            self.previous_growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
+            self.moved_at_seconds,
         )  # fmt: skip
 
 
@@ -238,6 +329,28 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Start an arriving job on this node."""
+
+    job_uid: str
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """Checkpoint a running job, end it, and start it again on another node."""
+
+    job_uid: str
+    from_node: str
+    node: str
+    reason: str
+
+
+Move = Place | Migrate
+
+
+@dataclass(frozen=True, slots=True)
 class Decisions:
     """What a policy wants, why (for each job that has not ended, also those left alone), what to remember."""
 
@@ -245,6 +358,8 @@ class Decisions:
     resizes: tuple[Resize, ...]
     reasons: Mapping[str, str]
     memory: MemoryState
+    moves: tuple[Move, ...] = ()
+    """Placements of arriving jobs and migrations of running ones, in the order in which they are to happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +384,24 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class WithheldMove:
+    """A placement or migration that a guard did not let through, and why."""
+
+    move: Move
+    guard: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOutcome:
+    """What became of a placement or migration that was let through."""
+
+    move: Move
+    result: OutcomeResult
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PassReport:
     """One pass, told in full. `held` is set when nothing could be observed, and then nothing was changed."""
 
@@ -281,6 +414,8 @@ class PassReport:
     decisions: Decisions | None = None
     outcomes: tuple[Outcome, ...] = ()
     withheld: tuple[Withheld, ...] = ()
+    moves: tuple[MoveOutcome, ...] = ()
+    moves_withheld: tuple[WithheldMove, ...] = ()
 
     def count(self, result: OutcomeResult) -> int:
         """How many resizes of this pass ended with `result`."""

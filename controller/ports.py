@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller.model import ClusterSnapshot, CpuAllocation, MemoryState, Outcome, Resize
+from controller.model import (
+    ClusterSnapshot,
+    CpuAllocation,
+    MemoryState,
+    Move,
+    MoveOutcome,
+    Outcome,
+    Resize,
+)
 
 
 class Observer(Protocol):
@@ -24,6 +32,10 @@ class Actuator(Protocol):
 
     def resize(self, resize: Resize) -> Outcome:
         """Carry one resize out. May raise `ActuationError`; the pass turns it into a failed Outcome."""
+        ...
+
+    def move(self, move: Move) -> MoveOutcome:
+        """Place an arriving job or migrate a running one; what cannot be done here is `infeasible`, and says why."""
         ...
 
     def restore(self, job_uid: str, original: CpuAllocation) -> None:

@@ -11,13 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from controller import growth, guards
+from controller import growth, guards, pace
 from controller.errors import ActuationError, ObservationError
 from controller.model import (
     ClusterSnapshot,
     CpuAllocation,
     JobMemory,
     MemoryState,
+    Migrate,
+    Move,
+    MoveOutcome,
     Outcome,
     PassReport,
     Resize,
@@ -49,20 +52,25 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
 
     # 2. Decide. Pure: the same snapshot and memory always give the same decisions.
     with stopwatch.timing("decide"):
-        measured = growth.measure(snapshot, remembered, settings.measuring)
+        grown = growth.measure(snapshot, remembered, settings.measuring)
+        measured = pace.measure(snapshot, grown, settings.measuring.interval_seconds)
         decisions = policy.decide(snapshot, measured)
 
     # 3. Guard. Ordered vetoes and clamps, each with its reason.
     with stopwatch.timing("guard"):
-        allowed, withheld = guards.review(decisions.resizes, snapshot, decisions.memory, settings.bounds)
+        moves, moves_withheld = guards.review_moves(decisions.moves, snapshot, settings.bounds)
+        staying, withheld = guards.without_moving(decisions.resizes, moves)
+        allowed, vetoed = guards.review(staying, snapshot, decisions.memory, settings.bounds)
+        withheld += vetoed
 
     # 4. Act. Originals are stored before the first change; decreases make room for increases.
     with stopwatch.timing("act"):
         memory = remember_originals(decisions.memory, allowed, snapshot)
         ports.memory.save(memory)
         outcomes = tuple(_carry_out(resize, ports.actuator) for resize in decreases_first(allowed))
-        if outcomes:
-            memory = _remember_actions(memory, outcomes, snapshot.taken_at_seconds)
+        moved = tuple(_carry_out_move(move, ports.actuator) for move in moves)
+        if outcomes or moved:
+            memory = _remember_actions(memory, outcomes, moved, snapshot.taken_at_seconds)
             ports.memory.save(memory)
 
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
@@ -79,6 +87,8 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         decisions=replace(decisions, memory=memory),
         outcomes=outcomes,
         withheld=withheld,
+        moves=moved,
+        moves_withheld=moves_withheld,
     )
 
 
@@ -119,6 +129,14 @@ def _carry_out(resize: Resize, actuator: Actuator) -> Outcome:
         return Outcome(resize, "failed", str(error))
 
 
+def _carry_out_move(move: Move, actuator: Actuator) -> MoveOutcome:
+    """One placement or migration; its failure becomes its outcome and stops no other."""
+    try:
+        return actuator.move(move)
+    except ActuationError as error:
+        return MoveOutcome(move, "failed", str(error))
+
+
 def remember_originals(memory: MemoryState, allowed: Sequence[Resize], snapshot: ClusterSnapshot) -> MemoryState:
     """Memory with what each job had before its first change; what is stored already is never overwritten."""
     found = {job.uid: job.allocation for job in snapshot.jobs}
@@ -135,12 +153,21 @@ def _with_original(known: JobMemory, allocation: CpuAllocation) -> JobMemory:
     return known if known.original else replace(known, original=allocation)
 
 
-def _remember_actions(memory: MemoryState, outcomes: Sequence[Outcome], now_seconds: float) -> MemoryState:
-    """Memory with the time of each change that was carried out, for the cooldown."""
-    applied = [outcome.resize.job_uid for outcome in outcomes if outcome.result == "applied"]
-    return _update_jobs(
-        memory, {uid: replace(memory.jobs[uid], last_resized_at_seconds=now_seconds) for uid in applied}
-    )
+def _remember_actions(
+    memory: MemoryState, outcomes: Sequence[Outcome], moved: Sequence[MoveOutcome], now_seconds: float
+) -> MemoryState:
+    """Memory with the time of each change that was carried out: for the cooldown, and for how long a job stays."""
+    changed = {
+        outcome.resize.job_uid: replace(memory.jobs[outcome.resize.job_uid], last_resized_at_seconds=now_seconds)
+        for outcome in outcomes
+        if outcome.result == "applied"
+    }
+    for outcome in moved:
+        uid = outcome.move.job_uid
+        if outcome.result == "applied" and isinstance(outcome.move, Migrate):
+            known = changed.get(uid, memory.jobs[uid])
+            changed[uid] = replace(known, moves_total=known.moves_total + 1, moved_at_seconds=now_seconds)
+    return _update_jobs(memory, changed)
 
 
 def _update_jobs(memory: MemoryState, changed: Mapping[str, JobMemory]) -> MemoryState:

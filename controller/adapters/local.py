@@ -17,7 +17,7 @@ from controller.adapters.limiters.mounts import own_quota_cores
 from controller.adapters.prometheus import JobSeries, PrometheusReader
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
-from controller.model import ClusterSnapshot, CpuAllocation, Job, JobState, Node, Outcome, Resize
+from controller.model import ClusterSnapshot, CpuAllocation, Job, JobState, Move, MoveOutcome, Node, Outcome, Resize
 from controller.ports import Clock
 
 NODE_NAME = "local"
@@ -109,6 +109,10 @@ class LocalActuator:
             self._limiter.set_limit(resize.job_uid, resize.to_millicores)
         return Outcome(resize, "applied")
 
+    def move(self, move: Move) -> MoveOutcome:
+        """This machine is one node so far: nothing can be placed or moved."""
+        return MoveOutcome(move, "infeasible", "this machine has no other node")
+
     def restore(self, job_uid: str, original: CpuAllocation) -> None:
         """Give the job back what it had; one that is gone needs nothing."""
         self._limiter.restore(job_uid, original)
@@ -120,6 +124,10 @@ class DryRunActuator:
     def resize(self, resize: Resize) -> Outcome:
         """What would have been done."""
         return Outcome(resize, "deferred", "dry run: nothing was changed")
+
+    def move(self, move: Move) -> MoveOutcome:
+        """What would have been done."""
+        return MoveOutcome(move, "deferred", "dry run: nothing was changed")
 
     def restore(self, job_uid: str, original: CpuAllocation) -> None:
         """Nothing was changed, so nothing comes back."""

@@ -7,6 +7,9 @@ every field made by `parameter`, with unit, default, bounds and source) and a cl
         def __init__(self, parameters: Parameters, setting: Setting) -> None: ...
         def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions: ...
 
+A file may say `SIMULATOR_ONLY = True`: its policy needs an oracle's knowledge. Files whose names begin with `_` are
+no policies but what several of them share.
+
 `decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
 the snapshot by `growth.measure`. It gives a reason for every job, also for those left alone. Policies know
 nothing of guards, nor of how a decision is carried out. `tests/controller/policies/test_contract.py` holds
@@ -75,6 +78,8 @@ class PolicyFile:
     summary: str
     description: str
     parameters: type[PolicyParameters]
+    simulator_only: bool
+    """It needs what only an oracle knows (`ClusterSnapshot.remaining_work_cpu_seconds`)."""
     build: Callable[[PolicyParameters, Setting], PolicyProtocol]
 
 
@@ -95,7 +100,8 @@ def find(name: str) -> PolicyFile:
 def _read(name: str, module: ModuleType) -> PolicyFile:
     description = (module.__doc__ or "").strip()
     summary = description.splitlines()[0] if description else ""
-    return PolicyFile(name, summary, description, module.Parameters, module.Policy)
+    simulator_only = bool(getattr(module, "SIMULATOR_ONLY", False))
+    return PolicyFile(name, summary, description, module.Parameters, simulator_only, module.Policy)
 
 
 def build(name: str, parameters: PolicyParameters, setting: Setting) -> PolicyProtocol:

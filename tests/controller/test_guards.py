@@ -155,6 +155,6 @@ def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
 
 
 def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
-    assert guard_names()[:5] == ["paused", "ended", "non_finite_metrics", "stale_metrics", "restarted"]
-    assert guard_names()[-1] == "node_capacity"
+    assert guard_names()[:6] == ["moving", "paused", "ended", "non_finite_metrics", "stale_metrics", "restarted"]
+    assert guard_names()[12] == "node_capacity"
     assert len(guard_names()) == len(GUARDS) + 1

@@ -15,6 +15,8 @@ from controller.model import (
     JobMemory,
     JobState,
     MemoryState,
+    Move,
+    MoveOutcome,
     Node,
     NodeMemory,
     Outcome,
@@ -132,6 +134,7 @@ class FakeActuator:
 
     refuses: frozenset[str] = frozenset()
     done: list[Resize] = field(default_factory=list)
+    moved: list[Move] = field(default_factory=list)
     restored: dict[str, CpuAllocation] = field(default_factory=dict)
 
     def resize(self, resize: Resize) -> Outcome:
@@ -139,6 +142,10 @@ class FakeActuator:
             raise ActuationError(f"{resize.job_uid} is gone")
         self.done.append(resize)
         return Outcome(resize, "applied")
+
+    def move(self, move: Move) -> MoveOutcome:
+        self.moved.append(move)
+        return MoveOutcome(move, "applied")
 
     def restore(self, job_uid: str, original: CpuAllocation) -> None:
         self.restored[job_uid] = original
