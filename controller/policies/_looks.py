@@ -106,7 +106,7 @@ def _decided(known: JobMemory, verdict: Verdict, now_seconds: float) -> JobMemor
 def _changes(
     jobs: Sequence[Job], reasons: Mapping[str, str], memory: Mapping[str, JobMemory], node: Node, control: CpuControl
 ) -> list[Resize]:
-    """Resizes of the jobs that the policy has decided on. Shares are of all jobs: one without a limit wants the node."""
+    """The resizes that are still to be done; shares are of all jobs, and one without a limit wants the node."""
     if all(memory[job.uid].wanted_cores is None for job in jobs):
         return []
     limits = [node.cpu_cores if (wanted := memory[job.uid].wanted_cores) is None else wanted for job in jobs]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from controller.guards import GUARDS, Bounds, guard_names, review
+from controller.guards import GUARDS, MOVE_GUARDS, Bounds, guard_names, review
 from controller.model import ClusterSnapshot, CpuControl, Job, JobMemory, JobState, MemoryState, Node, Resize, Withheld
 
 OPEN = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
@@ -157,4 +157,4 @@ def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
 def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
     assert guard_names()[:6] == ["moving", "paused", "ended", "non_finite_metrics", "stale_metrics", "restarted"]
     assert guard_names()[12] == "node_capacity"
-    assert len(guard_names()) == len(GUARDS) + 1
+    assert len(guard_names()) == len(GUARDS) + len(MOVE_GUARDS) + 3
