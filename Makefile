@@ -5,12 +5,15 @@ BIN := $(VENV)/bin
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 
-.PHONY: help demo test bench lock generate lint format clean
+.PHONY: help demo test bench replicate validate accept lock generate lint format clean
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
 	@echo "make test      everything that must hold before a change lands"
 	@echo "make bench     speed and memory against their bounds"
+	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
+	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
+	@echo "make accept    take today's decisions as the ones that the regression gate expects"
 	@echo "make generate  rewrite what is generated (dashboards)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
 
@@ -25,6 +28,15 @@ bench: $(VENV)/.done
 
 generate: $(VENV)/.done
 	$(BIN)/python grafana/generate.py
+
+replicate: $(VENV)/.done
+	$(BIN)/python -m replication
+
+validate: $(VENV)/.done
+	$(BIN)/python -m replication.validation
+
+accept: $(VENV)/.done
+	$(BIN)/python tests/regression/gate.py --accept
 
 lint: $(VENV)/.done
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

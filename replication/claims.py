@@ -1,0 +1,213 @@
+"""What a paper printed, as data: settings, the runs they compare, and how each figure is taken from two runs.
+
+A figure is computed from a `Pair`, the baseline and a candidate over the same drawn instance. Percentages are
+reductions: positive is better than the baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from controller.model import CpuControl
+from controller.simulator.model import Instance, RunOutcome
+
+Unit = Literal["s", "%", "jobs", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One seed: what was drawn, and what became of it under the baseline and under a candidate."""
+
+    instance: Instance
+    base: RunOutcome
+    ours: RunOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A policy as the paper ran it."""
+
+    policy: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    interval_seconds: float = 20.0
+    control: CpuControl = "requests"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A reading of what the paper leaves open, laid over every candidate of a setting."""
+
+    name: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    control: CpuControl | None = None
+
+
+AS_READ = Variant("ours")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One printed figure. `candidate=None`: it is about the baseline alone. `printed_value=None`: only shown beside."""
+
+    what: str
+    printed: str
+    printed_value: float | None
+    unit: Unit
+    value: Callable[[Pair], float | None]
+    candidate: Candidate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One published experiment."""
+
+    name: str
+    title: str
+    scenario: str
+    baseline: Candidate
+    claims: tuple[Claim, ...]
+    variants: tuple[Variant, ...] = (AS_READ,)
+    text: str = ""
+    """What the reader must know: what differs from the paper and why."""
+
+
+# --- figures ---------------------------------------------------------------------------------------------------
+
+
+def makespan_seconds(run: RunOutcome) -> float | None:
+    """From the first arrival to the last end; None when a job did not end."""
+    ends = [job.finished_seconds for job in run.jobs]
+    if None in ends:
+        return None
+    return max(end for end in ends if end is not None) - min(job.arrived_seconds for job in run.jobs)
+
+
+def jct_seconds(run: RunOutcome, name: str) -> float | None:
+    """Completion time of one job."""
+    return next(job.jct_seconds for job in run.jobs if job.name == name)
+
+
+def jct_mean_seconds(run: RunOutcome) -> float | None:
+    """Mean completion time."""
+    times = [job.jct_seconds for job in run.jobs if job.jct_seconds is not None]
+    return sum(times) / len(times) if times else None
+
+
+def overlap_seconds(run: RunOutcome, jobs: int) -> float:
+    """For how long at least this many jobs ran at the same time."""
+    return sum(seconds for count, seconds in run.overlap_seconds.items() if count >= jobs)
+
+
+def of_base(figure: Callable[[RunOutcome], float | None]) -> Callable[[Pair], float | None]:
+    """A figure of the baseline's run."""
+    return lambda pair: figure(pair.base)
+
+
+def of_ours(figure: Callable[[RunOutcome], float | None]) -> Callable[[Pair], float | None]:
+    """A figure of the candidate's run."""
+    return lambda pair: figure(pair.ours)
+
+
+def reduction(figure: Callable[[RunOutcome], float | None]) -> Callable[[Pair], float | None]:
+    """By how many per cent the candidate has less than the baseline."""
+
+    def value(pair: Pair) -> float | None:
+        before, after = figure(pair.base), figure(pair.ours)
+        return None if before is None or after is None or before == 0 else 100 * (1 - after / before)
+
+    return value
+
+
+def job_reductions(pair: Pair) -> list[float]:
+    """By how many per cent each job's completion time fell, of jobs that ended in both runs."""
+    before = {job.name: job.jct_seconds for job in pair.base.jobs}
+    changes = []
+    for job in pair.ours.jobs:
+        base = before[job.name]
+        if base is not None and job.jct_seconds is not None:
+            changes.append(100 * (1 - job.jct_seconds / base))
+    return changes
+
+
+def jobs_faster(pair: Pair) -> float:
+    """How many jobs ended sooner, by any amount, which is how the papers count."""
+    return float(sum(change > 0 for change in job_reductions(pair)))
+
+
+def best_reduction(pair: Pair) -> float:
+    """The largest reduction of any job's completion time, in per cent."""
+    return max(job_reductions(pair))
+
+
+def worst_increase(pair: Pair) -> float:
+    """The largest increase of any job's completion time, in per cent."""
+    return max(-min(job_reductions(pair)), 0.0)
+
+
+def losers_mean_increase_seconds(pair: Pair) -> float | None:
+    """By how many seconds the jobs that ended later did so, on average; None when there were none."""
+    before = {job.name: job.jct_seconds for job in pair.base.jobs}
+    later = [
+        job.jct_seconds - base
+        for job in pair.ours.jobs
+        if (base := before[job.name]) is not None and job.jct_seconds is not None and job.jct_seconds > base
+    ]
+    return sum(later) / len(later) if later else None
+
+
+QOE_TOLERANCE_RATIO = 0.1
+"""DQoES calls a job satisfied while it misses its objective by at most 10 %."""
+
+
+def qoe_satisfied(run: RunOutcome) -> float:
+    """How many jobs answered within their objective, tolerance included, over the second half of the run."""
+    return float(
+        sum(
+            job.response_seconds <= job.qoe_seconds * (1 + QOE_TOLERANCE_RATIO)
+            for job in run.jobs
+            if job.qoe_seconds is not None and job.response_seconds is not None
+        )
+    )
+
+
+def qoe_best_subset(pair: Pair) -> float:
+    """How many jobs an omniscient choice could satisfy: the cheapest first, until the node's CPU is used up.
+
+    A response takes `request_cpu_seconds / cores`, slowed by contention; the cheapest are those that need least
+    cores to be just within the tolerance.
+    """
+    others = len(pair.instance.jobs) - 1
+    speed = 1 - pair.instance.physics.contention_ratio * others
+    needs = sorted(
+        job.request_cpu_seconds / (job.qoe_seconds * (1 + QOE_TOLERANCE_RATIO)) / speed
+        for job in pair.instance.jobs
+        if job.request_cpu_seconds is not None and job.qoe_seconds is not None
+    )
+    left, satisfied = sum(node.cpu_cores for node in pair.instance.nodes), 0
+    for cores in needs:
+        left -= cores
+        satisfied += left >= 0
+    return float(satisfied)
+
+
+def deadlines_met(run: RunOutcome) -> float:
+    """How many jobs ended by their deadlines."""
+    return float(
+        sum(
+            job.finished_seconds is not None and job.finished_seconds <= job.deadline_seconds
+            for job in run.jobs
+            if job.deadline_seconds is not None
+        )
+    )
+
+
+def more(figure: Callable[[RunOutcome], float]) -> Callable[[Pair], float | None]:
+    """By how many per cent the candidate has more than the baseline; None when the baseline has none."""
+
+    def value(pair: Pair) -> float | None:
+        before = figure(pair.base)
+        return None if before == 0 else 100 * (figure(pair.ours) / before - 1)
+
+    return value
