@@ -210,7 +210,7 @@ def review_moves(
 ) -> tuple[tuple[Move, ...], tuple[WithheldMove, ...]]:
     """Which placements and migrations may be carried out, and which may not and why; in the order asked."""
     jobs = {job.uid: job for job in snapshot.jobs}
-    room = _memory_room_bytes(snapshot)
+    room = snapshot.memory_room_bytes()
     needs = {job.uid: job.memory_request_bytes or 0.0 for job in snapshot.jobs}
     needs |= {arrival.uid: arrival.memory_request_bytes or 0.0 for arrival in snapshot.waiting}
     allowed: list[Move] = []
@@ -239,15 +239,6 @@ def _first_veto(
         if (veto := guard(move, jobs, snapshot, bounds)) is not None:
             return guard.__name__, veto.reason
     return None
-
-
-def _memory_room_bytes(snapshot: ClusterSnapshot) -> dict[str, float]:
-    """What each node's memory has left beside the requests of its jobs."""
-    room = {node.name: float(node.memory_bytes) for node in snapshot.nodes}
-    for job in snapshot.jobs:
-        if not job.state.ended:
-            room[job.node] -= job.memory_request_bytes or 0.0
-    return room
 
 
 def without_moving(resizes: Sequence[Resize], moves: Sequence[Move]) -> tuple[tuple[Resize, ...], tuple[Withheld, ...]]:

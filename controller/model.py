@@ -7,6 +7,7 @@ back into what was observed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -175,6 +176,17 @@ class ClusterSnapshot:
             if not job.state.ended:
                 jobs[job.node].append(job)
         return jobs
+
+    def memory_room_bytes(self) -> dict[str, float]:
+        """What each node's memory has left beside the requests of its jobs, by name; never negative.
+
+        A job without a request takes none, and so fits also where requests add up to more than there is.
+        """
+        taken: dict[str, list[float]] = {node.name: [] for node in self.nodes}
+        for job in self.jobs:
+            if job.memory_request_bytes is not None and not job.state.ended:
+                taken[job.node].append(job.memory_request_bytes)
+        return {node.name: max(0.0, node.memory_bytes - math.fsum(taken[node.name])) for node in self.nodes}
 
 
 # --- memory: what a pass must know of the passes before it -----------------------------------------------
