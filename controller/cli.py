@@ -42,6 +42,14 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
+class SweepFormat(StrEnum):
+    """How the figures of a sweep are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
 class ActuatorOption(StrEnum):
     """How CPU is given on this machine."""
 
@@ -55,6 +63,15 @@ class ControlOption(StrEnum):
 
     limits = "limits"
     requests = "requests"
+
+
+class WorkloadOption(StrEnum):
+    """Which jobs the demo runs."""
+
+    trainings = "trainings"
+    served = "served"
+    deadlines = "deadlines"
+    targets = "targets"
 
 
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
@@ -86,20 +103,28 @@ def _root(
 
 @app.command()
 def demo(
-    policy: Annotated[str | None, typer.Option(help="The policy to compare with fair sharing: flowcon.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="The policy to compare with fair sharing: flowcon, or see `slopewise policies`.")
+    ] = None,
     compare: Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")] = None,
     jobs: JobsFile = None,
+    workload: Annotated[
+        WorkloadOption | None, typer.Option(help="Which built-in jobs; else those that fit the first policy.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Split this machine's cores into so many nodes; policies that place: 2.")
+    ] = None,
     policy_file: PolicyFile = None,
     control: Annotated[ControlOption | None, typer.Option(help="limits are hard, requests are shares.")] = None,
     interval: Annotated[float | None, typer.Option(min=4, max=3600, help="Seconds between two looks.")] = None,
-    scale: Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in trainings.")] = 1.0,
+    scale: Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in jobs.")] = 1.0,
     actuator: Actuator = ActuatorOption.auto,
     report: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file.")] = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """Run real trainings on this machine, first unmanaged, then under a policy, and compare.
+    """Run real trainings or served models on this machine, first unmanaged, then under a policy, and compare.
 
-    Examples: `slopewise demo --report demo.html`; `slopewise demo --jobs mine.yaml -o json`.
+    Examples: `slopewise demo --report demo.html`; `slopewise demo --policy dqoes`; `slopewise demo --jobs mine.yaml`.
     """
     from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
     from controller.demo.report import write_report
@@ -114,6 +139,8 @@ def demo(
         scale=scale,
         actuator=actuator.value,
         report=report,
+        nodes=nodes,
+        workload=None if workload is None else workload.value,
     )
     with orderly_stop(announce):
         result = run_demo(options, err, announce)
@@ -155,6 +182,51 @@ def run(
     with orderly_stop(announce):
         failed = run_local(options, announce)
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def simulate(
+    scenario: Annotated[str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="Instead of the scenario's; one option each.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes at the same time; one a core otherwise.")] = None,
+    output: Annotated[SweepFormat, typer.Option("--output", "-o", help="How to print the figures.")] = (
+        SweepFormat.table
+    ),
+    report: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write every event of every run as a line of JSON.")] = None,
+    list_shipped: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
+) -> None:
+    """Run policies over simulated jobs, the same for each policy, and compare them with fair sharing.
+
+    Examples: `slopewise simulate flowcon-10`; `slopewise simulate mine.yaml --policy flowcon --seeds 24 -o json`.
+    """
+    from controller.simulator.scenario import shipped  # heavy imports only where they are needed
+
+    if list_shipped:
+        typer.echo("\n".join(shipped()))
+        return
+    if scenario is None:
+        raise UsageError("slopewise simulate: name a scenario file or a shipped scenario (--list prints those).")
+    from controller.simulator.command import SimulateOptions, run_simulate
+    from controller.simulator.report import write_report
+    from controller.simulator.table import comparison
+
+    options = SimulateOptions(scenario, policy or [], seeds, workers, report, trace)
+    with orderly_stop(lambda _: announce("Already stopping.")):
+        result = run_simulate(options, err)
+    if output is SweepFormat.json:
+        print_json(result.as_json())
+    elif output is SweepFormat.csv:
+        typer.echo(result.csv_text(), nl=False)
+    else:
+        out.print(comparison(result))
+    if report is not None:  # after the figures: a disk that has filled up meanwhile must not cost them
+        write_report(result, report)
+        announce(f"Report: {report}")
+    if result.stopped is not None:
+        announce(f"slopewise: {result.stopped}; {len(result.seeds)} of {len(result.seeds_asked)} seeds are whole.")
+        raise typer.Exit(result.stopped.exit_code)
 
 
 @app.command()

@@ -46,6 +46,12 @@ IDLE_CORES = 0.005
 EARLY_RATIO = 0.95
 """A tick may come a little early; 95 % of an interval still counts as one."""
 
+FIRST_LOOK_SCRAPES = 3
+"""A newcomer has two samples, and so a level, three scrapes after it came at the latest."""
+
+NEWCOMER_INTERVALS = 3
+"""Who has no level after so many intervals reports none; nothing is gained by looking for it between two looks."""
+
 STALE_SCRAPES = 4
 """An evaluation older than four scrapes is stale: windows of four scrapes are what levels are made of."""
 
@@ -116,7 +122,8 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
     """Bring each job's memory up to this snapshot; jobs that are gone are forgotten.
 
     An interval is closed when at least `how.interval_seconds` have passed since its anchor; a pass that an
-    event triggered in between changes nothing here.
+    event triggered in between changes nothing here. The first interval of a job counts from its arrival: it
+    lacks the scrapes before its first level.
     """
     jobs: dict[str, JobMemory] = {}
     finished: list[_Interval] = []
@@ -197,9 +204,36 @@ def _finished_interval(
     if anchor is None or first is None or best is None:
         return None
     elapsed = snapshot.taken_at_seconds - anchor.at_seconds
-    if elapsed < EARLY_RATIO * how.interval_seconds:
+    if elapsed < _enough_seconds(job, known, snapshot, how):
         return None
     return _Interval(job, known, anchor, evaluation, first, best, elapsed)
+
+
+def _enough_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring) -> float:
+    """How long an interval must have run. The first lacks what passed before the job had a level.
+
+    Worked example: interval 60 s, scrapes of 5 s: the job came at 0, has a level at 15 s, and is measured at the look
+    at 60 s, over 45 s, not at 120 s. Never less than four scrapes: two windows must not overlap.
+    """
+    whole = EARLY_RATIO * how.interval_seconds
+    if known.growth is not None or snapshot.taken_at_seconds - job.started_at_seconds < whole:
+        return whole
+    scrape = snapshot.scrape_interval_seconds
+    return min(whole, max(STALE_SCRAPES * scrape, whole - 2 * FIRST_LOOK_SCRAPES * scrape))
+
+
+def first_look_at_seconds(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> float | None:
+    """When to look for the first level of newcomers that have none yet; None when there are none.
+
+    Such a look only starts their measurement: no policy decides anything before its own look is due.
+    """
+    now = snapshot.taken_at_seconds
+    for job in snapshot.jobs:
+        if job.state.ended or memory.jobs[job.uid].anchor is not None:
+            continue
+        if now - job.started_at_seconds < NEWCOMER_INTERVALS * how.interval_seconds:
+            return now + FIRST_LOOK_SCRAPES * snapshot.scrape_interval_seconds
+    return None
 
 
 def _close_intervals(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +17,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from controller.errors import UsageError
+from controller.model import NO_PROMISES, Promises
 from controller.settings import CpuMillicores, load_yaml, validate
 
 _EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+MOST_WEIGHT = 10.0
+"""Of one job against another: what a namespace may ask for on a cluster, too."""
+
+LONGEST_PROMISE_SECONDS = 366 * 86_400.0
+"""A year: more is a mistyped unit."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,9 @@ class JobSpec:
 
     `max_useful_cpu_millicores`: more CPU than this does not make it faster; None: not known. `port`: where the
     program serves its own metrics; None: `slopewise_exporter` takes a free port and tells it.
+
+    `promises` holds what does not depend on when the job arrives; `deadline_seconds` counts from its arrival, and
+    becomes `promises.deadline_at_seconds` then (`promises_at`).
     """
 
     name: str
@@ -36,6 +46,14 @@ class JobSpec:
     arrive_seconds: float
     max_useful_cpu_millicores: int | None = None
     port: int | None = None
+    promises: Promises = NO_PROMISES
+    deadline_seconds: float | None = None
+
+    def promises_at(self, arrived_at_seconds: float) -> Promises:
+        """What is asked for the job, now that it is known when it arrived (Unix seconds)."""
+        if self.deadline_seconds is None:
+            return self.promises
+        return replace(self.promises, deadline_at_seconds=arrived_at_seconds + self.deadline_seconds)
 
 
 def load_jobs(path: Path) -> list[JobSpec]:
@@ -60,6 +78,9 @@ def _job_name(value: object) -> object:
     return value
 
 
+JobName = Annotated[str, BeforeValidator(_job_name)]
+
+
 def _words(value: object) -> object:
     """A command as its words: a text is split as a shell would, a list is taken as it is."""
     words = _split(value) if isinstance(value, str) else value
@@ -80,16 +101,29 @@ class _JobEntry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
 
-    name: Annotated[str, BeforeValidator(_job_name)]
+    name: JobName
     command: Annotated[list[str], BeforeValidator(_words)]
     arrive_seconds: float = Field(0.0, ge=0.0, allow_inf_nan=False)
     max_useful_cpu: CpuMillicores | None = None
     port: int | None = Field(None, ge=1, le=65_535)
+    deadline_seconds: float | None = Field(None, gt=0.0, le=LONGEST_PROMISE_SECONDS)
+    qoe_seconds: float | None = Field(None, gt=0.0, le=LONGEST_PROMISE_SECONDS)
+    target_loss: float | None = Field(None, allow_inf_nan=False)
+    deliverable_loss: float | None = Field(None, allow_inf_nan=False)
+    weight: float = Field(1.0, gt=0.0, le=MOST_WEIGHT)
 
 
 def _read_job(entry: object, where: str) -> JobSpec:
     job = validate(_JobEntry, entry, where=where)
-    return JobSpec(job.name, job.command, job.arrive_seconds, job.max_useful_cpu, job.port)
+    promises = Promises(
+        qoe_seconds=job.qoe_seconds,
+        target_level=job.target_loss,
+        deliverable_level=job.deliverable_loss,
+        weight=job.weight,
+    )
+    return JobSpec(
+        job.name, job.command, job.arrive_seconds, job.max_useful_cpu, job.port, promises, job.deadline_seconds
+    )
 
 
 def _repeated(values: Iterable[Hashable]) -> Iterator[Hashable]:

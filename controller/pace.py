@@ -1,29 +1,32 @@
 """Pace: how long one training step, or one response of a served model, takes at the CPU it was given.
 
 Comes after `growth.measure` and before `decide` in every pass. `measure` closes a job's interval once it is long
-enough and keeps the last few figures in the job's memory; `dqoes` and `deadline` read `JobMemory.paces`.
+enough and keeps the last few figures in the job's memory; `dqoes` and `deadline` read `JobMemory.paces`, and ask
+`fit` and `calibrated` what the pace would be at another CPU.
 
 Worked example: 40 steps done and 8 CPU-seconds used in an interval of 20 s: 0.5 s a step at 0.4 cores.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from controller.growth import EARLY_RATIO
+from controller.growth import EARLY_RATIO, IDLE_CORES
 from controller.model import ClusterSnapshot, Job, JobMemory, MemoryState, Pace, PaceAnchor
 
-Floats = NDArray[np.float64]
+Line = tuple[float, float]
+"""`(a, b)` of seconds = a + b / cores: seconds that no CPU saves, and CPU-seconds each."""
 
 KEPT = 12
 """Figures kept of each job: enough for levels that were tried some time ago, little enough to store."""
 
-SAME_LEVEL_RATIO = 0.05
-"""Two CPU levels less apart than this say nothing about how the pace depends on CPU."""
+SAME_LEVEL_RATIO = 0.25
+"""CPU levels less apart say nothing about `a`: noise of 3 % at levels 5 % apart shifts it by 3/5 of the pace."""
+
+NEWEST = 3
+"""Figures that say where the line is now: one alone is noisy where a response takes as long as the interval."""
 
 
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: float) -> MemoryState:
@@ -38,9 +41,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
         if before is None or job.restarted or not _same_life(before, now):
             changed[job.uid] = replace(known, pace_anchor=now)
         elif now.at_seconds - before.at_seconds >= EARLY_RATIO * interval_seconds:
-            pace = _pace(before, now)
-            paces = known.paces if pace is None else (*known.paces, pace)[-KEPT:]
-            changed[job.uid] = replace(known, pace_anchor=now, paces=paces)
+            changed[job.uid] = _closed(known, before, now)
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
@@ -58,54 +59,100 @@ def _counters(job: Job, now_seconds: float) -> PaceAnchor | None:
 
 
 def _same_life(before: PaceAnchor, now: PaceAnchor) -> bool:
-    """False after a restart, or when a counter went back."""
+    """False after a restart, when a counter went back, or when it counts something else now."""
     lives = (before.life_started_at_seconds, now.life_started_at_seconds)
-    return (None in lives or lives[0] == lives[1]) and now.done_total >= before.done_total
+    same_counter = (before.busy_seconds_total is None) == (now.busy_seconds_total is None)
+    return (None in lives or lives[0] == lives[1]) and same_counter and now.done_total >= before.done_total
+
+
+def _closed(known: JobMemory, before: PaceAnchor, now: PaceAnchor) -> JobMemory:
+    """The job's memory at the end of an interval.
+
+    An interval without a finished step goes on: with steps of 30 s, intervals of 20 s that saw one would tell 20 s a
+    step, and those that saw none nothing. A response tells its own duration, whenever it ends.
+    """
+    if now.busy_seconds_total is None and now.done_total == before.done_total:
+        return known
+    pace = _pace(before, now)
+    paces = known.paces if pace is None else (*known.paces, pace)[-KEPT:]
+    return known.with_paces(now, paces)
 
 
 def _pace(before: PaceAnchor, now: PaceAnchor) -> Pace | None:
     """Seconds each over the interval; None when nothing was finished in it, which is unknown and not infinite."""
     done = now.done_total - before.done_total
     elapsed = now.at_seconds - before.at_seconds
-    if done <= 0 or elapsed <= 0:
+    if not (done > 0 and elapsed > 0):
         return None
     busy = elapsed
     if now.busy_seconds_total is not None and before.busy_seconds_total is not None:
         busy = now.busy_seconds_total - before.busy_seconds_total
-    cores = None
-    if now.cpu_seconds_total is not None and before.cpu_seconds_total is not None:
-        cores = max(0.0, now.cpu_seconds_total - before.cpu_seconds_total) / elapsed
-    return Pace(now.at_seconds, busy / done, cores)
+    seconds = busy / done
+    if not (math.isfinite(seconds) and seconds > 0):
+        return None
+    # A server that waits for requests uses little CPU, and answers fast: what counts is what it used while it was
+    # busy. The response that is under way is not in `busy` yet, so that one more is allowed for: worked example,
+    # always busy, 15 s each, 20 s of which 15 are counted: 15 + 15 > 20, and all 20 s count.
+    return Pace(now.at_seconds, seconds, _cores(before, now, min(elapsed, busy + seconds)))
 
 
-def fit(paces: Sequence[Pace]) -> tuple[float, float] | None:
+def _cores(before: PaceAnchor, now: PaceAnchor, busy_seconds: float) -> float | None:
+    if now.cpu_seconds_total is None or before.cpu_seconds_total is None:
+        return None
+    cores = max(0.0, now.cpu_seconds_total - before.cpu_seconds_total) / busy_seconds
+    return cores if math.isfinite(cores) else None
+
+
+def fit(paces: Sequence[Pace]) -> Line | None:
     """`(a, b)` of seconds = a + b / cores: non-negative least squares over the CPU levels seen; None: none seen.
 
-    Until two different levels are seen, `a` is 0. Worked example: 2 s at 0.5 cores and 1.2 s at 1 core: a = 0.4,
-    b = 0.8.
+    Until two levels are seen that differ by a quarter, `a` is 0. Worked example: 2 s at 0.5 cores and 1.2 s at 1
+    core: a = 0.4, b = 0.8. Plain Python: for twelve figures numpy takes ten times as long.
     """
-    seen = [(pace.cores, pace.seconds) for pace in paces if pace.cores is not None and pace.cores > 0]
+    seen = _with_cores(paces)
     if not seen:
         return None
-    cores, seconds = np.asarray(seen, dtype=np.float64).T
-    if cores.max() <= cores.min() * (1 + SAME_LEVEL_RATIO):
-        return 0.0, float(np.mean(seconds * cores))
-    return _non_negative_line(1.0 / cores, seconds)
+    levels = [cores for cores, _ in seen]
+    if max(levels) <= min(levels) * (1 + SAME_LEVEL_RATIO):
+        return 0.0, math.fsum(cores * seconds for cores, seconds in seen) / len(seen)
+    return _non_negative_line([1 / cores for cores in levels], [seconds for _, seconds in seen])
 
 
-def _non_negative_line(x: Floats, y: Floats) -> tuple[float, float]:
+def _with_cores(paces: Sequence[Pace]) -> list[tuple[float, float]]:
+    return [(pace.cores, pace.seconds) for pace in paces if pace.cores is not None and pace.cores >= IDLE_CORES]
+
+
+def _non_negative_line(x: Sequence[float], y: Sequence[float]) -> Line:
     """Least squares of y = a + b·x with a, b ≥ 0: the free line, or the better of its two edges."""
-    spread = x - x.mean()
-    b = float(spread @ y / (spread @ spread))
-    a = float(y.mean() - b * x.mean())
+    mean_x, mean_y = math.fsum(x) / len(x), math.fsum(y) / len(y)
+    spread = [each - mean_x for each in x]
+    b = math.fsum(map(float.__mul__, spread, y)) / math.fsum(each * each for each in spread)
+    a = mean_y - b * mean_x
     if b < 0:
-        return float(y.mean()), 0.0
+        return mean_y, 0.0
     if a < 0:
-        return 0.0, float(x @ y / (x @ x))
+        return 0.0, math.fsum(map(float.__mul__, x, y)) / math.fsum(each * each for each in x)
     return a, b
 
 
-def cores_for(seconds: float, line: tuple[float, float]) -> float | None:
+def calibrated(paces: Sequence[Pace]) -> Line | None:
+    """The fitted line, scaled to go through the newest figures; None: no CPU level seen.
+
+    History tells how the pace depends on CPU, the newest figures where it is now: so a line that is wrong (a hard
+    quota of 0.25 cores does the work of 0.205), or no longer right, still leads to the objective within a few looks.
+    Worked example: 1 s at 1 core long ago, 2.4 s at 0.5 now: the fitted b is 1.16, the calibrated one 1.2.
+    """
+    line, seen = fit(paces), _with_cores(paces)
+    if line is None:
+        return None
+    a, b = line
+    least, most = seen[-1][0] / (1 + SAME_LEVEL_RATIO), seen[-1][0] * (1 + SAME_LEVEL_RATIO)
+    like_now = [(cores, seconds) for cores, seconds in seen[-NEWEST:] if least <= cores <= most]
+    scale = math.fsum(seconds / (a + b / cores) for cores, seconds in like_now) / len(like_now)
+    return a * scale, b * scale
+
+
+def cores_for(seconds: float, line: Line) -> float | None:
     """The CPU at which one step or response takes `seconds`; None when no amount of CPU makes it that fast."""
     a, b = line
     if seconds <= a:

@@ -17,8 +17,8 @@ _BOUNDS = {Ge: ("≥", "ge"), Gt: (">", "gt"), Le: ("≤", "le"), Lt: ("<", "lt"
 
 def describe(name: str | None) -> list[dict[str, Any]]:
     """All policies, or the one of that name; UsageError when there is none."""
-    names = [name] if name is not None else [each.replace("_", "-") for each in policies.names()]
-    return [_describe(policies.find(each)) for each in names]
+    names = [name] if name is not None else policies.names()
+    return [_describe(policies.find(each.replace("_", "-"))) for each in names]
 
 
 def _describe(policy: policies.PolicyFile) -> dict[str, Any]:
@@ -26,6 +26,7 @@ def _describe(policy: policies.PolicyFile) -> dict[str, Any]:
         "name": policy.name,
         "summary": policy.summary,
         "description": policy.description,
+        "simulator_only": policy.simulator_only,
         "parameters": [_parameter(field.alias or key, field) for key, field in policy.parameters.model_fields.items()],
     }
 
@@ -56,7 +57,9 @@ def listing(described: list[dict[str, Any]], *, whole: bool) -> RenderableType:
     """A block a policy; `whole` adds its description with the readings that were chosen."""
     blocks: list[RenderableType] = []
     for policy in described:
-        blocks += [Text(policy["name"], style="bold"), Text(policy["description"] if whole else policy["summary"])]
+        where = " (in the simulator only)" if policy["simulator_only"] else ""
+        name = Text(policy["name"], style="bold").append(where, style="not bold")
+        blocks += [name, Text(policy["description"] if whole else policy["summary"])]
         blocks += [_parameter_block(each) for each in policy["parameters"]] or [Text("No parameters.", style="dim")]
         blocks.append(Text())
     return Group(*blocks[:-1])

@@ -75,6 +75,8 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
 
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
     looks = [node.look_at_seconds for node in memory.nodes.values()]
+    if (first_look := growth.first_look_at_seconds(snapshot, memory, settings.measuring)) is not None:
+        looks.append(first_look)
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
     if withheld or set(allowed) != set(decisions.resizes):
         looks.append(one_interval)  # something is outstanding: a node in back-off must not wait for its own look

@@ -22,22 +22,21 @@ from controller.adapters.health import HealthServer
 from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
 from controller.adapters.limiters.base import Limiter
 from controller.adapters.limiters.choose import choose_limiter
-from controller.adapters.local import DryRunActuator, LocalActuator, LocalObserver, this_node
+from controller.adapters.local import DryRunActuator, LocalActuator, LocalObserver
 from controller.adapters.memory_file import FileMemory
+from controller.adapters.nodes import split_machine
 from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import LOOPBACK, Supervisor
+from controller.documents import pass_settings, policy_of
 from controller.errors import ActuationError, SlopewiseError, UsageError
-from controller.growth import Measuring
-from controller.guards import Bounds
 from controller.jobs import JobSpec
 from controller.loop import ControllerLoop, Sink
 from controller.model import CpuControl, PassReport
-from controller.policies import PolicyParameters, PolicyProtocol, Setting, build
 from controller.ports import Actuator, Ports
-from controller.reconcile import PassSettings, reconcile
-from controller.settings import TrainingPolicy, policy_parameters
+from controller.reconcile import reconcile
+from controller.settings import TrainingPolicy
 from controller.telemetry import Telemetry
 
 POLL_SECONDS = 0.1
@@ -112,6 +111,8 @@ class SessionPlan:
     dry_run: bool = False
     reports_kept: int | None = None
     """How many of the last passes are remembered; None: all, which a run of minutes can afford."""
+    nodes: int = 1
+    """Into how many nodes this machine's cores are split."""
 
 
 class Session(_Leaving):
@@ -121,13 +122,13 @@ class Session(_Leaving):
         self.workshop = workshop
         self.plan = plan
         self.clock = SystemClock()
-        self.node = this_node()
+        self.nodes = split_machine(plan.nodes)
         self._reports: deque[PassReport] = deque(maxlen=plan.reports_kept)
         self._reports_lock = threading.Lock()
         self._stopping = threading.Event()
         self.revive_at_seconds = 0.0
         self._log = structlog.get_logger("slopewise")
-        self._sinks = (self._keep, *sinks)
+        self._sinks = (self._keep, self._place_the_rest, *sinks)
         self._policy = policy_of(plan.policy)
         self._settings = pass_settings(plan.policy)
         _check_control(plan.policy, workshop.limiter)
@@ -190,6 +191,11 @@ class Session(_Leaving):
             self.loop.wake()
 
     @property
+    def node_cores(self) -> dict[str, float]:
+        """The cores of each node, by its name."""
+        return {each.name: each.node.cpu_cores for each in self.nodes}
+
+    @property
     def control(self) -> CpuControl:
         """Whether limits or requests are changed."""
         return self.plan.policy.spec.resources.control
@@ -206,6 +212,9 @@ class Session(_Leaving):
         with self._reports_lock:
             self._reports.append(report)
 
+    def _place_the_rest(self, report: PassReport) -> None:
+        self.supervisor.after_pass(report)
+
     def _supervisor(self, folder: Path) -> Supervisor:
         return Supervisor(
             self.plan.jobs,
@@ -214,6 +223,7 @@ class Session(_Leaving):
             self.workshop.limiter,
             folder,
             self.clock,
+            self.nodes,
             ours=self.plan.ours,
             on_event=lambda: self.loop.wake(),
         )
@@ -238,40 +248,11 @@ class Session(_Leaving):
         )
 
     def _ports(self, folder: Path) -> Ports:
-        limiter = self.workshop.limiter
-        observer = LocalObserver(self.reader, limiter, self.supervisor.running, self.clock, self.node)
-        actuator: Actuator = DryRunActuator() if self.plan.dry_run else LocalActuator(limiter)
+        limiter, supervisor = self.workshop.limiter, self.supervisor
+        nodes = [each.node for each in self.nodes]
+        observer = LocalObserver(self.reader, limiter, supervisor.running, self.clock, nodes, supervisor.waiting)
+        actuator: Actuator = DryRunActuator() if self.plan.dry_run else LocalActuator(limiter, supervisor.place)
         return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
-
-
-def policy_of(document: TrainingPolicy) -> PolicyProtocol:
-    """The policy that a document names, with its parameters; UsageError says where a mistake is.
-
-    Mode Observe only measures: whatever policy is named, it is not asked.
-    """
-    spec = document.spec
-    parameters = policy_parameters(spec.policy, where=f"{document.metadata.name}: spec.policy")
-    setting = Setting(spec.behaviour.interval_seconds, spec.resources.control)
-    if spec.mode == "Observe":
-        return build("fair", PolicyParameters(), setting)
-    return build(spec.policy.name, parameters, setting)
-
-
-def pass_settings(document: TrainingPolicy) -> PassSettings:
-    """What each pass is told of a document."""
-    spec, behaviour = document.spec, document.spec.behaviour
-    return PassSettings(
-        spec.policy.name,
-        Measuring(behaviour.interval_seconds, spec.evaluation.normaliser, spec.evaluation.progress),
-        Bounds(
-            spec.mode,
-            spec.resources.cpu.min,
-            spec.resources.cpu.max,
-            behaviour.cooldown_seconds,
-            behaviour.max_step_ratio,
-            behaviour.min_change_ratio,
-        ),
-    )
 
 
 def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:

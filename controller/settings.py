@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -56,18 +56,20 @@ Model = TypeVar("Model", bound=BaseModel)
 LabelMatchers = Annotated[dict[str, str], BeforeValidator(_label_names)]
 
 
-class _Document(BaseModel):
+class Document(BaseModel):
+    """Base of all that a user writes: camelCase keys, unknown ones refused, nothing changed after it was read."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class PolicyChoice(_Document):
+class PolicyChoice(Document):
     """Which policy decides, and its own parameters (`slopewise policies NAME` lists them)."""
 
     name: str = "flowcon"
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
-class EvaluationSettings(_Document):
+class EvaluationSettings(Document):
     """Which series tells how well a job does."""
 
     metric: MetricName = Field("training_loss", description="metric name, never PromQL")
@@ -84,7 +86,7 @@ class EvaluationSettings(_Document):
     )
 
 
-class CpuBounds(_Document):
+class CpuBounds(Document):
     """The least and the most CPU a job may be given."""
 
     min: CpuMillicores = Field(250, description="floor")
@@ -97,14 +99,14 @@ class CpuBounds(_Document):
         return self
 
 
-class ResourceSettings(_Document):
+class ResourceSettings(Document):
     """Which resource is changed, how, and within which bounds."""
 
     control: CpuControl = Field("limits", description="limits are hard; requests are shares, work-conserving")
     cpu: CpuBounds = CpuBounds()
 
 
-class Behaviour(_Document):
+class Behaviour(Document):
     """How fast and how far the controller may move."""
 
     interval_seconds: float = Field(60.0, ge=1.0, le=86_400, description="s between two looks at a node")
@@ -123,7 +125,7 @@ class Behaviour(_Document):
         return self
 
 
-class TrainingPolicySpec(_Document):
+class TrainingPolicySpec(Document):
     """The part of the document that says what to do."""
 
     mode: Literal["Observe", "Recommend", "Auto"] = Field(
@@ -135,13 +137,13 @@ class TrainingPolicySpec(_Document):
     behaviour: Behaviour = Behaviour()
 
 
-class Metadata(_Document):
+class Metadata(Document):
     """The name under which the policy is reported."""
 
     name: str = "default"
 
 
-class TrainingPolicy(_Document):
+class TrainingPolicy(Document):
     """The platform engineer's document: `slopewise.dev/v1alpha1`, kind `TrainingPolicy`."""
 
     api_version: Literal["slopewise.dev/v1alpha1"] = "slopewise.dev/v1alpha1"
@@ -216,11 +218,26 @@ def _what_and_remedy(first: Any, model: type[BaseModel]) -> str:
 
 
 def _keys_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys that are known where an unknown one was found."""
+    """The keys that are known where an unknown one was found; lists and mappings of models are seen through."""
     here: type[BaseModel] = model
-    for part in location[:-1]:
+    parts = iter(location[:-1])
+    for part in parts:
         field = next((f for f in here.model_fields.values() if f.alias == part), None)
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+        inner = _model_in(field.annotation) if field else None
+        if field is None or inner is None:
             break
-        here = field.annotation
+        here = inner
+        if _holds_many(field.annotation):
+            next(parts, None)  # the place in the list, or the key in the mapping
     return sorted(field.alias or name for name, field in here.model_fields.items())
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation such as `list[Model] | None` is about."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for each in get_args(annotation) if (model := _model_in(each))), None)
+
+
+def _holds_many(annotation: Any) -> bool:
+    return any(get_origin(each) in (list, dict) for each in (annotation, *get_args(annotation)))

@@ -10,7 +10,7 @@ import logging
 import sys
 from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import TextIO, get_args
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,9 +20,23 @@ from prometheus_client.registry import Collector
 from controller import __version__, growth, guards
 from controller.control import allotted_cores
 from controller.errors import SlopewiseError
-from controller.model import ClusterSnapshot, CpuControl, Decisions, Job, JobMemory, JobState, PassReport, Resize
+from controller.model import (
+    ClusterSnapshot,
+    CpuControl,
+    Decisions,
+    Job,
+    JobMemory,
+    JobState,
+    Move,
+    OutcomeResult,
+    PassReport,
+    Place,
+    Resize,
+)
 
 VERBS = ("observe", "decide", "guard", "act", "report")
+MOVE_KINDS = ("place", "migrate")
+OUTCOMES: tuple[OutcomeResult, ...] = get_args(OutcomeResult)
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
 _PASS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -70,8 +84,11 @@ class Telemetry:
             "slopewise_interval_seconds", "Time from the last pass to the next planned one.", registry=self.registry
         )
         self._resizes = Counter("slopewise_resizes", "Resizes by outcome.", ["outcome"], registry=self.registry)
+        self._moves = Counter(
+            "slopewise_moves", "Placements and migrations by outcome.", ["kind", "outcome"], registry=self.registry
+        )
         self._withheld = Counter(
-            "slopewise_withheld", "Resizes that a guard withheld.", ["guard"], registry=self.registry
+            "slopewise_withheld", "Resizes and moves that a guard withheld.", ["guard"], registry=self.registry
         )
         self._start_at_zero(interval_seconds)
 
@@ -81,8 +98,10 @@ class Telemetry:
             self._passes.labels(result)
         for verb in VERBS:
             self._durations.labels(verb)
-        for outcome in ("applied", "deferred", "infeasible", "failed"):
+        for outcome in OUTCOMES:
             self._resizes.labels(outcome)
+            for kind in MOVE_KINDS:
+                self._moves.labels(kind, outcome)
         for guard in guards.guard_names():
             self._withheld.labels(guard)
         self._interval.set(interval_seconds)
@@ -95,8 +114,10 @@ class Telemetry:
             self._durations.labels(verb).observe(seconds)
         for outcome in report.outcomes:
             self._resizes.labels(outcome.result).inc()
-        for withheld in report.withheld:
-            self._withheld.labels(withheld.guard).inc()
+        for moved in report.moves:
+            self._moves.labels(_kind(moved.move), moved.result).inc()
+        for guard, times in _withheld_by_guard(report).items():
+            self._withheld.labels(guard).inc(times)
         if not report.held:
             self._last_pass.set(report.taken_at_seconds + sum(report.seconds_by_verb.values()))
         self._interval.set(max(0.0, report.next_look_at_seconds - report.taken_at_seconds))
@@ -140,11 +161,18 @@ class Telemetry:
             applied=report.count("applied"),
             deferred=report.count("deferred"),
             failed=report.count("failed") + report.count("infeasible"),
-            withheld=dict(Tally(withheld.guard for withheld in report.withheld)),
+            withheld=_withheld_by_guard(report),
             changes=_changes(report),
+            moves=_moves(report),
             next_look_s=round(report.next_look_at_seconds - report.taken_at_seconds, 1),
             **milliseconds,
         )
+
+
+def _withheld_by_guard(report: PassReport) -> dict[str, int]:
+    """How often each guard said no, to resizes and to moves."""
+    guards_of_moves = [each.guard for each in report.moves_withheld]
+    return dict(Tally([*(each.guard for each in report.withheld), *guards_of_moves]))
 
 
 def _changes(report: PassReport) -> list[str]:
@@ -156,6 +184,18 @@ def _changes(report: PassReport) -> list[str]:
         f"{resize.job_uid} {resize.from_millicores}m to {resize.to_millicores}m {became}: {why}"
         for resize, became, why in done
     ]
+
+
+def _moves(report: PassReport) -> list[str]:
+    """Every placement and migration that was wanted: which, what became of it, and why."""
+    done: list[tuple[Move, str, str]]
+    done = [(each.move, each.result, each.detail or each.move.reason) for each in report.moves]
+    done += [(each.move, "withheld", each.reason) for each in report.moves_withheld]
+    return [f"{_kind(move)} {move.job_uid} on {move.node} {became}: {why}" for move, became, why in done]
+
+
+def _kind(move: Move) -> str:
+    return "place" if isinstance(move, Place) else "migrate"
 
 
 class _LastPass(Collector):

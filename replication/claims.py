@@ -49,7 +49,11 @@ AS_READ = Variant("ours")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One printed figure. `candidate=None`: it is about the baseline alone. `printed_value=None`: only shown beside."""
+    """One printed figure. `candidate=None`: it is about the baseline alone. `printed_value=None`: only shown beside.
+
+    `neutral`: the value at which nothing would be gained (0 %, half of the jobs), where more is better; None where the
+    figure is not a gain.
+    """
 
     what: str
     printed: str
@@ -57,6 +61,20 @@ class Claim:
     unit: Unit
     value: Callable[[Pair], float | None]
     candidate: Candidate | None = None
+    neutral: float | None = None
+
+
+def gain(
+    what: str,
+    printed: str,
+    printed_value: float | None,
+    unit: Unit,
+    value: Callable[[Pair], float | None],
+    candidate: Candidate,
+    neutral: float = 0.0,
+) -> Claim:
+    """A claim of which more is better; at `neutral` nothing is gained."""
+    return Claim(what, printed, printed_value, unit, value, candidate, neutral)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ HEAD = """\
 # The papers' figures, and ours
 
 Written by `make replicate` ({seeds} seeds a setting); do not edit. Each table sets a paper's printed figures beside
-what this project's policies give in its simulator, which runs the real pass (`controller/reconcile.py`). Ours are means over
-seeds with 95 % intervals (Student's t); each paper's policy is compared with that paper's own baseline. The papers'
-machines, models' exact lengths and arrival times are not known: where a run is not determined by what is printed, only
-ratios can be compared.
+what this project's policies give in its simulator, which runs the real pass (`controller/reconcile.py`). Ours are means
+over seeds with 95 % intervals (Student's t); each paper's policy is compared with that paper's own baseline. The
+papers' machines, the exact lengths of their models and their arrival times are not known: where a run is not determined
+by what is printed, only ratios can be compared.
 
-*agrees*: the printed figure lies in our interval, or our mean within 10 % of it. For percentages and counts that ought
-to be gains: *same direction* when the whole interval is a gain, *no effect* when it includes none, *contradicts* when
-it is a loss. *differs*: seconds that neither agree nor can be said to gain.
+*agrees*: the printed figure lies in our interval, or our mean within 10 % of it. For gains (per cent less, or how many
+jobs are faster, where half of them is no gain): *same direction* when the whole interval is a gain, *no effect* when it
+includes none, *contradicts* when it is a loss. *differs*: what neither agrees nor is a gain or a loss.
 
 | setting | printed figures | agrees | same direction | no effect | contradicts | differs |
 |---|---|---|---|---|---|---|
@@ -53,9 +53,9 @@ def verdict(claim: Claim, ours: Estimate) -> Verdict:
     high = ours.mean if ours.high is None else ours.high
     if low <= printed <= high or abs(ours.mean - printed) <= CLOSE_RATIO * abs(printed):
         return "agrees"
-    if claim.unit == "%" and printed > 0:
-        return "same direction" if low > 0 else "contradicts" if high < 0 else "no effect"
-    return "differs"
+    if claim.neutral is None:
+        return "differs"
+    return "same direction" if low > claim.neutral else "contradicts" if high < claim.neutral else "no effect"
 
 
 def _summary_row(result: Result) -> str:

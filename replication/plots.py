@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib import pyplot as plt
 
 from controller.simulator.model import RunOutcome, Stay
@@ -25,7 +26,7 @@ mpl.rcParams.update(
         "figure.facecolor": "white",
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.prop_cycle": mpl.cycler(color=["#0072b2", "#e69f00", "#009e73", "#cc79a7"]),
+        "axes.prop_cycle": cycler(color=["#0072b2", "#e69f00", "#009e73", "#cc79a7"]),
         "font.size": 9,
     }
 )
@@ -77,7 +78,7 @@ def _sweep(result: Result, prefix: str, along: str, unit: str, path: Path) -> st
     places.sort(key=lambda each: each[0])
     figure, axes = plt.subplots()
     xs = [x for x, _, _ in places]
-    axes.plot(xs, [claim.printed_value for _, _, claim in places], "k^--", label="printed", zorder=5)
+    axes.plot(xs, [claim.printed_value or 0.0 for _, _, claim in places], "k^--", label="printed", zorder=5)
     for variant in result.setting.variants:
         ours = [result.estimates[place, variant.name] for _, place, _ in places]
         means = [float(each.mean or 0.0) for each in ours]

@@ -8,6 +8,7 @@ from replication.claims import (
     Pair,
     Setting,
     deadlines_met,
+    gain,
     more,
     of_base,
     of_ours,
@@ -55,7 +56,7 @@ def _deadline(name: str, title: str, printed: tuple[str, str, str]) -> Setting:
     met = [
         Claim(f"met of 20, {what}", "not printed", None, "jobs", of_ours(deadlines_met), who) for what, who, _ in rows
     ]
-    gains = [Claim(f"more met, {what}", text, None, "%", more(deadlines_met), who) for what, who, text in rows]
+    gains = [gain(f"more met, {what}", text, None, "%", more(deadlines_met), who) for what, who, text in rows]
     return Setting(
         name=name,
         title=title,

@@ -1,26 +1,36 @@
 """The ports of this machine: Prometheus and cgroups in, cgroups out. FlowCon's own test-bed, without Docker.
 
 `session.py` plugs these into passes. A job is a process group that `supervisor.py` started; its name is its uid and
-its `pod` label, and the namespace is the run it belongs to.
+its `pod` label, and the namespace is the run it belongs to. `nodes.py` says which nodes this machine is.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import psutil
-
 from controller.adapters.limiters.base import Limiter
-from controller.adapters.limiters.mounts import own_quota_cores
+from controller.adapters.nodes import ONLY_NODE
 from controller.adapters.prometheus import JobSeries, PrometheusReader
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
-from controller.model import ClusterSnapshot, CpuAllocation, Job, JobState, Move, MoveOutcome, Node, Outcome, Resize
+from controller.model import (
+    NO_PROMISES,
+    Arrival,
+    ClusterSnapshot,
+    CpuAllocation,
+    Job,
+    JobState,
+    Migrate,
+    Move,
+    MoveOutcome,
+    Node,
+    Outcome,
+    Promises,
+    Resize,
+)
 from controller.ports import Clock
 
-NODE_NAME = "local"
 _NO_SERIES = JobSeries()
 
 
@@ -32,12 +42,8 @@ class LocalJob:
     namespace: str
     started_at_seconds: float
     useful_parallelism_cores: float | None = None
-
-
-def this_node() -> Node:
-    """This machine as one node: the cores this process may use (affinity and quota), and all of the memory."""
-    cores = min(float(len(os.sched_getaffinity(0))), own_quota_cores())
-    return Node(NODE_NAME, cores, psutil.virtual_memory().total)
+    node: str = ONLY_NODE
+    promises: Promises = NO_PROMISES
 
 
 class LocalObserver:
@@ -49,16 +55,19 @@ class LocalObserver:
         limiter: Limiter,
         running: Callable[[], Sequence[LocalJob]],
         clock: Clock,
-        node: Node,
+        nodes: Sequence[Node],
+        waiting: Callable[[], Sequence[Arrival]] = tuple,
     ) -> None:
+        """`running`, `waiting`: the jobs that run now, and those that have no node yet."""
         self._reader = reader
         self._limiter = limiter
         self._running = running
         self._clock = clock
-        self._node = node
+        self._nodes = tuple(nodes)
+        self._waiting = waiting
 
     def observe(self) -> ClusterSnapshot:
-        """All jobs that run now; ObservationError when Prometheus cannot be read."""
+        """All jobs that run or wait now; ObservationError when Prometheus cannot be read."""
         now = self._clock.now()
         reading = self._reader.read(now)
         jobs = []
@@ -67,7 +76,8 @@ class LocalObserver:
             job = self._job(local, series)
             if job is not None:
                 jobs.append(job)
-        return ClusterSnapshot(now, (self._node,), tuple(jobs), self._reader.scrape_interval_seconds)
+        waiting = tuple(self._waiting())
+        return ClusterSnapshot(now, self._nodes, tuple(jobs), self._reader.scrape_interval_seconds, waiting)
 
     def _job(self, local: LocalJob, series: JobSeries) -> Job | None:
         """The job as the pass sees it; None when its process ended while we looked."""
@@ -80,8 +90,8 @@ class LocalObserver:
             uid=local.name,
             name=local.name,
             namespace=local.namespace,
-            node=self._node.name,
-            state=series.state or JobState.STARTING,
+            node=local.node,
+            state=_state(series),
             started_at_seconds=local.started_at_seconds,
             allocation=allocation,
             evaluation=series.evaluation,
@@ -92,14 +102,23 @@ class LocalObserver:
             restarted=series.restarted,
             life_started_at_seconds=series.life_started_at_seconds,
             warnings=series.warnings,
+            responses=series.responses,
+            promises=local.promises,
         )
 
 
-class LocalActuator:
-    """Writes limits or weights of process groups."""
+def _state(series: JobSeries) -> JobState:
+    """What the job says; a served model says nothing of its state, and is at work once it exports its responses."""
+    return series.state or (JobState.STARTING if series.responses is None else JobState.TRAINING)
 
-    def __init__(self, limiter: Limiter) -> None:
+
+class LocalActuator:
+    """Writes limits or weights of process groups, and says where waiting jobs start."""
+
+    def __init__(self, limiter: Limiter, place: Callable[[str, str], None]) -> None:
+        """`place`: starts a waiting job, by uid, on a node, by name; ActuationError when that cannot be."""
         self._limiter = limiter
+        self._place = place
 
     def resize(self, resize: Resize) -> Outcome:
         """Applied, or `ActuationError`; this machine defers nothing."""
@@ -110,8 +129,11 @@ class LocalActuator:
         return Outcome(resize, "applied")
 
     def move(self, move: Move) -> MoveOutcome:
-        """This machine is one node so far: nothing can be placed or moved."""
-        return MoveOutcome(move, "infeasible", "this machine has no other node")
+        """Start a waiting job on its node, within a tenth of a second."""
+        if isinstance(move, Migrate):
+            return MoveOutcome(move, "infeasible", "this machine does not move running jobs yet")
+        self._place(move.job_uid, move.node)
+        return MoveOutcome(move, "applied")
 
     def restore(self, job_uid: str, original: CpuAllocation) -> None:
         """Give the job back what it had; one that is gone needs nothing."""

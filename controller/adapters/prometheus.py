@@ -26,7 +26,7 @@ from controller.adapters.prometheus_series import (
     stage_rank,
 )
 from controller.errors import UsageError
-from controller.model import Evaluation, JobState, Objective
+from controller.model import Evaluation, JobState, Objective, Responses
 from controller.settings import EvaluationSettings
 
 MIN_SCRAPES_PER_WINDOW = 4
@@ -47,6 +47,8 @@ class JobSeries:
     objective: Objective | None = None
     """What the job's own `training_info` says; already applied to `evaluation`."""
     nonfinite_total: float | None = None
+    responses: Responses | None = None
+    """What its latest process has answered since its start; None: it is not a served model."""
     life_started_at_seconds: float | None = None
     """When the job's latest process was started."""
     restarted: bool = False
@@ -165,6 +167,7 @@ class PrometheusReader:
             state=life.state,
             objective=life.objective,
             nonfinite_total=life.numbers.get("training_nonfinite_loss_total"),
+            responses=life.responses,
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
             restarted=facts.restarted(instances, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,

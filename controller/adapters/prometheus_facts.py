@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 
 from controller.adapters.prometheus_http import Row
 from controller.adapters.prometheus_series import JobKey, job_key
-from controller.adapters.queries import VALUE_LABEL
-from controller.model import JobState, Objective
+from controller.adapters.queries import RESPONSES_COUNT, RESPONSES_SUM, VALUE_LABEL
+from controller.model import JobState, Objective, Responses
+
+_SUMMED = frozenset({RESPONSES_COUNT, RESPONSES_SUM})
+"""What a model server may split by model, version and status code, and what only means something as a whole."""
 
 _OBJECTIVES: Mapping[str, Objective] = {"min": "min", "max": "max"}
 
@@ -23,10 +26,19 @@ class Life:
     """What one process of a job says of itself. A restart on another port shows two in one window."""
 
     started_at_seconds: float = -math.inf
-    trains: bool = False
+    works: bool = False
+    """It trains or answers requests; without either it is a sidecar."""
     numbers: dict[str, float] = field(default_factory=dict)
     state: JobState | None = None
     objective: Objective | None = None
+
+    @property
+    def responses(self) -> Responses | None:
+        """All series together, whatever labels (model, code) they carry; None: it serves nothing, or a sum is NaN."""
+        count, seconds = self.numbers.get(RESPONSES_COUNT), self.numbers.get(RESPONSES_SUM)
+        if count is None or seconds is None or not math.isfinite(count + seconds):
+            return None
+        return Responses(count, seconds)
 
 
 @dataclass(slots=True)
@@ -40,7 +52,7 @@ class Facts:
 
     def latest_life(self, evaluation_instances: frozenset[str]) -> tuple[str | None, Life]:
         """Where the job's latest process is, and what it says; None and nothing when no start is known."""
-        lives = self._training_lives(evaluation_instances)
+        lives = self._working_lives(evaluation_instances)
         latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name), default="")
         life = lives.get(latest, Life())
         return (latest if life.started_at_seconds > -math.inf else None), life
@@ -50,15 +62,15 @@ class Facts:
 
         Two lives alone do not tell: the ranks of a job that all report started apart, but long before the window.
         """
-        lives = self._training_lives(evaluation_instances)
+        lives = self._working_lives(evaluation_instances)
         if self.restarted_instances & lives.keys():
             return True
         starts = {life.started_at_seconds for life in lives.values()} - {-math.inf}
         return len(starts) > 1 and max(starts) >= since_seconds
 
-    def _training_lives(self, evaluation_instances: frozenset[str]) -> dict[str, Life]:
-        """Without the job's sidecars, whose restarts do not concern its loss."""
-        return {name: life for name, life in self.lives.items() if life.trains or name in evaluation_instances}
+    def _working_lives(self, evaluation_instances: frozenset[str]) -> dict[str, Life]:
+        """Without the job's sidecars, whose restarts do not concern its loss or its pace."""
+        return {name: life for name, life in self.lives.items() if life.works or name in evaluation_instances}
 
 
 def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[JobKey, Facts]:
@@ -69,7 +81,7 @@ def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[
             continue
         if row.labels.get(VALUE_LABEL) == "up":
             jobs[key].up = row.value > 0
-        elif math.isfinite(row.value):
+        else:
             _tell(jobs[key].lives[_instance(row)], row)
     for row in events_rows:
         if (key := job_key(row.labels)) is None:
@@ -84,7 +96,15 @@ def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[
 def _tell(life: Life, row: Row) -> None:
     """Note one fact. A state or an objective that the contract does not know is left out: reporters are tenants."""
     name = row.labels.get("__name__", "")
-    life.trains = life.trains or name.startswith("training_")
+    life.works = life.works or name.startswith(("training_", "inference_"))
+    if name in _SUMMED:
+        life.numbers[name] = life.numbers.get(name, 0.0) + row.value
+    elif math.isfinite(row.value):
+        _tell_one(life, name, row)
+
+
+def _tell_one(life: Life, name: str, row: Row) -> None:
+    """Note a fact that one series tells, and of which a second one would be a contradiction."""
     if name == "process_start_time_seconds":
         life.started_at_seconds = row.value
     elif name == "training_info":

@@ -62,10 +62,22 @@ or
   }), "slopewise_value", "step", "", "")
 """)
 
+RESPONSES_COUNT = "inference_response_duration_seconds_count"
+RESPONSES_SUM = "inference_response_duration_seconds_sum"
+
+FACT_NAMES = "|".join(
+    (
+        "training_(steps_total|steps_planned|state|info|nonfinite_loss_total)",
+        "inference_response_duration_seconds_(count|sum)",
+        "process_start_time_seconds",
+    )
+)
+"""What the jobs say of themselves, as one pattern: a further fact costs rows, and no further query."""
+
 # Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min".
 FACTS = Template("""\
   last_over_time({
-    __name__=~"training_(steps_total|steps_planned|state|info|nonfinite_loss_total)|process_start_time_seconds",
+    __name__=~"$names",
     $matchers
     slopewise_value=""
   }[$window])
@@ -136,7 +148,7 @@ def loss_series(metric: str, matchers: Matchers) -> str:
 
 def facts(matchers: Matchers, window_seconds: float) -> str:
     """The query for what the jobs say of themselves, and whether they are scraped."""
-    return FACTS.substitute(matchers=render_matchers(matchers), window=duration(window_seconds))
+    return FACTS.substitute(names=FACT_NAMES, matchers=render_matchers(matchers), window=duration(window_seconds))
 
 
 def events(matchers: Matchers, window_seconds: float) -> str:

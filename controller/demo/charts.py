@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from controller.demo.comparison import job_names
 from controller.demo.results import Curves, DemoResult, RunResult
 from controller.demo.wording import finite, plain, shortened
 
@@ -60,7 +59,7 @@ class Frame:
 
 def frame(result: DemoResult) -> Frame:
     """The shared axes and colours of a demo's charts."""
-    names = tuple(job_names(result))
+    names = tuple(result.job_names)
     ranges = {name: _loss_range(name, result.runs) for name in names}
     highest = max((_highest_loss(run, name, ranges[name]) for run in result.runs for name in run.curves), default=1.0)
     return Frame(
@@ -160,6 +159,13 @@ def _line(place: int, name: str, width: float = 2.2, shape: str = "linear") -> d
 
 def lay_out(figure: go.Figure, shared: Frame, *, height: int) -> None:
     """Give `figure` the shared time axis and look, `height` pixels high; its width is that of the page."""
+    dress(figure, height=height)
+    figure.update_layout(hovermode="x unified")
+    figure.update_xaxes(range=(0, shared.end_seconds * 1.02), ticksuffix=" s", hoverformat=".1f")
+
+
+def dress(figure: go.Figure, *, height: int) -> None:
+    """Give `figure` the look of every chart, whatever is on its axes."""
     figure.update_layout(
         template=go.layout.Template(),
         height=height,
@@ -168,13 +174,10 @@ def lay_out(figure: go.Figure, shared: Frame, *, height: int) -> None:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=False,
-        hovermode="x unified",
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": "#8a94a0", "activecolor": "#3b7dd8"},
         hoverlabel={"bgcolor": "#1b2430", "bordercolor": "#1b2430", "font": {"color": "#f4f6f8", "size": 12}},
     )
-    figure.update_xaxes(
-        range=(0, shared.end_seconds * 1.02), ticksuffix=" s", hoverformat=".1f", zeroline=False, **_TICKS
-    )
+    figure.update_xaxes(zeroline=False, **_TICKS)
     figure.update_yaxes(zeroline=False, fixedrange=True, **_TICKS)
 
 

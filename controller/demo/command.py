@@ -16,12 +16,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from controller import policies
+from controller.adapters.nodes import split_machine
 from controller.demo.live import Screen
 from controller.demo.report import check_writable
 from controller.demo.results import DemoResult
 from controller.demo.runner import run_policy, with_times_to_quality
-from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
+from controller.demo.workloads import WorkloadName, build_workload, fitting_nodes, fitting_workload, reason_for
+from controller.documents import runnable_name
 from controller.errors import UsageError
 from controller.jobs import JobSpec, load_jobs
 from controller.loop import calm_garbage_collector
@@ -53,35 +54,43 @@ class DemoOptions:
     scale: float
     actuator: str
     report: Path | None
+    nodes: int | None = None
+    workload: WorkloadName | None = None
 
 
 def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], None]) -> DemoResult:
     """Run the baseline and every policy; SlopewiseError in one sentence when something is missing or wrong."""
-    jobs = _jobs(options)
     base = _base(options, announce)
     names = _run_names(options, base)
+    asked = names[1:] or names
+    nodes = split_machine(options.nodes or fitting_nodes(asked, len(split_machine()[0].cpus)))
     if options.report is not None:
         check_writable(options.report)
     _quiet_logs()
+    jobs = _jobs(options, asked, sum(each.node.cpu_cores for each in nodes), announce)
     calm_garbage_collector()
     with Workshop(actuator=options.actuator, announce=announce) as workshop:
         control = options.control or _best_control(workshop, base)
         documents = [document(name, control, options, base) for name in names]
         announce(f"CPU is given by {workshop.limiter.description}; Prometheus {workshop.binaries.version}.")
-        if options.jobs_file is None:
+        if len(nodes) > 1:
+            announce(f"{len(nodes)} nodes, each with cores of its own; a policy says where a job starts.")
+        ours = options.jobs_file is None
+        if ours:
             _warm_up()
         announce("Each run begins once Prometheus scrapes, about 5 s after its start.")
         runs = []
         for each in documents:
             with Screen(console) as screen:
-                ours = options.jobs_file is None
-                runs.append(run_policy(workshop, each, jobs, ours=ours, show=screen.show))
+                runs.append(run_policy(workshop, each, jobs, ours=ours, nodes=len(nodes), show=screen.show))
         result = DemoResult(
             with_times_to_quality(runs),
             prometheus_version=workshop.binaries.version,
             actuator=workshop.limiter.description,
             node_cores=runs[0].node_cores,
             interval_seconds=documents[0].spec.behaviour.interval_seconds,
+            nodes=len(nodes),
+            workload=_workload(options, asked) if ours else "own",
         )
     for run in result.runs:
         if run.note:
@@ -114,26 +123,34 @@ def _warm_up() -> None:
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-def _jobs(options: DemoOptions) -> list[JobSpec]:
+def _jobs(options: DemoOptions, asked: Sequence[str], cores: float, announce: Callable[[str], None]) -> list[JobSpec]:
+    """The user's jobs, or the list that fits; UsageError when both were chosen."""
     if options.jobs_file is not None:
+        if options.workload is not None:
+            raise UsageError("--workload and --jobs contradict each other; leave one of them out.")
         return load_jobs(options.jobs_file)
-    require_scikit_learn()
-    return demo_jobs(options.scale)
+    workload = _workload(options, asked)
+    if options.workload is None and (why := reason_for(asked, workload)):
+        announce(why)
+    if workload == "served":
+        announce("Timing the models, so that their objectives suit this machine; about 6 s.")
+    return build_workload(workload, options.scale, cores)
+
+
+def _workload(options: DemoOptions, asked: Sequence[str]) -> WorkloadName:
+    return options.workload or fitting_workload(asked)
 
 
 def _run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
-    """The baseline first, then each policy once, in the order given; UsageError for one that there is not."""
+    """The baseline first, then each policy once, in the order given; UsageError for one that cannot run here."""
     asked = [base.spec.policy.name] if base else list(options.policies) or [DEFAULT_POLICY]
-    names = list(dict.fromkeys([BASELINE, *asked]))
-    for name in names:
-        policies.find(name)
-    return names
+    return list(dict.fromkeys([BASELINE, *(runnable_name(name) for name in asked)]))
 
 
 def document(name: str, control: CpuControl, options: DemoOptions, base: TrainingPolicy | None) -> TrainingPolicy:
     """The TrainingPolicy of one run: the user's own, or the demo's, which acts (mode Auto) and acts at once."""
     if base is not None:
-        if name == base.spec.policy.name:
+        if name == runnable_name(base.spec.policy.name):
             return base
         baseline = base.spec.model_copy(update={"policy": PolicyChoice(name=name)})  # read and looked at alike
         return base.model_copy(update={"spec": baseline})

@@ -1,21 +1,20 @@
 """The runs of a demo set against the first of them, which is the baseline (`fair`).
 
-Before it: `results.py`, what each run yields. After it: `table.py` and `report.py`, which show these rows and
-sentences and compute nothing themselves. Every figure here is a duration, so less is better everywhere.
+Before it: `results.py`, what each run yields, and `promise_rows.py`, what became of deadlines and objectives. After it:
+`table.py` and `report.py`, which show these rows and sentences and compute nothing themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
 
+from controller.demo.cells import Block, Cell, Row, Verdict
+from controller.demo.promise_rows import kept_phrases, promise_blocks, promise_counts
 from controller.demo.results import DemoResult, JobResult, RunResult
-from controller.demo.wording import change, counted, listed, plain, shortened
+from controller.demo.wording import counted, listed, plain, shortened
 from controller.model import JobState
-
-Verdict = Literal["better", "worse", "same"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +42,12 @@ JCT = JobMeasure(lambda job: job.jct_seconds, _ENDS)
 """Completion time: from a job's arrival to its end."""
 TIME_TO_90 = JobMeasure(lambda job: job.time_to_90_seconds, _SCRAPED)
 """Time from a job's arrival until 90 % of its loss's total improvement."""
+TIME_TO_DELIVERABLE = JobMeasure(lambda job: job.time_to_deliverable_seconds, _SCRAPED)
+"""Time from a job's arrival until its first target."""
+TIME_TO_TARGET = JobMeasure(lambda job: job.time_to_target_seconds, _SCRAPED)
+"""Time from a job's arrival until its final target."""
 
 _ADVERBS: dict[Verdict, str] = {"better": "sooner", "worse": "later"}
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One figure of one policy. `ratio` to the baseline and `verdict` on it: None for the baseline itself or where
-    no comparison is fair.
-    """
-
-    seconds: float | None
-    ratio: float | None = None
-    verdict: Verdict | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One measure, or one job: a cell for each run, in the order of the runs."""
-
-    label: str
-    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +61,64 @@ class Summary:
     same: tuple[str, ...]
 
 
+_Mean = tuple[str, JobMeasure, Callable[[RunResult], float | None]]
+
+_TARGETS: tuple[_Mean, ...] = (
+    ("Mean time to deliverable", TIME_TO_DELIVERABLE, lambda run: run.time_to_deliverable_mean_seconds),
+    ("Mean time to target", TIME_TO_TARGET, lambda run: run.time_to_target_mean_seconds),
+)
+_DURATIONS: tuple[_Mean, ...] = (
+    ("Mean completion time", JCT, lambda run: run.jct_mean_seconds),
+    ("Mean time to 90 %", TIME_TO_90, lambda run: run.time_to_90_mean_seconds),
+)
+
+
 def measure_rows(result: DemoResult) -> list[Row]:
-    """Mean completion time, mean time to 90 % and makespan, one cell for each run."""
-    means: list[tuple[str, JobMeasure, Callable[[RunResult], float | None]]] = [
-        ("Mean completion time", JCT, lambda run: run.jct_mean_seconds),
-        ("Mean time to 90 %", TIME_TO_90, lambda run: run.time_to_90_mean_seconds),
-    ]
-    rows = [
+    """What was promised, where anything was; then mean completion time, mean time to 90 % and makespan."""
+    targets = [mean for mean in _TARGETS if any(mean[2](run) is not None for run in result.runs)]
+    rows = [*promise_counts(result), *_mean_rows(result, targets)]
+    if ends_mean_nothing(result):
+        return rows
+    makespan = Row("Makespan", tuple(_makespan_cell(result, run) for run in result.runs))
+    return [*rows, *_mean_rows(result, _DURATIONS), makespan]
+
+
+def job_blocks(result: DemoResult) -> list[Block]:
+    """The measures of each job that apply to these jobs, those of promises first."""
+    blocks = promise_blocks(result)
+    if any(job.target_level is not None for run in result.runs for job in run.jobs):
+        blocks.append(Block("Time to target of each job", tuple(job_rows(result, TIME_TO_TARGET))))
+    if not ends_mean_nothing(result):
+        blocks.append(Block("JCT of each job", tuple(job_rows(result, JCT))))
+    return blocks
+
+
+def report_blocks(result: DemoResult) -> list[Block]:
+    """The same with each job's time to 90 %, for which a terminal has no room."""
+    if ends_mean_nothing(result):
+        return job_blocks(result)
+    return [*job_blocks(result), Block("Time to 90 % of each job", tuple(job_rows(result, TIME_TO_90)))]
+
+
+def ends_mean_nothing(result: DemoResult) -> bool:
+    """True where every job is a served model: it ends when it was told to, whatever CPU it got."""
+    jobs = [job for run in result.runs for job in run.jobs]
+    return bool(jobs) and all(job.qoe_seconds is not None and job.steps is None for job in jobs)
+
+
+def _mean_rows(result: DemoResult, means: Sequence[_Mean]) -> list[Row]:
+    return [
         Row(label, tuple(_mean_cell(result, run, of_job, mean(run)) for run in result.runs))
         for label, of_job, mean in means
     ]
-    return [*rows, Row("Makespan", tuple(_makespan_cell(result, run) for run in result.runs))]
 
 
 def job_rows(result: DemoResult, measure: JobMeasure) -> list[Row]:
     """One row for each job that any run had, with `measure` in one cell for each run."""
     return [
         Row(plain(name), tuple(_job_cell(result, run, name, measure) for run in result.runs))
-        for name in job_names(result)
+        for name in result.job_names
     ]
-
-
-def job_names(result: DemoResult) -> list[str]:
-    """Every job of any run, in order of first appearance; its place in here is its colour in the report."""
-    return list(dict.fromkeys(job.name for run in result.runs for job in run.jobs))
 
 
 def summaries(result: DemoResult) -> list[Summary]:
@@ -148,7 +165,7 @@ def _makespan_cell(result: DemoResult, run: RunResult) -> Cell:
 
 
 def _job_cell(result: DemoResult, run: RunResult, name: str, measure: JobMeasure) -> Cell:
-    job = _job(run, name)
+    job = run.job(name)
     if job is None:
         return Cell(None, note="did not run")
     note = "" if job.state == JobState.FINISHED else plain(job.state)
@@ -189,20 +206,16 @@ def _names_in_state(run: RunResult, state: JobState) -> set[str]:
     return {job.name for job in run.jobs if job.state == state}
 
 
-def _job(run: RunResult, name: str) -> JobResult | None:
-    return next((job for job in run.jobs if job.name == name), None)
-
-
 def _summary(result: DemoResult, place: int) -> Summary:
     phrases: dict[Verdict, list[str]] = {"better": [], "worse": [], "same": []}
     for row in measure_rows(result):
-        cell = row.cells[place]
-        if cell.ratio is not None and cell.verdict is not None:
-            told = row.label if cell.verdict == "same" else f"{row.label} {change(cell.ratio)}"
-            phrases[cell.verdict].append(told[0].lower() + told[1:])
-    completions = [(row.label, row.cells[place]) for row in job_rows(result, JCT)]
+        cell, label = row.cells[place], row.label[0].lower() + row.label[1:]
+        if cell.verdict is not None:
+            phrases[cell.verdict].append(label if cell.verdict == "same" else cell.phrase(label))
     for verdict, adverb in _ADVERBS.items():
-        phrases[verdict].extend(_jobs_phrase(completions, verdict, adverb))
+        phrases[verdict].extend(kept_phrases(result, place, verdict))
+        if not ends_mean_nothing(result):
+            phrases[verdict].extend(_jobs_phrase(result, place, verdict, adverb))
     return Summary(
         policy=plain(result.runs[place].policy),
         baseline=plain(result.runs[0].policy),
@@ -212,13 +225,14 @@ def _summary(result: DemoResult, place: int) -> Summary:
     )
 
 
-def _jobs_phrase(completions: list[tuple[str, Cell]], verdict: Verdict, adverb: str) -> Iterator[str]:
+def _jobs_phrase(result: DemoResult, place: int, verdict: Verdict, adverb: str) -> Iterator[str]:
     """E.g. `2 of 8 jobs ended later (most: late-drop, 14 % longer)`; nothing when no job did."""
-    compared = [(name, cell.ratio) for name, cell in completions if cell.ratio is not None]
-    hit = [(name, cell.ratio) for name, cell in completions if cell.verdict == verdict and cell.ratio is not None]
+    cells = {name: _job_cell(result, result.runs[place], name, JCT) for name in result.job_names}
+    compared = {name: cell for name, cell in cells.items() if cell.ratio is not None}
+    hit = {name: abs(cell.ratio - 1) for name, cell in compared.items() if cell.verdict == verdict and cell.ratio}
     if hit:
-        name, ratio = max(hit, key=lambda pair: abs(pair[1] - 1))
-        most = f"most: {shortened(name, 32)}, {change(ratio)}"
+        name = max(hit, key=lambda name: hit[name])
+        most = f"most: {shortened(plain(name), 32)}, {compared[name].change}"
         yield f"{len(hit)} of {counted(len(compared), 'job')} ended {adverb} ({most})"
 
 

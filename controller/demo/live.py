@@ -12,7 +12,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.live import Live
 
-from controller.adapters.supervisor import JobRecord
+from controller.adapters.job_record import JobRecord
 from controller.control import allotted_cores
 from controller.demo.runner import Progress
 from controller.demo.table import LiveHeader, LiveRow, live_table, plain_progress_line

@@ -34,25 +34,29 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunResult, charts.Frame], Any]], ...] 
 )
 
 
-def check_writable(path: Path) -> None:
-    """Find out before the demo starts whether its report can be written to `path`.
+def check_writable(path: Path, option: str = "--report") -> None:
+    """Find out before anything starts whether the file of `option` can be written to `path`.
 
     UsageError for a path that cannot be one, SlopewiseError where the disk has no room for the file.
     """
     try:
-        _check(path, _real(path))
+        _check(path, _real(path), option)
     except OSError as error:
-        raise UsageError(f"--report {path} cannot be used ({error.strerror}); name another place.") from error
+        raise UsageError(f"{option} {path} cannot be used ({error.strerror}); name another place.") from error
 
 
 def write_report(result: DemoResult, path: Path) -> None:
     """Write the report to `path`, whole or not at all; SlopewiseError when it cannot be written."""
-    page = render(result).encode("utf-8", errors="replace")
+    write_page(render(result), path)
+
+
+def write_page(page: str, path: Path) -> None:
+    """Write a page to `path`, whole or not at all; SlopewiseError when it cannot be written."""
     target = _real(path)
     beside = target.with_name(f".slopewise-report-{uuid.uuid4().hex}.tmp")
     try:
         try:
-            _write_through(beside, page)
+            _write_through(beside, page.encode("utf-8", errors="replace"))
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
@@ -80,8 +84,8 @@ def render(result: DemoResult) -> str:
             summaries=comparison.summaries(result),
             caveats=comparison.caveats(result),
             measures=comparison.measure_rows(result),
-            completions=comparison.job_rows(result, comparison.JCT),
-            times_to_90=comparison.job_rows(result, comparison.TIME_TO_90),
+            blocks=comparison.report_blocks(result),
+            durations=not comparison.ends_mean_nothing(result),
             classes=timeline.classes(result),
             loss_top=shared.loss_top,
             cut_losses=[wording.listed(charts.cut_losses(run, shared)) for run in result.runs],
@@ -105,24 +109,26 @@ def actuator_note(actuator: str) -> str:
 
 
 def change_in_words(row: DecisionRow) -> str:
-    """E.g. `2.00 → 0.50`; a dash when only the class changed."""
+    """E.g. `2.00 → 0.50`, or the node of a placement; a dash when only the class changed."""
+    if row.node:
+        return f"to {row.node}"
     if not row.outcome or row.to_millicores is None:
         return wording.UNKNOWN
     return f"{wording.cores(row.from_millicores)} → {wording.cores(row.to_millicores)}"
 
 
-def _check(path: Path, target: Path) -> None:
+def _check(path: Path, target: Path, option: str) -> None:
     if target.is_dir():
-        raise UsageError(f"--report {path} is a folder; name a file in it, such as {path / 'report.html'}.")
+        raise UsageError(f"{option} {path} is a folder; name a file in it.")
     if target.exists() and not target.is_file():
-        raise UsageError(f"--report {path} is not a regular file; name one that can be written.")
+        raise UsageError(f"{option} {path} is not a regular file; name one that can be written.")
     if not target.parent.is_dir():
-        raise UsageError(f"--report {path}: the folder {target.parent} is missing; create it or name another.")
+        raise UsageError(f"{option} {path}: the folder {target.parent} is missing; create it or name another.")
     # The report is renamed into its place, so an older file there need not be writable, but its folder must be.
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"--report {path}: this user cannot write to the folder {target.parent}; name another place.")
+        raise UsageError(f"{option} {path}: this user cannot write to the folder {target.parent}; name another place.")
     if shutil.disk_usage(target.parent).free < _ROOM_BYTES:
-        raise SlopewiseError(f"--report {path}: its disk has less than 8 MiB free; make room or name another place.")
+        raise SlopewiseError(f"{option} {path}: its disk has less than 8 MiB free; make room or name another place.")
 
 
 def _real(path: Path) -> Path:
@@ -138,23 +144,27 @@ def _write_through(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+def environment(folder: Path) -> Environment:
+    """For the templates in `folder`, and for what all pages share, which lies beside this file (`report.css`)."""
+    shared = Environment(
+        loader=FileSystemLoader([folder, Path(__file__).parent]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     # The charts' data compact and in the order of the page.
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
-    environment.filters |= {
-        "plain": wording.plain,
+    shared.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    shared.filters["plain"] = wording.plain
+    return shared
+
+
+def _environment() -> Environment:
+    ours = environment(Path(__file__).parent)
+    ours.filters |= {
         "seconds": wording.seconds,
-        "ratio": wording.ratio,
-        "change": wording.change,
         "allotment": wording.allotment,
         "actuator_note": actuator_note,
         "change_in_words": change_in_words,
     }
-    return environment
+    return ours

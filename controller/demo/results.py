@@ -10,12 +10,18 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from controller.model import CpuControl, Objective
+from controller.model import CpuControl, JobState, Objective
+
+QOE_TOLERANCE_RATIO = 0.1
+"""A model that takes a tenth longer than its objective still counts as satisfying it, as in DQoES."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """One job of one run. `time_to_90_seconds`: from its arrival until 90 % of its loss's total improvement."""
+    """One job of one run. `time_to_90_seconds`: from its arrival until 90 % of its loss's total improvement.
+
+    What was promised for it is None where nothing was; so is what became of it where that is not known.
+    """
 
     name: str
     arrived_seconds: float
@@ -27,6 +33,39 @@ class JobResult:
     loss_last: float | None
     cpu_seconds: float | None
     state: str
+    node: str = ""
+    """Where it ran; empty when it never started."""
+    deadline_seconds: float | None = None
+    """From its arrival."""
+    qoe_seconds: float | None = None
+    """Its objective: seconds a response, or a training step."""
+    pace_seconds: float | None = None
+    """What a response, or a step, took on average over the second half of its life."""
+    deliverable_level: float | None = None
+    target_level: float | None = None
+    time_to_deliverable_seconds: float | None = None
+    time_to_target_seconds: float | None = None
+    """From its arrival until its evaluation first reached the level, as scraped."""
+
+    @property
+    def deadline_met(self) -> bool | None:
+        """None where there is no deadline; one that failed met none."""
+        if self.deadline_seconds is None:
+            return None
+        if self.jct_seconds is None or self.state != JobState.FINISHED:
+            return False
+        return self.jct_seconds <= self.deadline_seconds
+
+    @property
+    def qoe_satisfied(self) -> bool | None:
+        """None where there is no objective; one whose pace is not known satisfied none."""
+        if self.qoe_seconds is None:
+            return None
+        return self.pace_seconds is not None and self.pace_seconds <= self.qoe_seconds * (1 + QOE_TOLERANCE_RATIO)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of the above."""
+        return asdict(self) | {"deadline_met": self.deadline_met, "qoe_satisfied": self.qoe_satisfied}
 
 
 @dataclass(frozen=True)
@@ -42,7 +81,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class DecisionRow:
-    """One decision worth showing: a change of class, or a resize and what became of it."""
+    """One decision worth showing: a change of class, or a resize or move and what became of it."""
 
     at_seconds: float
     job: str
@@ -52,6 +91,8 @@ class DecisionRow:
     outcome: str
     """applied, failed, withheld by a named guard, or an empty string when only the class changed."""
     reason: str
+    node: str = ""
+    """Of a placement or migration: the node it was to. Empty otherwise."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +111,14 @@ class RunResult:
     """CPU time of the controller's passes divided by the run's duration: fraction of one core."""
     node_cores: float = 0.0
     control: CpuControl = "requests"
+    moves_applied: int = 0
+    """Jobs that the policy placed or migrated; those of the default scheduler are not among them."""
     note: str = ""
     """What the reader must know of this run, e.g. that Prometheus could not tell the losses; else empty."""
+
+    def job(self, name: str) -> JobResult | None:
+        """The job of that name; None when this run had none."""
+        return next((job for job in self.jobs if job.name == name), None)
 
     @property
     def makespan_seconds(self) -> float | None:
@@ -91,16 +138,31 @@ class RunResult:
         """Mean time to 90 % of the improvement over the jobs that reached it."""
         return _mean([job.time_to_90_seconds for job in self.jobs])
 
+    @property
+    def time_to_deliverable_mean_seconds(self) -> float | None:
+        """Mean time to the first target over the jobs that reached it."""
+        return _mean([job.time_to_deliverable_seconds for job in self.jobs])
+
+    @property
+    def time_to_target_mean_seconds(self) -> float | None:
+        """Mean time to the final target over the jobs that reached it."""
+        return _mean([job.time_to_target_seconds for job in self.jobs])
+
     def as_json(self) -> dict[str, Any]:
         """The figures without the curves."""
         return {
-            "jobs": [asdict(job) for job in self.jobs],
+            "jobs": [job.as_json() for job in self.jobs],
             "makespan_seconds": self.makespan_seconds,
             "jct_mean_seconds": self.jct_mean_seconds,
             "time_to_90_mean_seconds": self.time_to_90_mean_seconds,
+            "time_to_deliverable_mean_seconds": self.time_to_deliverable_mean_seconds,
+            "time_to_target_mean_seconds": self.time_to_target_mean_seconds,
+            "deadlines_met": _kept([job.deadline_met for job in self.jobs]),
+            "qoe_satisfied": _kept([job.qoe_satisfied for job in self.jobs]),
             "passes": self.passes,
             "passes_held": self.passes_held,
             "resizes_applied": self.resizes_applied,
+            "moves_applied": self.moves_applied,
             "withheld": self.withheld,
             "controller_cpu_ratio": self.controller_cpu_ratio,
             "control": self.control,
@@ -117,7 +179,22 @@ class DemoResult:
     actuator: str
     """How CPU was given, in plain words, e.g. `cgroup v1, weights (cpu.shares)`."""
     node_cores: float
+    """Of all nodes together."""
     interval_seconds: float
+    nodes: int = 1
+    workload: str = "trainings"
+    """Which of the demo's job lists it was, or `own`: the user's."""
+
+    @property
+    def job_names(self) -> list[str]:
+        """Every job of any run, in order of first appearance; its place in here is its colour in the report."""
+        return list(dict.fromkeys(job.name for run in self.runs for job in run.jobs))
+
+    @property
+    def has_promises(self) -> bool:
+        """True when any job has a deadline or an objective."""
+        jobs = [job for run in self.runs for job in run.jobs]
+        return any(job.deadline_seconds is not None or job.qoe_seconds is not None for job in jobs)
 
     def as_json(self) -> dict[str, Any]:
         """The one object that `slopewise demo -o json` prints."""
@@ -126,8 +203,16 @@ class DemoResult:
             "prometheus_version": self.prometheus_version,
             "actuator": self.actuator,
             "node_cores": self.node_cores,
+            "nodes": self.nodes,
+            "workload": self.workload,
             "interval_seconds": self.interval_seconds,
         }
+
+
+def _kept(promises: list[bool | None]) -> dict[str, int] | None:
+    """How many were kept of how many; None where nothing was promised."""
+    made = [kept for kept in promises if kept is not None]
+    return {"kept": sum(made), "of": len(made)} if made else None
 
 
 def _mean(values: list[float | None]) -> float | None:

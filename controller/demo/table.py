@@ -16,9 +16,10 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from controller.demo.comparison import JCT, Cell, Row, Summary, caveats, job_rows, measure_rows, summaries
+from controller.demo.cells import AnyCell, Row
+from controller.demo.comparison import Summary, caveats, job_blocks, measure_rows, summaries
 from controller.demo.results import DemoResult
-from controller.demo.wording import UNKNOWN, cores, counted, finite, plain, ratio, seconds, shortened
+from controller.demo.wording import UNKNOWN, cores, counted, finite, plain, shortened
 from controller.model import JobState
 
 _VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", None: ""}
@@ -109,14 +110,15 @@ def sparkline(history: Sequence[float], width: int = _SPARK_WIDTH) -> str:
 
 def _blocks(result: DemoResult) -> Iterator[tuple[str, list[Row]]]:
     yield "", measure_rows(result)
-    yield "JCT of each job", job_rows(result, JCT)
+    for block in job_blocks(result):
+        yield block.heading, list(block.rows)
 
 
-def _cell_text(cell: Cell, *, stacked: bool) -> Text:
-    text = Text(seconds(cell.seconds))
-    if cell.verdict is not None:
+def _cell_text(cell: AnyCell, *, stacked: bool) -> Text:
+    text = Text(cell.text)
+    if cell.badge:
         text.append("\n" if stacked else "  ")
-        text.append(f"{ratio(cell.ratio)} {cell.verdict}", style=_VERDICT_STYLES[cell.verdict])
+        text.append(cell.badge, style=_VERDICT_STYLES[cell.verdict])
     if cell.note:
         text.append(f"\n({cell.note})", style="dim")
     return text

@@ -163,16 +163,22 @@ def _add_names(figure: go.Figure, jobs: Sequence[JobResult], shared: Frame) -> N
 
 
 def mark(row: DecisionRow) -> str:
-    """plotly's symbol for what became of a change: triangles were applied, a ring was withheld, a cross failed."""
+    """plotly's symbol for what became of a change: triangles were applied, a ring was withheld, a cross failed.
+
+    A diamond is a job that was placed or moved.
+    """
     if row.outcome.startswith("withheld"):
         return "circle"
     if row.outcome != "applied":
         return "x"
+    if row.node:
+        return "diamond"
     lowered = row.from_millicores is not None and (row.to_millicores or 0) < row.from_millicores
     return "triangle-down" if lowered else "triangle-up"
 
 
 def _mark_text(row: DecisionRow) -> str:
-    what = f"{cores(row.from_millicores)} → {cores(row.to_millicores)} cores, {label(row.outcome, 60)}"
+    change = f"to {label(row.node)}" if row.node else f"{cores(row.from_millicores)} → {cores(row.to_millicores)} cores"
+    what = f"{change}, {label(row.outcome, 60)}"
     why = "<br>".join(label(line, 80) for line in textwrap.wrap(plain(row.reason), 60)[:6])
     return f"{label(row.job, 60)} at {row.at_seconds:.1f} s<br>{what}<br>{why}"

@@ -56,6 +56,13 @@ def seconds(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f} s"
 
 
+def of_bound(value: float | None, bound: float) -> str:
+    """`41.3 of 45.0 s` for a figure and its bound; `112 of 150 ms` when the bound is below a second."""
+    unit, factor, digits = ("ms", 1000, 0) if bound < 1 else ("s", 1, 1)
+    known = UNKNOWN if value is None else f"{value * factor:.{digits}f}"
+    return f"{known} of {bound * factor:.{digits}f} {unit}"
+
+
 def ratio(value: float | None) -> str:
     """`×0.82`; an unknown ratio is a dash."""
     return UNKNOWN if value is None else f"×{value:.2f}"

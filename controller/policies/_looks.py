@@ -6,6 +6,7 @@ are; between two looks it is not asked, and what was decided and is not there ye
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -92,22 +93,24 @@ def _waiting(known: JobMemory, last: NodeMemory, now_seconds: float) -> str:
 
 def _decided(known: JobMemory, verdict: Verdict, now_seconds: float) -> JobMemory:
     limit = known.wanted_cores if verdict.limit_cores is None else verdict.limit_cores
-    since = known.class_since_seconds if known.job_class == verdict.job_class else now_seconds
-    return replace(
-        known,
-        job_class=verdict.job_class,
-        class_since_seconds=since,
-        wanted_cores=limit,
-        streak=verdict.streak,
-        marks=known.marks | verdict.marks,
-    )
+    decided = known.with_decision(verdict.job_class, limit, now_seconds)
+    if verdict.streak == known.streak and verdict.marks <= known.marks:
+        return decided
+    return replace(decided, streak=verdict.streak, marks=known.marks | verdict.marks)
 
 
 def _changes(
     jobs: Sequence[Job], reasons: Mapping[str, str], memory: Mapping[str, JobMemory], node: Node, control: CpuControl
 ) -> list[Resize]:
-    """The resizes that are still to be done; shares are of all jobs, and one without a limit wants the node."""
-    if all(memory[job.uid].wanted_cores is None for job in jobs):
+    """The resizes that are still to be done; a job without a limit is left alone.
+
+    Shares are weights beside each other, so that with `requests` even it needs one: as if it wanted the whole node. A
+    limit that was decided on for a job on a larger node, before it moved, is cut to this one.
+    """
+    wanted = {job.uid: memory[job.uid].wanted_cores for job in jobs}
+    limited = [job for job in jobs if wanted[job.uid] is not None]
+    if not limited:
         return []
-    limits = [node.cpu_cores if (wanted := memory[job.uid].wanted_cores) is None else wanted for job in jobs]
-    return resizes(jobs, limits, reasons, memory, node, control)
+    concerned = limited if control == "limits" else jobs
+    limits = [min(node.cpu_cores, math.inf if (cores := wanted[job.uid]) is None else cores) for job in concerned]
+    return resizes(concerned, limits, reasons, memory, node, control)

@@ -37,7 +37,7 @@ from controller.policies import PolicyParameters, Setting, parameter
 NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
 
 NEWCOMER_INTERVALS = 3
-"""A job's first reading comes at the second look after its arrival at the latest; the third is for a slow start."""
+"""A job's first reading comes with the first look after its arrival, or the second; the third is for a slow start."""
 
 _ONE_STEP_DOWN = {NEW: WATCHING, WATCHING: COMPLETING, COMPLETING: COMPLETING}
 
@@ -148,7 +148,7 @@ class Policy:
         """Between two looks: nothing new, but what was decided and is not there yet is asked for again."""
         left = max(0.0, last.look_at_seconds - now)
         reasons = {job.uid: f"{memory.jobs[job.uid].job_class or NEW}: next look in {left:.0f} s" for job in jobs}
-        limits = [memory.jobs[job.uid].wanted_cores or node.cpu_cores for job in jobs]
+        limits = [min(memory.jobs[job.uid].wanted_cores or node.cpu_cores, node.cpu_cores) for job in jobs]
         return _NodeOutcome(resizes(jobs, limits, reasons, memory.jobs, node, self._control), reasons, {}, last)
 
     def _classify(self, jobs: Sequence[Job], snapshot: ClusterSnapshot, memory: MemoryState, looked_at: float) -> _Look:
@@ -156,7 +156,8 @@ class Policy:
         classes, growth, revived = {}, {}, False
         for job in jobs:
             known = memory.jobs[job.uid]
-            before = known.job_class or NEW
+            # Another policy's class, from before the user changed policies, means nothing here.
+            before = known.job_class if known.job_class in _ONE_STEP_DOWN else NEW
             efficiency = known.growth.cpu_efficiency if known.growth and is_usable(job, snapshot) else None
             classes[job.uid] = before
             if efficiency is None or known.growth is None:
@@ -193,7 +194,7 @@ class Policy:
                 share = look.growth[uid] / total if total > 0 and counts else 0.0
                 limits[uid] = max(node.cpu_cores * share, floor)
             else:  # watching, or unknown: as it was; a newcomer gets the whole node
-                limits[uid] = node.cpu_cores if kept is None else kept
+                limits[uid] = node.cpu_cores if kept is None else min(kept, node.cpu_cores)  # it may have been moved
         return limits
 
     def _interval(self, look: _Look, last: NodeMemory | None, changed: bool) -> float:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from controller.growth import Measuring, age_seconds, measure
+from controller.growth import Measuring, age_seconds, first_look_at_seconds, measure
 from controller.model import Growth, Job, JobMemory, MemoryState
 
 ITVAL = 20.0
@@ -44,6 +44,32 @@ def test_the_worked_example_of_the_module() -> None:
 
 def test_an_interval_that_is_not_over_yet_is_not_measured() -> None:
     assert follow(seen(0, 2.0, 0), seen(12, 1.0, 12)).growth is None
+
+
+def test_the_first_interval_counts_from_the_jobs_arrival() -> None:
+    slow = Measuring(60.0)
+    memory = follow(seen(15, 2.0, 15), seen(57, 1.0, 57), how=slow)
+    assert growth_of(memory).interval_seconds == 42.0
+    assert growth_of(follow(seen(99, 0.5, 99), how=slow, memory=MemoryState({"j": memory}))).at_seconds == START + 57
+
+
+@pytest.mark.parametrize(("first", "now", "interval"), [(15, 40, 60.0), (15, 32, 30.0), (5, 18, 20.0)])
+def test_no_first_interval_is_shorter_than_its_age_or_than_four_scrapes(
+    first: float, now: float, interval: float
+) -> None:
+    assert follow(seen(first, 2.0, first), seen(now, 1.0, now), how=Measuring(interval)).growth is None
+
+
+@pytest.mark.parametrize(
+    ("level", "age", "expected"),
+    [(None, 10.0, START + 15.0), (1.0, 10.0, None), (None, 100.0, None)],
+)
+def test_a_newcomer_without_a_level_is_looked_at_soon_and_not_for_ever(
+    level: float | None, age: float, expected: float | None
+) -> None:
+    snapshot = a_snapshot([a_job("j", level=level, started_at=START - age)])
+    memory = measure(snapshot, MemoryState(), HOW)
+    assert first_look_at_seconds(snapshot, memory, HOW) == expected
 
 
 def test_a_rising_loss_is_no_progress_unless_the_papers_absolute_difference_is_asked_for() -> None:

@@ -1,9 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from controller.errors import UsageError
 from controller.jobs import JobSpec, load_jobs
+from controller.model import NO_PROMISES, Promises
 
 ONE_JOB = "- {name: mine, command: python train.py}\n"
 
@@ -40,6 +42,24 @@ def test_jobs_are_read_in_the_order_of_the_file(tmp_path):
     ]
 
 
+def test_what_is_asked_for_a_job_is_read_and_its_deadline_counts_from_its_arrival(tmp_path):
+    file = _jobs_file(
+        tmp_path,
+        "- {name: a, command: x, deadlineSeconds: 60, qoeSeconds: 0.2, targetLoss: 0.1, deliverableLoss: 0.5, "
+        "weight: 2}",
+    )
+
+    (job,) = load_jobs(file)
+
+    asked = Promises(qoe_seconds=0.2, target_level=0.1, deliverable_level=0.5, weight=2.0)
+    assert (job.promises, job.deadline_seconds) == (asked, 60.0)
+    assert job.promises_at(1000.0) == replace(asked, deadline_at_seconds=1060.0)
+
+
+def test_a_job_without_a_deadline_has_none_whenever_it_arrives():
+    assert JobSpec("a", ["x"], 0.0).promises_at(1000.0) == NO_PROMISES
+
+
 def test_a_single_letter_and_a_leading_digit_are_names(tmp_path):
     file = _jobs_file(tmp_path, "- {name: a, command: x}\n- {name: 2-towers, command: x}\n")
 
@@ -51,7 +71,7 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path):
     [
         (
             "{name: b, command: x, arrive: 5}",
-            "job 2: arrive: unknown key; remove it or use one of arriveSeconds, command, maxUsefulCpu, name, port",
+            "job 2: arrive: unknown key; remove it or use one of arriveSeconds, command, deadlineSeconds, deliver",
         ),
         ("{command: x}", "job 2: name: is required; add it"),
         ("{name: b}", "job 2: command: is required; add it"),
@@ -70,6 +90,17 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path):
         ("{name: b, command: 'echo \"a'}", "cannot be split into words (No closing quotation); close its quotes"),
         ("{name: b, command: x, maxUsefulCpu: lots}", "job 2: maxUsefulCpu: 'lots' is not a CPU quantity"),
         ("{name: b, command: x, port: 70000}", "job 2: port: must be less than or equal to 65535, not 70000"),
+        ("{name: b, command: x, deadlineSeconds: 0}", "job 2: deadlineSeconds: must be greater than 0, not 0"),
+        (
+            "{name: b, command: x, deadlineSeconds: 1e9}",
+            "job 2: deadlineSeconds: must be less than or equal to 3162",
+        ),
+        ("{name: b, command: x, qoeSeconds: -0.2}", "job 2: qoeSeconds: must be greater than 0, not -0.2"),
+        ("{name: b, command: x, qoeSeconds: .nan}", "job 2: qoeSeconds: must be"),
+        ("{name: b, command: x, targetLoss: .nan}", "job 2: targetLoss: must be a finite number, not nan"),
+        ("{name: b, command: x, deliverableLoss: low}", "job 2: deliverableLoss: must be a valid number"),
+        ("{name: b, command: x, weight: 0}", "job 2: weight: must be greater than 0, not 0"),
+        ("{name: b, command: x, weight: 11}", "job 2: weight: must be less than or equal to 10, not 11"),
         ("{name: mine, command: x}", "more than one job is named 'mine'; give each a name of its own"),
     ],
 )

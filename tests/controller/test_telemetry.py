@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -12,7 +13,18 @@ from prometheus_client import generate_latest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from controller.errors import SlopewiseError
-from controller.model import Decisions, MemoryState, Outcome, PassReport, Resize, Withheld
+from controller.model import (
+    Decisions,
+    MemoryState,
+    Migrate,
+    MoveOutcome,
+    Outcome,
+    PassReport,
+    Place,
+    Resize,
+    Withheld,
+    WithheldMove,
+)
 from controller.telemetry import Telemetry, configure_logging
 
 VERBS = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
@@ -100,6 +112,37 @@ def test_a_pass_is_one_json_line_with_its_figures() -> None:
     assert (line["jobs"], line["applied"], line["withheld"]) == (3, 1, {"cooldown": 1})
     assert line["observe_ms"] == 10.0
     assert line["changes"] == ["a 1000m to 500m applied: why", "a 1000m to 500m withheld: cooldown: …"]
+
+
+def a_report_with_moves() -> PassReport:
+    place, migrate = Place("late", "n2", "least claims"), Migrate("a", "n1", "n2", "slow move")
+    return replace(
+        a_report(),
+        moves=(MoveOutcome(place, "applied"), MoveOutcome(migrate, "infeasible", "does not move yet")),
+        moves_withheld=(WithheldMove(migrate, "may_migrate", "may_migrate: it must not"),),
+    )
+
+
+def test_moves_are_counted_by_kind_and_outcome_and_withheld_ones_under_their_guard() -> None:
+    telemetry = recorded(a_report_with_moves())
+    assert value(telemetry, "slopewise_moves_total", kind="place", outcome="applied") == 1
+    assert value(telemetry, "slopewise_moves_total", kind="migrate", outcome="infeasible") == 1
+    assert value(telemetry, "slopewise_moves_total", kind="migrate", outcome="applied") == 0
+    assert value(telemetry, "slopewise_withheld_total", guard="may_migrate") == 1
+    assert value(telemetry, "slopewise_withheld_total", guard="cooldown") == 1
+
+
+def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    Telemetry(control="limits", interval_seconds=20.0).record(a_report_with_moves())
+    line = json.loads(stream.getvalue())
+    assert line["moves"] == [
+        "place late on n2 applied: least claims",
+        "migrate a on n2 infeasible: does not move yet",
+        "migrate a on n2 withheld: may_migrate: it must not",
+    ]
+    assert line["withheld"] == {"cooldown": 1, "may_migrate": 1}
 
 
 def test_a_failure_that_was_to_be_expected_is_one_sentence() -> None:

@@ -56,10 +56,10 @@ def workshop(prometheus_binaries: PrometheusBinaries, state_home: Path) -> Itera
 
 
 @contextmanager
-def running(workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec) -> Iterator[Session]:
+def running(workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec, nodes: int = 1) -> Iterator[Session]:
     """A session whose jobs run in the background while the test does things to it."""
     failures: list[BaseException] = []
-    with Session(workshop, SessionPlan(policy, jobs, namespace="test")) as session:
+    with Session(workshop, SessionPlan(policy, jobs, namespace="test", nodes=nodes)) as session:
 
         def body() -> None:
             try:

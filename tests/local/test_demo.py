@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "pr
 FIGURES = {"jobs", "makespan_seconds", "jct_mean_seconds", "time_to_90_mean_seconds", "passes", "resizes_applied"}
 JOB_FIGURES = {
     "name", "arrived_seconds", "finished_seconds", "jct_seconds", "time_to_90_seconds", "steps", "loss_first",
-    "loss_last", "cpu_seconds", "state",
+    "loss_last", "cpu_seconds", "state", "node",
 }  # fmt: skip
 
 
@@ -65,6 +65,51 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
             assert job["loss_last"] < 0.5 * job["loss_first"]
     assert result["prometheus_version"][0].isdigit()
     assert "a</" in report.read_text()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores")
+def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(two_jobs: Path) -> None:
+    code, out, err = finish(start("demo", "--policy", "kube_default", "--jobs", str(two_jobs), "-o", "json"))
+    assert code == 0, err
+    result = json.loads(out)
+    fair, placing = result["policy_runs"]["fair"], result["policy_runs"]["kube-default"]
+    assert (result["nodes"], result["workload"]) == (2, "own")
+    assert (fair["moves_applied"], placing["moves_applied"]) == (0, 2)
+    for run in (fair, placing):
+        assert {job["node"] for job in run["jobs"]} == {"node-1", "node-2"}
+        assert {job["state"] for job in run["jobs"]} == {"finished"}
+
+
+def test_dqoes_serves_real_models_and_compares_response_times_with_their_objectives() -> None:
+    code, out, err = finish(start("demo", "--policy", "dqoes", "--scale", "0.3", "-o", "json"), 240)
+    assert code == 0, err
+    assert "served models with response-time objectives, which fit dqoes" in err
+    result = json.loads(out)
+    assert result["workload"] == "served"
+    for run in result["policy_runs"].values():
+        assert run["qoe_satisfied"]["of"] == len(run["jobs"]) == 4 * max(1, len(os.sched_getaffinity(0)) // 2)
+        assert run["qoe_satisfied"]["kept"] == sum(job["qoe_satisfied"] for job in run["jobs"])
+        for job in run["jobs"]:
+            assert job["state"] == "finished"
+            assert job["pace_seconds"] > 0
+            assert job["cpu_seconds"] > 1
+    assert result["policy_runs"]["dqoes"]["resizes_applied"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--policy", "srpt-oracle"), "only the simulator does"),
+        (("--nodes", "4096"), "--nodes 4096: this machine has"),
+        (("--workload", "served", "--jobs", "mine.yaml"), "--workload and --jobs contradict each other"),
+        (("--policy", "nonsense"), "there is no policy 'nonsense'; use one of"),
+    ],
+)
+def test_what_cannot_be_run_here_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], sentence: str) -> None:
+    code, out, err = finish(start("demo", *arguments))
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert "Traceback" not in err
 
 
 def test_without_the_right_to_make_cgroups_it_stops_and_continues_and_says_so(two_jobs: Path) -> None:

@@ -64,11 +64,11 @@ def find_training(name: str) -> Training:
         raise UsageError(f"there is no training {name!r}; choose one of {', '.join(TRAININGS)}.") from None
 
 
-def require_scikit_learn() -> None:
-    """MissingToolError when the data sets of the built-in trainings are not installed."""
+def require_scikit_learn(what: str = "the built-in trainings") -> None:
+    """MissingToolError when the library and the data sets that `what` (a plural) needs are not installed."""
     if importlib.util.find_spec("sklearn") is None:
         raise MissingToolError(
-            "the built-in trainings need scikit-learn, which is not installed; "
+            f"{what} need scikit-learn, which is not installed; "
             'run `pip install "slopewise[demo]"`, or bring your own jobs with --jobs FILE.'
         )
 

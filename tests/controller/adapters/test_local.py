@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock
 
-from controller.adapters.limiters.base import UNLIMITED, unknown_job
+from controller.adapters.limiters.base import UNLIMITED
 from controller.adapters.limiters.mounts import own_quota_cores
-from controller.adapters.local import DryRunActuator, LocalActuator, LocalJob, LocalObserver, this_node
+from controller.adapters.local import DryRunActuator, LocalActuator, LocalJob, LocalObserver
 from controller.adapters.prometheus import JobSeries, PrometheusReading
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
-from controller.model import CpuAllocation, CpuControl, Evaluation, JobState, Node, Resize, Usage
+from controller.model import (
+    Arrival,
+    CpuAllocation,
+    CpuControl,
+    Evaluation,
+    JobState,
+    Migrate,
+    Node,
+    Place,
+    Promises,
+    Resize,
+    Responses,
+)
 
 NODE = Node("local", 2.0, 2**30)
 EVALUATION = Evaluation(0.5, 4, START, 'training_loss{stage="eval"}')
-
-
-@dataclass
-class FakeLimiter:
-    """Allocations in a dictionary; jobs that are not in it have ended."""
-
-    allocations: dict[str, CpuAllocation] = field(default_factory=dict)
-    description: str = "fake"
-    controls: frozenset[CpuControl] = frozenset({"limits", "requests"})
-
-    def read(self, job_uid: str) -> CpuAllocation:
-        if job_uid not in self.allocations:
-            raise unknown_job(job_uid)
-        return self.allocations[job_uid]
-
-    def set_limit(self, job_uid: str, millicores: int) -> None:
-        self.allocations[job_uid] = replace(self.read(job_uid), limit_millicores=millicores)
-
-    def set_request(self, job_uid: str, millicores: int) -> None:
-        self.allocations[job_uid] = replace(self.read(job_uid), request_millicores=millicores)
-
-    def restore(self, job_uid: str, original: CpuAllocation) -> None:
-        if job_uid in self.allocations:
-            self.allocations[job_uid] = original
-
-    def usage(self, job_uid: str) -> Usage:
-        return Usage(START, cpu_seconds_total=3.0)
-
-    def admit(self, job_uid: str, pid: int) -> None:
-        self.allocations[job_uid] = UNLIMITED
-
-    def release(self, job_uid: str) -> None:
-        self.allocations.pop(job_uid, None)
-
-    def members(self, job_uid: str) -> list[int]:
-        return []
-
-    def close(self) -> None:
-        self.allocations.clear()
 
 
 @dataclass
@@ -74,7 +48,7 @@ def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | No
     limiter = limiter or FakeLimiter(dict.fromkeys(names, UNLIMITED))
     reader = FakeReader({JobKey("run", name): each for name, each in series.items()})
     jobs = [LocalJob(name, "run", START - 10, useful_parallelism_cores=1.0) for name in names]
-    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), NODE)  # type: ignore[arg-type]
+    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE])  # type: ignore[arg-type]
     return observer.observe()
 
 
@@ -94,6 +68,16 @@ def test_a_job_without_series_is_starting_and_has_no_evaluation() -> None:
     assert (job.state, job.evaluation) == (JobState.STARTING, None)
 
 
+def test_a_served_model_is_at_work_once_it_says_what_it_has_answered() -> None:
+    (job,) = observe({"a": JobSeries(responses=Responses(40, 8.0), life_started_at_seconds=START)}, "a").jobs
+    assert (job.state, job.responses) == (JobState.TRAINING, Responses(40, 8.0))
+
+
+def test_the_state_that_a_served_model_gives_itself_counts() -> None:
+    (job,) = observe({"a": JobSeries(state=JobState.STARTING, responses=Responses(0, 0.0))}, "a").jobs
+    assert job.state is JobState.STARTING
+
+
 def test_series_of_another_namespace_or_of_no_process_of_ours_are_not_jobs() -> None:
     snapshot = observe({"ghost": JobSeries(EVALUATION)}, "a")
     assert [job.name for job in snapshot.jobs] == ["a"]
@@ -110,24 +94,42 @@ def test_a_job_whose_process_ended_while_we_looked_is_left_out() -> None:
     assert [job.name for job in snapshot.jobs] == ["b"]
 
 
+def an_actuator(limiter: FakeLimiter, placed: list[tuple[str, str]] | None = None) -> LocalActuator:
+    started = [] if placed is None else placed
+    return LocalActuator(limiter, lambda uid, node: started.append((uid, node)))
+
+
+def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() -> None:
+    nodes = [Node("node-1", 1.0, 2**30), Node("node-2", 1.0, 2**30)]
+    promises = Promises(qoe_seconds=0.5, deadline_at_seconds=START + 60)
+    waits = Arrival("late", "late", "run", START)
+    runs = LocalJob("a", "run", START - 10, node="node-2", promises=promises)
+    observer = LocalObserver(
+        FakeReader({}), FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), nodes, lambda: [waits]
+    )  # type: ignore[arg-type]
+    snapshot = observer.observe()
+    assert (snapshot.nodes, snapshot.waiting) == (tuple(nodes), (waits,))
+    assert [(job.node, job.promises, job.migratable) for job in snapshot.jobs] == [("node-2", promises, False)]
+
+
 @pytest.mark.parametrize(
     ("control", "expected"), [("limits", CpuAllocation(250, 1000)), ("requests", CpuAllocation(None, 250))]
 )
 def test_a_resize_writes_the_side_that_is_controlled(control: CpuControl, expected: CpuAllocation) -> None:
     limiter = FakeLimiter({"a": UNLIMITED})
-    outcome = LocalActuator(limiter).resize(Resize("a", "local", control, 1000, 250, "why"))
+    outcome = an_actuator(limiter).resize(Resize("a", "local", control, 1000, 250, "why"))
     assert outcome.result == "applied"
     assert limiter.allocations["a"] == expected
 
 
 def test_a_resize_of_a_job_that_is_gone_fails_in_one_sentence() -> None:
     with pytest.raises(ActuationError, match="no such job runs on this machine"):
-        LocalActuator(FakeLimiter()).resize(Resize("a", "local", "limits", 1000, 250, "why"))
+        an_actuator(FakeLimiter()).resize(Resize("a", "local", "limits", 1000, 250, "why"))
 
 
 def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
     limiter = FakeLimiter({"a": CpuAllocation(250, 20)})
-    actuator = LocalActuator(limiter)
+    actuator = an_actuator(limiter)
     actuator.restore("a", UNLIMITED)
     actuator.restore("gone", UNLIMITED)
     assert limiter.allocations == {"a": UNLIMITED}
@@ -138,9 +140,17 @@ def test_a_dry_run_says_that_nothing_was_changed() -> None:
     assert (outcome.result, outcome.detail) == ("deferred", "dry run: nothing was changed")
 
 
-def test_this_node_has_at_least_a_core_and_some_memory() -> None:
-    assert this_node().cpu_cores > 0
-    assert this_node().memory_bytes > 2**20
+def test_a_placement_starts_the_job_on_its_node() -> None:
+    placed: list[tuple[str, str]] = []
+    outcome = an_actuator(FakeLimiter(), placed).move(Place("a", "node-2", "why"))
+    assert (outcome.result, placed) == ("applied", [("a", "node-2")])
+
+
+def test_a_running_job_is_not_moved_yet_and_that_is_said() -> None:
+    placed: list[tuple[str, str]] = []
+    outcome = an_actuator(FakeLimiter(), placed).move(Migrate("a", "node-1", "node-2", "why"))
+    assert (outcome.result, placed) == ("infeasible", [])
+    assert "does not move running jobs" in outcome.detail
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from controller.adapters.prometheus import JobKey, JobSeries, PrometheusReader, PrometheusReading
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
 from controller.errors import ObservationError
-from controller.model import JobState
+from controller.model import JobState, Responses
 from controller.settings import EvaluationSettings
 
 pytestmark = pytest.mark.processes
@@ -40,6 +40,22 @@ def page(*losses: str, steps: float = 10, started: float = 1000, nonfinite: floa
         f"process_start_time_seconds {started}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def served(*series: tuple[str, float, float], started: float = 1000) -> str:
+    """What a model server exports; each series is its labels, its count and its sum in seconds."""
+    name = "inference_response_duration_seconds"
+    lines = [f"# TYPE {name} histogram"]
+    for labels, count, seconds in series:
+        extra = f"{labels}," if labels else ""
+        braces = f"{{{labels}}}" if labels else ""
+        lines += [
+            f'{name}_bucket{{{extra}le="0.5"}} {count}',
+            f'{name}_bucket{{{extra}le="+Inf"}} {count}',
+            f"{name}_sum{braces} {seconds}",
+            f"{name}_count{braces} {count}",
+        ]
+    return "\n".join([*lines, f"process_start_time_seconds {started}"]) + "\n"
 
 
 class Exporters:
@@ -141,6 +157,13 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
             world.add("marked", page('{stage="eval",slopewise_value="level"} 9', '{stage="train"} 4'))
             world.add("impostor", page('{stage="eval",namespace="flowcon",pod="steady"} 9'), namespace="other")
             world.add(HOSTILE, page(f'{{stage="eval",run="{HOSTILE_IN_EXPOSITION}"}} 0.25'))
+            world.add("serves", served(("", 40, 8.0)))
+            world.add("serves-many", served(('model="a",code="200"', 40, 8.0), ('model="b",code="500"', 2, 0.5)))
+            world.add("serves-nan", served(('model="a"', 40, 8.0), ('model="b"', 2, float("nan"))))
+            hostile = f'model="{HOSTILE_IN_EXPOSITION}",namespace="other",pod="steady"'
+            world.add("serves-hostile", served((hostile, 3, 0.75), ('slopewise_value="up"', 99, 99)))
+            world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
+            world.add("serves-again", None, instance="b:2")
             world.add("moves", page(started=1000), instance="a:1")
             world.add("moves", None, instance="b:2")
             world.scrape()
@@ -228,6 +251,41 @@ def test_a_counted_nan_shows_as_diverged_until_the_window_is_clean_again(world: 
     assert job.evaluation is not None
     assert (job.evaluation.level, job.nonfinite_total) == (0.5, 1)
     world.wait_for("counted", lambda job: job.evaluation is not None and job.evaluation.finite)
+
+
+def test_a_served_model_is_told_with_what_it_has_answered_for_no_further_query(world: World):
+    reading = world.read()
+    job = reading.jobs[JobKey("flowcon", "serves")]
+    assert reading.queries == 3
+    assert job.responses == Responses(40, 8.0)
+    assert (job.evaluation, job.state, job.restarted, job.up) == (None, None, False, True)
+    assert job.life_started_at_seconds == 1000
+
+
+def test_a_training_has_no_responses(world: World):
+    assert world.job("steady").responses is None
+
+
+def test_the_series_of_a_served_model_are_read_as_one_whatever_their_labels(world: World):
+    assert world.job("serves-many").responses == Responses(42, 8.5)
+
+
+def test_responses_of_which_one_sum_is_nan_are_not_known(world: World):
+    job = world.job("serves-nan")
+    assert job.up is True
+    assert job.responses is None
+
+
+def test_a_served_model_with_hostile_labels_speaks_for_itself_alone(world: World):
+    assert world.job("serves-hostile").responses == Responses(3, 0.75)
+    assert world.job("steady").responses is None
+
+
+def test_counters_of_a_served_model_go_back_when_it_restarts_on_another_port(world: World):
+    world.set("serves-again", None, instance="a:1")
+    world.set("serves-again", served(("", 1, 0.5), started=time.time()), instance="b:2")
+    job = world.wait_for("serves-again", lambda job: job.responses == Responses(1, 0.5))
+    assert job.restarted
 
 
 def test_a_restart_on_the_same_port_is_seen_for_one_window(world: World):

@@ -1,12 +1,19 @@
-"""Which documents a demo runs: the demo's own, or the user's beside a baseline that is read and looked at alike."""
+"""Which documents a demo runs: the demo's own, or the user's beside a baseline that is read and looked at alike.
+
+And what it refuses before anything is started.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from controller.demo.command import DemoOptions, document
+from controller.demo.command import DemoOptions, document, run_demo
+from controller.documents import runnable_name
+from controller.errors import UsageError
 from controller.settings import TrainingPolicy, validate
 
 OPTIONS = DemoOptions([], None, None, None, None, 1.0, "auto", None)
@@ -37,3 +44,29 @@ def test_a_users_document_is_taken_as_it_is_and_its_baseline_differs_in_the_poli
 def test_the_interval_can_be_chosen(interval: float | None) -> None:
     options = DemoOptions([], Path("jobs.yaml"), None, None, interval, 1.0, "auto", None)
     assert document("fair", "limits", options, None).spec.behaviour.interval_seconds == (interval or 5.0)
+
+
+def refusal(options: DemoOptions) -> str:
+    with pytest.raises(UsageError) as refused:
+        run_demo(options, Console(), lambda _: None)
+    return str(refused.value)
+
+
+def test_a_policy_that_must_know_the_future_is_refused_with_where_it_can_run() -> None:
+    said = refusal(replace(OPTIONS, policies=["srpt-oracle"]))
+    assert said.startswith("policy srpt-oracle: it must know how much work each job has left")
+    assert "slopewise simulate" in said
+
+
+@pytest.mark.parametrize("name", ["kube-default", "kube_default"])
+def test_a_policys_name_is_told_with_dashes_however_it_was_written(name: str) -> None:
+    assert runnable_name(name) == "kube-default"
+
+
+def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
+    said = refusal(replace(OPTIONS, jobs_file=Path("mine.yaml"), workload="served"))
+    assert said == "--workload and --jobs contradict each other; leave one of them out."
+
+
+def test_more_nodes_than_cores_are_refused() -> None:
+    assert "this machine has" in refusal(replace(OPTIONS, nodes=4096))

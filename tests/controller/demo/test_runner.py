@@ -1,13 +1,12 @@
-"""From a run's raw data to its figures: time to 90 %, and the rows of the decision table."""
+"""From a run's raw data to its figures: time to 90 %, and time to a level that was asked for."""
 
 from __future__ import annotations
 
 import pytest
-from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from controller.demo.results import Curves, JobResult, RunResult
-from controller.demo.runner import decision_rows, with_times_to_quality
-from controller.model import Decisions, MemoryState, Objective, Outcome, PassReport, Resize, Withheld
+from controller.demo.runner import time_to_level, with_times_to_quality
+from controller.model import Objective
 
 
 def a_run(policy: str, arrived: float, *points: tuple[float, float], objective: Objective = "min") -> RunResult:
@@ -39,39 +38,12 @@ def test_a_job_that_never_improved_never_reached_anything(points: tuple) -> None
     assert times(a_run("fair", 0.0, *points)) == [None]
 
 
-def a_report(after: float, job_class: str, **became: tuple) -> PassReport:
-    jobs = [a_job("a")]
-    memory = MemoryState({"a": known(job_class=job_class)})
-    decisions = Decisions("flowcon", (), {"a": f"{job_class}: because"}, memory)
-    return PassReport(START + after, "flowcon", {}, START, snapshot=a_snapshot(jobs), decisions=decisions, **became)
-
-
-def test_the_decision_table_has_changes_of_class_and_every_resize_with_what_became_of_it() -> None:
-    resize = Resize("a", "n1", "limits", 1000, 500, "NL: why")
-    reports = [
-        a_report(1, "NL"),
-        a_report(2, "NL"),
-        a_report(3, "NL", outcomes=(Outcome(resize, "applied"),)),
-        a_report(4, "WL", withheld=(Withheld(resize, "cooldown", "cooldown: 1 s"),)),
-        PassReport(START + 5, "flowcon", {}, START, held="Prometheus is gone"),
-    ]
-    found = decision_rows(reports, START, "limits")
-    rows = [(r.at_seconds, r.job_class, r.to_millicores, r.outcome, r.reason) for r in found]
-    assert rows == [
-        (1.0, "NL", None, "", "NL: because"),
-        (3.0, "NL", 500, "applied", "NL: why"),
-        (4.0, "WL", 500, "withheld: cooldown", "cooldown: 1 s"),
-    ]
-
-
-def test_weights_are_told_as_the_share_of_the_node_that_they_give() -> None:
-    memory = MemoryState({uid: known(job_class="NL") for uid in ("a", "b")})
-    resizes = [Resize("a", "n1", "requests", 1000, 1500, ""), Resize("b", "n1", "requests", 1000, 500, "")]
-    report = PassReport(
-        START, "flowcon", {}, START,
-        snapshot=a_snapshot([a_job("a"), a_job("b")], [a_node(cpu_cores=2.0)]),
-        decisions=Decisions("flowcon", tuple(resizes), {}, memory),
-        outcomes=tuple(Outcome(resize, "applied") for resize in resizes),
-    )  # fmt: skip
-    rows = [(row.job, row.from_millicores, row.to_millicores) for row in decision_rows([report], START, "requests")]
-    assert rows == [("a", 1000, 1500), ("b", 1000, 500)]
+@pytest.mark.parametrize(
+    ("objective", "level", "expected"),
+    [("min", 0.5, 3.0), ("min", 0.4, None), ("max", 0.8, 2.0), ("max", 2.0, None), ("min", None, None)],
+)
+def test_time_to_a_level_counts_from_the_arrival_to_the_first_time_it_was_seen(
+    objective: Objective, level: float | None, expected: float | None
+) -> None:
+    curves = Curves(objective, [(6.0, 0.7), (7.0, 0.9), (8.0, 0.5), (9.0, 0.6)])
+    assert time_to_level(curves, level, arrived_seconds=5.0) == expected

@@ -86,3 +86,14 @@ def test_a_reason_is_shown_in_a_hover_without_being_obeyed() -> None:
 
     assert "2.00 → 0.50 cores, applied<br>&lt;a href='x'&gt;y&lt;/a&gt; long" in marks.customdata[0]
     assert "<a" not in marks.customdata[0]
+
+
+def test_a_placement_has_a_mark_of_its_own_and_names_the_node() -> None:
+    placed = DecisionRow(3.0, "digits-logreg", None, None, None, "applied", "fewest claims", "node-2")
+    run = run_with(placed)
+
+    figure = timeline_figure(run, frame(replace(sample_result(), runs=[run])))
+
+    assert mark(placed) == "diamond"
+    assert mark(replace(placed, outcome="infeasible")) == "x"
+    assert any("to node-2, applied" in str(text) for trace in figure.data for text in (trace.customdata or ()))

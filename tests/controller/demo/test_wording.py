@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from controller.demo.wording import allotment, change, cores, counted, finite, listed, plain, ratio, seconds, shortened
+from controller.demo.wording import (
+    allotment,
+    change,
+    cores,
+    counted,
+    finite,
+    listed,
+    of_bound,
+    plain,
+    ratio,
+    seconds,
+    shortened,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +55,19 @@ def test_figures_have_their_units() -> None:
         "1 job",
         "2 passes",
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "words"),
+    [
+        (41.26, 45, "41.3 of 45.0 s"),
+        (0.112, 0.15, "112 of 150 ms"),
+        (3.2, 0.15, "3200 of 150 ms"),
+        (None, 2, "– of 2.0 s"),
+    ],
+)
+def test_a_figure_beside_its_bound_has_the_bounds_unit(value: float | None, bound: float, words: str) -> None:
+    assert of_bound(value, bound) == words
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,11 @@ def test_alpha_per_second_makes_the_same_growth_a_slow_one() -> None:
     assert classes(decide(snapshot, memory, alpha_per="second"))["a"] == WATCHING
 
 
+def test_the_class_that_another_policy_gave_a_job_counts_as_new() -> None:
+    memory = remembering({"a": known(efficiency=SLOW, job_class="CC"), "b": known(job_class="urgent")})
+    assert classes(decide(a_snapshot([a_job("a"), a_job("b")]), memory)) == {"a": WATCHING, "b": NEW}
+
+
 def test_nodes_are_looked_at_one_by_one() -> None:
     jobs = {"a": known(efficiency=FAST, job_class=NEW), "b": known(efficiency=SLOW, job_class=NEW)}
     first = remembering({"a": jobs["a"]}, looked_at=START - ITVAL, node="n1")

@@ -1,0 +1,43 @@
+"""What the demo's own job processes share: one thread, arguments refused in one sentence, exit codes.
+
+`trainings/__main__.py` and `serving/__main__.py` are such processes; `supervisor.py` starts them as it starts a
+user's commands, and they know nothing of the controller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from controller.errors import SlopewiseError, UsageError
+
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises `UsageError` for a wrong argument, instead of printing the usage and exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        """One sentence."""
+        raise UsageError(f"{message}; --help shows what can be given.")
+
+
+def use_one_thread() -> None:
+    """One thread a job: BLAS and OpenMP read these once, when numpy is first imported."""
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+
+
+def exit_code_of(work: Callable[[], None]) -> int:
+    """Do the work; 0, the code of an error whose sentence went to standard error, or 130 after Ctrl-C."""
+    try:
+        work()
+    except SlopewiseError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    return 0

@@ -1,0 +1,89 @@
+"""CPU over time: what each job of a run used, and what it was allotted, once a second.
+
+Before it: a session that runs; `runner.py` asks for a sample ten times a second. After it: the curves of the report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from controller.adapters.local import LocalJob
+from controller.errors import ActuationError
+from controller.model import CpuAllocation, CpuControl
+from controller.session import Session
+
+SAMPLE_SECONDS = 1.0
+"""CPU curves have one point a second; fewer would hide what a five-second interval does."""
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(slots=True)
+class CpuSampler:
+    """Reads each running job's CPU counter and allotment once a second."""
+
+    session: Session
+    control: CpuControl
+    rows: list[tuple[float, str, float, float]] = field(default_factory=list)
+    _next_seconds: float = 0.0
+
+    def sample(self, elapsed_seconds: float) -> None:
+        """Take a sample when a second has passed since the last one."""
+        if elapsed_seconds < self._next_seconds:
+            return
+        self._next_seconds = elapsed_seconds + SAMPLE_SECONDS
+        limiter = self.session.workshop.limiter
+        jobs = self.session.supervisor.running()
+        try:
+            used = {job.name: limiter.usage(job.name).cpu_seconds_total for job in jobs}
+            held = {job.name: limiter.read(job.name) for job in jobs}
+        except ActuationError:  # one of them ended in between: the next second has the rest
+            return
+        allotted = allotted_cores(jobs, held, self.session.node_cores, self.control)
+        self.rows += [(elapsed_seconds, name, used[name] or 0.0, allotted[name]) for name in used]
+
+    def cpu_cores(self) -> dict[str, Points]:
+        """CPU used per job in cores, each point the mean since the one before."""
+        frame = self._frame()
+        by_job = frame.groupby("job")
+        frame["cores"] = by_job["cpu"].diff() / by_job["at"].diff()
+        return _points(frame.dropna(subset="cores"), "cores")
+
+    def allotted(self) -> dict[str, Points]:
+        """CPU allotted per job in cores."""
+        return _points(self._frame(), "allotted")
+
+    def _frame(self) -> pd.DataFrame:
+        return pd.DataFrame(self.rows, columns=["at", "job", "cpu", "allotted"])
+
+
+def allotted_cores(
+    jobs: Sequence[LocalJob],
+    held: Mapping[str, CpuAllocation],
+    node_cores: Mapping[str, float],
+    control: CpuControl,
+) -> dict[str, float]:
+    """What each job may use: a limit is cores already, a request is a share of its node among the jobs that run there.
+
+    Worked example: weights 1500 and 500 on one node of one core are 0.75 and 0.25 cores.
+    """
+    if control == "limits":
+        limits = {job.name: held[job.name].limit_millicores for job in jobs}
+        return {job.name: (limits[job.name] or round(node_cores[job.node] * 1000)) / 1000 for job in jobs}
+    weights: Counter[str] = Counter()
+    for job in jobs:
+        weights[job.node] += held[job.name].request_millicores
+    return {
+        job.name: held[job.name].request_millicores / (weights[job.node] or 1) * node_cores[job.node] for job in jobs
+    }
+
+
+def _points(frame: pd.DataFrame, column: str) -> dict[str, Points]:
+    return {
+        str(job): list(zip(rows["at"].tolist(), rows[column].tolist(), strict=True))
+        for job, rows in frame.groupby("job")
+    }

@@ -1,0 +1,139 @@
+"""Which jobs a demo runs, and on how many nodes, when its user says neither: what the policies asked for are about.
+
+Before it: the command line. After it: `runner.py`, which runs the same list under every policy. Deadlines and targets
+follow from what each training needs on its own, by rules and not job by job: none was chosen by how a policy fares.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from controller.demo.serving.calibration import calibrate
+from controller.demo.serving.catalogue import serving_jobs
+from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
+from controller.jobs import JobSpec
+from controller.model import Promises
+
+WorkloadName = Literal["trainings", "served", "deadlines", "targets"]
+
+WORKLOADS: tuple[WorkloadName, ...] = get_args(WorkloadName)
+
+DESCRIPTIONS: Mapping[WorkloadName, str] = {
+    "trainings": "the built-in trainings",
+    "served": "served models with response-time objectives",
+    "deadlines": "the built-in trainings, each with a deadline",
+    "targets": "the built-in trainings, each with two target losses",
+}
+
+_FITTING: Mapping[str, WorkloadName] = {"dqoes": "served", "deadline": "deadlines", "tradl": "targets"}
+"""By policy; all others are about losses alone."""
+
+_PLACING = frozenset({"flowcon2", "specon", "draps", "procon", "kube-default"})
+"""These say where a job is to run, which one node leaves nothing of."""
+
+PLACING_NODES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What a training is by itself, measured once on one core of a 2.6 GHz server at its usual length."""
+
+    seconds: float
+    """From its start to its end; all but `stdlib-stream`, which waits for its data, use the core throughout."""
+    first_loss: float
+    best_loss: float
+
+
+ALONE: Mapping[str, Alone] = {
+    "cancer-boosting": Alone(17.3, 0.6931, 0.0897),
+    "diabetes-overfit": Alone(13.3, 2.506, 0.5246),
+    "digits-deep-sigmoid": Alone(14.3, 2.411, 0.3546),
+    "digits-field": Alone(21.2, 1.102, 0.0196),
+    "digits-lr-drop": Alone(13.8, 2.556, 0.0728),
+    "digits-mlp": Alone(14.7, 2.303, 0.0885),
+    "stdlib-chars": Alone(25.0, 5.056, 1.764),
+    "stdlib-stream": Alone(41.6, 2.996, 0.824),
+}
+
+START_SECONDS = 1.5
+"""Of `Alone.seconds`: Python, its libraries and the data, which a shorter training needs as well."""
+
+DEADLINE_SEED = 0
+DEADLINE_FACTORS = (1.5, 4.0)
+"""Deadline = this many times what the training needs alone, drawn evenly, as in the simulator's generator."""
+
+GRACE_SECONDS = 5.0
+"""Added to every deadline, whatever its length: the start, the second and a half in which the first value is held, and
+the one or two in which a job that has finished waits for its last scrape."""
+
+DELIVERABLE_RATIO = 0.9
+TARGET_RATIO = 0.98
+"""Of a training's improvement from its first to its best loss at its usual length. A shorter one may not get there."""
+
+
+def fitting_workload(policies: Sequence[str]) -> WorkloadName:
+    """The list that the first policy named is about."""
+    return _FITTING.get(policies[0], "trainings") if policies else "trainings"
+
+
+def reason_for(policies: Sequence[str], workload: WorkloadName) -> str:
+    """Why these jobs, in one sentence; empty where there was nothing to choose."""
+    wished = {_FITTING.get(name, "trainings") for name in policies}
+    if wished <= {workload} and workload == "trainings":
+        return ""
+    return (
+        f"The jobs are {DESCRIPTIONS[workload]}, which fit {policies[0]}, the first policy named; "
+        "--workload chooses others."
+    )
+
+
+def fitting_nodes(policies: Sequence[str], cores: int) -> int:
+    """Two nodes for policies that choose among nodes, where the machine has two cores; else one."""
+    return PLACING_NODES if cores >= PLACING_NODES and not _PLACING.isdisjoint(policies) else 1
+
+
+def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[JobSpec]:
+    """The jobs of that list; `scale` shrinks or stretches their length, `cores` are those that they share.
+
+    MissingToolError without scikit-learn. Served models are timed first, which takes about 6 s.
+    """
+    if workload == "served":
+        require_scikit_learn("the served models")
+        return serving_jobs(calibrate(cores), cores, scale=scale)
+    require_scikit_learn()
+    jobs = demo_jobs(scale)
+    if workload == "deadlines":
+        return _with_deadlines(jobs, scale)
+    return _with_targets(jobs) if workload == "targets" else jobs
+
+
+def _with_deadlines(jobs: Sequence[JobSpec], scale: float) -> list[JobSpec]:
+    """Worked example: 14.7 s alone and a factor of 2.5 are 5 + 2.5 · 13.2 = 38 s from the arrival."""
+    draw = random.Random(DEADLINE_SEED)  # noqa: S311 - not a secret
+    factors = [draw.uniform(*DEADLINE_FACTORS) for _ in jobs]
+    work_seconds = [scale * (ALONE[job.name].seconds - START_SECONDS) for job in jobs]
+    return [
+        replace(job, deadline_seconds=round(GRACE_SECONDS + factor * seconds, 1))
+        for job, factor, seconds in zip(jobs, factors, work_seconds, strict=True)
+    ]
+
+
+def _with_targets(jobs: Sequence[JobSpec]) -> list[JobSpec]:
+    return [
+        replace(
+            job,
+            promises=Promises(
+                deliverable_level=_improved(ALONE[job.name], DELIVERABLE_RATIO),
+                target_level=_improved(ALONE[job.name], TARGET_RATIO),
+            ),
+        )
+        for job in jobs
+    ]
+
+
+def _improved(alone: Alone, ratio: float) -> float:
+    """Worked example: 90 % of the way from 2.303 to 0.0885 is 0.31."""
+    return round(alone.first_loss - ratio * (alone.first_loss - alone.best_loss), 4)

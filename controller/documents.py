@@ -1,0 +1,55 @@
+"""What a TrainingPolicy document means to a run: the policy that it names, and what each pass is told.
+
+Before it: `settings.py`, which validated the document. After it: `session.py`, which runs passes with both.
+"""
+
+from __future__ import annotations
+
+from controller.errors import UsageError
+from controller.growth import Measuring
+from controller.guards import Bounds
+from controller.policies import PolicyParameters, PolicyProtocol, Setting, build, find
+from controller.reconcile import PassSettings
+from controller.settings import TrainingPolicy, policy_parameters
+
+
+def policy_of(document: TrainingPolicy) -> PolicyProtocol:
+    """The policy that a document names, with its parameters; UsageError says where a mistake is.
+
+    Mode Observe only measures: whatever policy is named, it is not asked.
+    """
+    spec = document.spec
+    parameters = policy_parameters(spec.policy, where=f"{document.metadata.name}: spec.policy")
+    setting = Setting(spec.behaviour.interval_seconds, spec.resources.control)
+    if spec.mode == "Observe":
+        return build("fair", PolicyParameters(), setting)
+    runnable_name(spec.policy.name)
+    return build(spec.policy.name, parameters, setting)
+
+
+def runnable_name(policy: str) -> str:
+    """A policy's name as it is told everywhere, with dashes; UsageError when there is none, or none for real jobs."""
+    name = policy.replace("_", "-")
+    if find(name).simulator_only:
+        raise UsageError(
+            f"policy {name}: it must know how much work each job has left, which only the simulator does; "
+            f"use `slopewise simulate`, or another policy."
+        )
+    return name
+
+
+def pass_settings(document: TrainingPolicy) -> PassSettings:
+    """What each pass is told of a document."""
+    spec, behaviour = document.spec, document.spec.behaviour
+    return PassSettings(
+        spec.policy.name,
+        Measuring(behaviour.interval_seconds, spec.evaluation.normaliser, spec.evaluation.progress),
+        Bounds(
+            spec.mode,
+            spec.resources.cpu.min,
+            spec.resources.cpu.max,
+            behaviour.cooldown_seconds,
+            behaviour.max_step_ratio,
+            behaviour.min_change_ratio,
+        ),
+    )

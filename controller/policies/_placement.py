@@ -1,0 +1,73 @@
+"""What policies that place arriving jobs share: the order of arrivals, what fits where, and how ties end.
+
+A policy hands `place_each` a cost for a job on a node and a function that counts the job there once it is placed;
+arrivals are placed one after another, so that each sees those before it. A job whose memory fits nowhere gets no
+`Place`, and the default scheduler decides. Comes before the guards, which look at memory again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from controller.model import Arrival, ClusterSnapshot, MemoryState, Node, Place
+
+Cost = Callable[[Arrival, Node], float]
+"""What it costs to place this job on this node now, in a unit of the policy's own; the smallest wins."""
+
+Order = Callable[[Arrival], float]
+"""Which arrival is placed first: the one with the smallest figure."""
+
+Placed = Callable[[Arrival, Node], str]
+"""Counts the job on the node that was chosen for it, and says why it was chosen."""
+
+
+def _arrived_at(arrival: Arrival) -> float:
+    return arrival.arrived_at_seconds
+
+
+def place_each(
+    snapshot: ClusterSnapshot, memory: MemoryState, cost: Cost, placed: Placed, order: Order = _arrived_at
+) -> tuple[Place, ...]:
+    """Each waiting job, in order (of arrival, or as told), on the node of least cost that its memory fits.
+
+    Ties go to the lowest measured CPU fraction, then to the first name. Infinite costs rule a node out.
+    """
+    nodes = by_cpu_fraction(snapshot, memory)
+    room = memory_room_bytes(snapshot)
+    places = []
+    for arrival in sorted(snapshot.waiting, key=lambda arrival: (order(arrival), arrival.uid)):
+        needed = arrival.memory_request_bytes or 0.0
+        costs = [(cost(arrival, node), index) for index, node in enumerate(nodes) if room[node.name] >= needed]
+        cheapest, index = min(costs, default=(math.inf, 0))
+        if cheapest == math.inf:
+            continue
+        node = nodes[index]
+        room[node.name] -= needed
+        places.append(Place(arrival.uid, node.name, placed(arrival, node)))
+    return tuple(places)
+
+
+def by_cpu_fraction(snapshot: ClusterSnapshot, memory: MemoryState) -> list[Node]:
+    """The nodes, least measured CPU use per core first, then by name."""
+    used = cpu_use_cores(snapshot, memory)
+    return sorted(snapshot.nodes, key=lambda node: (used[node.name] / node.cpu_cores, node.name))
+
+
+def cpu_use_cores(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, float]:
+    """The measured CPU use of each node's jobs together, in cores; a job without a measurement counts as 0."""
+    measured: dict[str, list[float]] = {node.name: [] for node in snapshot.nodes}
+    for job in snapshot.jobs:
+        growth = memory.jobs[job.uid].growth
+        if growth is not None and growth.cpu_cores is not None and not job.state.ended:
+            measured[job.node].append(growth.cpu_cores)
+    return {name: math.fsum(cores) for name, cores in measured.items()}  # fsum: the same in any order of the jobs
+
+
+def memory_room_bytes(snapshot: ClusterSnapshot) -> dict[str, float]:
+    """What each node's memory has left beside the requests of its jobs; a job without a request takes none."""
+    taken: dict[str, list[float]] = {node.name: [] for node in snapshot.nodes}
+    for job in snapshot.jobs:
+        if job.memory_request_bytes is not None and not job.state.ended:
+            taken[job.node].append(job.memory_request_bytes)
+    return {node.name: node.memory_bytes - math.fsum(taken[node.name]) for node in snapshot.nodes}

@@ -1,0 +1,199 @@
+"""SpeCon: moves jobs that stopped learning to the least loaded node, so that those beside them get their CPU.
+
+Source: SpeCon (arXiv 2010.11307) and chapters 4.2, 5.2 and 6.2 of the thesis, Algorithms 3, 4 and 5. One look at the
+whole cluster every interval (published: 30 s). It moves running jobs, resizes none, and leaves arriving ones to the
+default scheduler. Where the print is silent or ambiguous, this is the reading chosen:
+
+- Growth is progress per second times the interval, so that a late look does not count for more.
+- Lines 10 to 12 of Algorithm 3 repeat PC -> WC; the prose makes it WC -> CC. Growth of alpha itself counts as growing.
+- A job changes its category at a look only when it was measured since the look before, and steps down only when there
+  is an earlier growth to compare with. One whose growth is unknown (restarted, stale, diverged) stays where it is.
+- All jobs are categorised before any request is weighed. Requests are handled longest converged first.
+- A job is reallocated at most once, as the thesis says: a move that a guard withholds is not asked for again. One that
+  may not be moved (or not now) asks for nothing, and is not marked.
+- A node without the memory for a job is no candidate (ours).
+- Algorithm 5: bf is rounded up; a donor has at least two jobs more than the node that takes; a job is rebalanced at
+  most once. As printed, each candidate takes one job a look; a node that is short of more gets them at the next.
+- "All converged" means that every running job is in CC. Being marked as migrated cannot be meant: the last jobs to
+  converge have no growing job beside them, and never request.
+
+Here are the categories (Algorithm 3) and the order of a look; the moves themselves are in `_specon_moves`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.growth import EARLY_RATIO, is_usable
+from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, NodeMemory
+from controller.policies import PolicyParameters, Setting, parameter
+from controller.policies._specon_moves import (
+    CATEGORIES,
+    CONVERGED,
+    MIGRATED,
+    PROGRESSING,
+    WATCHING,
+    Plan,
+    can_move,
+    plan_from,
+    reallocate,
+    rebalance,
+)
+
+_ONE_STEP_DOWN = {PROGRESSING: WATCHING, WATCHING: CONVERGED, CONVERGED: CONVERGED}
+
+
+class Parameters(PolicyParameters):
+    """SpeCon's parameters; its interval is the setting's."""
+
+    alpha: float = parameter(
+        0.01,
+        gt=0,
+        le=1,
+        unit="ratio of the evaluation's range, per interval",
+        source="thesis 6.2.2 (0.01 to 0.1)",
+        description="growth below which a job slows down",
+    )
+    weight_progressing: float = parameter(
+        2.0, gt=0, le=1000, unit="ratio", source="thesis 6.2.1", description="what a job in PC adds to its node's score"
+    )
+    weight_watching: float = parameter(
+        1.5, gt=0, le=1000, unit="ratio", source="thesis 6.2.1", description="what a job in WC adds to its node's score"
+    )
+    weight_converged: float = parameter(
+        1.0, gt=0, le=1000, unit="ratio", source="thesis 6.2.1", description="what a job in CC adds to its node's score"
+    )
+    require_all_converged: bool = parameter(
+        True,
+        unit="true or false",
+        source="thesis 5.2.3 and 6.2.3",
+        description="rebalance only when every running job is in CC",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """What Algorithm 3 finds of one job."""
+
+    category: str
+    reason: str
+    requests: bool = False
+    """It was in CC before this look, and still slows down."""
+
+
+class Policy:
+    """Algorithms 3 (categories), 4 (slow moves) and 5 (rebalance), in this order, at every look."""
+
+    def __init__(self, parameters: Parameters, setting: Setting) -> None:
+        self._alpha = parameters.alpha
+        self._weights = np.array(
+            [parameters.weight_progressing, parameters.weight_watching, parameters.weight_converged]
+        )
+        self._require_all_converged = parameters.require_all_converged
+        self._interval_seconds = setting.interval_seconds
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """Look at the whole cluster when the interval is over; events in between change nothing."""
+        looks = [memory.nodes[node.name].looked_at_seconds for node in snapshot.nodes if node.name in memory.nodes]
+        looked_at = max(looks, default=-math.inf)
+        jobs = sorted((job for job in snapshot.jobs if not job.state.ended), key=lambda job: job.uid)
+        if snapshot.taken_at_seconds < looked_at + EARLY_RATIO * self._interval_seconds:
+            return self._wait(snapshot, jobs, memory, looked_at)
+        return self._look(snapshot, jobs, memory, looked_at)
+
+    def _look(self, snapshot: ClusterSnapshot, jobs: Sequence[Job], memory: MemoryState, looked_at: float) -> Decisions:
+        now = snapshot.taken_at_seconds
+        watched = {job.uid: self._watch(job, memory.jobs[job.uid], snapshot, looked_at) for job in jobs}
+        planned = plan_from(snapshot, memory, {uid: seen.category for uid, seen in watched.items()})
+        self._answer_requests(planned, jobs, watched, memory)
+        if not self._require_all_converged or all(seen.category == CONVERGED for seen in watched.values()):
+            rebalance(planned, jobs, memory, now)
+        known = {
+            uid: _remembered(memory.jobs[uid], seen.category, planned.marks.get(uid), now)
+            for uid, seen in watched.items()
+        }
+        reasons = {uid: seen.reason for uid, seen in watched.items()} | planned.reasons
+        return Decisions(
+            "specon",
+            (),
+            reasons,
+            MemoryState({**memory.jobs, **known}, self._looked(snapshot, now)),
+            tuple(planned.moves),
+        )
+
+    def _wait(self, snapshot: ClusterSnapshot, jobs: Sequence[Job], memory: MemoryState, looked_at: float) -> Decisions:
+        """Between two looks a newcomer enters PC, and a node that has just joined waits with the others."""
+        now = snapshot.taken_at_seconds
+        left = max(0.0, looked_at + self._interval_seconds - now)
+        reasons, known = {}, {}
+        for job in jobs:
+            category = _category(memory.jobs[job.uid])
+            reasons[job.uid] = f"{category}: next look in {left:.0f} s"
+            known[job.uid] = _remembered(memory.jobs[job.uid], category, None, now)
+        joined = self._looked(snapshot, looked_at)
+        nodes = {name: memory.nodes.get(name, joined[name]) for name in joined}
+        return Decisions("specon", (), reasons, MemoryState({**memory.jobs, **known}, nodes))
+
+    def _looked(self, snapshot: ClusterSnapshot, at_seconds: float) -> dict[str, NodeMemory]:
+        """The memory of all nodes after a look at that time: they are always looked at together."""
+        return {
+            name: NodeMemory(frozenset(job.uid for job in jobs), at_seconds, self._interval_seconds)
+            for name, jobs in snapshot.jobs_by_node().items()
+        }
+
+    def _watch(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, looked_at: float) -> _Watched:
+        """Algorithm 3: the category of one job after this look, and whether it requests reallocation."""
+        category = _category(known)
+        if MIGRATED in known.marks:
+            return _Watched(category, f"{category}: its reallocation is settled, it is watched no longer")
+        if known.growth is None or not is_usable(job, snapshot):
+            return _Watched(category, f"{category}: growth unknown, stays in its category")
+        if known.growth.at_seconds <= looked_at:
+            return _Watched(category, f"{category}: not measured since the last look")
+        growth = known.growth.progress_per_second * self._interval_seconds
+        if growth >= self._alpha:
+            return _Watched(PROGRESSING, f"{PROGRESSING}: growth {growth:.3g}/interval ≥ α {self._alpha:g}")
+        slow = f"growth {growth:.3g}/interval < α {self._alpha:g}"
+        if known.previous_growth is None:
+            return _Watched(category, f"{category}: {slow}, with none before it to compare")
+        before = known.previous_growth.progress_per_second * self._interval_seconds
+        if growth >= before:
+            return _Watched(category, f"{category}: {slow}, but not below {before:.3g} before")
+        listed = _ONE_STEP_DOWN[category]
+        return _Watched(listed, f"{listed}: {slow} and below {before:.3g} before", requests=category == CONVERGED)
+
+    def _answer_requests(
+        self, planned: Plan, jobs: Sequence[Job], watched: Mapping[str, _Watched], memory: MemoryState
+    ) -> None:
+        """The requests of Algorithm 3, longest converged first; each sees what those before it have changed."""
+        slow = [job for job in jobs if watched[job.uid].requests]
+        for job in sorted(slow, key=lambda job: (memory.jobs[job.uid].class_since_seconds or 0.0, job.uid)):
+            why, growing = watched[job.uid].reason, planned.growing(job.node)
+            if growing <= 1:
+                planned.reasons[job.uid] = f"{why}; no move, of the jobs beside it {growing} grow"
+            elif not can_move(job):
+                planned.reasons[job.uid] = f"{why}; no move, it does not say that it may be moved now"
+            else:
+                reallocate(planned, job, memory.jobs[job.uid], self._weights, why)
+
+
+def _category(known: JobMemory) -> str:
+    """The job's category; PC for one that has none, or another policy's."""
+    return known.job_class if known.job_class in CATEGORIES else PROGRESSING
+
+
+def _remembered(known: JobMemory, category: str, mark: str | None, now_seconds: float) -> JobMemory:
+    """The job's memory with its category, since when it is in it, and a mark that was set."""
+    if known.job_class == category and mark is None:
+        return known
+    since = known.class_since_seconds if known.job_class == category else now_seconds
+    return replace(
+        known,
+        job_class=category,
+        class_since_seconds=since,
+        marks=known.marks if mark is None else known.marks | {mark},
+    )

@@ -1,0 +1,121 @@
+"""Models of jobs as a scenario describes them (`ModelSettings`), and the built-in ones.
+
+`scenario.py` reads more of them from a file, `workload.py` draws jobs from both. Works of VAE-PyTorch and the MNISTs
+follow from FlowCon's published fixed run (thesis 6.1.3), the shapes of VAE, Bi-RNN and GRU and what an LSTM-CRF can use
+from its published curves; the other works and rates are chosen, and so is the noise, which no paper prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from controller.settings import Document
+from controller.simulator.curve_settings import CurveSettings
+
+LARGEST = 1e9
+"""Thirty years of seconds, or of core-seconds: more is a mistyped unit."""
+
+Range = tuple[float, float]
+
+
+def _range(value: object) -> object:
+    """One number stands for a range without width."""
+    pair = value if isinstance(value, list | tuple) else (value, value)
+    numbers = [float(each) for each in pair if isinstance(each, int | float) and not isinstance(each, bool)]
+    if len(pair) != 2 or len(numbers) != 2:
+        raise ValueError(f"must be a number or [lowest, highest], not {value!r}")
+    if numbers[0] > numbers[1]:
+        raise ValueError(f"lowest {numbers[0]:g} is above highest {numbers[1]:g}; swap them")
+    return tuple(numbers)
+
+
+def _positive(value: Range) -> Range:
+    if not 0 < value[0] <= value[1] <= LARGEST:
+        raise ValueError(f"must be above 0 and at most {LARGEST:g}, not {_wrong(value, value[0] > 0):g}")
+    return value
+
+
+def _not_negative(value: Range) -> Range:
+    if not 0 <= value[0] <= value[1] <= LARGEST:
+        raise ValueError(f"must be at least 0 and at most {LARGEST:g}, not {_wrong(value, value[0] >= 0):g}")
+    return value
+
+
+def _wrong(value: Range, lowest_is_right: bool) -> float:
+    return value[1] if lowest_is_right else value[0]
+
+
+PositiveRange = Annotated[Range, BeforeValidator(_range), AfterValidator(_positive)]
+"""A number, or `[lowest, highest]`, from which one is drawn uniformly."""
+
+CpuSeconds = PositiveRange
+"""Core-seconds."""
+
+Seconds = Annotated[Range, BeforeValidator(_range), AfterValidator(_not_negative)]
+"""A time from the start of the run: a number, or `[earliest, latest]`, from which one is drawn uniformly."""
+
+
+class ModelSettings(Document):
+    """What jobs of one model are like: trained (`workCpuSeconds`, `curve`) or served (`requestCpuSeconds`)."""
+
+    work_cpu_seconds: CpuSeconds | None = None
+    curve: CurveSettings | None = None
+    request_cpu_seconds: CpuSeconds | None = None
+    parallelism: float = Field(1.0, gt=0.0, le=1024.0, description="cores a job can use at once")
+    noise: float = Field(0.01, ge=0.0, le=1.0, description="s.d. of an observation, as a fraction of the first value")
+    memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
+
+    @model_validator(mode="after")
+    def _trained_or_served(self) -> ModelSettings:
+        given = tuple(each is not None for each in (self.work_cpu_seconds, self.curve, self.request_cpu_seconds))
+        if given not in ((True, True, False), (False, False, True)):
+            raise ValueError(
+                "give workCpuSeconds and curve (a model that is trained), or requestCpuSeconds without them (one that "
+                "is served)"
+            )
+        return self
+
+    @property
+    def served(self) -> bool:
+        """True for a model that answers requests until the run ends, and has no loss."""
+        return self.request_cpu_seconds is not None
+
+
+def _trained(work_cpu_seconds: float, parallelism: float = 1.0, **curve: object) -> ModelSettings:
+    return ModelSettings.model_validate(
+        {"workCpuSeconds": work_cpu_seconds, "parallelism": parallelism, "curve": curve}
+    )
+
+
+_VAE = {"k": 5.198}
+"""65 % of the improvement in the first fifth: 1 - e^(-k/5) = 0.65 (1 - e^(-k))."""
+
+_BIRNN = {"k": 19.56}
+"""98 % in the first fifth, by the same equation."""
+
+_GRU = [
+    [0.0, 1.0], [0.02, 0.794], [0.04, 0.631], [0.06, 0.501], [0.08, 0.398], [0.1, 0.316], [0.12, 0.251],
+    [0.14, 0.2], [0.16, 0.158], [0.18, 0.126], [0.2, 0.1], [0.22, 0.0518], [0.24, 0.0268], [0.27, 0.01],
+    [0.35, 0.006], [0.5, 0.003], [1.0, 0.0],
+]  # fmt: skip
+"""90 % at 20 % and 99 % at 27 % of the work, exponential before, between and after: one exponential fits only one."""
+
+SERVED = "served"
+"""The built-in model that answers requests: what `generate.qoe` draws, and a job that names no model."""
+
+BUILT_IN: Mapping[str, ModelSettings] = {
+    "vae-pytorch": _trained(260, exponential=_VAE),
+    "vae-tensorflow": _trained(200, exponential=_VAE),
+    "mnist-pytorch": _trained(106, exponential={"k": 14}),
+    "mnist-tensorflow": _trained(28, exponential={"k": 12}),
+    "gru": _trained(150, points=_GRU),
+    "birnn": _trained(120, exponential=_BIRNN),
+    "lstm-crf": _trained(180, parallelism=0.19, exponential={"k": 8}),
+    "rnn": _trained(90, exponential={"k": 16}),
+    "dynamic-rnn": _trained(140, exponential={"k": 9}),
+    SERVED: ModelSettings.model_validate({"requestCpuSeconds": [0.2, 2.0]}),
+}
+"""By name. Works in core-seconds of a core of speed 1, of which the papers' machines are one (`cpu: 1`)."""

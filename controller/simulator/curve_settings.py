@@ -1,0 +1,137 @@
+"""Curves as a user writes them, e.g. `curve: {exponential: {k: 8}}`: validated here, built as `curves.py` has them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from controller.settings import Document
+from controller.simulator import curves
+from controller.simulator.model import Curve
+
+Rate = Annotated[float, Field(gt=0.0, le=30.0)]
+"""Steepness over the whole work. Above 30 a float hardly tells the end of an exponential from its limit."""
+
+Inner = Annotated[float, Field(gt=0.0, lt=1.0)]
+"""A fraction that is neither the start nor the end."""
+
+
+class ExponentialSettings(Document):
+    """`e^(-kx)`."""
+
+    k: Rate
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Exponential(self.k)
+
+
+class PowerSettings(Document):
+    """`(1 + 100x)^(-b)`."""
+
+    b: float = Field(gt=0.0, le=10.0)
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Power(self.b)
+
+
+class InverseSettings(Document):
+    """`1 / (1 + ax)`."""
+
+    a: float = Field(gt=0.0, le=1e6)
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Inverse(self.a)
+
+
+class SigmoidSettings(Document):
+    """A late drop around `center`."""
+
+    center: Inner
+    k: Rate
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Sigmoid(self.center, self.k)
+
+
+class StepsSettings(Document):
+    """Drops at these fractions of the work to these levels."""
+
+    at: list[Inner] = Field(min_length=1)
+    to: list[Inner] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _only_falls(self) -> StepsSettings:
+        if len(self.at) != len(self.to):
+            raise ValueError(f"at has {len(self.at)} values and to has {len(self.to)}; give one level for each drop")
+        if sorted(set(self.at)) != self.at or sorted(set(self.to), reverse=True) != self.to:
+            raise ValueError("at must increase and to must decrease from drop to drop; sort them")
+        return self
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Steps(tuple(self.at), tuple(self.to))
+
+
+class OverfitSettings(Document):
+    """Falls until `turn`, then rises by `rise` times what it fell."""
+
+    k: Rate = 5.0
+    turn: Inner
+    rise: float = Field(gt=0.0, le=100.0)
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Overfit(self.k, self.turn, self.rise)
+
+
+class DivergingSettings(Document):
+    """Falls as an exponential and is NaN from `at` on."""
+
+    at: Inner
+    k: Rate = 8.0
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Diverging(self.k, self.at)
+
+
+class CurveSettings(Document):
+    """Exactly one kind of curve."""
+
+    exponential: ExponentialSettings | None = None
+    power: PowerSettings | None = None
+    inverse: InverseSettings | None = None
+    sigmoid: SigmoidSettings | None = None
+    steps: StepsSettings | None = None
+    overfit: OverfitSettings | None = None
+    diverging: DivergingSettings | None = None
+    points: list[tuple[float, float]] | None = None
+
+    @field_validator("points")
+    @classmethod
+    def _falling(cls, value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
+        if value is not None:
+            curves.points(value)
+        return value
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> CurveSettings:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            kinds = ", ".join(type(self).model_fields)
+            raise ValueError(f"give exactly one of {kinds}, not {' and '.join(given) or 'none'}")
+        return self
+
+    def build(self) -> Curve:
+        """The curve that is described."""
+        if self.points is not None:
+            return curves.points(self.points)
+        kinds = (
+            self.exponential, self.power, self.inverse, self.sigmoid, self.steps, self.overfit, self.diverging
+        )  # fmt: skip
+        return next(kind for kind in kinds if kind is not None).build()

@@ -1,0 +1,225 @@
+"""How a job's evaluation falls over its work: the kinds of `Curve` that a scenario can name.
+
+`builtin_models.py` builds them from what a user wrote, the world asks them while it runs. Each is scaled to fall from
+1 at the start to 0 at its best, so that one number means the same for every job. `at` is asked for every observation
+(millions of times in a day of 1,000 jobs): plain floats, no numpy. `reached` is its exact inverse, in closed form, and
+takes the first place where a curve passes a value more than once. Both take ratios from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+from controller.simulator.model import Curve
+
+POWER_SCALE = 100.0
+"""A power law needs a unit: its first hundredth of the work is one unit, so that it neither starts at infinity nor is
+flat."""
+
+SMOOTH_PART = 0.5
+"""Between two drops, half of the way down is gone smoothly; the drop does the rest."""
+
+SMOOTH_RATE = 5.0
+"""How steep the smooth part is: 63 % of it in the first fifth of its length, as a training that meets a plateau."""
+
+
+ROUNDING = 1e-12
+"""1 - 0.9 is a little less than 0.1: a recorded part that is flat at 0.1 must count as 90 % all the same."""
+
+
+def _fallen(x: float, rate: float) -> float:
+    """The part, 0 to 1, that an exponential of this rate has fallen at x of its length."""
+    return math.expm1(-rate * x) / math.expm1(-rate)
+
+
+def _when_fallen(part: float, rate: float) -> float:
+    """The inverse of `_fallen`."""
+    return -math.log1p(part * math.expm1(-rate)) / rate
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`e^(-kx)`, scaled."""
+
+    k: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        return 1.0 - _fallen(done_ratio, self.k)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        return _when_fallen(improvement_ratio, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """`(1 + 100x)^(-b)`, scaled: a long tail."""
+
+    b: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        last = (1.0 + POWER_SCALE) ** -self.b
+        return float(((1.0 + POWER_SCALE * done_ratio) ** -self.b - last) / (1.0 - last))
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        last = (1.0 + POWER_SCALE) ** -self.b
+        raw = 1.0 - improvement_ratio * (1.0 - last)
+        return float((raw ** (-1.0 / self.b) - 1.0) / POWER_SCALE)
+
+
+@dataclass(frozen=True, slots=True)
+class Inverse:
+    """`1 / (1 + ax)`, scaled."""
+
+    a: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        return 1.0 - done_ratio * (1.0 + self.a) / (1.0 + self.a * done_ratio)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        return improvement_ratio / (1.0 + self.a * (1.0 - improvement_ratio))
+
+
+@dataclass(frozen=True, slots=True)
+class Sigmoid:
+    """`1 / (1 + e^(k(x - center)))`, scaled: a plateau, then a late drop."""
+
+    center: float
+    k: float
+
+    def _raw(self, x: float) -> float:
+        return 1.0 / (1.0 + math.exp(self.k * (x - self.center)))
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        first, last = self._raw(0.0), self._raw(1.0)
+        return (self._raw(done_ratio) - last) / (first - last)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        first, last = self._raw(0.0), self._raw(1.0)
+        raw = first - improvement_ratio * (first - last)
+        # Near its plateau the sigmoid is 1 to 12 digits: rounding alone must not lead out of 0 to 1.
+        return min(max(self.center + math.log(1.0 / raw - 1.0) / self.k, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Drops to `to_levels` at the fractions `at_ratios`, as when the learning rate is cut; falls smoothly in between.
+
+    Worked example: at 0.33 to 0.5 and at 0.66 to 0.2 it falls smoothly from 1 to 0.75, drops to 0.5, falls to 0.35,
+    drops to 0.2, and falls smoothly to 0.
+    """
+
+    at_ratios: tuple[float, ...]
+    to_levels: tuple[float, ...]
+
+    def _piece(self, number: int) -> tuple[float, float, float, float]:
+        """Where a smooth piece begins and ends, and from which level it falls to which before the next drop."""
+        last = number == len(self.at_ratios)
+        begin = self.at_ratios[number - 1] if number else 0.0
+        end = 1.0 if last else self.at_ratios[number]
+        high = self.to_levels[number - 1] if number else 1.0
+        low = 0.0 if last else high - SMOOTH_PART * (high - self.to_levels[number])
+        return begin, end, high, low
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        begin, end, high, low = self._piece(bisect_right(self.at_ratios, done_ratio))
+        return high - (high - low) * _fallen((done_ratio - begin) / (end - begin), SMOOTH_RATE)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact; a level that a drop jumps over is reached at the drop."""
+        level = 1.0 - improvement_ratio
+        # How many drops lie before: those to a level that is still above (or at) the one looked for.
+        number = sum(to >= level for to in self.to_levels)
+        begin, end, high, low = self._piece(number)
+        if level < low:
+            return end
+        return begin + (end - begin) * _when_fallen((high - level) / (high - low), SMOOTH_RATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Overfit:
+    """Falls to its best, 0, at `turn`, then rises in a line by `rise` until the end: a held-out loss."""
+
+    k: float
+    turn: float
+    rise: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation: 1 to 0 at the turn, then up."""
+        if done_ratio <= self.turn:
+            return 1.0 - _fallen(done_ratio / self.turn, self.k)
+        return self.rise * (done_ratio - self.turn) / (1.0 - self.turn)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse of the falling part, exact: the first time."""
+        return self.turn * _when_fallen(improvement_ratio, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Diverging:
+    """An exponential that is lost: NaN from `diverges_at` on."""
+
+    k: float
+    diverges_at: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, or NaN."""
+        return 1.0 - _fallen(done_ratio, self.k) if done_ratio < self.diverges_at else math.nan
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """Where it gets there; None when it diverges before."""
+        x = _when_fallen(improvement_ratio, self.k)
+        return x if x < self.diverges_at else None
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A recorded curve, straight between its points; `points` makes one."""
+
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+    """Scaled to fall from 1 to 0."""
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        right = min(max(bisect_right(self.xs, done_ratio), 1), len(self.xs) - 1)
+        x0, x1, y0, y1 = self.xs[right - 1], self.xs[right], self.ys[right - 1], self.ys[right]
+        return y0 + (y1 - y0) * (done_ratio - x0) / (x1 - x0)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact; the beginning of a flat part."""
+        level = 1.0 - improvement_ratio + ROUNDING
+        right = min(max(bisect_left(self.ys, -level, key=lambda y: -y), 1), len(self.ys) - 1)
+        x0, x1, y0, y1 = self.xs[right - 1], self.xs[right], self.ys[right - 1], self.ys[right]
+        return x0 if y0 <= level else x0 + (x1 - x0) * (y0 - level) / (y0 - y1)
+
+
+def points(pairs: list[tuple[float, float]]) -> Curve:
+    """A recorded curve from (fraction of work, evaluation) pairs; ValueError says why a curve is refused."""
+    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+    if len(pairs) < 2 or xs[0] != 0.0 or xs[-1] != 1.0:
+        raise ValueError("must begin at x = 0 and end at x = 1; write for example [[0, 2.3], [0.3, 0.4], [1, 0.1]]")
+    if not all(map(math.isfinite, ys)):
+        raise ValueError("a value is not finite; for a loss that is lost use diverging: {at}")
+    for (x0, y0), (x1, y1) in pairwise(pairs):
+        if x1 <= x0:
+            raise ValueError(f"x must increase, and {x1:g} follows {x0:g}; sort the points and drop repeated ones")
+        if y1 > y0:
+            raise ValueError(
+                f"the curve rises from {y0:g} to {y1:g} at x = {x1:g}; a recorded curve may only fall, "
+                "for one that rises use overfit: {k, turn, rise}"
+            )
+    if ys[0] == ys[-1]:
+        raise ValueError(f"the curve stays at {ys[0]:g}; its last value must be below its first")
+    return Points(tuple(xs), tuple((y - ys[-1]) / (ys[0] - ys[-1]) for y in ys))

@@ -1,0 +1,128 @@
+"""The report of `slopewise simulate`: one self-contained HTML file.
+
+Before it: `results.py`, `table.py` (the rows) and `charts.py` (the pictures). After it: a browser, which needs no
+network. Foreign text (policies' labels, names of jobs, nodes, models and the scenario) reaches the page escaped, in
+the three ways that the demo's report describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from controller.demo.report import environment, write_page
+from controller.demo.wording import ratio, seconds
+from controller.simulator import charts, table
+from controller.simulator.measures import SAME_RATIO, Verdict, is_overlap, measure
+from controller.simulator.model import RunOutcome
+from controller.simulator.results import SweepResult
+
+MOST_JOBS = 200
+"""As many rows as a person scrolls through; JSON and the trace have all."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCell:
+    """Completion time of one job under one policy, set against the baseline's where both are known."""
+
+    text: str
+    badge: str = ""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job of the seed that is shown, with a cell for each policy."""
+
+    name: str
+    model: str
+    arrived: str
+    cells: tuple[JobCell, ...]
+
+
+def write_report(result: SweepResult, path: Path) -> None:
+    """Write the report to `path`, whole or not at all; SlopewiseError when it cannot be written."""
+    write_page(render(result), path)
+
+
+def render(result: SweepResult) -> str:
+    """The page as text; of the seeds whose runs were kept, the first is shown job by job."""
+    runs = _shown_runs(result)
+    names = [name for name in result.measures if not is_overlap(name)]
+    boxes = {f"measure-{name}": charts.measure_figure(result, name) for name in names}
+    overlap = {"overlap": charts.overlap_figure(result)} if len(names) < len(result.measures) else {}
+    gantts, nodes_left_out = _gantts(runs)
+    figures = {key: figure.to_plotly_json() for key, figure in (boxes | overlap | gantts).items()}
+    jobs = job_rows(result, runs)
+    return (
+        environment(Path(__file__).parent)
+        .get_template("report.html.j2")
+        .render(
+            result=result,
+            rows=table.rows(result),
+            caveats=table.caveats(result),
+            legend=table.legend(result),
+            figures=figures,
+            boxes=[(name, measure(name)) for name in names],
+            runs=runs,
+            nodes_left_out=nodes_left_out,
+            jobs=jobs[:MOST_JOBS],
+            jobs_left_out=len(jobs[MOST_JOBS:]),
+            plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
+        )
+    )
+
+
+def job_rows(result: SweepResult, runs: Mapping[str, RunOutcome]) -> list[JobRow]:
+    """Each job of the shown seed in order of arrival, which is the same under every policy."""
+    if not runs:
+        return []
+    times = {policy: {job.name: job.jct_seconds for job in run.jobs} for policy, run in runs.items()}
+    base = times[result.baseline]
+    return [
+        JobRow(
+            job.name,
+            job.model,
+            seconds(job.arrived_seconds),
+            tuple(
+                JobCell(seconds(times[policy][job.name]))
+                if policy == result.baseline
+                else _job_cell(times[policy][job.name], base[job.name])
+                for policy in result.policies
+            ),
+        )
+        for job in runs[result.baseline].jobs
+    ]
+
+
+def _job_cell(ours: float | None, base: float | None) -> JobCell:
+    if ours is None or not base:
+        return JobCell(seconds(ours))
+    quotient = ours / base
+    verdict: Verdict = "same" if abs(quotient - 1) < SAME_RATIO else "better" if quotient < 1 else "worse"
+    return JobCell(seconds(ours), f"{ratio(quotient)} {verdict}", verdict)
+
+
+def _shown_runs(result: SweepResult) -> dict[str, RunOutcome]:
+    """By policy, the runs of the first seed whose runs were kept; empty when none were."""
+    seed = next((seed for seed in result.seeds if (result.baseline, seed) in result.runs), None)
+    return {} if seed is None else {policy: result.runs[policy, seed] for policy in result.policies}
+
+
+def _gantts(runs: Mapping[str, RunOutcome]) -> tuple[dict[str, Any], int]:
+    """A Gantt chart for each policy, all on one time axis and with the same colours."""
+    if not runs:
+        return {}, 0
+    shown = {policy: charts.shown_lanes(run) for policy, run in runs.items()}
+    models = charts.models_of(runs.values())
+    end_seconds = max(run.ended_seconds for run in runs.values())
+    figures = {
+        f"gantt-{number}": charts.gantt_figure(lanes, models, end_seconds)
+        for number, (lanes, _) in enumerate(shown.values(), start=1)
+    }
+    return figures, max(left_out for _, left_out in shown.values())

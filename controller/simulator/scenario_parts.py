@@ -1,0 +1,81 @@
+"""What a scenario lists: nodes, explicit jobs, policies. `scenario.py` checks them against one another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from controller.jobs import LONGEST_PROMISE_SECONDS, MOST_WEIGHT, JobName
+from controller.model import CpuControl
+from controller.settings import CpuMillicores, Document, PolicyChoice
+from controller.simulator.builtin_models import SERVED, CpuSeconds, Seconds
+
+MOST_NODES = 10_000
+
+Text = Annotated[str, Field(min_length=1, max_length=100)]
+"""Free text that ends up in tables and pages, where it is escaped."""
+
+
+class NodeSettings(Document):
+    """A machine, or `count` machines that are alike: `name: w, count: 2` are w-1 and w-2."""
+
+    name: Text
+    cpu: CpuMillicores = Field(description="cores that jobs can share; the papers' whole node is 1")
+    memory_gib: float = Field(64.0, alias="memoryGiB", gt=0.0, le=65_536.0)
+    speed: float = Field(1.0, gt=0.0, le=1000.0, description="core-seconds of work a second, of each core")
+    count: int = Field(1, ge=1, le=MOST_NODES)
+    requests_max: CpuMillicores | None = Field(None, description="what requests may add up to; none: no such bound")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the machines."""
+        return [self.name] if self.count == 1 else [f"{self.name}-{number}" for number in range(1, self.count + 1)]
+
+
+class JobSettings(Document):
+    """One explicit job. What it does not say it has from its model."""
+
+    name: JobName
+    model: Text = Field(SERVED, description="may be left out of a job with requestCpuSeconds")
+    arrive_seconds: Seconds = (0.0, 0.0)
+    work_cpu_seconds: CpuSeconds | None = None
+    request_cpu_seconds: CpuSeconds | None = None
+    parallelism: float | None = Field(None, gt=0.0, le=1024.0)
+    memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
+    request: CpuMillicores | None = Field(None, description="default: a core, or the smallest node if that is less")
+    steps: int | None = Field(None, ge=1, le=10**12)
+    qoe_seconds: float | None = Field(None, gt=0.0, le=LONGEST_PROMISE_SECONDS)
+    deadline_seconds: float | None = Field(None, gt=0.0, le=LONGEST_PROMISE_SECONDS, description="from its arrival")
+    target_loss: float | None = Field(None, gt=0.0, lt=1.0, description="1 at the start, 0 at the best")
+    deliverable_loss: float | None = Field(None, gt=0.0, lt=1.0, description="the same scale")
+    weight: float = Field(1.0, gt=0.0, le=MOST_WEIGHT)
+    migratable: bool = True
+    checkpoint_seconds: float = Field(2.5, ge=0.0, le=86_400.0)
+    restart_seconds: float = Field(2.5, ge=0.0, le=86_400.0)
+    crashes_at_done_ratio: list[Annotated[float, Field(gt=0.0, lt=1.0)]] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> JobSettings:
+        if "model" not in self.model_fields_set and self.request_cpu_seconds is None:
+            raise ValueError("model is missing; name one, or give requestCpuSeconds for a job that is served")
+        if self.target_loss and self.deliverable_loss and self.deliverable_loss <= self.target_loss:
+            raise ValueError(
+                f"deliverableLoss {self.deliverable_loss:g} is reached no sooner than targetLoss {self.target_loss:g}; "
+                "raise the first"
+            )
+        return self
+
+
+class PolicyEntry(PolicyChoice):
+    """A policy to run; its name alone stands for its defaults."""
+
+    name: Text
+    label: Text | None = Field(None, description="its name in every table; default: the policy's")
+    interval_seconds: float | None = Field(None, ge=1.0, le=86_400.0)
+    control: CpuControl | None = None
+
+    @property
+    def shown(self) -> str:
+        """The label."""
+        return self.label or self.name

@@ -1,0 +1,131 @@
+"""The figures of a sweep as a table, and what a reader must know before believing them.
+
+Before it: `results.py`. After it: the terminal, and `report.py`, which shows the same rows. Cells are `Text` and never
+markup, because a policy's label is foreign; nothing is said by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from controller.demo.wording import UNKNOWN, counted, plain
+from controller.simulator.measures import Estimate, Verdict, is_overlap, measure, verdict
+from controller.simulator.results import SweepResult
+
+_STYLES: dict[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of one policy: the mean and half its interval; of other policies than the baseline its ratio."""
+
+    text: str
+    badge: str = ""
+    """E.g. `×0.82 ± 0.03 better`; empty where there is nothing to compare."""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measure: a cell for each policy, in the order of the policies."""
+
+    measure: str
+    label: str
+    cells: tuple[Cell, ...]
+
+
+def rows(result: SweepResult) -> list[Row]:
+    """A row for each measure but the overlaps, of which a run of many jobs has dozens."""
+    summary, ratios = result.summary(), result.ratio_to_fair()
+    names = [name for name in result.measures if not is_overlap(name)]
+    return [
+        Row(
+            name,
+            measure(name).label,
+            tuple(_cell(name, summary[policy][name], ratios.get(policy, {}).get(name)) for policy in result.policies),
+        )
+        for name in names
+    ]
+
+
+def caveats(result: SweepResult) -> list[str]:
+    """Sentences: too few seeds, jobs that did not end, a scenario that proves nothing."""
+    return [*_on_the_sweep(result), *(sentence for each in result.policies for sentence in _on_policy(result, each))]
+
+
+def comparison(result: SweepResult) -> RenderableType:
+    """The table of a sweep, each ratio to the baseline below its figure, then the caveats."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(Text(plain(result.scenario), style="bold"))
+    for policy in result.policies:
+        table.add_column(Text(plain(policy), style="bold"), no_wrap=True)
+    for row in rows(result):
+        table.add_row(Text(row.label), *(_cell_text(cell) for cell in row.cells))
+    notes = Table.grid(padding=(0, 1, 0, 0))
+    for sentence in caveats(result):
+        notes.add_row(Text("note", style="yellow"), Text(sentence, overflow="fold"))
+    return Group(table, "", Text(legend(result), style="dim"), notes)
+
+
+def legend(result: SweepResult) -> str:
+    """How to read a cell."""
+    return (
+        f"Mean over {counted(len(result.seeds), 'seed')} ± half of its 95 % interval; × is the mean ratio to "
+        f"{plain(result.baseline)}, seed by seed; unclear: its interval holds 1."
+    )
+
+
+def _cell(name: str, ours: Estimate, ratio: Estimate | None) -> Cell:
+    of = measure(name)
+    text = f"{_number(ours, 1)} {of.unit}" if of.unit else _number(ours, 2)
+    if ratio is None or ratio.mean is None:
+        return Cell(text)
+    said = verdict(of, ratio)
+    return Cell(text, f"×{_number(ratio, 2)}" + (f" {said}" if said else ""), said)
+
+
+def _number(of: Estimate, digits: int) -> str:
+    """`41.30 ± 2.10`; without an interval the mean alone, and a dash without that."""
+    if of.mean is None:
+        return UNKNOWN
+    if of.high is None:
+        return f"{of.mean:.{digits}f}"
+    return f"{of.mean:.{digits}f} ± {of.high - of.mean:.{digits}f}"
+
+
+def _cell_text(cell: Cell) -> Text:
+    text = Text(cell.text)
+    if cell.badge:
+        text.append(f"\n{cell.badge}", style=_STYLES[cell.verdict])
+    return text
+
+
+def _on_the_sweep(result: SweepResult) -> Iterator[str]:
+    if result.partial:
+        yield f"Stopped early: {len(result.seeds)} of {counted(len(result.seeds_asked), 'seed')} were run to their end."
+    if len(result.seeds) == 1:
+        yield "One seed gives no interval: its differences may be chance."
+    if len(result.policies) == 1:
+        yield f"Only {plain(result.baseline)} ran: there is nothing to compare it with."
+    if result.tuned_on:
+        yield "Policies were tuned on this scenario: it says nothing about how well they do on others."
+
+
+def _on_policy(result: SweepResult, policy: str) -> Iterator[str]:
+    every = result.figures[policy]
+    not_ended, jobs = sum(each.not_ended for each in every), sum(each.jobs for each in every)
+    if not_ended:
+        yield (
+            f"Under {plain(policy)}, {not_ended} of {counted(jobs, 'job')} of all seeds had not ended: their "
+            "completion times are in no mean and no ratio."
+        )
+    ratios = result.ratio_to_fair().get(policy, {})
+    some = [name for name, each in ratios.items() if 0 < each.count < len(every) and not is_overlap(name)]
+    if some:
+        labels = "; ".join(measure(name).label for name in some)
+        yield f"Under {plain(policy)}, not every seed has a ratio of these: {labels}."

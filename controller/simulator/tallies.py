@@ -1,0 +1,82 @@
+"""What is counted while a simulated run goes on and cannot be told from its end: overlap, balance, jitter.
+
+`world.py` tells both classes of every change, at the moment it happens; `engine.py` reads them when the run is over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+JITTER_INTERVAL_SECONDS = 20.0
+
+
+class ClusterTally:
+    """For how long how many jobs ran, and how evenly they were spread over the nodes."""
+
+    def __init__(self) -> None:
+        self.overlap_seconds: dict[int, float] = {}
+        """For how long exactly k jobs were running, by k (1 or more)."""
+        self._at_seconds = 0.0
+        self._running = 0
+        self._spread_ratio = 0.0
+        self._spread_seconds = 0.0
+
+    def recount(self, now_seconds: float, running_by_node: Sequence[int]) -> None:
+        """From now on so many jobs run on each node."""
+        elapsed = now_seconds - self._at_seconds
+        if self._running and elapsed > 0:
+            self.overlap_seconds[self._running] = self.overlap_seconds.get(self._running, 0.0) + elapsed
+            self._spread_seconds += self._spread_ratio * elapsed
+        self._at_seconds = now_seconds
+        self._running = sum(running_by_node)
+        mean = self._running / len(running_by_node)
+        self._spread_ratio = (max(running_by_node) - min(running_by_node)) / mean if mean else 0.0
+
+    @property
+    def load_imbalance_ratio(self) -> float:
+        """Mean over the time in which any job ran of (most - fewest) / mean; 0 when none ever did."""
+        busy_seconds = math.fsum(self.overlap_seconds.values())
+        return self._spread_seconds / busy_seconds if busy_seconds > 0 else 0.0
+
+
+class CpuIntervals:
+    """The CPU of one job by whole intervals of 20 s since it started; the last one, cut short by its end, is left out.
+
+    Welford's way of keeping mean and variance: a difference of sums of squares would tell a constant CPU as jitter.
+    """
+
+    def __init__(self) -> None:
+        self._open_seconds = 0.0
+        self._open_cpu_seconds = 0.0
+        self._count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    def add(self, seconds: float, cores: float) -> None:
+        """The job used so many cores for so long."""
+        room = JITTER_INTERVAL_SECONDS - self._open_seconds
+        if seconds < room:
+            self._open_seconds += seconds
+            self._open_cpu_seconds += cores * seconds
+            return
+        self._close(self._open_cpu_seconds + cores * room, 1)
+        whole, rest = divmod(seconds - room, JITTER_INTERVAL_SECONDS)
+        self._close(cores * JITTER_INTERVAL_SECONDS, int(whole))
+        self._open_seconds, self._open_cpu_seconds = rest, cores * rest
+
+    def _close(self, cpu_seconds: float, times: int) -> None:
+        """So many intervals in a row with this CPU each."""
+        if not times:
+            return
+        delta = cpu_seconds - self._mean
+        before, self._count = self._count, self._count + times
+        self._mean += delta * times / self._count
+        self._squares += delta * delta * before * times / self._count
+
+    @property
+    def jitter_ratio(self) -> float:
+        """Standard deviation over mean; 0 for fewer than two intervals, or without any CPU."""
+        if self._count < 2 or self._mean <= 0:
+            return 0.0
+        return math.sqrt(self._squares / self._count) / self._mean

@@ -1,0 +1,257 @@
+"""The served models: what they answer, what they export, under which load, and with which objectives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from support.waiting import eventually, runs
+
+from controller.demo.serving.calibration import calibrate, request_cpu_seconds
+from controller.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
+from controller.demo.serving.load import keep_busy
+from controller.demo.serving.server import ModelServer
+from controller.errors import SlopewiseError, UsageError
+
+NAMES = list(SERVED_MODELS)
+ONE_TENTH = dict.fromkeys(NAMES, 0.1)
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read().decode()
+
+
+def responses(url: str) -> tuple[float, float]:
+    """Count and sum of the histogram."""
+    page = fetch(f"{url}/metrics")
+    found = [
+        re.search(rf"^inference_response_duration_seconds_{end} (\S+)$", page, re.MULTILINE) for end in ("count", "sum")
+    ]
+    return tuple(float(match[1]) for match in found if match)  # type: ignore[return-value]
+
+
+@contextmanager
+def served(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A served model as a process, once it answers."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "controller.demo.serving", *arguments],
+        env={**os.environ, "SLOPEWISE_EXPORTER_PORT": "0", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().rpartition(" ")[2].strip()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+# --- the models -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_served_model_reads_real_digits(name: str) -> None:
+    predictor = ServedModel(name, "", 449, 0.5).load()
+    answer = predictor.answer(0)
+    right = sum(said == label for said, label in zip(answer, predictor.labels, strict=True))
+    assert right / len(answer) > 0.95
+    assert predictor.answer(0) == answer
+
+
+def test_requests_go_through_the_images_and_begin_again() -> None:
+    predictor = ServedModel("digits-kernel", "", 300, 0.5).load()
+    assert predictor.rows_of(0).tolist() == list(range(300))
+    assert predictor.rows_of(1).tolist() == [*range(300, 449), *range(151)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_request_is_work_for_the_cpu(name: str) -> None:
+    assert request_cpu_seconds(find_model(name)) > 0.01
+
+
+def test_an_unknown_model_is_told_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match=r"there is no served model 'resnet'; choose one of digits-forest, "):
+        find_model("resnet")
+
+
+# --- the server -------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_counted_with_the_time_it_took() -> None:
+    with ModelServer("127.0.0.1", 0, lambda request: [request, request + 1]) as server:
+        assert responses(server.url) == (0, 0)
+        assert json.loads(fetch(f"{server.url}/predict/7")) == {"predictions": [7, 8]}
+        assert eventually(lambda: responses(server.url)[0] == 1)
+        assert responses(server.url)[1] > 0
+        assert "process_start_time_seconds" in fetch(f"{server.url}/metrics")
+
+
+@pytest.mark.parametrize("path", ["/", "/predict/", "/predict/seven", "/predict/-1"])
+def test_a_path_that_is_none_is_not_found_and_not_counted(path: str) -> None:
+    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            fetch(server.url + path)
+        assert responses(server.url) == (0, 0)
+
+
+def test_metrics_are_served_while_an_answer_is_under_way() -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def slow(request: int) -> list[int]:
+        asked.set()
+        may_answer.wait(30)
+        return [request]
+
+    with ModelServer("127.0.0.1", 0, slow) as server:
+        client = threading.Thread(target=fetch, args=(f"{server.url}/predict/1",))
+        client.start()
+        assert asked.wait(30)
+        assert responses(server.url) == (0, 0)
+        may_answer.set()
+        client.join()
+
+
+def test_a_port_that_is_taken_is_told_in_one_sentence() -> None:
+    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
+        port = server.server_address[1]
+        with pytest.raises(SlopewiseError, match=rf"127.0.0.1:{port} cannot be served \(.*\); choose another port\."):
+            ModelServer("127.0.0.1", port, lambda request: [request])
+
+
+def test_the_load_sends_one_request_after_another_and_ends_with_the_server() -> None:
+    asked: list[int] = []
+    enough = threading.Event()
+
+    def answer(request: int) -> list[int]:
+        asked.append(request)
+        if request == 5:
+            enough.set()
+        return [request]
+
+    with ModelServer("127.0.0.1", 0, answer) as server:
+        client = threading.Thread(target=keep_busy, args=(server.url,))
+        client.start()
+        assert enough.wait(30)
+    client.join(30)
+    assert not client.is_alive()
+    assert asked == list(range(len(asked)))
+
+
+# --- the process ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_served_model_is_busy_from_its_start_and_ends_politely() -> None:
+    with served("digits-kernel", "--seconds", "60") as (process, url):
+        assert eventually(lambda: responses(url)[0] >= 3)
+        count, seconds = responses(url)
+        assert seconds / count > 0.01
+        (client,) = psutil.Process(process.pid).children()
+        process.terminate()
+        _, complaints = process.communicate(timeout=60)
+        assert (process.returncode, complaints) == (0, "")
+        assert not runs(client.pid)
+
+
+@pytest.mark.processes
+def test_a_served_model_ends_when_its_time_is_over() -> None:
+    with served("digits-kernel", "--seconds", "0.5") as (process, _):
+        _, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (0, "")
+
+
+@pytest.mark.processes
+def test_a_signal_to_the_whole_group_is_a_polite_end_too() -> None:
+    with served("digits-forest") as (process, url):
+        assert eventually(lambda: responses(url)[0] >= 1)
+        os.killpg(process.pid, signal.SIGTERM)
+        _, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (0, "")
+
+
+@pytest.mark.processes
+def test_a_load_that_dies_fails_the_job_which_would_only_idle() -> None:
+    with served("digits-kernel") as (process, _):
+        assert eventually(lambda: psutil.Process(process.pid).children())
+        psutil.Process(process.pid).children()[0].kill()
+        _, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (
+        1,
+        "the load has ended with status -9 before its time; see what stands above.\n",
+    )
+
+
+@pytest.mark.processes
+def test_a_load_outlives_a_killed_server_by_no_more_than_a_moment() -> None:
+    with served("digits-kernel") as (process, _):
+        assert eventually(lambda: psutil.Process(process.pid).children())
+        client = psutil.Process(process.pid).children()[0].pid
+        process.kill()
+        assert eventually(lambda: not runs(client))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["resnet"], "there is no served model 'resnet'; choose one of "),
+        (["digits-kernel", "--seconds", "0"], "argument --seconds: '0' is not a number of seconds above 0; "),
+        (["digits-kernel", "--seconds", "nan"], "argument --seconds: 'nan' is not a number of seconds above 0; "),
+        ([], "the following arguments are required: NAME; "),
+    ],
+)
+def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], sentence: str) -> None:
+    with served(*arguments) as (process, _):
+        printed, complaint = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (2, "")
+    assert complaint.startswith(sentence)
+
+
+@pytest.mark.processes
+def test_a_calibration_times_a_request_of_each_model() -> None:
+    measured = calibrate(1)
+    assert list(measured) == NAMES
+    assert all(0.01 < seconds < 10 for seconds in measured.values())
+
+
+# --- the job list -----------------------------------------------------------------------------------------
+
+
+def test_an_objective_is_the_response_time_at_the_cpu_that_the_catalogue_gives() -> None:
+    jobs = {job.name: job for job in serving_jobs(ONE_TENTH, cores=2)}
+    assert list(jobs) == NAMES
+    for name, job in jobs.items():
+        assert job.promises.qoe_seconds == pytest.approx(0.1 / SERVED_MODELS[name].needed_cores)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 4, 5, 7, 64])
+def test_on_any_machine_all_objectives_can_be_kept_and_an_even_split_keeps_half_of_them(cores: float) -> None:
+    jobs = serving_jobs(ONE_TENTH, cores)
+    needed = [0.1 / (job.promises.qoe_seconds or 0.0) for job in jobs]
+    even = cores / len(jobs)
+    assert sum(needed) == pytest.approx(0.8 * cores)
+    assert max(needed) <= 1
+    assert sum(one > 1.1 * even for one in needed) == len(jobs) / 2
+    assert len({job.name for job in jobs}) == len(jobs)
+
+
+def test_all_models_arrive_early_and_end_together() -> None:
+    jobs = serving_jobs(ONE_TENTH, 2, seconds=100, scale=0.5)
+    assert [job.arrive_seconds for job in jobs] == [0, 1.25, 2.5, 3.75]
+    assert [job.arrive_seconds + float(job.command[-1]) for job in jobs] == [50, 50, 50, 50]

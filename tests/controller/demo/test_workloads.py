@@ -1,0 +1,120 @@
+"""Which jobs and nodes a demo chooses by itself, and that deadlines and targets follow from their rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller import policies
+from controller.demo import workloads
+from controller.demo.trainings.catalogue import TRAININGS, demo_jobs
+from controller.demo.workloads import (
+    ALONE,
+    WORKLOADS,
+    WorkloadName,
+    build_workload,
+    fitting_nodes,
+    fitting_workload,
+    reason_for,
+)
+
+CORES = 2.0
+STEP_SECONDS = 0.05
+SPENT_AROUND_SECONDS = 4.0
+"""Of a real job, beside its work: the first value is held for 1.2 s, and its last scrape is waited for."""
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["dqoes"], "served"),
+        (["deadline"], "deadlines"),
+        (["tradl"], "targets"),
+        (["flowcon"], "trainings"),
+        (["flowcon2", "dqoes"], "trainings"),
+        (["dqoes", "deadline"], "served"),
+        ([], "trainings"),
+    ],
+)
+def test_the_first_policy_named_chooses_the_jobs(names: list[str], expected: WorkloadName) -> None:
+    assert fitting_workload(names) == expected
+
+
+def test_what_was_chosen_and_why_is_said_unless_there_was_nothing_to_choose() -> None:
+    assert reason_for(["flowcon", "fair"], "trainings") == ""
+    said = reason_for(["dqoes", "deadline"], "served")
+    assert said == (
+        "The jobs are served models with response-time objectives, which fit dqoes, the first policy named; "
+        "--workload chooses others."
+    )
+    assert "fit flowcon, the first policy named" in reason_for(["flowcon", "dqoes"], "trainings")
+
+
+@pytest.mark.parametrize(
+    ("names", "cores", "expected"),
+    [(["specon"], 2, 2), (["flowcon", "kube-default"], 8, 2), (["specon"], 1, 1), (["flowcon"], 8, 1)],
+)
+def test_policies_that_choose_among_nodes_get_two_where_there_are_two_cores(
+    names: list[str], cores: int, expected: int
+) -> None:
+    assert fitting_nodes(names, cores) == expected
+
+
+def test_every_policy_that_is_named_here_is_one() -> None:
+    known = {name.replace("_", "-") for name in policies.names()}
+    assert workloads._PLACING | set(workloads._FITTING) <= known
+
+
+def test_every_training_was_measured_alone() -> None:
+    assert set(ALONE) == set(TRAININGS)
+
+
+@pytest.mark.parametrize("workload", [name for name in WORKLOADS if name != "served"])
+def test_every_list_is_the_same_work_and_scales(workload: WorkloadName) -> None:
+    for scale in (1.0, 0.2):
+        jobs = build_workload(workload, scale, CORES)
+        assert [(job.name, job.command, job.arrive_seconds) for job in jobs] == [
+            (job.name, job.command, job.arrive_seconds) for job in demo_jobs(scale)
+        ]
+
+
+def test_deadlines_are_between_one_and_a_half_and_four_times_what_a_job_needs_alone() -> None:
+    jobs = build_workload("deadlines", 1.0, CORES)
+    factors = [
+        ((job.deadline_seconds or 0.0) - workloads.GRACE_SECONDS) / (ALONE[job.name].seconds - workloads.START_SECONDS)
+        for job in jobs
+    ]
+    assert all(1.49 < factor < 4.01 for factor in factors)
+    assert max(factors) - min(factors) > 1
+    assert [job.deadline_seconds for job in build_workload("deadlines", 1.0, CORES)] == [
+        job.deadline_seconds for job in jobs
+    ]
+
+
+@pytest.mark.parametrize(("by_deadline", "least", "most"), [(True, 8, 8), (False, 2, 6)])
+def test_all_deadlines_can_be_met_on_two_cores_and_even_sharing_misses_some(
+    by_deadline: bool, least: int, most: int
+) -> None:
+    """Earliest deadline first is the proof that they can; sharing is what happens without anybody."""
+    jobs = {job.name: job for job in build_workload("deadlines", 1.0, CORES)}
+    left = {name: ALONE[name].seconds for name in jobs}
+    ended: dict[str, float] = {}
+    now = 0.0
+    while len(ended) < len(jobs):
+        here = [name for name, job in jobs.items() if job.arrive_seconds <= now and name not in ended]
+        here.sort(key=lambda name: jobs[name].arrive_seconds + (jobs[name].deadline_seconds or 0.0))
+        for place, name in enumerate(here):
+            got = min(1.0, max(0.0, CORES - place)) if by_deadline else min(1.0, CORES / len(here))
+            left[name] -= got * STEP_SECONDS
+            if left[name] <= 0:
+                ended[name] = now - jobs[name].arrive_seconds + SPENT_AROUND_SECONDS
+        now += STEP_SECONDS
+    met = sum(ended[name] <= (job.deadline_seconds or 0.0) for name, job in jobs.items())
+    assert least <= met <= most
+
+
+def test_targets_lie_between_the_first_and_the_best_loss_the_final_one_lower() -> None:
+    for job in build_workload("targets", 1.0, CORES):
+        alone, asked = ALONE[job.name], job.promises
+        assert asked.deliverable_level is not None
+        assert asked.target_level is not None
+        assert alone.best_loss < asked.target_level < asked.deliverable_level < alone.first_loss

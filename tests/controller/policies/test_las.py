@@ -1,0 +1,54 @@
+"""Least attained service: who has had least goes first, equals share, and nobody is starved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from controller.model import Decisions, Job, MemoryState
+from controller.policies import Setting
+from controller.policies.las import Parameters, Policy
+
+
+def decide(jobs: Sequence[Job], cpu_cores: float = 1.0, **parameters: float) -> Decisions:
+    policy = Policy(Parameters(**parameters), Setting(20.0, "limits"))
+    return policy.decide(a_snapshot(jobs, [a_node(cpu_cores=cpu_cores)]), MemoryState({j.uid: known() for j in jobs}))
+
+
+def limits(decisions: Decisions) -> dict[str, float | None]:
+    return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
+
+
+def test_the_job_that_had_least_gets_the_node_and_the_other_a_floor() -> None:
+    decisions = decide([a_job("old", cpu_seconds=100), a_job("new", cpu_seconds=2)])
+    assert limits(decisions) == pytest.approx({"old": 0.025, "new": 0.975})
+    assert decisions.reasons["old"] == "queue 4: has had 100 core-s, limit 0.025 of 1 cores"
+
+
+def test_jobs_of_one_queue_share_evenly_so_that_a_second_more_or_less_moves_nobody() -> None:
+    assert limits(decide([a_job("a", cpu_seconds=41), a_job("b", cpu_seconds=79)])) == {"a": 0.5, "b": 0.5}
+
+
+@pytest.mark.parametrize(("cpu_seconds", "queue"), [(0, 0), (9.9, 0), (10, 1), (19, 1), (20, 2), (40, 3), (1e5, 14)])
+def test_queues_end_at_doubling_thresholds(cpu_seconds: float, queue: int) -> None:
+    assert decide([a_job("a", cpu_seconds=cpu_seconds)]).memory.jobs["a"].job_class == f"queue {queue}"
+
+
+def test_the_width_of_the_first_queue_is_a_parameter() -> None:
+    decisions = decide([a_job("a", cpu_seconds=300)], first_queue_cpu_seconds=1000)
+    assert decisions.memory.jobs["a"].job_class == "queue 0"
+
+
+def test_nobody_gets_more_than_it_can_use_and_the_next_queue_has_the_rest() -> None:
+    jobs = [a_job("a", cpu_seconds=0, useful_cores=1.0), a_job("b", cpu_seconds=50, useful_cores=4.0)]
+    assert limits(decide(jobs, cpu_cores=4.0)) == pytest.approx({"a": 1.0, "b": 3.0})
+
+
+def test_a_newcomer_without_a_sample_goes_first_and_an_old_job_that_nobody_counts_does_not() -> None:
+    newcomer = a_job("newcomer", cpu_seconds=None, started_at=START - 5)
+    unseen = a_job("unseen", cpu_seconds=None, started_at=START - 500)
+    broken = a_job("broken", cpu_seconds=float("nan"), started_at=START - 500)
+    classes = {uid: each.job_class for uid, each in decide([newcomer, unseen, broken]).memory.jobs.items()}
+    assert classes == {"newcomer": "queue 0", "unseen": "queue 6", "broken": "queue 6"}

@@ -1,0 +1,347 @@
+"""SpeCon's readings and test vectors: categories (Algorithm 3), slow moves (4) and rebalancing (5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from controller.model import (
+    ClusterSnapshot,
+    Decisions,
+    Growth,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Migrate,
+    Node,
+    NodeMemory,
+)
+from controller.policies import Setting
+from controller.policies.specon import Parameters, Policy
+
+INTERVAL = 30.0
+FOUR_NODES = tuple(a_node(name) for name in ("n1", "n2", "n3", "n4"))
+
+
+def decide(snapshot: ClusterSnapshot, memory: MemoryState, **parameters: object) -> Decisions:
+    policy = Policy(Parameters(**parameters), Setting(INTERVAL, "requests"))  # type: ignore[arg-type]
+    return policy.decide(snapshot, memory)
+
+
+def growth(per_interval: float, at: float = START, cores: float | None = 1.0) -> Growth:
+    return Growth(at, INTERVAL, per_interval / INTERVAL, cores)
+
+
+def grown(
+    now: float | None, before: float | None, category: str | None, *, cores: float = 1.0, **more: object
+) -> JobMemory:
+    """A job's memory with two measurements, as growth per interval."""
+    return replace(
+        known(job_class=category, **more),  # type: ignore[arg-type]
+        growth=None if now is None else growth(now, cores=cores),
+        previous_growth=None if before is None else growth(before, START - INTERVAL),
+    )
+
+
+def a_movable_job(uid: str, node: str = "n1", **more: object) -> Job:
+    memory_bytes = more.pop("memory_bytes", None)
+    job = a_job(uid, node=node, **more)  # type: ignore[arg-type]
+    return replace(job, migratable=True, memory_request_bytes=memory_bytes)
+
+
+def looked_at(nodes: Sequence[Node], at: float = START - INTERVAL) -> dict[str, NodeMemory]:
+    return {node.name: NodeMemory(frozenset(), at, INTERVAL) for node in nodes}
+
+
+def a_cluster(
+    categories_on: Mapping[str, Sequence[str]], nodes: Sequence[Node] = FOUR_NODES
+) -> tuple[list[Job], dict[str, JobMemory]]:
+    """Jobs named after node and number in the given categories, none of them measured since the last look."""
+    jobs, remembered = [], {}
+    for node in nodes:
+        for number, category in enumerate(categories_on.get(node.name, ())):
+            uid = f"{node.name}-{number}"
+            jobs.append(a_movable_job(uid, node.name))
+            remembered[uid] = replace(known(job_class=category), growth=growth(0.5, START - INTERVAL))
+    return jobs, remembered
+
+
+def moves(decisions: Decisions) -> dict[str, tuple[str, str]]:
+    assert all(isinstance(move, Migrate) for move in decisions.moves)
+    return {move.job_uid: (move.from_node, move.node) for move in decisions.moves if isinstance(move, Migrate)}
+
+
+# --- Algorithm 3 ---------------------------------------------------------------------------------------------
+
+
+def told(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[bool]]:
+    """The categories a job goes through when its growth is measured at look after look, and when it requests."""
+    nodes = [a_node("n1"), a_node("n2")]
+    job, before, state = a_movable_job("job"), None, MemoryState()
+    beside = [a_movable_job(f"beside-{number}") for number in range(others)]
+    categories, requests = [], []
+    for look, value in enumerate(growths):
+        at = START + look * INTERVAL
+        mine = replace(
+            state.jobs.get("job", known()),
+            growth=growth(value, at),
+            previous_growth=None if before is None else growth(before, at - INTERVAL),
+        )
+        remembered = {"job": mine} | {other.uid: known(job_class="PC") for other in beside}
+        jobs = [replace(job, evaluation=a_job("job", at=at).evaluation), *beside]
+        decisions = decide(a_snapshot(jobs, nodes, at=at), MemoryState(remembered, state.nodes))
+        state, before = decisions.memory, value
+        categories.append(str(state.jobs["job"].job_class))
+        requests.append("migrated" in state.jobs["job"].marks)
+    return categories, requests
+
+
+def test_vector_falling_growth_goes_from_progressing_to_watching_to_converged_and_then_requests() -> None:
+    categories, requests = told([0.20, 0.008, 0.006, 0.004])
+    assert categories == ["PC", "WC", "CC", "CC"]
+    assert requests == [False, False, False, True]
+
+
+def test_vector_a_converged_job_with_no_growing_ones_beside_it_requests_nothing() -> None:
+    assert told([0.20, 0.008, 0.006, 0.004], others=0) == (["PC", "WC", "CC", "CC"], [False] * 4)
+    assert told([0.20, 0.008, 0.006, 0.004], others=1)[1] == [False] * 4  # |PC| + |WC| must be above 1
+
+
+def test_vector_growth_that_does_not_fall_keeps_the_category() -> None:
+    assert told([0.20, 0.008, 0.009, 0.006])[0] == ["PC", "WC", "WC", "CC"]
+
+
+@pytest.mark.parametrize("falling", [[0.20, 0.008], [0.20, 0.008, 0.006]])
+def test_vector_growth_of_alpha_or_more_brings_any_job_back_to_progressing(falling: list[float]) -> None:
+    assert told([*falling, 0.05])[0][-1] == "PC"
+    assert told([*falling, 0.01])[0][-1] == "PC"
+
+
+def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:
+    decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.001, None, None)}))
+    assert decisions.memory.jobs["a"].job_class == "PC"
+    assert "none before it" in decisions.reasons["a"]
+
+
+def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_again() -> None:
+    memory = MemoryState({"a": grown(0.004, 0.006, "WC")}, looked_at([a_node()], at=START))
+    later = a_snapshot([a_job("a", at=START + INTERVAL)], at=START + INTERVAL)
+    decisions = decide(later, memory)
+    assert decisions.memory.jobs["a"].job_class == "WC"
+    assert decisions.reasons["a"] == "WC: not measured since the last look"
+
+
+@pytest.mark.parametrize("broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}])
+def test_a_job_whose_growth_is_unknown_stays_in_its_category(broken: dict) -> None:
+    decisions = decide(a_snapshot([a_job("a", **broken)]), MemoryState({"a": grown(0.004, 0.006, "WC")}))
+    assert decisions.memory.jobs["a"].job_class == "WC"
+    assert "growth unknown" in decisions.reasons["a"]
+
+
+def test_growth_is_per_interval_of_the_setting_however_long_the_measured_one_was() -> None:
+    late = replace(grown(None, 0.02, "PC"), growth=Growth(START, 2 * INTERVAL, 0.009 / INTERVAL, 1.0))
+    decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": late}))
+    assert decisions.memory.jobs["a"].job_class == "WC"
+
+
+def test_an_event_between_looks_categorises_nobody_and_lets_newcomers_into_progressing() -> None:
+    nodes = [a_node("n1"), a_node("joined")]
+    memory = MemoryState({"a": grown(0.004, 0.006, "WC"), "new": JobMemory()}, looked_at([nodes[0]], at=START - 10))
+    decisions = decide(a_snapshot([a_job("a"), a_job("new", node="joined")], nodes), memory)
+    assert {uid: job.job_class for uid, job in decisions.memory.jobs.items()} == {"a": "WC", "new": "PC"}
+    assert decisions.reasons == {"a": "WC: next look in 20 s", "new": "PC: next look in 20 s"}
+    assert {node.look_at_seconds for node in decisions.memory.nodes.values()} == {START + 20}
+    assert decisions.moves == ()
+
+
+def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() -> None:
+    entered = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.004, 0.006, "WC")})).memory.jobs["a"]
+    assert (entered.job_class, entered.class_since_seconds) == ("CC", START)
+    later = START + INTERVAL
+    still = replace(entered, growth=growth(0.003, later), previous_growth=entered.growth)
+    after = decide(a_snapshot([a_job("a", at=later)], at=later), MemoryState({"a": still})).memory.jobs["a"]
+    assert after.class_since_seconds == START
+
+
+# --- Algorithm 4 ---------------------------------------------------------------------------------------------
+
+
+def a_request(
+    categories_on: Mapping[str, Sequence[str]],
+    nodes: Sequence[Node] = FOUR_NODES,
+    host: str = "n4",
+    **more: object,
+) -> tuple[ClusterSnapshot, MemoryState]:
+    """A cluster in which the job `slow` on its host is in CC and slows down further."""
+    jobs, remembered = a_cluster(categories_on, nodes)
+    jobs.append(a_movable_job("slow", host, **more))
+    remembered["slow"] = grown(0.004, 0.006, "CC", class_since_seconds=START - INTERVAL)
+    return a_snapshot(jobs, nodes), MemoryState(remembered, looked_at(nodes))
+
+
+def test_vector_the_request_goes_to_the_node_of_least_score() -> None:
+    world = a_request({"n1": ["PC"] * 3, "n2": ["PC", "WC"], "n3": ["PC"] * 2, "n4": ["PC"] * 5})
+    decisions = decide(*world)
+    (move,) = decisions.moves
+    assert move == Migrate("slow", "n4", "n2", decisions.reasons["slow"])
+    assert move.reason.startswith("slow move: score 3.5 on n2, 11 on n4")
+    assert "migrated" in decisions.memory.jobs["slow"].marks
+    assert decisions.resizes == ()
+
+
+def test_a_host_that_has_the_least_score_keeps_the_job_for_good() -> None:
+    world = a_request({"n1": ["PC"] * 3, "n2": ["PC"] * 3, "n3": ["PC"] * 3, "n4": ["PC"] * 2})
+    decisions = decide(*world)
+    assert decisions.moves == ()
+    assert "migrated" in decisions.memory.jobs["slow"].marks
+    assert "stays for good" in decisions.reasons["slow"]
+
+
+def test_a_job_that_was_reallocated_is_not_watched_any_more_and_keeps_its_category() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n4": ["PC"] * 5})
+    settled = replace(grown(0.5, 0.6, "CC"), marks=frozenset({"migrated"}))
+    decisions = decide(snapshot, MemoryState({**memory.jobs, "slow": settled}, memory.nodes))
+    assert decisions.moves == ()
+    assert decisions.memory.jobs["slow"] == settled
+
+
+def test_of_several_nodes_of_least_score_the_one_with_the_least_cpu_use_is_taken() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"], "n3": ["PC"], "n4": ["PC"] * 5})
+    used = {"n1-0": 0.9, "n2-0": 0.7, "n3-0": 0.2}
+    busy = {uid: replace(memory.jobs[uid], growth=growth(0.5, START - INTERVAL, cores)) for uid, cores in used.items()}
+    assert moves(decide(snapshot, MemoryState({**memory.jobs, **busy}, memory.nodes))) == {"slow": ("n4", "n3")}
+    quiet = {uid: replace(memory.jobs[uid], growth=None) for uid in used}
+    assert moves(decide(snapshot, MemoryState({**memory.jobs, **quiet}, memory.nodes))) == {"slow": ("n4", "n1")}
+
+
+def test_each_move_counts_for_the_next_request_longest_converged_first() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC", "WC"], "n3": ["PC"] * 4, "n4": ["PC"] * 5})
+    jobs, remembered = [*snapshot.jobs], {**memory.jobs}
+    for number in range(2):
+        uid = f"slow-{number}"
+        jobs.append(a_movable_job(uid, "n4"))
+        remembered[uid] = grown(0.004, 0.006, "CC", class_since_seconds=START - 90 - number)
+    decisions = decide(a_snapshot(jobs, FOUR_NODES), MemoryState(remembered, memory.nodes))
+    # Scores 2, 3.5, 8, 13: the first two make n1 3 and 4; then n2 with 3.5 is the least.
+    assert moves(decisions) == {"slow-1": ("n4", "n1"), "slow-0": ("n4", "n1"), "slow": ("n4", "n2")}
+    assert [move.job_uid for move in decisions.moves] == ["slow-1", "slow-0", "slow"]
+
+
+def test_the_weights_decide_what_the_least_score_is() -> None:
+    world = a_request({"n1": ["CC"] * 3, "n2": ["PC"], "n3": ["PC"] * 5, "n4": ["PC"] * 5})
+    assert moves(decide(*world)) == {"slow": ("n4", "n2")}
+    assert moves(decide(*world, weight_progressing=4.0)) == {"slow": ("n4", "n1")}
+
+
+def test_a_node_without_the_memory_is_no_candidate() -> None:
+    small = replace(a_node("n1"), memory_bytes=1000)
+    nodes = (small, *FOUR_NODES[1:])
+    world = a_request({"n2": ["PC"], "n3": ["PC"] * 2, "n4": ["PC"] * 5}, nodes, memory_bytes=1500.0)
+    assert moves(decide(*world)) == {"slow": ("n4", "n2")}
+
+
+@pytest.mark.parametrize("held", [{"migratable": False}, {"state": JobState.CHECKPOINTING}])
+def test_a_job_that_may_not_be_moved_now_is_not_asked_for_and_its_reason_says_so(held: dict) -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n4": ["PC"] * 5})
+    jobs = [replace(job, **held) if job.uid == "slow" else job for job in snapshot.jobs]
+    decisions = decide(replace(snapshot, jobs=tuple(jobs)), memory)
+    assert decisions.moves == ()
+    assert "does not say that it may be moved now" in decisions.reasons["slow"]
+    assert decisions.memory.jobs["slow"].marks == frozenset()
+
+
+# --- Algorithm 5 ---------------------------------------------------------------------------------------------
+
+
+def settled(converged_at: float, *marks: str, **more: object) -> JobMemory:
+    memory = replace(grown(0.001, 0.002, "CC", class_since_seconds=converged_at), marks=frozenset({"migrated", *marks}))
+    return replace(memory, **more)  # type: ignore[arg-type]
+
+
+def a_converged_cluster(*loads: int) -> tuple[ClusterSnapshot, MemoryState]:
+    """Nodes n1, n2, … with so many jobs, all settled in CC; the later its name, the later a job converged."""
+    nodes = [a_node(f"n{number}") for number in range(1, len(loads) + 1)]
+    jobs, remembered = a_cluster({node.name: ["CC"] * load for node, load in zip(nodes, loads, strict=True)}, nodes)
+    remembered = {job.uid: settled(START - 1000 + number) for number, job in enumerate(jobs)}
+    return a_snapshot(jobs, nodes), MemoryState(remembered, looked_at(nodes))
+
+
+def test_vector_one_move_to_each_of_two_idle_nodes() -> None:
+    decisions = decide(*a_converged_cluster(3, 0, 0, 0))
+    assert moves(decisions) == {"n1-2": ("n1", "n2"), "n1-1": ("n1", "n3")}
+    assert all(move.reason.startswith("rebalance: ") for move in decisions.moves)
+    assert {uid for uid, job in decisions.memory.jobs.items() if "rebalanced" in job.marks} == {"n1-2", "n1-1"}
+
+
+def test_vector_only_a_node_with_two_jobs_gives_to_an_idle_one() -> None:
+    assert moves(decide(*a_converged_cluster(2, 1, 0, 0))) == {"n1-1": ("n1", "n3")}
+
+
+def test_vector_with_no_idle_node_the_one_short_of_jobs_takes_the_latest_to_converge() -> None:
+    snapshot, memory = a_converged_cluster(3, 3, 3, 1)
+    latest = {**memory.jobs, "n2-1": settled(START - 1)}
+    decisions = decide(snapshot, MemoryState(latest, memory.nodes))
+    assert moves(decisions) == {"n2-1": ("n2", "n4")}
+    assert decisions.reasons["n2-1"] == "rebalance: 1 jobs on n4, 3 on n2; converged 1 s ago, the latest there"
+
+
+def test_balanced_nodes_exchange_nothing() -> None:
+    assert decide(*a_converged_cluster(3, 3, 3, 2)).moves == ()
+    assert decide(*a_converged_cluster(1, 1, 1, 0)).moves == ()
+
+
+def test_a_job_is_rebalanced_at_most_once_and_only_after_it_was_reallocated() -> None:
+    snapshot, memory = a_converged_cluster(4, 0)
+    odd = {
+        "n1-3": settled(START, "rebalanced"),
+        "n1-2": replace(settled(START), marks=frozenset()),
+        "n1-1": settled(START - 1),
+        "n1-0": settled(START - 2),
+    }
+    odd["n1-2"] = replace(odd["n1-2"], growth=growth(0.5, START - 2 * INTERVAL))
+    assert moves(decide(snapshot, MemoryState(odd, memory.nodes))) == {"n1-1": ("n1", "n2")}
+
+
+def test_a_job_that_is_not_movable_or_does_not_fit_is_passed_over() -> None:
+    snapshot, memory = a_converged_cluster(4, 0)
+    held = {
+        "n1-3": {"migratable": False},
+        "n1-2": {"state": JobState.CHECKPOINTING},
+        "n1-1": {"memory_request_bytes": 9.0 * 2**30},
+        "n1-0": {},
+    }
+    jobs = tuple(replace(job, **held[job.uid]) for job in snapshot.jobs)  # type: ignore[arg-type]
+    assert moves(decide(replace(snapshot, jobs=jobs), memory)) == {"n1-0": ("n1", "n2")}
+
+
+def test_while_a_job_still_grows_nothing_is_rebalanced_unless_that_is_switched_off() -> None:
+    snapshot, memory = a_converged_cluster(3, 0)
+    growing = {**memory.jobs, "n1-0": grown(0.5, 0.6, "PC")}
+    memory = MemoryState(growing, memory.nodes)
+    assert decide(snapshot, memory).moves == ()
+    assert moves(decide(snapshot, memory, require_all_converged=False)) == {"n1-2": ("n1", "n2")}
+
+
+def test_a_job_that_is_moved_for_being_slow_is_not_rebalanced_at_the_same_look() -> None:
+    world = a_request({"n4": ["PC"] * 5, "n3": ["PC"]})
+    decisions = decide(*world, require_all_converged=False)
+    assert [move.job_uid for move in decisions.moves] == ["slow"]
+    assert decisions.memory.jobs["slow"].marks == frozenset({"migrated"})
+
+
+def test_no_order_of_jobs_or_nodes_changes_what_is_moved() -> None:
+    for snapshot, memory in (
+        a_converged_cluster(5, 0, 0, 3),
+        a_request({"n1": ["PC"], "n2": ["PC"], "n3": ["CC", "WC"], "n4": ["PC"] * 5}),
+    ):
+        turned = replace(snapshot, jobs=snapshot.jobs[::-1], nodes=snapshot.nodes[::-1])
+        assert decide(snapshot, memory) == decide(turned, memory)
+
+
+def test_another_policys_class_counts_as_progressing() -> None:
+    decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": known(job_class="NL")}))
+    assert decisions.memory.jobs["a"].job_class == "PC"

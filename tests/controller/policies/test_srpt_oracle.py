@@ -1,0 +1,50 @@
+"""The oracle: least remaining work first, unknown ends last, a floor for whoever waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from support.worlds import a_job, a_node, a_snapshot, known
+
+from controller.model import Decisions, Job, MemoryState
+from controller.policies import Setting, find
+from controller.policies.srpt_oracle import Parameters, Policy
+
+
+def decide(jobs: Sequence[Job], remaining: Mapping[str, float], cpu_cores: float = 1.0) -> Decisions:
+    policy = Policy(Parameters(), Setting(20.0, "limits"))
+    snapshot = replace(a_snapshot(jobs, [a_node(cpu_cores=cpu_cores)]), remaining_work_cpu_seconds=remaining)
+    return policy.decide(snapshot, MemoryState({job.uid: known() for job in jobs}))
+
+
+def limits(decisions: Decisions) -> dict[str, float | None]:
+    return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
+
+
+def test_it_says_that_only_a_simulator_can_run_it() -> None:
+    assert find("srpt-oracle").simulator_only
+
+
+def test_cpu_goes_down_the_order_of_remaining_work_to_each_up_to_what_it_can_use() -> None:
+    jobs = [a_job(uid, useful_cores=1.0) for uid in ("long", "short", "middle")]
+    decisions = decide(jobs, {"long": 300, "short": 10, "middle": 80}, cpu_cores=2.0)
+    floor = 0.05 * 2 / 3
+    assert limits(decisions) == pytest.approx({"short": 1.0, "middle": 1 - floor, "long": floor})
+    classes = {uid: each.job_class for uid, each in decisions.memory.jobs.items()}
+    assert classes == {"short": "runs", "middle": "runs", "long": "waits"}
+    assert decisions.reasons["long"] == "waits: 300 core-s left, 3 in order, limit 0.0333 of 2 cores"
+
+
+def test_jobs_without_a_known_end_come_last_and_share_evenly() -> None:
+    jobs = [a_job(uid) for uid in ("served", "unknown", "nan", "known")]
+    decisions = decide(jobs, {"served": math.inf, "nan": math.nan, "known": 1000.0})
+    assert limits(decisions) == pytest.approx({"known": 0.9625, "served": 0.0125, "unknown": 0.0125, "nan": 0.0125})
+    assert decisions.memory.jobs["served"].job_class == "no end known"
+
+
+def test_equal_jobs_are_taken_in_the_order_of_their_names() -> None:
+    decisions = decide([a_job("b"), a_job("a")], {"a": 5.0, "b": 5.0})
+    assert limits(decisions) == pytest.approx({"a": 0.975, "b": 0.025})

@@ -1,0 +1,123 @@
+"""TRADL's tiers and shares: who is urgent, how sure a hit must be, and who gives CPU back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
+
+from controller.model import Decisions, Job, JobMemory, Node, Promises
+from controller.policies import Setting
+from controller.policies.tradl import DELIVERABLE, RELEASED, UNTARGETED, URGENT, Parameters, Policy
+
+INTERVAL = 20.0
+TARGETS = Promises(target_level=0.1, deliverable_level=0.4)
+
+
+def job(uid: str, level: float | None, promises: Promises = TARGETS, **more: object) -> Job:
+    return replace(a_job(uid, level=level, **more), promises=promises)  # type: ignore[arg-type]
+
+
+def in_class(job_class: str | None, streak: int = 0, *, measured: bool = True, first: float = 1.0) -> JobMemory:
+    remembered = known(job_class=job_class, streak=streak, efficiency=0.01 if measured else None)
+    return replace(remembered, first_level=first)
+
+
+def decide(jobs: Sequence[Job], memory: dict[str, JobMemory], node: Node | None = None) -> Decisions:
+    policy = Policy(Parameters(), Setting(INTERVAL, "limits"))
+    return policy.decide(a_snapshot(jobs, [node or a_node()]), remembering(memory, looked_at=START - INTERVAL))
+
+
+def limits(decisions: Decisions) -> dict[str, float | None]:
+    return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
+
+
+def after_measurements(levels: Sequence[float], promises: Promises = TARGETS, before: str = URGENT) -> list[str | None]:
+    """The class of one job after each of these evaluations, one a look."""
+    remembered, classes = in_class(before), []
+    for level in levels:
+        remembered = decide([job("a", level, promises)], {"a": remembered}).memory.jobs["a"]
+        classes.append(remembered.job_class)
+    return classes
+
+
+def test_the_vector_two_urgent_jobs_share_by_their_distance_to_the_first_target() -> None:
+    decisions = decide([job("far", 0.7), job("near", 0.5)], {"far": in_class(URGENT), "near": in_class(URGENT)})
+    assert limits(decisions) == pytest.approx({"far": 0.75, "near": 0.25})
+    assert decisions.reasons["far"] == "urgent: 0.7 misses target 0.4, limit 0.75 of 1 cores"
+
+
+def test_between_the_targets_and_at_the_second_a_job_keeps_the_floor_and_the_urgent_one_gets_the_rest() -> None:
+    memory = {"u": in_class(URGENT), "d": in_class(DELIVERABLE), "r": in_class(RELEASED)}
+    got = limits(decide([job("u", 0.7), job("d", 0.3), job("r", 0.05)], memory))
+    assert got == pytest.approx({"u": 1 - 2 / 6, "d": 1 / 6, "r": 1 / 6})
+
+
+def test_a_released_job_keeps_the_floor_even_alone_and_a_deliverable_one_takes_what_nobody_needs() -> None:
+    assert limits(decide([job("r", 0.05)], {"r": in_class(RELEASED)})) == {"r": 0.5}
+    assert limits(decide([job("d", 0.3)], {"d": in_class(DELIVERABLE)})) == {"d": 1.0}
+
+
+def test_a_job_without_targets_has_an_even_share_beside_an_urgent_one() -> None:
+    decisions = decide([job("u", 0.7), job("plain", 0.7, Promises())], {"u": in_class(URGENT), "plain": in_class(None)})
+    assert limits(decisions) == pytest.approx({"u": 0.5, "plain": 0.5})
+    assert decisions.memory.jobs["plain"].job_class == UNTARGETED
+
+
+def test_what_an_urgent_job_cannot_use_goes_to_the_others() -> None:
+    memory = {"narrow": in_class(URGENT), "d": in_class(DELIVERABLE)}
+    got = limits(decide([job("narrow", 0.9, useful_cores=1.0), job("d", 0.3)], memory, a_node(cpu_cores=4.0)))
+    assert got == pytest.approx({"narrow": 1.0, "d": 3.0})
+
+
+def test_a_target_counts_after_three_measurements_in_a_row_and_one_miss_begins_anew() -> None:
+    assert after_measurements([0.3, 0.3, 0.3]) == [URGENT, URGENT, DELIVERABLE]
+    assert after_measurements([0.3, 0.3, 0.5, 0.3, 0.3, 0.3]) == [URGENT] * 5 + [DELIVERABLE]
+
+
+def test_a_job_below_both_targets_passes_them_one_after_another() -> None:
+    assert after_measurements([0.05] * 6) == [URGENT] * 2 + [DELIVERABLE] * 3 + [RELEASED]
+
+
+def test_a_target_is_lost_after_three_misses_in_a_row() -> None:
+    assert after_measurements([0.2] * 3, before=RELEASED) == [RELEASED, RELEASED, DELIVERABLE]
+    assert after_measurements([0.05, 0.5, 0.05, 0.05, 0.5], before=DELIVERABLE) == [DELIVERABLE] * 5
+
+
+def test_a_lone_final_target_releases_after_three_hits_and_a_lone_first_one_never() -> None:
+    assert after_measurements([0.05] * 3, Promises(target_level=0.1)) == [URGENT, URGENT, RELEASED]
+    assert after_measurements([0.05] * 7, Promises(deliverable_level=0.1))[2:] == [DELIVERABLE] * 5
+
+
+def test_targets_stated_the_wrong_way_round_are_read_in_the_order_in_which_they_are_passed() -> None:
+    swapped = Promises(target_level=0.4, deliverable_level=0.1)
+    assert after_measurements([0.3] * 6, swapped) == after_measurements([0.3] * 6) == [URGENT] * 2 + [DELIVERABLE] * 4
+
+
+def test_a_metric_that_rises_is_read_in_its_own_direction() -> None:
+    wanted = Promises(target_level=0.95, deliverable_level=0.8)
+    memory = {"far": in_class(URGENT, first=0.2), "near": in_class(URGENT, first=0.2)}
+    jobs = [job("far", 0.35, wanted, objective="max"), job("near", 0.65, wanted, objective="max")]
+    assert limits(decide(jobs, memory)) == pytest.approx({"far": 0.75, "near": 0.25})
+
+
+def test_a_job_that_got_worse_than_it_began_counts_no_more_than_one_that_has_just_begun() -> None:
+    got = limits(decide([job("worse", 9.0), job("new", 1.0)], {"worse": in_class(URGENT), "new": in_class(URGENT)}))
+    assert got == pytest.approx({"worse": 0.5, "new": 0.5})
+
+
+def test_without_a_new_measurement_nothing_is_counted() -> None:
+    decisions = decide([job("a", 0.3)], {"a": in_class(URGENT, streak=2, measured=False)})
+    assert (decisions.memory.jobs["a"].job_class, decisions.memory.jobs["a"].streak) == (URGENT, 2)
+
+
+@pytest.mark.parametrize("listed", [URGENT, DELIVERABLE, RELEASED])
+def test_a_job_whose_evaluation_is_not_known_keeps_its_class_and_its_count(listed: str) -> None:
+    diverged = job("a", float("nan"), finite=False)
+    decisions = decide([diverged, job("b", 0.7)], {"a": in_class(listed, streak=1), "b": in_class(URGENT)})
+    after = decisions.memory.jobs["a"]
+    assert (after.job_class, after.streak) == (listed, 1)
+    assert after.wanted_cores == pytest.approx(0.5 if listed == URGENT else 0.25)
+    assert "not known" in decisions.reasons["a"]

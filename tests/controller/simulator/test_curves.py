@@ -1,0 +1,119 @@
+"""Curves: they fall from 1 to 0, and `reached` is the inverse of `at`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.simulator.curves import (
+    Diverging,
+    Exponential,
+    Inverse,
+    Overfit,
+    Points,
+    Power,
+    Sigmoid,
+    Steps,
+    points,
+)
+from controller.simulator.model import Curve
+
+rates = st.floats(0.1, 30)
+inner = st.floats(0.05, 0.95)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Steps:
+    count = draw(st.integers(1, 4))
+    at = sorted(draw(st.lists(inner, min_size=count, max_size=count, unique_by=lambda x: round(x, 3))))
+    to = sorted(draw(st.lists(inner, min_size=count, max_size=count, unique_by=lambda x: round(x, 3))), reverse=True)
+    return Steps(tuple(at), tuple(to))
+
+
+@st.composite
+def recorded(draw: st.DrawFn) -> Curve:
+    xs = draw(st.lists(inner, max_size=6, unique_by=lambda x: round(x, 3)))
+    ys = draw(st.lists(st.floats(0.5, 9), min_size=len(xs), max_size=len(xs)))
+    return points([(0.0, 10.0), *zip(sorted(xs), sorted(ys, reverse=True), strict=True), (1.0, 0.25)])
+
+
+falling = st.one_of(
+    st.builds(Exponential, rates),
+    st.builds(Power, st.floats(0.05, 5)),
+    st.builds(Inverse, st.floats(0.01, 1e4)),
+    st.builds(Sigmoid, inner, rates),
+    steps(),
+    recorded(),
+)
+
+
+class TestEveryCurveThatFalls:
+    @given(curve=falling)
+    def test_begins_at_1_and_ends_at_0(self, curve: Curve) -> None:
+        assert curve.at(0.0) == pytest.approx(1.0)
+        assert curve.at(1.0) == pytest.approx(0.0, abs=1e-9)
+
+    @given(curve=falling, x=st.floats(0, 1), further=st.floats(0, 1))
+    def test_never_rises(self, curve: Curve, x: float, further: float) -> None:
+        assert curve.at(min(1.0, x + further)) <= curve.at(x) + 1e-12
+
+    @given(curve=falling, improvement=st.floats(0, 1))
+    def test_has_reached_an_improvement_where_it_says_and_not_before(self, curve: Curve, improvement: float) -> None:
+        x = curve.reached(improvement)
+        assert x is not None
+        assert 0 <= x <= 1
+        assert curve.at(x) <= 1 - improvement + 1e-6
+        # A hair before, it is above: a drop or a flat part is entered at its beginning.
+        assert curve.at(max(0.0, x - 1e-3)) >= 1 - improvement - 1e-6
+
+
+def test_steps_drop_where_they_say_and_fall_smoothly_half_of_the_way_in_between() -> None:
+    curve = Steps((0.33, 0.66), (0.5, 0.2))
+    assert curve.at(0.33 - 1e-9) == pytest.approx(0.75)
+    assert curve.at(0.33) == pytest.approx(0.5)
+    assert curve.at(0.66 - 1e-9) == pytest.approx(0.35)
+    assert curve.at(0.66) == pytest.approx(0.2)
+    assert curve.reached(0.4) == pytest.approx(0.33)  # 0.6 is jumped over
+
+
+def test_an_overfitting_curve_is_best_at_its_turn_and_rises_after_it() -> None:
+    curve = Overfit(k=5, turn=0.4, rise=0.3)
+    assert [curve.at(x) for x in (0.0, 0.4, 0.7, 1.0)] == pytest.approx([1.0, 0.0, 0.15, 0.3], abs=1e-12)
+    assert curve.reached(1.0) == pytest.approx(0.4)
+    assert curve.reached(0.5) == pytest.approx(0.4 * Exponential(5).reached(0.5))  # type: ignore[operator]
+
+
+def test_a_diverging_curve_is_nan_from_its_point_on_and_never_reaches_what_comes_after() -> None:
+    curve = Diverging(k=8, diverges_at=0.4)
+    assert curve.at(0.39) == Exponential(8).at(0.39)
+    assert math.isnan(curve.at(0.4))
+    assert curve.reached(0.9) == Exponential(8).reached(0.9)
+    assert curve.reached(0.99) is None
+
+
+def test_recorded_points_are_scaled_and_joined_by_straight_lines() -> None:
+    curve = points([(0, 2.3), (0.5, 0.5), (0.8, 0.5), (1, 0.3)])
+    assert isinstance(curve, Points)
+    assert [curve.at(x) for x in (0, 0.25, 0.5, 0.7, 0.9, 1)] == pytest.approx([1, 0.55, 0.1, 0.1, 0.05, 0])
+    assert curve.reached(0.9) == pytest.approx(0.5)  # where the flat part begins
+    assert curve.reached(0.95) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence"),
+    [
+        ([(0, 1), (0.5, 0.2), (1, 0.4)], "the curve rises from 0.2 to 0.4 at x = 1; a recorded curve may only fall"),
+        ([(0, 1), (0.5, 0.4), (0.5, 0.2), (1, 0)], "x must increase, and 0.5 follows 0.5"),
+        ([(0.1, 1), (1, 0)], "must begin at x = 0 and end at x = 1"),
+        ([(0, 1)], "must begin at x = 0 and end at x = 1"),
+        ([], "must begin at x = 0 and end at x = 1"),
+        ([(0, 1), (1, math.nan)], "a value is not finite"),
+        ([(0, 1), (1, 1)], "the curve stays at 1; its last value must be below its first"),
+    ],
+)
+def test_recorded_points_that_are_no_falling_curve_are_refused(pairs: list, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence.replace("(", r"\(")):
+        points(pairs)

@@ -1,0 +1,202 @@
+"""One policy over one instance: the real pass, when it runs, and what is told of the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from support.instances import (
+    AT_ONCE,
+    Exponential,
+    Straight,
+    a_policy_run,
+    a_served_model,
+    a_sim_job,
+    a_sim_node,
+    an_instance,
+)
+
+from controller.errors import SlopewiseError, UsageError
+from controller.growth import Measuring
+from controller.model import ClusterSnapshot, Decisions, MemoryState, Migrate
+from controller.settings import Behaviour
+from controller.simulator.default_scheduler import DefaultScheduler
+from controller.simulator.engine import Controller, SimClock, SimMemory, drive, pass_settings, run, run_unmanaged
+from controller.simulator.model import Instance, Physics, RunOutcome
+from controller.simulator.world import World
+
+
+def the_fixed_run() -> Instance:
+    """FlowCon's fixed run: VAE-P at 0, MNIST-P at 40, MNIST-TF at 80 s on one node."""
+    jobs = [
+        a_sim_job("vae", 259.6, 0),
+        a_sim_job("mnist-p", 106.1, 40, Exponential(14)),
+        a_sim_job("mnist-tf", 28.2, 80, Exponential(12)),
+    ]
+    return an_instance(jobs)
+
+
+def a_mixed_instance(seed: int = 1, noise: float = 0.02) -> Instance:
+    jobs = [
+        a_sim_job(f"j{i}", 60.0 + 17 * i, 23.0 * i, Exponential(4.0 + i), noise=noise, steps_planned=1000)
+        for i in range(9)
+    ]
+    nodes = [a_sim_node("n1"), a_sim_node("n2"), a_sim_node("n3", speed=1.3)]
+    return an_instance(jobs, nodes, physics=Physics(), seed=seed)
+
+
+def jct(outcome: RunOutcome) -> dict[str, float | None]:
+    return {job.name: job.jct_seconds for job in outcome.jobs}
+
+
+class TestFairAndUnmanaged:
+    def test_fair_is_what_happens_without_a_controller(self) -> None:
+        for instance in (the_fixed_run(), a_mixed_instance()):
+            fair, unmanaged = run(instance, a_policy_run("fair")), run_unmanaged(instance, instance.seed)
+            assert jct(fair) == pytest.approx(jct(unmanaged))
+            assert fair.overlap_seconds == pytest.approx(unmanaged.overlap_seconds)
+            assert (fair.resizes_total, fair.migrations_total) == (0, 0)
+            assert (unmanaged.passes_total, unmanaged.policy) == (0, "unmanaged")
+
+    def test_other_ties_are_another_run_of_the_same_jobs(self) -> None:
+        instance = a_mixed_instance()
+        runs = [jct(run_unmanaged(instance, seed)) for seed in range(8)]
+        assert len({tuple(each.values()) for each in runs}) > 1
+        assert runs == [jct(run_unmanaged(instance, seed)) for seed in range(8)]
+
+
+class TestFlowCon:
+    def test_helps_the_newcomer_that_grows_as_published(self) -> None:
+        """Printed for alpha 5 % and 20 s: MNIST-TF 21.4 % to 29.9 % sooner."""
+        fair, flowcon = (jct(run(the_fixed_run(), a_policy_run(name))) for name in ("fair", "flowcon"))
+        assert fair["mnist-tf"] is not None
+        assert flowcon["mnist-tf"] is not None
+        assert 0.2 < 1 - flowcon["mnist-tf"] / fair["mnist-tf"] < 0.35
+
+    def test_gives_a_quarter_to_the_old_job_beside_a_newcomer(self) -> None:
+        """Printed: CPU 25/75 % from 40 s on; as shares of two jobs that could use all of it, 1 beside 0.25."""
+        jobs = [a_sim_job("old", 300, 0, Exponential(30)), a_sim_job("new", 300, 200, Straight())]
+        events = run(an_instance(jobs), a_policy_run("flowcon"), trace=True).events
+        cores = {e.job: e.detail["cores"] for e in events if e.kind == "cpu" and e.at_seconds < 201}
+        assert cores == {"old": pytest.approx(0.25), "new": pytest.approx(0.75)}
+
+    def test_hard_limits_leave_cpu_unused_that_shares_give_away(self) -> None:
+        shares, limits = (run(the_fixed_run(), a_policy_run("flowcon", control=c)) for c in ("requests", "limits"))
+        assert shares.cpu_utilisation_ratio == pytest.approx(1.0)
+        assert limits.ended_seconds > shares.ended_seconds
+
+
+class TestPasses:
+    def test_come_at_once_after_an_arrival_and_after_an_end(self) -> None:
+        """One before the placement, which may decide it, and one that sees the job on its node."""
+        jobs = [a_sim_job("a", 50.0, 7.0), a_sim_job("b", 400.0, 7.0)]
+        outcome = run(an_instance(jobs), a_policy_run("flowcon"), trace=True)
+        classes = [event.at_seconds for event in outcome.events if event.kind == "class"]
+        assert classes[:2] == [7.0, 7.0]
+        (end,) = (event.at_seconds for event in outcome.events if event.kind == "ended" and event.job == "a")
+        assert any(e.kind == "resized" and e.job == "b" and e.at_seconds == end for e in outcome.events)
+
+    def test_come_at_the_interval_otherwise(self) -> None:
+        once = run(an_instance([a_sim_job("a", 100.0)]), a_policy_run("fair", interval_seconds=30.0))
+        assert once.passes_total == 2 + 3  # at 0 before and after the placement, then at 30, 60 and 90 s
+
+    def test_the_interval_is_the_runs_own_and_not_the_behaviours(self) -> None:
+        settings = pass_settings(
+            a_policy_run("fair", interval_seconds=45.0, behaviour=Behaviour(interval_seconds=60.0))
+        )
+        assert settings.measuring == Measuring(45.0)
+        assert settings.bounds.mode == "Auto"
+
+    def test_guards_withhold_and_are_counted(self) -> None:
+        slow = AT_ONCE.model_copy(update={"cooldown_seconds": 1000.0})
+        outcome = run(the_fixed_run(), a_policy_run("flowcon", behaviour=slow))
+        assert outcome.withheld_total > 0
+        assert outcome.resizes_total < run(the_fixed_run(), a_policy_run("flowcon")).resizes_total
+
+    def test_growth_efficiency_is_the_sum_over_jobs_of_a_straight_line(self) -> None:
+        """1 % of the range a second on the whole node; the range grows to all of it only at the end."""
+        outcome = run(an_instance([a_sim_job("a", 1000.0, curve=Straight())]), a_policy_run("fair"))
+        assert outcome.growth_efficiency_sum > 0.001
+
+
+class TestReproducibility:
+    @pytest.mark.parametrize("name", ["fair", "flowcon"])
+    def test_the_same_seed_gives_the_same_trace(self, name: str) -> None:
+        first, second = (run(a_mixed_instance(), a_policy_run(name), trace=True) for _ in range(2))
+        assert first == second
+        assert first.events
+
+    def test_another_seed_gives_another_run(self) -> None:
+        one, other = (run(a_mixed_instance(seed), a_policy_run("flowcon")) for seed in (1, 2))
+        assert jct(one) != jct(other)
+
+    def test_a_trace_changes_nothing_and_is_kept_only_when_asked_for(self) -> None:
+        traced, plain = (run(a_mixed_instance(), a_policy_run("flowcon"), trace=trace) for trace in (True, False))
+        assert plain.events == ()
+        assert jct(traced) == jct(plain)
+
+    def test_the_trace_is_in_the_order_of_time(self) -> None:
+        events = run(a_mixed_instance(), a_policy_run("flowcon"), trace=True).events
+        assert all(before.at_seconds <= after.at_seconds for before, after in pairwise(events))
+        assert {"arrived", "placed", "cpu", "resized", "class", "ended"} <= {event.kind for event in events}
+
+
+class TestServedModels:
+    def test_a_run_of_a_fixed_duration_tells_response_times(self) -> None:
+        instance = an_instance([a_served_model("s1", 0.5), a_served_model("s2", 0.25)], duration=300.0)
+        outcome = run(instance, a_policy_run("fair"))
+        assert [job.response_seconds for job in outcome.jobs] == pytest.approx([1.0, 0.5])
+        assert outcome.ended_seconds == 300.0
+
+
+class Restless:
+    """Moves every job to the other node in every pass."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        moves = tuple(self._move(job.uid, job.node) for job in snapshot.jobs)
+        return Decisions("restless", (), dict.fromkeys(memory.jobs, "moves on"), memory, moves)
+
+    def _move(self, uid: str, node: str) -> Migrate:
+        return Migrate(uid, node, "n2" if node == "n1" else "n1", "moves on")
+
+
+def restless(world: World) -> Controller:
+    return Controller(world, Restless(), replace(pass_settings(a_policy_run()), policy_name="restless"))
+
+
+class TestMistakes:
+    def test_a_policys_wrong_parameter_names_the_run(self) -> None:
+        wrong = a_policy_run("flowcon", parameters={"alpha": 7})
+        with pytest.raises(UsageError, match=r"flowcon\.parameters\.alpha"):
+            run(the_fixed_run(), wrong)
+
+    def test_an_unknown_policy_names_those_there_are(self) -> None:
+        with pytest.raises(UsageError, match=r"there is no policy 'flocon'.*flowcon"):
+            run(the_fixed_run(), a_policy_run("flocon"))
+
+    def test_a_policy_that_moves_jobs_without_end_in_one_moment_is_stopped(self) -> None:
+        job = a_sim_job("a", 100.0, checkpoint_seconds=0.0, restart_seconds=0.0)
+        world = World(an_instance([job], [a_sim_node("n1"), a_sim_node("n2")]), "requests")
+        with pytest.raises(SlopewiseError, match="policy restless asks for one pass after another at 0 s"):
+            drive(
+                world,
+                DefaultScheduler(world, 1),
+                Controller(world, Restless(), replace(pass_settings(a_policy_run()), policy_name="restless")),
+            )
+
+    def test_a_policy_under_which_no_job_ever_works_is_stopped(self) -> None:
+        job = a_sim_job("a", 1.0, checkpoint_seconds=30.0, restart_seconds=30.0)
+        world = World(an_instance([job], [a_sim_node("n1"), a_sim_node("n2")]), "requests")
+        with pytest.raises(SlopewiseError, match=r"after 4600 s job a still has done 0\.0% of its work"):
+            drive(world, DefaultScheduler(world, 1), restless(world))
+
+
+def test_clock_and_memory_have_the_ports_shapes() -> None:
+    world = World(the_fixed_run(), "requests")
+    clock, memory = SimClock(world), SimMemory()
+    world.pass_time(0.0)
+    assert clock.now() - clock.monotonic() > 1e9
+    state = memory.load()
+    memory.save(state)
+    assert memory.load() is state

@@ -1,0 +1,65 @@
+"""This machine as two nodes, really: who starts where, on which cores, and that nobody waits for an outage."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+import pytest
+from local.conftest import a_policy, eventually, running, tiny
+
+from controller.session import Session, Workshop
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.usefixtures("nothing_left"),
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores"),
+]
+
+
+def nodes(session: Session) -> dict[str, str]:
+    return {job.name: job.node for job in session.supervisor.running()}
+
+
+def affinity(session: Session, name: str) -> set[frozenset[int]]:
+    """The cores of the job's process and of all that it has started."""
+    process = session.supervisor.records[name].process
+    assert process is not None
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    return {frozenset(each.cpu_affinity() or ()) for each in family}
+
+
+def test_a_policy_places_each_arrival_and_its_processes_stay_on_their_nodes_cores(workshop: Workshop) -> None:
+    jobs = [tiny("a", 60), tiny("b", 60), tiny("c", 60, arrive=1)]
+    with running(workshop, a_policy("flowcon2"), *jobs, nodes=2) as session:
+        eventually(lambda: len(nodes(session)) == 3)
+        cores = {node.name: {node.cpus} for node in session.nodes}
+        assert sorted(nodes(session).values()) in (["node-1", "node-1", "node-2"], ["node-1", "node-2", "node-2"])
+        for name, node in nodes(session).items():
+            assert affinity(session, name) == cores[node]
+        placed = {each.move.job_uid: each.move.node for report in session.all_reports() for each in report.moves}
+        assert placed == nodes(session)
+        eventually(lambda: len(newest_snapshot_nodes(session)) == 3)
+        assert newest_snapshot_nodes(session) == nodes(session)
+
+
+def newest_snapshot_nodes(session: Session) -> dict[str, str]:
+    snapshots = [report.snapshot for report in session.all_reports() if report.snapshot is not None]
+    return {job.name: job.node for job in snapshots[-1].jobs} if snapshots else {}
+
+
+def test_under_a_policy_that_does_not_place_the_default_scheduler_does_after_one_pass(workshop: Workshop) -> None:
+    with running(workshop, a_policy("fair"), tiny("a", 60), tiny("b", 60), nodes=2) as session:
+        eventually(lambda: len(nodes(session)) == 2)
+        assert nodes(session) == {"a": "node-1", "b": "node-2"}
+        seen_waiting = [len(report.snapshot.waiting) for report in session.all_reports() if report.snapshot]
+        assert max(seen_waiting) == 2
+
+
+def test_an_outage_of_prometheus_does_not_keep_a_job_from_starting(workshop: Workshop) -> None:
+    with running(workshop, a_policy("flowcon2"), tiny("a", 60), tiny("late", 60, arrive=6), nodes=2) as session:
+        eventually(lambda: "a" in nodes(session))
+        session.revive_at_seconds = float("inf")
+        session.prometheus.kill()
+        eventually(lambda: nodes(session) == {"a": "node-1", "late": "node-2"})
+        assert session.all_reports()[-1].held
