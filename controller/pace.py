@@ -19,6 +19,9 @@ from controller.model import ClusterSnapshot, Job, JobMemory, MemoryState, Pace,
 Line = tuple[float, float]
 """`(a, b)` of seconds = a + b / cores: seconds that no CPU saves, and CPU-seconds each."""
 
+Figure = tuple[float, float]
+"""Cores used, and seconds each."""
+
 KEPT = 12
 """Figures kept of each job: enough for levels that were tried some time ago, little enough to store."""
 
@@ -106,49 +109,64 @@ def _cores(before: PaceAnchor, now: PaceAnchor, busy_seconds: float) -> float | 
 def fit(paces: Sequence[Pace]) -> Line | None:
     """`(a, b)` of seconds = a + b / cores: non-negative least squares over the CPU levels seen; None: none seen.
 
-    Until two levels are seen that differ by a quarter, `a` is 0. Worked example: 2 s at 0.5 cores and 1.2 s at 1
-    core: a = 0.4, b = 0.8. Plain Python: for twelve figures numpy takes ten times as long.
+    Every step or response counts the same: a figure made of 4 steps is off by a quarter where the interval ended
+    within a step, one of 100 steps by a hundredth. What is compared is CPU-seconds each, `a·cores + b`. Until two
+    levels are seen that differ by a quarter, `a` is 0 and b is all CPU over all that was done. Worked example: 2 s at
+    0.5 cores and 1.2 s at 1 core: a = 0.4, b = 0.8. Plain Python: for twelve figures numpy takes ten times as long.
     """
-    seen = _with_cores(paces)
-    if not seen:
-        return None
+    seen = _seen(paces)
+    return _line(seen) if seen else None
+
+
+def _line(seen: Sequence[Figure]) -> Line:
+    """The free line; where its a or its b would be below 0, the better one of those without it."""
+    done, cores, cpu, squares, products = _sums(seen)
+    spread = squares - cores * cores / done
+    slope = (products - cores * cpu / done) / spread if _differ(seen) and spread > 0 else 0.0
+    if slope <= 0:
+        return 0.0, cpu / done
+    if slope * cores >= cpu:
+        return products / squares, 0.0
+    return slope, (cpu - slope * cores) / done
+
+
+def _differ(seen: Sequence[Figure]) -> bool:
     levels = [cores for cores, _ in seen]
-    if max(levels) <= min(levels) * (1 + SAME_LEVEL_RATIO):
-        return 0.0, math.fsum(cores * seconds for cores, seconds in seen) / len(seen)
-    return _non_negative_line([1 / cores for cores in levels], [seconds for _, seconds in seen])
+    return max(levels) > min(levels) * (1 + SAME_LEVEL_RATIO)
 
 
-def _with_cores(paces: Sequence[Pace]) -> list[tuple[float, float]]:
+def _seen(paces: Sequence[Pace]) -> list[Figure]:
     return [(pace.cores, pace.seconds) for pace in paces if pace.cores is not None and pace.cores >= IDLE_CORES]
 
 
-def _non_negative_line(x: Sequence[float], y: Sequence[float]) -> Line:
-    """Least squares of y = a + b·x with a, b ≥ 0: the free line, or the better of its two edges."""
-    mean_x, mean_y = math.fsum(x) / len(x), math.fsum(y) / len(y)
-    spread = [each - mean_x for each in x]
-    b = math.fsum(map(float.__mul__, spread, y)) / math.fsum(each * each for each in spread)
-    a = mean_y - b * mean_x
-    if b < 0:
-        return mean_y, 0.0
-    if a < 0:
-        return 0.0, math.fsum(map(float.__mul__, x, y)) / math.fsum(each * each for each in x)
-    return a, b
+def _sums(seen: Sequence[Figure]) -> tuple[float, float, float, float, float]:
+    """Over the intervals: what was done n, n·cores, n·CPU-seconds each u, n·cores² and n·cores·u.
+
+    Intervals are about as long, so that n is 1/seconds, and n·u the cores themselves.
+    """
+    done = cores_done = cpu = squares = products = 0.0
+    for cores, seconds in seen:
+        done += 1 / seconds
+        cores_done += cores / seconds
+        cpu += cores
+        squares += cores * cores / seconds
+        products += cores * cores
+    return done, cores_done, cpu, squares, products
 
 
 def calibrated(paces: Sequence[Pace]) -> Line | None:
-    """The fitted line, scaled to go through the newest figures; None: no CPU level seen.
+    """The fitted line, scaled to what the newest figures cost; None: no CPU level seen.
 
     History tells how the pace depends on CPU, the newest figures where it is now: so a line that is wrong (a hard
     quota of 0.25 cores does the work of 0.205), or no longer right, still leads to the objective within a few looks.
-    Worked example: 1 s at 1 core long ago, 2.4 s at 0.5 now: the fitted b is 1.16, the calibrated one 1.2.
+    Worked example: at 1 core 1 s each nine times, then 1.2 s three times: the fitted b is 1.04, the calibrated one 1.2.
     """
-    line, seen = fit(paces), _with_cores(paces)
-    if line is None:
+    seen = _seen(paces)
+    if not seen:
         return None
-    a, b = line
-    least, most = seen[-1][0] / (1 + SAME_LEVEL_RATIO), seen[-1][0] * (1 + SAME_LEVEL_RATIO)
-    like_now = [(cores, seconds) for cores, seconds in seen[-NEWEST:] if least <= cores <= most]
-    scale = math.fsum(seconds / (a + b / cores) for cores, seconds in like_now) / len(like_now)
+    a, b = _line(seen)
+    done, cores, cpu, _, _ = _sums(seen[-NEWEST:])
+    scale = cpu / (a * cores + b * done)
     return a * scale, b * scale
 
 

@@ -35,6 +35,8 @@ def problems_of_run(policy: str, run: dict) -> list[str]:
             found.append(f"{policy}: {job['name']} is {job['state']}")
         if job["loss_last"] is None or job["loss_last"] == job["loss_first"]:
             found.append(f"{policy}: {job['name']} shows no loss curve")
+        if job["node"] != "local":
+            found.append(f"{policy}: {job['name']} ran on {job['node'] or 'no node'}, and there is one, local")
     if run["passes"] < 3 or run["passes_held"]:
         found.append(f"{policy}: {run['passes']} passes, {run['passes_held']} of them held")
     return found

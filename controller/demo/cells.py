@@ -1,4 +1,4 @@
-"""The figures of a comparison as cells of a table: durations, counts, and promises that were kept or missed.
+"""The figures of a comparison as cells of a table: durations, counts, promises kept or missed, plain words.
 
 Before it: `comparison.py` computes them. After it: `table.py` and `report.py` lay them out, and know nothing of their
 kinds: each cell says its own figure (`text`), how it compares (`badge`), and the same in words (`phrase`).
@@ -113,7 +113,22 @@ class Promise:
         return f"{label} {self.badge}"
 
 
-AnyCell = Cell | Count | Promise
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A fact that is neither better nor worse, such as where a job ran."""
+
+    text: str
+    badge: str = ""
+    change: str = ""
+    verdict: Verdict | None = None
+    note: str = ""
+
+    def phrase(self, label: str) -> str:
+        """`digits-mlp node-2`."""
+        return f"{label} {self.text}"
+
+
+AnyCell = Cell | Count | Promise | Word
 
 
 @dataclass(frozen=True, slots=True)

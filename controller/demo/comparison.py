@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from controller.demo.cells import Block, Cell, Row, Verdict
+from controller.demo.cells import Block, Cell, Row, Verdict, Word
 from controller.demo.promise_rows import kept_phrases, promise_blocks, promise_counts
 from controller.demo.results import DemoResult, JobResult, RunResult
-from controller.demo.wording import counted, listed, plain, shortened
+from controller.demo.wording import UNKNOWN, counted, listed, plain, shortened
 from controller.model import JobState
 
 
@@ -90,6 +90,8 @@ def job_blocks(result: DemoResult) -> list[Block]:
         blocks.append(Block("Time to target of each job", tuple(job_rows(result, TIME_TO_TARGET))))
     if not ends_mean_nothing(result):
         blocks.append(Block("JCT of each job", tuple(job_rows(result, JCT))))
+    if result.nodes > 1:
+        blocks.append(Block("Node of each job", tuple(_node_rows(result))))
     return blocks
 
 
@@ -121,14 +123,25 @@ def job_rows(result: DemoResult, measure: JobMeasure) -> list[Row]:
     ]
 
 
+def _node_rows(result: DemoResult) -> Iterator[Row]:
+    for name in result.job_names:
+        jobs = [run.job(name) for run in result.runs]
+        yield Row(plain(name), tuple(Word(plain(job.node) if job and job.node else UNKNOWN) for job in jobs))
+
+
 def summaries(result: DemoResult) -> list[Summary]:
     """Each policy after the first against the first."""
     return [_summary(result, place) for place in range(1, len(result.runs))]
 
 
 def caveats(result: DemoResult) -> list[str]:
-    """What a reader must know before believing the figures: failures, jobs that did not end."""
+    """What a reader must know before believing the figures: failures, jobs without an end, idle policies."""
     said = [sentence for run in result.runs for sentence in _caveats_of(run)]
+    said += [
+        f"Under {plain(run.policy)}, no CPU was changed and no job placed: whatever differs is chance."
+        for run in result.runs[1:]
+        if not run.resizes_applied and not run.moves_applied
+    ]
     if not result.runs:
         return ["No run was completed: there is nothing to show."]
     if len(result.runs) == 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controller.model import Job, JobMemory, Node
 from controller.policies._reservations import Reservations
@@ -20,27 +20,37 @@ from controller.policies._speed import Speed, handed_out, speed
 
 GUARANTEED, BEST_EFFORT, HOPELESS, PROFILING = "guaranteed", "best-effort", "hopeless", "profiling"
 
+MORE_THAN_SEEN_RATIO = 1.25
+"""A job that does not say what it can use may use a quarter more than it ever did: it shows at the next look."""
+
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Standing:
-    """One job and its deadline. Without a deadline it is at infinity, and so is the slack."""
+    """One job and its deadline. Without a deadline it is at infinity, and so is the slack.
+
+    `standing` makes one of every job and `admit` completes it. It is not frozen, because four copies of each would be
+    half the time of a decision for 10,000 jobs.
+    """
 
     job: Job
     known: JobMemory
     useful_cores: float
     usable_cores: float
-    """What it seems able to use: less than `useful_cores` where it leaves part of its limit unused, or is new."""
-    listed: str
-    because: str
-    deadline_at_seconds: float = math.inf
+    """What it seems able to use; less than `useful_cores` only where the job itself does not say."""
+    listed: str = BEST_EFFORT
+    because: str = "no deadline stated"
+    left_seconds: float = math.inf
+    """Until its deadline."""
     slack_seconds: float = math.inf
     """Time to spare if it had all that it can use here from now on; below 0 it would be late."""
     needs_cores: float | None = None
-    """c_req: with this it ends in time here. None: with nothing it does, or nothing is known."""
+    """c_req: with this from now on it ends in time here. None: with nothing it does, or nothing is known."""
     work_cpu_seconds: float = 0.0
-    has_cores: float=0.0
+    """What it takes to its end with all that it can use here."""
+    reserved_cores: float = 0.0
+    """What it is guaranteed now: c_req, or less where more of it lies later."""
     young: bool = False
     """Not timed yet, and not for long: what is free goes to it first."""
 
@@ -59,26 +69,37 @@ class Situation:
 def standing(job: Job, known: JobMemory, node: Node, had_cores: float, at: Situation) -> Standing:
     """Whether the job can end in time, and what it needs for that; not yet what it is guaranteed."""
     useful = useful_cores(job, node)
-    deadline = job.promises.deadline_at_seconds
-    if deadline is None:
-        return Standing(job, known, useful, useful, BEST_EFFORT, "no deadline stated")
-    left_seconds = deadline - at.now_seconds
-    one = Standing(job, known, useful, useful, BEST_EFFORT, "", deadline, left_seconds)
-    if left_seconds <= 0:
-        return replace(one, listed=HOPELESS, because=f"{job.name}'s deadline passed {-left_seconds:.0f} s ago")
-    if job.steps_planned is None or job.steps_total is None:
-        return replace(one, because=f"{left_seconds:.0f} s left for a number of steps that it does not tell")
-    steps_left = job.steps_planned - job.steps_total
-    left = f"{max(0.0, steps_left):.0f} steps and {left_seconds:.0f} s left"
+    one = Standing(job, known, useful, _usable_cores(job, known, useful))
+    if job.promises.deadline_at_seconds is None:
+        return one
+    left = one.left_seconds = one.slack_seconds = job.promises.deadline_at_seconds - at.now_seconds
+    steps_left = _steps_left(job)
+    young = at.now_seconds - job.started_at_seconds < at.profiling_seconds
     found = speed(known, had_cores)
-    if steps_left <= 0 or found is None:
-        wants = min(useful, newcomer_cores(job.useful_parallelism_cores, node))
-        young = steps_left > 0 and at.now_seconds - job.started_at_seconds < at.profiling_seconds
-        because = f"{left}, steps not timed yet" if steps_left > 0 else left
-        return replace(one, listed=PROFILING, because=because, usable_cores=wants, young=young)
-    if found.use_ratio < 1:
-        one = replace(one, usable_cores=min(useful, had_cores * found.use_ratio))
-    return _timed(replace(one, because=left), found, steps_left, left_seconds, at)
+    if left <= 0:
+        one.listed, one.because = HOPELESS, f"{job.name}'s deadline passed {-left:.0f} s ago"
+    elif steps_left is None and not young:
+        one.because = f"{left:.0f} s left for a number of steps that it does not tell"
+    elif steps_left is None or found is None:
+        one.listed, one.because, one.young = PROFILING, f"{left:.0f} s left, steps not timed yet", young
+    elif steps_left <= 0:
+        one.listed, one.because = PROFILING, f"{left:.0f} s left, all planned steps are done"
+    else:
+        _time(one, found, steps_left, at)
+    return one
+
+
+def _steps_left(job: Job) -> float | None:
+    if job.steps_planned is None or job.steps_total is None:
+        return None
+    return job.steps_planned - job.steps_total
+
+
+def _usable_cores(job: Job, known: JobMemory, useful: float) -> float:
+    if job.useful_parallelism_cores is not None:
+        return useful
+    most = max((each.cores for each in known.paces if each.cores is not None), default=0.0)
+    return min(useful, max(1.0, MORE_THAN_SEEN_RATIO * most))
 
 
 def newcomer_cores(parallelism_cores: float | None, node: Node) -> float:
@@ -86,66 +107,57 @@ def newcomer_cores(parallelism_cores: float | None, node: Node) -> float:
     return min(node.cpu_cores, parallelism_cores or 1.0)
 
 
-def _timed(one: Standing, found: Speed, steps_left: float, left_seconds: float, at: Situation) -> Standing:
+def _time(one: Standing, found: Speed, steps_left: float, at: Situation) -> None:
     """What the line says. The reserve that gamma keeps is given up where the job cannot use that much CPU."""
+    left, in_time = one.left_seconds, one.left_seconds * (1 + _ROUNDING)
     here = steps_left * found.seconds_at(one.useful_cores)
     alone = steps_left * found.seconds_at(useful_cores(one.job, at.largest))
-    in_time = left_seconds * (1 + _ROUNDING)
-    one = replace(one, slack_seconds=left_seconds - here, work_cpu_seconds=here * one.useful_cores)
+    one.slack_seconds, one.work_cpu_seconds = left - here, here * one.useful_cores
+    one.because = f"{steps_left:.0f} steps and {left:.0f} s left"
     if alone > in_time:
-        because = f"{one.because}, {one.job.name} takes {alone:.0f} s even alone on the largest node"
-        return replace(one, listed=HOPELESS, because=because)
-    if here > in_time:
-        return replace(one, because=f"{one.because}, takes {here:.0f} s with all that it can use here")
-    needs = found.limit_for(at.gamma * left_seconds / steps_left)
-    needs = one.useful_cores if needs is None else min(needs, one.useful_cores)
-    return replace(one, needs_cores=needs, because=f"{one.because}, needs {needs:.3g} cores")
-
-
-MH=False
-EDF=False
-def admit(standings, capacity_cores, floor_ratio, at):
-    least = _least_cores(standings, capacity_cores, floor_ratio)
-    free0 = capacity_cores - math.fsum(least)
-    admitted = list(standings)
-    order = sorted([i for i in range(len(standings)) if standings[i].needs_cores is not None], key=lambda i: (standings[i].deadline_at_seconds, standings[i].job.uid))
-    def fill(idx):
-        res = Reservations(free0)
-        got = {}
-        for i in idx:
-            one = standings[i]
-            left = one.deadline_at_seconds - at.now_seconds
-            w = max(0.0, one.work_cpu_seconds - least[i]*left)
-            r = res.reserve(w, max(0,one.useful_cores-least[i]), left*at.gamma)
-            if r is None: r = res.reserve(w, max(0,one.useful_cores-least[i]), left)
-            if r is None: return got, i
-            got[i] = r
-        return got, None
-    if MH:
-        chosen=[]
-        for i in order:
-            got, bad = fill([*chosen, i])
-            chosen.append(i)
-            if bad is not None:
-                worst = max(chosen, key=lambda k: standings[k].work_cpu_seconds)
-                chosen.remove(worst)
-        got, bad = fill(chosen)
+        one.listed = HOPELESS
+        one.because += f", {one.job.name} takes {alone:.0f} s even alone on the largest node"
+    elif here > in_time:
+        one.because += f", takes {here:.0f} s with all that it can use here"
     else:
-        res = Reservations(free0); got={}
-        for i in order:
-            one = standings[i]
-            left = one.deadline_at_seconds - at.now_seconds
-            w = max(0.0, one.work_cpu_seconds - least[i]*left)
-            r = res.reserve(w, max(0,one.useful_cores-least[i]), left*at.gamma)
-            if r is None: r = res.reserve(w, max(0,one.useful_cores-least[i]), left)
-            if r is not None: got[i]=r
-    for i in order:
-        one=standings[i]
-        if i in got:
-            admitted[i]=replace(one, listed=GUARANTEED, has_cores=got[i]+least[i])
+        needs = found.limit_for(at.gamma * left / steps_left)
+        one.needs_cores = one.useful_cores if needs is None else min(needs, one.useful_cores)
+        one.because += f", needs {one.needs_cores:.3g} cores"
+
+
+def admit(standings: Sequence[Standing], capacity_cores: float, floor_ratio: float, gamma: float) -> None:
+    """Guarantee, earliest deadline first, the needs that fit beside those before, in the time there is."""
+    least = _least_cores(standings, capacity_cores, floor_ratio)
+    reservations = Reservations(max(0.0, capacity_cores - math.fsum(least)))
+    for index in sorted(range(len(standings)), key=lambda i: (standings[i].left_seconds, standings[i].job.uid)):
+        one = standings[index]
+        if one.needs_cores is None:
+            continue
+        reserved = _reserve(one, one.needs_cores, least[index], reservations, gamma)
+        if reserved is None:
+            one.because += " and earlier deadlines leave too little"
         else:
-            admitted[i] = replace(one, because=f"{one.because} and earlier deadlines leave too little")
-    return admitted
+            one.listed, one.reserved_cores = GUARANTEED, least[index] + reserved
+
+
+def _reserve(
+    one: Standing, needs_cores: float, least_cores: float, reservations: Reservations, gamma: float
+) -> float | None:
+    """What is reserved now beyond `least_cores`, which the job has anyway; None: its needs do not fit.
+
+    First c_req all the time; else the work as it fits, within gamma of the time left or, last, within all of it.
+    """
+    in_reserve, most = gamma * one.left_seconds, max(0.0, one.useful_cores - least_cores)
+    needs = max(0.0, needs_cores - least_cores)
+    for work, cores, seconds in (
+        (needs * in_reserve, needs, in_reserve),
+        (one.work_cpu_seconds - least_cores * in_reserve, most, in_reserve),
+        (one.work_cpu_seconds - least_cores * one.left_seconds, most, one.left_seconds),
+    ):
+        reserved = reservations.reserve(max(0.0, work), cores, seconds)
+        if reserved is not None:
+            return reserved
+    return None
 
 
 def _least_cores(standings: Sequence[Standing], capacity_cores: float, floor_ratio: float) -> list[float]:
@@ -161,29 +173,18 @@ def hand_out(standings: Sequence[Standing], capacity_cores: float, floor_ratio: 
     Guarantees first. What is left goes to newcomers, then to best effort by least slack, then evenly to those without
     a deadline or a hope, then to everyone; to each what it seems able to use, and last, what it may be able to.
     """
-    limits = [
-        max(least, one.has_cores or 0.0) if one.listed == GUARANTEED else least
-        for one, least in zip(standings, _least_cores(standings, capacity_cores, floor_ratio), strict=True)
-    ]
+    least = _least_cores(standings, capacity_cores, floor_ratio)
+    limits = [max(cores, one.reserved_cores) for cores, one in zip(least, standings, strict=True)]
     usable = [one.usable_cores for one in standings]
     everyone = range(len(standings))
-    for place in sorted((i for i in everyone if standings[i].young), key=lambda i: _urgency(standings[i])):
-        _top_up(limits, [place], usable, capacity_cores)
-    if EDF:
-        for place in sorted([i for i in everyone if standings[i].listed == GUARANTEED], key=lambda i: (standings[i].deadline_at_seconds, standings[i].job.uid)):
-            _top_up(limits, [place], usable, capacity_cores)
-    late = [i for i in everyone if standings[i].listed == BEST_EFFORT and standings[i].slack_seconds < math.inf]
-    for place in sorted(late, key=lambda i: _urgency(standings[i])):
-        _top_up(limits, [place], usable, capacity_cores)
-    _top_up(limits, [i for i in everyone if standings[i].listed in (BEST_EFFORT, HOPELESS)], usable, capacity_cores)
-    _top_up(limits, everyone, usable, capacity_cores)
+    by_slack = sorted(everyone, key=lambda i: (standings[i].slack_seconds, standings[i].job.uid))
+    newcomers = [[i] for i in by_slack if standings[i].young]
+    late = [[i] for i in by_slack if standings[i].listed == BEST_EFFORT and standings[i].left_seconds < math.inf]
+    others = [i for i in everyone if standings[i].listed in (BEST_EFFORT, HOPELESS)]
+    for places in (*newcomers, *late, others, everyone):
+        _top_up(limits, places, usable, capacity_cores)
     _top_up(limits, everyone, [one.useful_cores for one in standings], capacity_cores)
     return limits
-
-
-def _urgency(one: Standing) -> tuple[float, str]:
-    """Least slack first; before a job is timed that is the time until its deadline."""
-    return one.slack_seconds, one.job.uid
 
 
 def _top_up(limits: list[float], places: Sequence[int], most: Sequence[float], capacity_cores: float) -> None:

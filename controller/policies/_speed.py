@@ -16,32 +16,27 @@ from controller.model import CpuControl, Job, JobMemory, Node
 BEYOND_SEEN_RATIO = 0.5
 """No limit below half the least CPU at which the job was ever timed: the line says little of what lies beyond."""
 
-FULL_USE_RATIO = 0.9
-"""A job that uses this much of what it may is held back by its limit, and by nothing else."""
-
-LEAST_USE_RATIO = 0.5
-"""A job that waits for something else is given at most twice the CPU that the line asks for; later looks try more."""
-
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a job is at which limit."""
+    """How fast a job is at which limit, taken to use all of it.
+
+    That holds for one that waits now and then as well: within a period of the quota it may use what it left unused.
+    """
 
     line: pace.Line
-    use_ratio: float
-    """What it used of what it might, lately: 1 when its limit is all that holds it back."""
     least_cores: float
     """The least limit that the line is asked about."""
 
     def limit_for(self, seconds: float) -> float | None:
         """The limit in cores at which one step or response takes `seconds`; None when no CPU makes it that fast."""
         cores = pace.cores_for(seconds, self.line)
-        return None if cores is None else max(self.least_cores, cores / self.use_ratio)
+        return None if cores is None else max(self.least_cores, cores)
 
     def seconds_at(self, limit_cores: float) -> float:
         """Seconds a step or response under this limit."""
         a, b = self.line
-        return a + b / (limit_cores * self.use_ratio)
+        return a + b / limit_cores
 
 
 def speed(known: JobMemory, had_cores: float) -> Speed | None:
@@ -53,17 +48,8 @@ def speed(known: JobMemory, had_cores: float) -> Speed | None:
         return None
     line = pace.calibrated(known.paces)
     if line is None:
-        return Speed((0.0, known.paces[-1].seconds * had_cores), 1.0, 0.0)
-    used = [each.cores for each in known.paces if each.cores is not None]
-    return Speed(line, _use_ratio(known, used[-1], had_cores), BEYOND_SEEN_RATIO * min(used))
-
-
-def _use_ratio(known: JobMemory, used_cores: float, had_cores: float) -> float:
-    """What the job used of what it might; 1 where it was held back by that, or was not timed since it changed."""
-    resized_at = known.last_resized_at_seconds
-    timed_since = resized_at is None or known.paces[-1].at_seconds > resized_at
-    ratio = used_cores / had_cores
-    return max(LEAST_USE_RATIO, ratio) if timed_since and ratio < FULL_USE_RATIO else 1.0
+        return Speed((0.0, known.paces[-1].seconds * had_cores), 0.0)
+    return Speed(line, BEYOND_SEEN_RATIO * min(each.cores for each in known.paces if each.cores is not None))
 
 
 def had_cores(jobs: Sequence[Job], node: Node, control: CpuControl) -> list[float]:

@@ -7,9 +7,9 @@ of the time it has left. Two parts, each of which can be switched off:
 
 - placement: arriving jobs, least time left first, go to the node with the least free CPU that still fits them. Free is
   what the needs of its jobs leave.
-- autoscaling, per node: jobs are admitted in order of deadline, as ElasticFlow does. Those whose c_req fits beside the
-  ones before are `guaranteed` it. The others are `best-effort`, least slack first. Those that would be late even alone
-  on the largest node are `hopeless`: told at once, with what nobody else can use and a small floor.
+- autoscaling, per node: jobs are admitted in order of deadline, as ElasticFlow does (`_reservations`). Those whose
+  needs fit beside the ones before are `guaranteed` them. The others are `best-effort`, least slack first. Those that
+  would be late even alone on the largest node are `hopeless`: told at once, with what the others leave, above a floor.
 
 All CPU is handed out, as far as jobs can use it: what guarantees leave goes to newcomers, then to best effort.
 
@@ -20,7 +20,8 @@ Our readings, where nothing is said:
 - Before its steps are timed a newcomer wants what it can use (one core where it does not say) where that is free, for
   `profilingSeconds`, and an even share C/n at least, until it is timed: it is `profiling`.
 - Jobs without a deadline are best effort after those with one. On arrival they go where most is left for them.
-- A job that is feasible at all, but not within `gamma`, needs all that it can use.
+- Needs that do not fit all at once still fit where they can wait for earlier jobs to end: 50 CPU-seconds due in 100 s
+  and 100 due in 150 s are both guaranteed on one core. A job that is feasible, but not within `gamma`, is so as well.
 - Limits change at once when the set of jobs changes, a newcomer is timed, or a guaranteed job needs more than it has,
   beyond the hysteresis; otherwise only when two looks in a row want a change beyond it.
 """
@@ -31,10 +32,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.model import Arrival, ClusterSnapshot, Decisions, Job, MemoryState, Node, NodeMemory, Place
+from controller.model import Arrival, ClusterSnapshot, CpuControl, Decisions, Job, MemoryState, Node, NodeMemory, Place
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._deadlines import (
-    GUARANTEED,
     PROFILING,
     Situation,
     Standing,
@@ -49,6 +49,8 @@ from controller.policies._speed import had_cores
 
 LOOKS_IN_A_ROW = 2
 """The cool-down: one look alone may be noise."""
+
+_ROUNDING = 1e-9
 
 _NO_FIT_CORES = 1e9
 """More than any node has: nodes that do not fit come after all that do."""
@@ -97,6 +99,34 @@ class Parameters(PolicyParameters):
     )
 
 
+class _Standings:
+    """The standings of a node's jobs, in order of uid; worked out when first asked for, as placing and looking do."""
+
+    def __init__(
+        self, snapshot: ClusterSnapshot, memory: MemoryState, parameters: Parameters, control: CpuControl
+    ) -> None:
+        largest = max(snapshot.nodes, key=lambda node: node.cpu_cores)
+        self._at = Situation(snapshot.taken_at_seconds, largest, parameters.gamma, parameters.profiling_seconds)
+        self._floor_ratio = parameters.floor_ratio
+        self._control = control
+        self._jobs_on = snapshot.jobs_by_node()
+        self._memory = memory
+        self._known: dict[str, list[Standing]] = {}
+
+    def of(self, node: Node) -> list[Standing]:
+        """All of this node, and who of them is guaranteed what."""
+        if node.name not in self._known:
+            jobs = sorted(self._jobs_on[node.name], key=lambda job: job.uid)
+            had = had_cores(jobs, node, self._control)
+            standings = [
+                standing(job, self._memory.jobs[job.uid], node, cores, self._at)
+                for job, cores in zip(jobs, had, strict=True)
+            ]
+            admit(standings, node.cpu_cores, self._floor_ratio, self._at.gamma)
+            self._known[node.name] = standings
+        return self._known[node.name]
+
+
 class Policy:
     """Placement by need, and limits by deadline."""
 
@@ -108,43 +138,40 @@ class Policy:
         """Place what arrives, then look at every node that is due."""
         if not snapshot.nodes:
             return Decisions("deadline", (), {}, MemoryState(memory.jobs))
-        largest = max(snapshot.nodes, key=lambda node: node.cpu_cores)
-        parameters = self._parameters
-        at = Situation(snapshot.taken_at_seconds, largest, parameters.gamma, parameters.profiling_seconds)
-
-        def standings_of(node: Node, jobs: Sequence[Job]) -> list[Standing]:
-            jobs = sorted(jobs, key=lambda job: job.uid)
-            had = had_cores(jobs, node, self._setting.control)
-            found = [standing(job, memory.jobs[job.uid], node, cores, at) for job, cores in zip(jobs, had, strict=True)]
-            return admit(found, node.cpu_cores, parameters.floor_ratio, at)
+        standings = _Standings(snapshot, memory, self._parameters, self._setting.control)
 
         def look_at(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> Look:
-            return self._look(node, standings_of(node, jobs), last)
+            return self._look(node, standings.of(node), last)
 
         moves: Sequence[Place] = ()
-        if parameters.placement and snapshot.waiting:
-            jobs_on = snapshot.jobs_by_node()
-            loads = {node.name: _load(standings_of(node, jobs_on[node.name]), node) for node in snapshot.nodes}
+        if self._parameters.placement and snapshot.waiting:
+            evenly = not self._parameters.autoscaling
+            loads = {node.name: _load(node, standings.of(node), evenly) for node in snapshot.nodes}
             moves = _places(snapshot, memory, loads)
         return decide_by_node("deadline", snapshot, memory, self._setting.control, look_at, moves)
 
     def _look(self, node: Node, standings: Sequence[Standing], last: NodeMemory | None) -> Look:
-        if not self._parameters.autoscaling:
-            verdicts = {
-                one.job.uid: Verdict(None, one.listed, f"{one.listed}: {one.because}; left alone") for one in standings
-            }
-            return Look(verdicts, self._setting.interval_seconds)
-        limits = hand_out(standings, node.cpu_cores, self._parameters.floor_ratio)
-        streaks = [self._streak(one, limit) for one, limit in zip(standings, limits, strict=True)]
-        if max(streaks, default=0) >= LOOKS_IN_A_ROW or self._at_once(standings, last):
-            streaks = [0] * len(standings)
+        if self._parameters.autoscaling:
+            limits, streaks = self._limits(node, standings, last)
         else:
-            limits = [one.known.wanted_cores or limit for one, limit in zip(standings, limits, strict=True)]
+            limits, streaks = [None] * len(standings), [0] * len(standings)
         verdicts = {}
         for one, limit, streak in zip(standings, limits, streaks, strict=True):
-            reason = f"{one.listed}: {one.because}, limit {limit:.3g} of {node.cpu_cores:.3g} cores"
-            verdicts[one.job.uid] = Verdict(limit, one.listed, reason, streak=streak)
+            does = "left alone" if limit is None else f"limit {limit:.3g} of {node.cpu_cores:.3g} cores"
+            verdicts[one.job.uid] = Verdict(limit, one.listed, f"{one.listed}: {one.because}, {does}", streak=streak)
         return Look(verdicts, self._setting.interval_seconds)
+
+    def _limits(
+        self, node: Node, standings: Sequence[Standing], last: NodeMemory | None
+    ) -> tuple[Sequence[float | None], Sequence[int]]:
+        """Limits in cores and streaks: those that are due now, or those that the jobs have, and what speaks against."""
+        due = hand_out(standings, node.cpu_cores, self._parameters.floor_ratio)
+        kept = [one.known.wanted_cores or limit for one, limit in zip(standings, due, strict=True)]
+        streaks = [self._streak(one, limit) for one, limit in zip(standings, due, strict=True)]
+        fit = math.fsum(kept) <= node.cpu_cores * (1 + _ROUNDING)
+        if not fit or max(streaks, default=0) >= LOOKS_IN_A_ROW or self._at_once(standings, last):
+            return due, [0] * len(standings)
+        return kept, streaks
 
     def _streak(self, one: Standing, limit: float) -> int:
         """How many looks in a row, with this one, wanted a change of the job's limit beyond the hysteresis."""
@@ -162,23 +189,33 @@ class Policy:
         had = one.known.wanted_cores
         if had is None or (one.known.job_class == PROFILING and one.listed != PROFILING):
             return True
-        too_little = (one.needs_cores or 0.0) > had * (1 + self._parameters.hysteresis_ratio)
-        return one.listed == GUARANTEED and too_little
+        return one.reserved_cores > had * (1 + self._parameters.hysteresis_ratio)
 
 
 @dataclass(slots=True)
 class _Load:
-    """What is taken of a node, jobs placed in this pass among it."""
+    """How much of a node is taken, jobs placed in this pass included."""
 
-    free_cores: float
-    """What the needs of its jobs leave; below 0 where they do not fit."""
-    sharing: int
-    """Jobs without a guarantee, which share what is free."""
+    node_cores: float
+    evenly: bool
+    """Nobody changes anybody's CPU: every job takes what it can use, and where that is too much they share evenly."""
+    taken_cores: float = 0.0
+    """What its jobs need to keep their deadlines, or can use where they share evenly."""
+    jobs: int = 0
+    sharing: int = 0
+    """Jobs that share what the others do not need."""
 
-    def add(self, needed_cores: float) -> None:
-        """Count a job that needs so much; 0: it shares what is left."""
-        self.free_cores -= needed_cores
-        self.sharing += needed_cores == 0
+    def add(self, needed_cores: float | None) -> None:
+        """Count a job that needs so much; None: it shares what is left."""
+        self.jobs += 1
+        self.sharing += needed_cores is None
+        self.taken_cores += needed_cores or 0.0
+
+    @property
+    def free_cores(self) -> float:
+        """What a newcomer with a deadline would find; below 0 where the needs do not fit."""
+        free = self.node_cores - self.taken_cores
+        return max(free, self.node_cores / (self.jobs + 1)) if self.evenly else free
 
     @property
     def share_cores(self) -> float:
@@ -186,11 +223,10 @@ class _Load:
         return max(0.0, self.free_cores) / (self.sharing + 1)
 
 
-def _load(standings: Sequence[Standing], node: Node) -> _Load:
-    load = _Load(node.cpu_cores, 0)
+def _load(node: Node, standings: Sequence[Standing], evenly: bool) -> _Load:
+    load = _Load(node.cpu_cores, evenly)
     for one in standings:
-        untimed = one.usable_cores if one.listed == PROFILING else 0.0
-        load.add(untimed if one.needs_cores is None else one.needs_cores)
+        load.add(one.usable_cores if evenly or one.listed == PROFILING else one.needs_cores)
     return load
 
 
@@ -205,15 +241,14 @@ def _places(snapshot: ClusterSnapshot, memory: MemoryState, loads: Mapping[str, 
         return load.free_cores if fits else _NO_FIT_CORES - load.free_cores
 
     def placed(arrival: Arrival, node: Node) -> str:
-        load = loads[node.name]
-        free = load.free_cores
-        if arrival.promises.deadline_at_seconds is None:
-            load.add(0.0)
-            return f"no deadline stated: most is left for it, of {free:.3g} cores that others do not need"
-        wants = newcomer_cores(arrival.useful_parallelism_cores, node)
-        load.add(wants)
+        load, wants = loads[node.name], newcomer_cores(arrival.useful_parallelism_cores, node)
+        free, share = max(0.0, load.free_cores), load.share_cores
+        has_deadline = arrival.promises.deadline_at_seconds is not None
+        load.add(wants if has_deadline or load.evenly else None)
+        if not has_deadline:
+            return f"no deadline stated: {node.name} leaves it most ({share:.3g} cores)"
         how = "least free CPU that fits it" if wants <= free else "fits nowhere, and most is free here"
-        return f"not timed yet, wants {wants:.3g} cores: {how} ({max(0.0, free):.3g} cores)"
+        return f"not timed yet, wants {wants:.3g} cores: {how} ({free:.3g} cores)"
 
     return place_each(snapshot, memory, cost, placed, order=_time_left_until)
 

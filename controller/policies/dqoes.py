@@ -23,20 +23,20 @@ Our readings of `direct`, where nothing is said:
 - What the subset leaves goes evenly to all others: a job without an objective gets no less than one whose objective
   is out of reach. What they cannot use goes to the subset. Everyone has at least a small floor.
 - A job that is not timed yet has an even share C/n until it is.
-- Satisfied jobs whose limits would change by less than a deadband are left alone.
+- A satisfied job that wants about what it has, within a deadband, wants just that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from controller.model import ClusterSnapshot, Decisions, Job, MemoryState, Node, NodeMemory
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node
-from controller.policies._qoe import OVER, SATISFIED, UNASKED, UNKNOWN, Standing, standing
+from controller.policies._qoe import SATISFIED, UNASKED, UNKNOWN, Standing, standing
 from controller.policies._qoe_step import step_interval_seconds, step_limits
 from controller.policies._shares import in_proportion
 from controller.policies._speed import had_cores, handed_out
@@ -101,7 +101,7 @@ class Parameters(PolicyParameters):
         lt=1,
         unit="ratio of a limit",
         source="ours",
-        description="direct: smaller changes of a satisfied job's limit are not made",
+        description="direct: a satisfied job whose limit is off by less wants no other",
     )
     floor_ratio: float = parameter(
         0.05,
@@ -157,9 +157,8 @@ class Policy:
 
     def _direct(self, node: Node, standings: Sequence[Standing]) -> Look:
         plan = self._plan(node, standings)
-        limits = self._with_deadband(node, standings, plan.limits)
         verdicts = {}
-        for index, (one, limit) in enumerate(zip(standings, limits, strict=True)):
+        for index, (one, limit) in enumerate(zip(standings, plan.limits, strict=True)):
             out_of_reach = one.listed not in (UNKNOWN, UNASKED) and index not in plan.chosen
             listed = UNSATISFIABLE if out_of_reach else one.listed
             because = f"{_pace(one)}, {_why_not(one)}" if out_of_reach else _pace(one)
@@ -176,7 +175,8 @@ class Policy:
         chosen = self._choose(standings, limits, node.cpu_cores)
         for index in chosen:
             limits[index] = max(floor, standings[index].needs_cores or 0.0)
-        limits = _towards_wanted(standings, limits, chosen, node.cpu_cores)
+        wanted = {index: self._wanted(standings[index]) for index in chosen}
+        limits = _towards(wanted, limits, node.cpu_cores)
         limits = _rest_to_others(standings, limits, chosen, node.cpu_cores)
         return _Plan(_rest_in_proportion(standings, limits, chosen, node.cpu_cores), frozenset(chosen))
 
@@ -201,26 +201,17 @@ class Policy:
         held = 1 + self._parameters.hold_ratio if has_it else 1.0
         return needs / one.job.promises.weight / held, one.job.uid
 
-    def _with_deadband(self, node: Node, standings: Sequence[Standing], limits: Sequence[float]) -> Sequence[float]:
-        """The limits, but those of satisfied jobs as they were where little would change and all still fit."""
-        ratio = self._parameters.deadband_ratio
-        kept = []
-        for one, limit in zip(standings, limits, strict=True):
-            had = one.known.wanted_cores or 0.0
-            near = one.listed in (SATISFIED, OVER) and abs(limit - had) <= ratio * had
-            kept.append(had if near else limit)
-        return kept if math.fsum(kept) <= node.cpu_cores * (1 + _ROUNDING) else limits
-
-
-def _towards_wanted(
-    standings: Sequence[Standing], limits: Sequence[float], chosen: Sequence[int], capacity_cores: float
-) -> list[float]:
-    """The chosen from what they need towards what just meets the objective, all by the same part of the way."""
-    way = [0.0] * len(limits)
-    for index in chosen:
-        one = standings[index]
+    def _wanted(self, one: Standing) -> float:
+        """What just meets the objective; or what a satisfied job has, where that is about the same."""
         wanted = one.useful_cores if one.wants_cores is None else min(one.wants_cores, one.useful_cores)
-        way[index] = max(0.0, wanted - limits[index])
+        had = one.known.wanted_cores or 0.0
+        near = abs(had - wanted) <= self._parameters.deadband_ratio * had
+        return had if near and one.listed == SATISFIED else wanted
+
+
+def _towards(wanted: Mapping[int, float], limits: Sequence[float], capacity_cores: float) -> list[float]:
+    """The limits, those of the wanted ones raised towards what is wanted, all by the same part of the way."""
+    way = [max(0.0, wanted.get(index, 0.0) - limit) for index, limit in enumerate(limits)]
     total, left = math.fsum(way), max(0.0, capacity_cores - math.fsum(limits))
     part = min(1.0, left / total) if total > 0 else 0.0
     return [limit + part * each for limit, each in zip(limits, way, strict=True)]

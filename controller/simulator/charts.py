@@ -16,11 +16,11 @@ from controller.simulator.measures import is_overlap, measure
 from controller.simulator.model import JobOutcome, MoveKind, RunOutcome, Stay
 from controller.simulator.results import SweepResult
 
-_ROW_PIXELS = 16
-_BAR_WIDTH = 0.8
+_ROW_PIXELS = 22
+_BAR_WIDTH = 0.9
 """Of a row. Left to itself, plotly makes a trace with few bars fill the space between them, other rows and all."""
-_MOST_ROWS = 400
-"""About 6,400 pixels: a day of 1,000 jobs on 64 nodes would be a picture that no browser draws."""
+_MOST_ROWS = 300
+"""About 6,600 pixels: a day of 1,000 jobs on 64 nodes would be a picture that no browser draws."""
 _MOVES: Mapping[MoveKind, tuple[str, str]] = {
     "migrated": ("slow move", "triangle-right"),
     "rebalanced": ("rebalancing move", "diamond"),
@@ -73,8 +73,10 @@ def overlap_figure(result: SweepResult) -> go.Figure:
         seconds = [round(estimates[name].mean or 0.0, 2) for name in names]
         figure.add_bar(x=jobs, y=seconds, name=label(policy), marker={"color": colour(place)}, hoverinfo="x+y+name")
     dress(figure, height=260)
-    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
-    figure.update_xaxes(title_text="jobs running at the same time")
+    figure.update_layout(
+        margin={"b": 52}, showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+    )
+    figure.update_xaxes(title={"text": "jobs running at the same time", "standoff": 8})
     return figure.update_yaxes(ticksuffix=" s")
 
 
@@ -106,7 +108,7 @@ def gantt_figure(rows: Sequence[Lane], models: Sequence[str], end_seconds: float
         _add_marks(figure, rows, kind)
     dress(figure, height=110 + _ROW_PIXELS * len(rows))
     figure.update_layout(
-        margin={"l": 84}, barmode="overlay", showlegend=True, legend=_LEGEND,
+        margin={"l": 84, "t": 28}, barmode="overlay", showlegend=True, legend=_LEGEND,
         uniformtext={"minsize": 8, "mode": "hide"},
     )  # fmt: skip
     firsts = _first_rows(rows)
@@ -149,7 +151,7 @@ def _add_bars(figure: go.Figure, rows: Sequence[Lane], model: str, bar_colour: s
             width=_BAR_WIDTH,
             textposition="inside",
             insidetextanchor="start",
-            textfont={"color": "#ffffff"},
+            textfont={"size": 10},
             marker={"color": bar_colour},
             hoverinfo="text",
         )

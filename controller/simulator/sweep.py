@@ -8,18 +8,13 @@ given out, so that results depend neither on the number of workers nor on who wa
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import active_children, get_context, parent_process
 from statistics import fmean
-from threading import Thread
 from typing import Protocol
 
 from controller.errors import SlopewiseError
@@ -29,6 +24,7 @@ from controller.simulator.measures import Figures, figures
 from controller.simulator.model import Instance, PolicyRun, RunOutcome
 from controller.simulator.results import SweepResult
 from controller.simulator.scenario import Scenario, policy_runs
+from controller.simulator.workers import WorkerStopped, carry_out, signals_held_back, worker_pool
 
 FAIR_RUNS = 8
 """Fair runs with other tie-breaks, whose mean is what a job's completion time is measured by."""
@@ -179,8 +175,10 @@ def _work(tasks: Sequence[_Task], workers: int, progress: Progress, add: _Add) -
             _in_processes(tasks, min(workers, len(tasks)), progress, add)
     except Interrupted as stop:
         return stop
-    except BrokenProcessPool as error:
-        raise SlopewiseError("A worker of the sweep died, probably for want of memory; use fewer --workers.") from error
+    except (BrokenProcessPool, WorkerStopped) as error:
+        raise SlopewiseError(
+            "A worker of the sweep was ended, probably for want of memory; use fewer --workers."
+        ) from error
     return None
 
 
@@ -191,9 +189,9 @@ def _in_this_process(tasks: Sequence[_Task], progress: Progress, add: _Add) -> N
 
 
 def _in_processes(tasks: Sequence[_Task], workers: int, progress: Progress, add: _Add) -> None:
-    with _pool(workers) as pool:
-        with _signals_are_ours():
-            futures = deque((task, pool.submit(task)) for task in tasks)
+    with worker_pool(workers) as pool:
+        with signals_held_back():
+            futures = deque((task, pool.submit(carry_out, task)) for task in tasks)
         for _, future in futures:
             future.add_done_callback(partial(_tell, progress))
         try:
@@ -206,47 +204,15 @@ def _in_processes(tasks: Sequence[_Task], workers: int, progress: Progress, add:
 
 
 def _tell(progress: Progress, future: Future[RunOutcome | dict[str, float]]) -> None:
-    if not future.cancelled():
+    if not future.cancelled() and future.exception() is None:
         progress.done()
 
 
 def _add_what_is_done(futures: Sequence[tuple[_Task, Future[RunOutcome | dict[str, float]]]], add: _Add) -> None:
     """Seeds beyond the one that was waited for may be whole: other workers had them."""
-    unfinished = {task.seed for task, _ in [*futures][:1]}
+    unfinished = {futures[0][0].seed} if futures else set()
     for task, future in futures:
         if task.seed in unfinished or not future.done() or future.exception() is not None:
             unfinished.add(task.seed)
         else:
             add(task, future.result())
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes that are gone afterwards, also when they are in the middle of a run of many minutes."""
-    others = set(active_children())
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
-    try:
-        yield pool
-        pool.shutdown()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(active_children()) - others:
-            process.terminate()
-            process.join()
-
-
-def _end_with_parent() -> None:
-    """In a worker: end when the sweep was killed; the pool's own workers would wait for tasks for ever."""
-    parent = parent_process()
-    if parent is not None:
-        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-
-
-@contextmanager
-def _signals_are_ours() -> Iterator[None]:
-    """Workers started in here never see Ctrl-C, which a terminal sends to them as well; we end them ourselves."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

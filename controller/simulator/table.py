@@ -19,6 +19,9 @@ from controller.simulator.results import SweepResult
 
 _STYLES: dict[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
 
+# The longest word of a label, "efficiencies", is not broken however many policies there are.
+_LABEL_WIDTH = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -61,9 +64,9 @@ def caveats(result: SweepResult) -> list[str]:
 def comparison(result: SweepResult) -> RenderableType:
     """The table of a sweep, each ratio to the baseline below its figure, then the caveats."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(Text(plain(result.scenario), style="bold"))
+    table.add_column(Text(plain(result.scenario), style="bold"), overflow="fold", min_width=_LABEL_WIDTH)
     for policy in result.policies:
-        table.add_column(Text(plain(policy), style="bold"), no_wrap=True)
+        table.add_column(Text(plain(policy), style="bold"), overflow="fold")
     for row in rows(result):
         table.add_row(Text(row.label), *(_cell_text(cell) for cell in row.cells))
     notes = Table.grid(padding=(0, 1, 0, 0))

@@ -81,7 +81,7 @@ def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(two_jobs: P
 
 
 def test_dqoes_serves_real_models_and_compares_response_times_with_their_objectives() -> None:
-    code, out, err = finish(start("demo", "--policy", "dqoes", "--scale", "0.3", "-o", "json"), 240)
+    code, out, err = finish(start("demo", "--policy", "dqoes", "--scale", "0.25", "-o", "json"), 240)
     assert code == 0, err
     assert "served models with response-time objectives, which fit dqoes" in err
     result = json.loads(out)

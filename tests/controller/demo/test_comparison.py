@@ -151,6 +151,7 @@ def test_a_failure_and_a_job_without_end_are_said() -> None:
     cut = replace(
         run("flowcon", job("a", 5), job("b", 2, state="failed"), job("c", None, state="training")),
         passes_held=2,
+        resizes_applied=1,
     )
 
     said = caveats(demo(run("fair", job("a", 5), job("b", 5), job("c", 5)), cut))
@@ -160,6 +161,20 @@ def test_a_failure_and_a_job_without_end_are_said() -> None:
         "Under flowcon, 1 of 3 jobs had not ended: c.",
         "Under flowcon, 2 passes could not observe the jobs and changed nothing.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("did", "said"),
+    [
+        ({}, ["Under specon, no CPU was changed and no job placed: whatever differs is chance."]),
+        ({"resizes_applied": 1}, []),
+        ({"moves_applied": 1}, []),
+    ],
+)
+def test_a_policy_that_changed_nothing_is_said_to_differ_by_chance(did: dict[str, int], said: list[str]) -> None:
+    idle = replace(run("specon", job("a", 20)), **did)
+
+    assert caveats(demo(run("fair", job("a", 40)), idle)) == said
 
 
 def test_one_run_alone_is_compared_with_nothing_and_says_so() -> None:

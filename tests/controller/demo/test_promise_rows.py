@@ -144,6 +144,14 @@ def test_the_json_has_counts_and_what_each_job_was_promised_and_where_it_ran() -
     assert printed["jobs"][0]["node"] == "node-2"
 
 
+def test_where_each_job_ran_is_told_where_there_is_more_than_one_node() -> None:
+    runs = [run("fair", job("a", node="node-1"), job("b", node="node-2")), run("flowcon2", job("a", node="node-2"))]
+    block = job_blocks(replace(demo(*runs), nodes=2))[-1]
+    assert block.heading == "Node of each job"
+    assert [[cell.text for cell in row.cells] for row in block.rows] == [["node-1", "node-2"], ["node-2", "–"]]
+    assert "Node of each job" not in [block.heading for block in job_blocks(demo(*runs))]
+
+
 def test_the_terminal_and_the_report_show_counts_promises_and_placements() -> None:
     placed = DecisionRow(1.0, "a", None, None, None, "applied", "fewest claims", "node-2")
     result = with_deadlines((60, 40), (40, 40))

@@ -1,0 +1,325 @@
+"""Deadline: what a job needs, who is guaranteed it, where newcomers go, and when limits change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.worlds import START, a_job, a_node, a_snapshot
+
+from controller.model import (
+    Arrival,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Node,
+    NodeMemory,
+    Pace,
+    Place,
+    Promises,
+)
+from controller.policies import Setting
+from controller.policies._reservations import Reservations
+from controller.policies.deadline import Parameters, Policy
+
+ITVAL = 20.0
+FLOOR = 0.05
+
+
+def training(
+    uid: str, *, steps: float | None = 900, within: float | None = 1000, age: float = 500, useful: float | None = 1.0
+) -> Job:
+    """A job of one thread with so many steps and seconds left."""
+    job = a_job(uid, started_at=START - age, useful_cores=useful)
+    planned, total = (None, None) if steps is None else (steps + 100, 100.0)
+    promises = Promises(deadline_at_seconds=None if within is None else START + within)
+    return replace(job, steps_total=total, steps_planned=planned, promises=promises)
+
+
+def timed(cpu_seconds: float = 1.0, wanted: float | None = None, cores: float = 0.5, **more: object) -> JobMemory:
+    """A job that takes so many CPU-seconds a step."""
+    pace = Pace(START - 1, cpu_seconds / cores, cores)
+    return JobMemory(paces=(pace,), wanted_cores=wanted, **more)  # type: ignore[arg-type]
+
+
+def decide(
+    jobs: list[Job],
+    known: Mapping[str, JobMemory],
+    nodes: list[Node] | None = None,
+    waiting: tuple[Arrival, ...] = (),
+    looked_at: bool = False,
+    **parameters: object,
+) -> Decisions:
+    policy = Policy(Parameters(**parameters), Setting(ITVAL, "limits"))  # type: ignore[arg-type]
+    snapshot = replace(a_snapshot(jobs, nodes or [a_node()]), waiting=waiting)
+    looks = {"n1": NodeMemory(frozenset(known), START - ITVAL, ITVAL)} if looked_at else {}
+    return policy.decide(snapshot, MemoryState(known, looks))
+
+
+def limits(decisions: Decisions) -> dict[str, float]:
+    return {uid: job.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
+
+
+def classes(decisions: Decisions) -> dict[str, str | None]:
+    return {uid: job.job_class for uid, job in decisions.memory.jobs.items()}
+
+
+BUSY = training("busy", within=None)
+"""It takes whatever the others do not need."""
+
+
+class TestNeeds:
+    @pytest.mark.parametrize(("cpu_seconds", "needed"), [(1.0, 0.9), (0.5, 0.45)])
+    def test_the_printed_vector(self, cpu_seconds: float, needed: float) -> None:
+        decisions = decide([training("job"), BUSY], {"job": timed(cpu_seconds), "busy": JobMemory()}, gamma=1.0)
+        assert limits(decisions) == pytest.approx({"job": needed, "busy": 1 - needed})
+        assert classes(decisions) == {"job": "guaranteed", "busy": "best-effort"}
+
+    def test_what_no_single_thread_can_do_in_time_is_hopeless_and_told_by_name(self) -> None:
+        decisions = decide([training("job"), BUSY], {"job": timed(2.0), "busy": JobMemory()}, gamma=1.0)
+        assert classes(decisions)["job"] == "hopeless"
+        assert "job takes 1800 s even alone" in decisions.reasons["job"]
+
+    def test_gamma_keeps_a_tenth_of_the_time_in_reserve(self) -> None:
+        decisions = decide([training("job", steps=450), BUSY], {"job": timed(), "busy": JobMemory()})
+        assert limits(decisions)["job"] == pytest.approx(0.5)
+
+    def test_a_job_that_is_feasible_only_without_the_reserve_has_all_it_can_use(self) -> None:
+        decisions = decide([training("job", steps=970), BUSY], {"job": timed(), "busy": JobMemory()})
+        assert classes(decisions)["job"] == "guaranteed"
+        assert limits(decisions) == pytest.approx({"job": 0.975, "busy": 0.025})
+
+    def test_what_is_infeasible_here_and_feasible_on_the_largest_node_is_not_hopeless(self) -> None:
+        jobs, known = [training("job", useful=None)], {"job": timed(2.0)}
+        assert classes(decide(jobs, known)) == {"job": "hopeless"}
+        assert classes(decide(jobs, known, [a_node(), a_node("n2", 4.0)])) == {"job": "best-effort"}
+
+    def test_time_that_no_cpu_saves_counts(self) -> None:
+        """0.4 s + 0.8 CPU-seconds a step: 500 steps in 1000 s take 0.8/1.6 cores."""
+        known = JobMemory(paces=(Pace(START, 2.0, 0.5), Pace(START, 1.2, 1.0)))
+        decisions = decide([training("job", steps=500), BUSY], {"job": known, "busy": JobMemory()}, gamma=1.0)
+        assert limits(decisions)["job"] == pytest.approx(0.5)
+
+    @pytest.mark.parametrize("within", [0, -50])
+    def test_a_deadline_that_has_passed_is_hopeless(self, within: float) -> None:
+        decisions = decide([training("job", within=within)], {"job": timed()})
+        assert classes(decisions) == {"job": "hopeless"}
+        assert f"passed {-within:.0f} s ago" in decisions.reasons["job"]
+
+    def test_a_job_that_does_not_tell_its_steps_is_best_effort_before_those_without_a_deadline(self) -> None:
+        jobs = [training("silent", steps=None), BUSY]
+        decisions = decide(jobs, {"silent": JobMemory(), "busy": JobMemory()})
+        assert classes(decisions)["silent"] == "best-effort"
+        assert limits(decisions)["silent"] > 0.9
+
+    def test_one_that_has_done_all_its_steps_has_an_even_share_until_it_ends(self) -> None:
+        jobs = [training("ending", steps=0), training("job", steps=990)]
+        assert limits(decide(jobs, {"ending": timed(), "job": timed()}))["ending"] == 0.5
+
+
+class TestAdmission:
+    def test_earlier_deadlines_come_first_and_the_rest_has_what_is_left(self) -> None:
+        jobs = [training("soon", steps=600, within=1000), training("later", steps=890, within=1001)]
+        decisions = decide(jobs, {"soon": timed(), "later": timed()}, gamma=1.0)
+        assert classes(decisions) == {"soon": "guaranteed", "later": "best-effort"}
+        assert limits(decisions) == pytest.approx({"soon": 0.6, "later": 0.4})
+        assert "earlier deadlines leave too little" in decisions.reasons["later"]
+
+    def test_what_does_not_fit_beside_an_earlier_job_may_fit_after_it(self) -> None:
+        """50 CPU-seconds due in 100 s and 100 in 150 s: 0.5 + 0.67 cores are too much at once, 150 in 150 s are not."""
+        jobs = [training("soon", steps=50, within=100), training("later", steps=97, within=150)]
+        decisions = decide(jobs, {"soon": timed(), "later": timed()}, gamma=1.0)
+        assert classes(decisions) == {"soon": "guaranteed", "later": "guaranteed"}
+        assert limits(decisions) == pytest.approx({"soon": 0.5, "later": 0.5})
+
+    def test_a_hopeless_job_starves_no_feasible_one_whatever_its_deadline(self) -> None:
+        jobs = [training("hopeless", within=100), training("job", within=1000)]
+        decisions = decide(jobs, {"hopeless": timed(), "job": timed()}, gamma=1.0)
+        assert classes(decisions) == {"hopeless": "hopeless", "job": "guaranteed"}
+        assert limits(decisions)["job"] >= 0.9
+
+    def test_of_best_effort_the_one_with_least_slack_comes_first(self) -> None:
+        jobs = [
+            training("first", steps=900, within=1000),
+            training("tight", steps=950, within=1001),
+            training("loose", steps=700, within=1002),
+        ]
+        decisions = decide(jobs, {job.uid: timed() for job in jobs}, gamma=1.0)
+        assert classes(decisions) == {"first": "guaranteed", "tight": "best-effort", "loose": "best-effort"}
+        got = limits(decisions)
+        assert got["loose"] == pytest.approx(FLOOR / 3)
+        assert got["tight"] == pytest.approx(0.1 - FLOOR / 3)
+
+    def test_all_cpu_is_handed_out_as_far_as_jobs_can_use_it(self) -> None:
+        jobs = [training("a", steps=100), training("b", steps=200)]
+        known = {"a": timed(), "b": timed()}
+        assert sum(limits(decide(jobs, known)).values()) == pytest.approx(1.0)
+        assert limits(decide(jobs, known, [a_node(cpu_cores=8.0)])) == pytest.approx({"a": 1.0, "b": 1.0})
+
+    def test_a_job_that_leaves_cpu_unused_is_the_last_to_be_given_more(self) -> None:
+        """Neither says what it can use; one never used more than half a core, the other used 3."""
+        jobs = [training("idle", steps=100, useful=None), training("busy", steps=100, useful=None)]
+        known = {"idle": timed(cores=0.5), "busy": timed(cores=3.0)}
+        assert limits(decide(jobs, known, [a_node(cpu_cores=4.0)])) == pytest.approx({"idle": 1.0, "busy": 3.0})
+
+
+class TestNewcomers:
+    def test_before_it_is_timed_it_has_what_it_can_use_where_that_is_free(self) -> None:
+        jobs = [training("new", age=5), training("old", steps=450)]
+        decisions = decide(jobs, {"new": JobMemory(), "old": timed()}, [a_node(cpu_cores=2.0)])
+        assert classes(decisions)["new"] == "profiling"
+        assert "steps not timed yet" in decisions.reasons["new"]
+        assert limits(decisions) == pytest.approx({"new": 1.0, "old": 1.0})
+
+    def test_else_an_even_share_whoever_is_guaranteed_what(self) -> None:
+        jobs = [training("new", age=5), training("old", steps=900, within=1000)]
+        decisions = decide(jobs, {"new": JobMemory(), "old": timed()})
+        assert limits(decisions) == pytest.approx({"new": 0.5, "old": 0.5})
+
+    def test_the_first_steps_are_not_waited_for_longer_than_the_profiling_time(self) -> None:
+        """Then it still has an even share, but what is free goes to the one without a deadline first."""
+        known = {"job": JobMemory(), "busy": JobMemory()}
+        young, old = (decide([training("job", age=age), BUSY], known) for age in (29, 31))
+        assert limits(young)["job"] > 0.9
+        assert limits(old) == pytest.approx({"job": 0.5, "busy": 0.5})
+
+    def test_a_young_job_that_does_not_tell_its_steps_yet_is_a_newcomer_as_well(self) -> None:
+        jobs = [training("new", steps=None, age=1), training("old", steps=900)]
+        decisions = decide(jobs, {"new": JobMemory(), "old": timed()})
+        assert classes(decisions)["new"] == "profiling"
+
+
+class TestHysteresis:
+    def jobs(self, steps: float) -> list[Job]:
+        return [training("job", steps=steps, within=1000), BUSY]
+
+    def known(self, wanted: float, **more: object) -> dict[str, JobMemory]:
+        job = timed(1.0, wanted, job_class="guaranteed", **more)  # type: ignore[arg-type]
+        return {"job": job, "busy": JobMemory(wanted_cores=1 - wanted)}
+
+    def test_a_small_change_is_not_made(self) -> None:
+        decisions = decide(self.jobs(460), self.known(0.5), looked_at=True, gamma=1.0)
+        assert limits(decisions) == {"job": 0.5, "busy": 0.5}
+        assert decisions.memory.jobs["job"].streak == 0
+
+    def test_a_decrease_is_made_when_two_looks_in_a_row_want_it(self) -> None:
+        first = decide(self.jobs(300), self.known(0.5), looked_at=True, gamma=1.0)
+        assert limits(first) == {"job": 0.5, "busy": 0.5}
+        streak = first.memory.jobs["job"].streak
+        second = decide(self.jobs(300), self.known(0.5, streak=streak), looked_at=True, gamma=1.0)
+        assert limits(second) == pytest.approx({"job": 0.3, "busy": 0.7})
+        assert second.memory.jobs["job"].streak == 0
+
+    def test_a_job_that_would_be_late_gets_more_at_once(self) -> None:
+        decisions = decide(self.jobs(600), self.known(0.5), looked_at=True, gamma=1.0)
+        assert limits(decisions) == pytest.approx({"job": 0.6, "busy": 0.4})
+
+    def test_limits_follow_at_once_when_a_job_arrives_or_is_timed(self) -> None:
+        known = self.known(0.5)
+        more = decide([*self.jobs(300), training("new", age=1)], {**known, "new": JobMemory()}, gamma=1.0)
+        assert limits(more)["job"] == pytest.approx(0.3)
+        profiled = {**known, "job": replace(known["job"], job_class="profiling")}
+        assert limits(decide(self.jobs(300), profiled, looked_at=True, gamma=1.0))["job"] == pytest.approx(0.3)
+
+    def test_limits_that_are_more_than_the_node_has_now_are_not_kept(self) -> None:
+        decisions = decide(self.jobs(460), self.known(0.5), [a_node(cpu_cores=0.9)], looked_at=True, gamma=1.0)
+        assert sum(limits(decisions).values()) == pytest.approx(0.9)
+
+
+def arrival(uid: str, *, within: float | None = 1000, useful: float | None = 1.0) -> Arrival:
+    deadline = None if within is None else START + within
+    return Arrival(
+        uid, uid, "team", START, useful_parallelism_cores=useful, promises=Promises(deadline_at_seconds=deadline)
+    )
+
+
+def placed(decisions: Decisions) -> list[tuple[str, str]]:
+    return [(move.job_uid, move.node) for move in decisions.moves if isinstance(move, Place)]
+
+
+class TestPlacement:
+    NODES = (a_node("n1", 2.0), a_node("n2", 2.0), a_node("n3", 4.0))
+
+    def on(self, node: str, uid: str, steps: float) -> Job:
+        return replace(training(uid, steps=steps), node=node)
+
+    def test_the_node_with_the_least_free_cpu_that_fits_is_chosen(self) -> None:
+        jobs = [self.on("n1", "a", 900), self.on("n1", "b", 450), self.on("n2", "c", 450), self.on("n3", "d", 90)]
+        known = {job.uid: timed() for job in jobs}
+        decisions = decide(jobs, known, list(self.NODES), (arrival("new"),))
+        assert placed(decisions) == [("new", "n2")]  # 0.5, 1.5 and 3.9 cores are free
+        assert "least free CPU that fits it (1.5 cores)" in decisions.moves[0].reason
+
+    def test_where_none_fits_it_goes_where_most_is_free(self) -> None:
+        jobs = [self.on("n1", "a", 800), self.on("n2", "b", 700)]
+        nodes = [a_node("n1"), a_node("n2")]
+        decisions = decide(jobs, {job.uid: timed() for job in jobs}, nodes, (arrival("new"),))
+        assert placed(decisions) == [("new", "n2")]
+        assert "fits nowhere" in decisions.moves[0].reason
+
+    def test_jobs_are_placed_in_order_of_slack_and_each_sees_those_before(self) -> None:
+        waiting = (arrival("none", within=None), arrival("late", within=900), arrival("soon", within=100))
+        decisions = decide([], {}, [a_node("n1"), a_node("n2")], waiting)
+        assert placed(decisions) == [("soon", "n1"), ("late", "n2"), ("none", "n1")]
+
+    def test_one_core_is_wanted_where_nothing_is_said(self) -> None:
+        decisions = decide([], {}, [a_node("n1", 0.5), a_node("n2", 4.0)], (arrival("new", useful=None),))
+        assert "wants 0.5 cores" in decisions.moves[0].reason or placed(decisions) == [("new", "n2")]
+
+    def test_jobs_without_a_deadline_spread_over_what_others_do_not_need(self) -> None:
+        jobs = [self.on("n1", "a", 900)]
+        waiting = tuple(arrival(uid, within=None) for uid in ("x", "y", "z"))
+        decisions = decide(jobs, {"a": timed()}, [a_node("n1", 2.0), a_node("n2", 2.0)], waiting)
+        assert placed(decisions) == [("x", "n2"), ("y", "n1"), ("z", "n2")]
+
+    def test_hopeless_jobs_take_no_room(self) -> None:
+        jobs = [self.on("n1", "a", 5000), self.on("n2", "b", 500)]
+        decisions = decide(jobs, {job.uid: timed() for job in jobs}, [a_node("n1"), a_node("n2")], (arrival("new"),))
+        assert placed(decisions) == [("new", "n1")]
+
+    def test_switched_off_nothing_is_placed(self) -> None:
+        decisions = decide([], {}, [a_node()], (arrival("new"),), placement=False)
+        assert decisions.moves == ()
+
+    def test_without_autoscaling_nothing_is_resized_and_every_running_job_takes_room(self) -> None:
+        jobs = [self.on("n1", "a", 90), self.on("n1", "b", 90), self.on("n2", "c", 5000)]
+        nodes = [a_node("n1"), a_node("n2")]
+        decisions = decide(jobs, {job.uid: timed() for job in jobs}, nodes, (arrival("new"),), autoscaling=False)
+        assert decisions.resizes == ()
+        assert all("left alone" in decisions.reasons[uid] for uid in ("a", "b", "c"))
+        assert placed(decisions) == [("new", "n2")]
+
+
+class TestReservations:
+    def test_needs_share_the_time_before_and_after_each_other(self) -> None:
+        node = Reservations(1.0)
+        assert node.reserve(50, 1.0, 100) == pytest.approx(0.5)
+        assert node.reserve(100, 1.0, 150) == pytest.approx(0.5)
+        assert node.reserve(1, 1.0, 150) is None
+        assert node.reserve(10, 1.0, 160) == 0.0
+
+    def test_what_does_not_fit_reserves_nothing(self) -> None:
+        node = Reservations(1.0)
+        assert node.reserve(101, 1.0, 100) is None
+        assert node.reserve(60, 0.5, 100) is None
+        assert node.reserve(100, 1.0, 100) == pytest.approx(1.0)
+
+    @given(
+        st.lists(st.tuples(st.floats(0, 200), st.floats(0.05, 2), st.floats(1, 100)), max_size=8),
+        st.floats(0.5, 4),
+    )
+    def test_never_reserves_more_than_there_is_and_always_what_fits_alone(
+        self, wanted: list[tuple[float, float, float]], cores: float
+    ) -> None:
+        node, now = Reservations(cores), 0.0
+        for index, (work, most, within) in enumerate(sorted(wanted, key=lambda each: each[2])):
+            got = node.reserve(work, most, within)
+            if index == 0:
+                assert (got is None) == (work > min(most, cores) * within * (1 + 1e-9))
+            assert got is None or got <= most + 1e-9
+            now += got or 0.0
+        assert now <= cores * (1 + 1e-9)

@@ -1,0 +1,265 @@
+"""DQoES-style: the published vectors, the choice when CPU is scarce, and limits that settle where the objective is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot
+
+from controller.model import CpuAllocation, Decisions, Job, JobMemory, MemoryState, NodeMemory, Pace, Promises
+from controller.policies import Setting
+from controller.policies._qoe import deviation, listed_as
+from controller.policies._speed import had_cores, speed
+from controller.policies.dqoes import Parameters, Policy
+
+ITVAL = 20.0
+ASKED = 10.0
+
+
+def served(uid: str, *, asked: float | None = ASKED, weight: float = 1.0, useful: float | None = None) -> Job:
+    job = a_job(uid, level=None, useful_cores=useful)
+    return replace(job, promises=Promises(qoe_seconds=asked, weight=weight))
+
+
+def took(seconds: float, cores: float | None, wanted: float | None = None, **more: object) -> JobMemory:
+    return JobMemory(paces=(Pace(START - 1, seconds, cores),), wanted_cores=wanted, **more)  # type: ignore[arg-type]
+
+
+def that_wants(cores: float, **more: object) -> JobMemory:
+    """Timed at half of what it wants, where it takes twice as long as asked."""
+    return took(2 * ASKED, cores / 2, **more)  # type: ignore[arg-type]
+
+
+def decide(jobs: list[Job], known: Mapping[str, JobMemory], cores: float = 1.0, **parameters: object) -> Decisions:
+    policy = Policy(Parameters(**parameters), Setting(ITVAL, "limits"))  # type: ignore[arg-type]
+    return policy.decide(a_snapshot(jobs, [a_node(cpu_cores=cores)]), MemoryState(known))
+
+
+def limits(decisions: Decisions) -> dict[str, float]:
+    return {uid: job.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
+
+
+def classes(decisions: Decisions) -> dict[str, str | None]:
+    return {uid: job.job_class for uid, job in decisions.memory.jobs.items()}
+
+
+class TestClasses:
+    @pytest.mark.parametrize(("seconds", "listed"), [(8, "G"), (9, "S"), (9.5, "S"), (11, "S"), (12, "B")])
+    def test_the_printed_vector(self, seconds: float, listed: str) -> None:
+        assert listed_as(deviation(ASKED, seconds), 0.1) == listed
+
+    def test_a_job_that_is_not_timed_and_one_without_objective_are_told_as_such(self) -> None:
+        decisions = decide([served("new"), served("none", asked=None)], {"new": JobMemory(), "none": JobMemory()})
+        assert classes(decisions) == {"new": "unknown", "none": "no objective"}
+        assert "not timed yet" in decisions.reasons["new"]
+        assert "shares evenly what the others leave" in decisions.reasons["none"]
+
+
+class TestDirect:
+    def test_a_job_that_took_20_s_of_10_at_0_2_cores_wants_0_4(self) -> None:
+        other = served("other", asked=None)
+        decisions = decide([served("job"), other], {"job": took(20, 0.2), "other": JobMemory()})
+        assert limits(decisions) == {"job": pytest.approx(0.4), "other": pytest.approx(0.6)}
+        assert classes(decisions)["job"] == "B"
+
+    def test_of_four_that_want_more_than_there_is_the_three_smallest_are_satisfied(self) -> None:
+        wants = {"a": 0.2, "b": 0.3, "c": 0.4, "d": 0.5}
+        decisions = decide([served(uid) for uid in wants], {uid: that_wants(cores) for uid, cores in wants.items()})
+        assert limits(decisions) == pytest.approx({"a": 0.2, "b": 0.3, "c": 0.4, "d": 0.1})
+        assert classes(decisions)["d"] == "unsatisfiable"
+        assert "d needs 0.467 cores" in decisions.reasons["d"]
+
+    def test_the_tolerance_satisfies_one_more_than_the_objectives_themselves(self) -> None:
+        """0.5 and 0.53 are more than a core; within 7 % of the objective, 0.467 and 0.495 are not."""
+        known = {"a": that_wants(0.5), "b": that_wants(0.53)}
+        decisions = decide([served("a"), served("b")], known)
+        assert classes(decisions) == {"a": "B", "b": "B"}
+        assert sum(limits(decisions).values()) == pytest.approx(1.0)
+        assert limits(decisions)["a"] > 0.467
+        assert limits(decisions)["b"] > 0.495
+        strict = decide([served("a"), served("b")], known, margin_ratio=0.1)
+        assert classes(strict)["b"] == "unsatisfiable"
+
+    def test_slack_goes_to_all_in_proportion_up_to_what_they_can_use(self) -> None:
+        known = {"a": that_wants(0.2), "b": that_wants(0.4)}
+        jobs = [served("a"), served("b")]
+        assert limits(decide(jobs, known, cores=1.2)) == pytest.approx({"a": 0.4, "b": 0.8})
+        narrow = [served("a", useful=0.3), served("b")]
+        assert limits(decide(narrow, known, cores=1.2)) == pytest.approx({"a": 0.3, "b": 0.9})
+
+    def test_jobs_without_objective_share_evenly_what_is_left(self) -> None:
+        known = {"a": that_wants(0.4), "x": JobMemory(), "y": JobMemory()}
+        jobs = [served("a"), served("x", asked=None), served("y", asked=None)]
+        assert limits(decide(jobs, known)) == pytest.approx({"a": 0.4, "x": 0.3, "y": 0.3})
+
+    def test_when_cpu_is_scarce_they_still_have_the_floor(self) -> None:
+        known = {"a": that_wants(0.97), "x": JobMemory()}
+        got = limits(decide([served("a"), served("x", asked=None)], known))
+        assert got == pytest.approx({"a": 0.97, "x": 0.03})
+        assert limits(decide([served("a"), served("x", asked=None)], {**known, "a": that_wants(1.02)}))["x"] == 0.025
+
+    def test_a_job_that_is_not_timed_yet_has_an_even_share_until_it_is(self) -> None:
+        known = {"a": that_wants(0.9), "new": JobMemory()}
+        decisions = decide([served("a"), served("new")], known)
+        assert limits(decisions) == pytest.approx({"a": 0.5, "new": 0.5})
+        assert classes(decisions)["a"] == "unsatisfiable"
+
+    def test_weight_decides_who_is_satisfied(self) -> None:
+        known = {"a": that_wants(0.5), "b": that_wants(0.7)}
+        assert classes(decide([served("a"), served("b")], known))["b"] == "unsatisfiable"
+        assert classes(decide([served("a"), served("b", weight=2.0)], known))["a"] == "unsatisfiable"
+
+    def test_who_has_a_share_keeps_it_unless_another_needs_clearly_less(self) -> None:
+        jobs = [served("a"), served("b")]
+        held = {"a": that_wants(0.6), "b": that_wants(0.63, wanted=0.63)}
+        assert classes(decide(jobs, held)) == {"a": "unsatisfiable", "b": "B"}
+        clearly_less = {**held, "a": that_wants(0.55)}
+        assert classes(decide(jobs, clearly_less)) == {"a": "B", "b": "unsatisfiable"}
+
+    @pytest.mark.parametrize(
+        ("known", "why"),
+        [
+            (that_wants(3.0), "job needs 2.8 cores and can use 2"),
+            (JobMemory(paces=tuple(Pace(START, 12 + 0.1 / cores, cores) for cores in (0.1, 0.5, 1.0))), "no CPU would"),
+        ],
+    )
+    def test_says_why_an_objective_is_out_of_reach(self, known: JobMemory, why: str) -> None:
+        decisions = decide([served("job")], {"job": known}, cores=2.0)
+        assert classes(decisions) == {"job": "unsatisfiable"}
+        assert why in decisions.reasons["job"]
+
+    def test_a_satisfied_job_is_left_alone_within_the_deadband(self) -> None:
+        known = {"a": took(9.8, 0.4, wanted=0.4), "x": JobMemory(wanted_cores=0.6)}
+        got = limits(decide([served("a"), served("x", asked=None)], known))
+        assert got == pytest.approx({"a": 0.4, "x": 0.6})  # the line says 0.392
+
+    def test_a_training_may_ask_for_seconds_a_step_beside_served_models(self) -> None:
+        training = replace(a_job("job"), promises=Promises(qoe_seconds=0.5))
+        got = limits(decide([training, served("x", asked=None)], {"job": took(1.0, 0.3), "x": JobMemory()}))
+        assert got["job"] == pytest.approx(0.6)
+
+
+QUOTA_SPEEDS = ((0.0, 0.0), (0.1, 0.065), (0.25, 0.205), (0.5, 0.47), (1.0, 1.0))
+
+
+def under_a_quota(limit: float) -> float:
+    """Measured: a hard quota below one core costs more than its fraction."""
+    for (low, slow), (high, fast) in pairwise(QUOTA_SPEEDS):
+        if limit <= high:
+            return slow + (limit - low) / (high - low) * (fast - slow)
+    return limit
+
+
+class TestClosedLoop:
+    """What the policy decides, done to served models whose speed it does not know."""
+
+    def run(self, asked: Mapping[str, float], speed: Callable[[float], float], looks: int) -> list[dict[str, float]]:
+        """Response time ÷ objective of each job after each look; one CPU-second a response, one core."""
+        policy = Policy(Parameters(), Setting(ITVAL, "limits"))
+        memory, had, ratios = MemoryState(), dict.fromkeys(asked, 1 / len(asked)), []
+        for look in range(looks):
+            at = START + ITVAL * look
+            measured = {uid: memory.jobs.get(uid, JobMemory()) for uid in asked}
+            if look:
+                paces = {uid: Pace(at, 1 / speed(cores), cores) for uid, cores in had.items()}
+                measured = {uid: replace(job, paces=(*job.paces, paces[uid])[-12:]) for uid, job in measured.items()}
+                ratios.append({uid: paces[uid].seconds / asked[uid] for uid in asked})
+            jobs = [
+                replace(served(uid, asked=asked[uid]), allocation=CpuAllocation(round(1000 * cores), 1000))
+                for uid, cores in had.items()
+            ]
+            memory = policy.decide(a_snapshot(jobs, at=at), MemoryState(measured, memory.nodes)).memory
+            had = {uid: job.wanted_cores or 0.0 for uid, job in memory.jobs.items()}
+        return ratios
+
+    def test_a_quota_that_costs_more_than_its_fraction_is_corrected_and_stays_so(self) -> None:
+        ratios = self.run({"a": 10.0, "b": 4.0, "c": 2.5}, under_a_quota, looks=14)
+        assert not all(ratio <= 1.1 for ratio in ratios[0].values())  # an even share does not do
+        assert all(ratio <= 1.1 for each in ratios[4:] for ratio in each.values())
+        assert ratios[-1] == pytest.approx(ratios[-2], rel=0.01)
+
+    def test_when_cpu_is_scarce_the_same_jobs_stay_satisfied(self) -> None:
+        ratios = self.run({"a": 4.0, "b": 3.9, "c": 3.8, "d": 2.0}, lambda cores: cores, looks=14)
+        assert [sorted(uid for uid, ratio in each.items() if ratio <= 1.1) for each in ratios[3:]] == [
+            ["a", "b", "c"]
+        ] * 10
+
+
+class TestStep:
+    def step(self, jobs: list[Job], known: Mapping[str, JobMemory], **more: object) -> Decisions:
+        return decide(jobs, known, variant="step", **more)
+
+    def test_over_achieving_jobs_shrink_by_their_part_of_beta(self) -> None:
+        """q of 0.2 and 0.6: factors of 1 - 0.1 x 0.25 and 1 - 0.1 x 0.75."""
+        known = {"a": took(8, 0.5, wanted=0.5), "b": took(4, 0.5, wanted=0.5)}
+        got = limits(self.step([served("a"), served("b")], known))
+        assert got == pytest.approx({"a": 0.4875, "b": 0.4625})
+
+    def test_jobs_below_target_grow_and_satisfied_ones_stay(self) -> None:
+        known = {"a": took(20, 0.3, wanted=0.3), "b": took(9.5, 0.3, wanted=0.3)}
+        assert limits(self.step([served("a"), served("b")], known)) == pytest.approx({"a": 0.33, "b": 0.3})
+
+    def test_what_is_too_much_is_taken_from_those_below_target_first(self) -> None:
+        known = {"a": took(20, 0.6, wanted=0.6), "b": took(9.5, 0.4, wanted=0.4)}
+        assert limits(self.step([served("a"), served("b")], known)) == pytest.approx({"a": 0.6, "b": 0.4})
+
+    def test_nobody_goes_below_half_an_even_share_or_above_the_node(self) -> None:
+        known = {"a": took(5, 0.26, wanted=0.26), "b": JobMemory()}
+        assert limits(self.step([served("a"), served("b")], known))["a"] == 0.25
+        alone = {"a": took(20, 0.99, wanted=0.99)}
+        assert limits(self.step([served("a")], alone)) == {"a": 1.0}
+
+    def test_an_arrival_that_is_too_much_is_made_room_for_by_all(self) -> None:
+        known = {"a": took(9.5, 0.7, wanted=0.7), "new": JobMemory()}
+        got = limits(self.step([served("a"), served("new")], known))
+        assert got == pytest.approx({"a": 0.25 + 0.45 * 5 / 7, "new": 0.25 + 0.25 * 5 / 7})
+
+    def test_jobs_without_objective_share_what_is_left_and_have_half_an_even_share_at_least(self) -> None:
+        known = {"a": took(9.5, 0.3, wanted=0.3), "x": JobMemory(wanted_cores=0.1)}
+        jobs = [served("a"), served("x", asked=None)]
+        assert limits(self.step(jobs, known)) == pytest.approx({"a": 0.3, "x": 0.7})
+        full = {"a": took(20, 0.9, wanted=0.9), "x": JobMemory()}
+        assert limits(self.step(jobs, full)) == pytest.approx({"a": 0.75, "x": 0.25})
+
+    def after(self, before: Mapping[str, str], *, looked: float = ITVAL, now: Mapping[str, float]) -> float:
+        """The interval after a look; `before` are the classes, `now` what each job took."""
+        jobs = {uid: took(seconds, 0.3, wanted=0.3, job_class=before.get(uid)) for uid, seconds in now.items()}
+        nodes = {"n1": NodeMemory(frozenset(before), START - looked, looked)}
+        policy = Policy(Parameters(variant="step", max_interval_ratio=4), Setting(ITVAL, "limits"))
+        decisions = policy.decide(a_snapshot([served(uid) for uid in now]), MemoryState(jobs, nodes))
+        return decisions.memory.nodes["n1"].interval_seconds
+
+    def test_the_interval_doubles_while_the_classes_stay_up_to_its_bound(self) -> None:
+        stable, now = {"a": "S", "b": "B"}, {"a": 10.0, "b": 20.0}
+        assert self.after(stable, now=now) == 40.0
+        assert self.after(stable, looked=40.0, now=now) == 80.0
+        assert self.after(stable, looked=80.0, now=now) == 80.0
+
+    def test_it_returns_to_its_first_value_when_fewer_are_satisfied_more_are_below_or_others_are_there(self) -> None:
+        assert self.after({"a": "S", "b": "B"}, looked=80.0, now={"a": 5.0, "b": 20.0}) == ITVAL
+        assert self.after({"a": "S", "b": "G"}, looked=80.0, now={"a": 10.0, "b": 20.0}) == ITVAL
+        assert self.after({"a": "S"}, looked=80.0, now={"a": 10.0, "b": 20.0}) == ITVAL
+
+    def test_it_stays_when_more_are_satisfied(self) -> None:
+        assert self.after({"a": "S", "b": "B"}, looked=80.0, now={"a": 10.0, "b": 10.0}) == 80.0
+
+
+class TestSpeed:
+    def test_no_limit_is_wanted_far_below_all_that_was_seen(self) -> None:
+        found = speed(took(1.0, 0.8), had_cores=1.0)
+        assert found is not None
+        assert found.limit_for(100.0) == 0.4
+
+    def test_without_cpu_use_what_the_job_might_use_counts(self) -> None:
+        found = speed(took(20.0, None), had_cores=0.2)
+        assert found is not None
+        assert found.limit_for(10.0) == pytest.approx(0.4)
+        assert found.seconds_at(0.8) == pytest.approx(5.0)
+
+    def test_what_jobs_might_use_is_an_even_share_under_their_limits_or_in_proportion_to_requests(self) -> None:
+        jobs = [a_job("a", limit=200, request=100), a_job("b", request=300)]
+        assert had_cores(jobs, a_node(), "limits") == pytest.approx([0.2, 0.8])
+        assert had_cores(jobs, a_node(), "requests") == pytest.approx([0.25, 0.75])

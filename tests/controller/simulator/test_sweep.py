@@ -1,0 +1,203 @@
+"""A sweep: the same figures whoever computed them and in whatever order; stopped or failed, nothing is left running."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import active_children
+
+import pytest
+
+from controller.errors import SlopewiseError, UsageError
+from controller.interrupts import Interrupted
+from controller.settings import validate
+from controller.simulator import engine
+from controller.simulator.model import Instance, PolicyRun, RunOutcome
+from controller.simulator.results import SweepResult
+from controller.simulator.scenario import Scenario
+from controller.simulator.sweep import FAIR_RUNS, Simulator, simulate
+
+SEEDS = (1, 2, 3)
+
+
+def a_scenario(**spec: object) -> Scenario:
+    document = {
+        "apiVersion": "slopewise.dev/v1alpha1",
+        "kind": "Scenario",
+        "metadata": {"name": "two-nodes"},
+        "spec": {
+            "nodes": [{"name": "n", "cpu": 1, "memoryGiB": 8, "count": 2}],
+            "generate": {"count": 5, "arriveSeconds": {"uniform": [0, 60]}, "models": {"gru": 1, "mnist-pytorch": 1}},
+            "policies": ["flowcon", {"name": "flowcon", "label": "strict", "parameters": {"alpha": 0.1}}],
+            **spec,
+        },
+    }
+    return validate(Scenario, document, where="test")
+
+
+@dataclass
+class Told:
+    """Progress that remembers what it was told."""
+
+    total: int = 0
+    count: int = 0
+    seen: list[int] = field(default_factory=list)
+
+    def begin(self, total: int) -> None:
+        self.total = total
+
+    def done(self) -> None:
+        self.count += 1
+
+
+def fails_in_seed_2(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOutcome:
+    if instance.seed == 2:
+        raise SlopewiseError(f"Job x can never end under {policy.label}.")
+    return engine.run(instance, policy, trace=trace)
+
+
+def dies(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOutcome:
+    """As a process that the kernel kills for want of memory."""
+    os._exit(9)
+
+
+def is_stopped_in_seed_3(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOutcome:
+    if instance.seed == 3 and policy.label == "strict":
+        raise Interrupted(2)
+    return engine.run(instance, policy, trace=trace)
+
+
+@pytest.fixture(scope="module")
+def result() -> SweepResult:
+    return simulate(a_scenario(), SEEDS, workers=1, keep_runs_of=(2,))
+
+
+# --- figures ----------------------------------------------------------------------------------------------
+
+
+def test_fair_comes_first_and_every_policy_has_a_figure_of_every_seed(result: SweepResult) -> None:
+    assert result.policies == ("fair", "flowcon", "strict")
+    assert (result.seeds, result.partial, result.stopped) == (SEEDS, False, None)
+    for policy in result.policies:
+        times = result.values[policy]["jct_mean_seconds"]
+        assert len(times) == 3
+        assert all(each is not None and each > 0 for each in times)
+
+
+def test_the_ratio_to_fair_is_the_mean_of_the_seeds_ratios(result: SweepResult) -> None:
+    """Not the ratio of the means, in which a seed with long jobs would count for more."""
+    fair, flowcon = (result.values[policy]["jct_mean_seconds"] for policy in ("fair", "flowcon"))
+    ratios = [ours / base for ours, base in zip(flowcon, fair, strict=True) if ours is not None and base]
+    estimate = result.ratio_to_fair()["flowcon"]["jct_mean_seconds"]
+    assert estimate.mean == pytest.approx(sum(ratios) / 3)
+    assert estimate.count == 3
+    assert "fair" not in result.ratio_to_fair()
+
+
+def test_measures_that_no_policy_has_are_left_out(result: SweepResult) -> None:
+    assert "makespan_seconds" in result.measures
+    assert "deadlines_met_ratio" not in result.measures
+
+
+def test_runs_are_kept_of_the_seeds_that_were_asked_for_alone(result: SweepResult) -> None:
+    assert sorted(result.runs) == [("fair", 2), ("flowcon", 2), ("strict", 2)]
+
+
+def test_the_worst_job_is_measured_against_eight_fair_runs_of_other_tie_breaks() -> None:
+    asked: list[int] = []
+
+    def counted(instance: Instance, tie_break_seed: int) -> RunOutcome:
+        asked.append(tie_break_seed)
+        return engine.run_unmanaged(instance, tie_break_seed)
+
+    simulate(a_scenario(policies=[]), [1], workers=1, simulator=Simulator(run_unmanaged=counted))
+    assert len(set(asked)) == len(asked) == FAIR_RUNS == 8
+
+
+def test_named_policies_replace_the_scenarios() -> None:
+    found = simulate(a_scenario(), [1], workers=1, policies=["strict"])
+    assert found.policies == ("fair", "strict")
+
+
+def test_a_policy_that_there_is_not_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError, match="there is no policy 'nope'"):
+        simulate(a_scenario(), [1], workers=1, policies=["nope"], simulator=Simulator(run=dies))
+
+
+# --- processes --------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_workers_changes_nothing(result: SweepResult) -> None:
+    progress = Told()
+    parallel = simulate(a_scenario(), SEEDS, workers=3, progress=progress, keep_runs_of=(2,))
+    assert parallel == result
+    assert progress.total == 3 * 4  # seeds by three policies and the fair runs
+    assert active_children() == []
+
+
+def test_runs_are_handed_over_in_order_with_their_events() -> None:
+    seen: list[tuple[int, str, bool]] = []
+    on_run: Callable[[RunOutcome], None] = lambda run: seen.append((run.seed, run.policy, bool(run.events)))  # noqa: E731
+    simulate(a_scenario(), [1, 2], workers=2, on_run=on_run)
+    assert seen == [(seed, policy, True) for seed in (1, 2) for policy in ("fair", "flowcon", "strict")]
+
+
+def test_nothing_is_traced_unless_somebody_listens(result: SweepResult) -> None:
+    assert [run.events for run in result.runs.values()] == [()] * 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_cannot_end_ends_the_sweep_with_its_sentence(workers: int) -> None:
+    with pytest.raises(SlopewiseError, match=r"^Job x can never end under fair\.$"):
+        simulate(a_scenario(), SEEDS, workers, simulator=Simulator(run=fails_in_seed_2))
+    assert active_children() == []
+
+
+def test_a_worker_that_was_killed_is_told_with_what_to_do() -> None:
+    with pytest.raises(SlopewiseError, match="want of memory; use fewer --workers"):
+        simulate(a_scenario(), SEEDS, workers=2, simulator=Simulator(run=dies))
+    assert active_children() == []
+
+
+# --- stopped ----------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_that_is_stopped_keeps_the_seeds_that_are_whole(result: SweepResult) -> None:
+    found = simulate(a_scenario(), SEEDS, workers=1, simulator=Simulator(run=is_stopped_in_seed_3), keep_runs_of=(3,))
+    assert (found.seeds, found.partial) == ((1, 2), True)
+    assert found.stopped is not None
+    assert found.stopped.exit_code == 130
+    assert found.values["strict"]["jct_mean_seconds"] == result.values["strict"]["jct_mean_seconds"][:2]
+    assert found.runs == {}  # seed 3 was cut short
+
+
+def test_a_stop_while_workers_are_busy_keeps_whole_seeds_and_ends_the_workers(result: SweepResult) -> None:
+    def stop_in_seed_2(run: RunOutcome) -> None:
+        if run.seed == 2:
+            raise Interrupted(15)
+
+    found = simulate(a_scenario(), SEEDS, workers=2, on_run=stop_in_seed_2)
+    assert found.stopped is not None
+    assert 2 not in found.seeds
+    assert 1 in found.seeds
+    assert found.figures["strict"][0] == result.figures["strict"][0]
+    assert active_children() == []
+
+
+def test_json_has_the_promised_shape_and_says_when_it_is_partial(result: SweepResult) -> None:
+    whole = result.as_json()
+    assert list(whole) == ["scenario", "seeds", "policies", "ratio_to_fair"]
+    assert (whole["scenario"], whole["seeds"]) == ("two-nodes", 3)
+    assert set(whole["policies"]["flowcon"]["makespan_seconds"]) == {"mean", "low", "high"}
+    assert set(whole["ratio_to_fair"]) == {"flowcon", "strict"}
+    stopped = simulate(a_scenario(), SEEDS, workers=1, simulator=Simulator(run=is_stopped_in_seed_3)).as_json()
+    assert (stopped["seeds"], stopped["partial"]) == (2, {"seeds_asked": 3, "seeds_done": [1, 2]})
+
+
+def test_csv_has_a_row_for_each_policy_and_measure(result: SweepResult) -> None:
+    lines = result.csv_text().splitlines()
+    assert lines[0].startswith("scenario,policy,measure,seeds,mean,low,high,ratio_to_fair_mean")
+    assert len(lines) == 1 + len(result.policies) * len(result.measures)
+    mean = result.summary()["flowcon"]["makespan_seconds"].mean
+    assert [line for line in lines if line.startswith(f"two-nodes,flowcon,makespan_seconds,3,{mean},")]
