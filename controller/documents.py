@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from controller.errors import UsageError
 from controller.growth import Measuring
-from controller.guards import Bounds
 from controller.policies import PolicyParameters, PolicyProtocol, Setting, build, find
 from controller.reconcile import PassSettings
-from controller.settings import TrainingPolicy, policy_parameters
+from controller.settings import TrainingPolicy, bounds_of, policy_parameters
 
 
 def policy_of(document: TrainingPolicy) -> PolicyProtocol:
@@ -44,12 +43,5 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
     return PassSettings(
         spec.policy.name,
         Measuring(behaviour.interval_seconds, spec.evaluation.normaliser, spec.evaluation.progress),
-        Bounds(
-            spec.mode,
-            spec.resources.cpu.min,
-            spec.resources.cpu.max,
-            behaviour.cooldown_seconds,
-            behaviour.max_step_ratio,
-            behaviour.min_change_ratio,
-        ),
+        bounds_of(spec.mode, spec.resources.cpu, behaviour),
     )

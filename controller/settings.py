@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from controller import policies
 from controller.errors import UsageError
+from controller.guards import Bounds
 from controller.model import CpuControl, Objective
 from controller.policies import PolicyParameters
 
@@ -125,12 +126,25 @@ class Behaviour(Document):
         return self
 
 
+Mode = Literal["Observe", "Recommend", "Auto"]
+
+
+def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour) -> Bounds:
+    """What the guards are told of a user's settings."""
+    return Bounds(
+        mode,
+        cpu.min,
+        cpu.max,
+        behaviour.cooldown_seconds,
+        behaviour.max_step_ratio,
+        behaviour.min_change_ratio,
+    )
+
+
 class TrainingPolicySpec(Document):
     """The part of the document that says what to do."""
 
-    mode: Literal["Observe", "Recommend", "Auto"] = Field(
-        "Recommend", description="Observe measures, Recommend decides and changes nothing, Auto acts"
-    )
+    mode: Mode = Field("Recommend", description="Observe measures, Recommend decides and changes nothing, Auto acts")
     policy: PolicyChoice = PolicyChoice()
     evaluation: EvaluationSettings = EvaluationSettings()
     resources: ResourceSettings = ResourceSettings()

@@ -23,6 +23,8 @@ GUARANTEED, BEST_EFFORT, HOPELESS, PROFILING = "guaranteed", "best-effort", "hop
 MORE_THAN_SEEN_RATIO = 1.25
 """A job that does not say what it can use may use a quarter more than it ever did: it shows at the next look."""
 
+_NO_TURN = 4
+
 _ROUNDING = 1e-9
 
 
@@ -51,6 +53,8 @@ class Standing:
     """What it takes to its end with all that it can use here."""
     reserved_cores: float = 0.0
     """What it is guaranteed now: c_req, or less where more of it lies later."""
+    tight: bool = False
+    """It ends in time only if nothing goes wrong: what gamma keeps in reserve is not to be had."""
     young: bool = False
     """Not timed yet, and not for long: what is free goes to it first."""
 
@@ -77,7 +81,7 @@ def standing(job: Job, known: JobMemory, node: Node, had_cores: float, at: Situa
     young = at.now_seconds - job.started_at_seconds < at.profiling_seconds
     found = speed(known, had_cores)
     if left <= 0:
-        one.listed, one.because = HOPELESS, f"{job.name}'s deadline passed {-left:.0f} s ago"
+        one.listed, one.because = HOPELESS, f"{job.name}'s deadline passed {abs(left):.0f} s ago"
     elif steps_left is None and not young:
         one.because = f"{left:.0f} s left for a number of steps that it does not tell"
     elif steps_left is None or found is None:
@@ -133,31 +137,29 @@ def admit(standings: Sequence[Standing], capacity_cores: float, floor_ratio: flo
         one = standings[index]
         if one.needs_cores is None:
             continue
-        reserved = _reserve(one, one.needs_cores, least[index], reservations, gamma)
-        if reserved is None:
+        if not _is_reserved(one, one.needs_cores, least[index], reservations, gamma):
             one.because += " and earlier deadlines leave too little"
-        else:
-            one.listed, one.reserved_cores = GUARANTEED, least[index] + reserved
 
 
-def _reserve(
+def _is_reserved(
     one: Standing, needs_cores: float, least_cores: float, reservations: Reservations, gamma: float
-) -> float | None:
-    """What is reserved now beyond `least_cores`, which the job has anyway; None: its needs do not fit.
+) -> bool:
+    """Reserve what the job needs beyond `least_cores`, which it has anyway; False: it does not fit.
 
     First c_req all the time; else the work as it fits, within gamma of the time left or, last, within all of it.
     """
-    in_reserve, most = gamma * one.left_seconds, max(0.0, one.useful_cores - least_cores)
+    within, most = gamma * one.left_seconds, max(0.0, one.useful_cores - least_cores)
     needs = max(0.0, needs_cores - least_cores)
     for work, cores, seconds in (
-        (needs * in_reserve, needs, in_reserve),
-        (one.work_cpu_seconds - least_cores * in_reserve, most, in_reserve),
+        (needs * within, needs, within),
+        (one.work_cpu_seconds - least_cores * within, most, within),
         (one.work_cpu_seconds - least_cores * one.left_seconds, most, one.left_seconds),
     ):
         reserved = reservations.reserve(max(0.0, work), cores, seconds)
         if reserved is not None:
-            return reserved
-    return None
+            one.listed, one.reserved_cores, one.tight = GUARANTEED, least_cores + reserved, seconds > within
+            return True
+    return False
 
 
 def _least_cores(standings: Sequence[Standing], capacity_cores: float, floor_ratio: float) -> list[float]:
@@ -170,21 +172,35 @@ def _least_cores(standings: Sequence[Standing], capacity_cores: float, floor_rat
 def hand_out(standings: Sequence[Standing], capacity_cores: float, floor_ratio: float) -> list[float]:
     """Limits in cores of jobs that went through `admit`, shape (jobs,); all of the node's CPU if they can use it.
 
-    Guarantees first. What is left goes to newcomers, then to best effort by least slack, then evenly to those without
-    a deadline or a hope, then to everyone; to each what it seems able to use, and last, what it may be able to.
+    Guarantees first. What is left goes to those whose guarantee is tight, to best effort that could still end in time,
+    to newcomers and to other best effort, each group by least slack; then evenly to those without a deadline or a
+    hope, and to everyone. Each has what it seems able to use, and last, what it may be able to.
     """
     least = _least_cores(standings, capacity_cores, floor_ratio)
     limits = [max(cores, one.reserved_cores) for cores, one in zip(least, standings, strict=True)]
     usable = [one.usable_cores for one in standings]
     everyone = range(len(standings))
-    by_slack = sorted(everyone, key=lambda i: (standings[i].slack_seconds, standings[i].job.uid))
-    newcomers = [[i] for i in by_slack if standings[i].young]
-    late = [[i] for i in by_slack if standings[i].listed == BEST_EFFORT and standings[i].left_seconds < math.inf]
-    others = [i for i in everyone if standings[i].listed in (BEST_EFFORT, HOPELESS)]
-    for places in (*newcomers, *late, others, everyone):
-        _top_up(limits, places, usable, capacity_cores)
+    for place in sorted((i for i in everyone if _turn(standings[i]) < _NO_TURN), key=lambda i: _order(standings[i])):
+        _top_up(limits, [place], usable, capacity_cores)
+    _top_up(limits, [i for i in everyone if standings[i].listed in (BEST_EFFORT, HOPELESS)], usable, capacity_cores)
+    _top_up(limits, everyone, usable, capacity_cores)
     _top_up(limits, everyone, [one.useful_cores for one in standings], capacity_cores)
     return limits
+
+
+def _turn(one: Standing) -> int:
+    """Which group's turn it is in, smaller before larger."""
+    if one.tight:
+        return 0
+    if one.listed == BEST_EFFORT and one.needs_cores is not None:
+        return 1
+    if one.young:
+        return 2
+    return 3 if one.listed == BEST_EFFORT and one.left_seconds < math.inf else _NO_TURN
+
+
+def _order(one: Standing) -> tuple[int, float, str]:
+    return _turn(one), one.slack_seconds, one.job.uid
 
 
 def _top_up(limits: list[float], places: Sequence[int], most: Sequence[float], capacity_cores: float) -> None:

@@ -11,7 +11,7 @@ of the time it has left. Two parts, each of which can be switched off:
   needs fit beside the ones before are `guaranteed` them. The others are `best-effort`, least slack first. Those that
   would be late even alone on the largest node are `hopeless`: told at once, with what the others leave, above a floor.
 
-All CPU is handed out, as far as jobs can use it: what guarantees leave goes to newcomers, then to best effort.
+All CPU is handed out, as far as jobs can use it: what guarantees leave goes to best effort and to newcomers first.
 
 Worked example, gamma 1, one thread: 900 steps of 1 CPU-second in 1000 s need 0.9 cores; of 2 CPU-seconds: hopeless.
 

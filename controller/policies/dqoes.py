@@ -138,11 +138,9 @@ class Policy:
                 standing(job, memory.jobs[job.uid], node, cores, alpha, margin)
                 for job, cores in zip(jobs, had, strict=True)
             ]
-            return (
-                self._step(node, standings, last)
-                if self._parameters.variant == "step"
-                else self._direct(node, standings)
-            )
+            if self._parameters.variant == "step":
+                return self._step(node, standings, last)
+            return self._direct(node, standings)
 
         return decide_by_node("dqoes", snapshot, memory, self._setting.control, look_at)
 

@@ -7,22 +7,20 @@ the default scheduler places after the pass. `run_unmanaged` is the same world w
 
 from __future__ import annotations
 
-import math
-
 from controller import policies
 from controller.errors import SlopewiseError
 from controller.growth import Measuring
-from controller.guards import Bounds
 from controller.model import MemoryState, PassReport
 from controller.policies import PolicyProtocol, Setting
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
-from controller.settings import PolicyChoice, policy_parameters
+from controller.settings import PolicyChoice, bounds_of, policy_parameters
 from controller.simulator.actuator import SimActuator
 from controller.simulator.default_scheduler import DefaultScheduler
 from controller.simulator.model import Instance, PolicyRun, RunOutcome
 from controller.simulator.observer import EPOCH_SECONDS, SimObserver
 from controller.simulator.outcomes import run_outcome
+from controller.simulator.tallies import TimeMean
 from controller.simulator.world import World
 
 SOONEST_SECONDS = 0.1
@@ -77,7 +75,7 @@ class Controller:
         observer = SimObserver(world, oracle=oracle)
         self._ports = Ports(observer, self.actuator, SimMemory(), SimClock(world))
         self._classes: dict[str, str | None] = {}
-        self._efficiency_sums: list[float] = []
+        self._efficiency = TimeMean()
         self._moment = (-1.0, 0)
         """(when the last pass was, how many there were at that very time)"""
         self.next_look_seconds = 0.0
@@ -86,9 +84,8 @@ class Controller:
 
     @property
     def growth_efficiency_sum(self) -> float:
-        """Mean, over the passes that saw a job, of the jobs' growth efficiencies together; 1/s of a whole node."""
-        sums = self._efficiency_sums
-        return math.fsum(sums) / len(sums) if sums else 0.0
+        """Mean, over the time in which passes saw a job, of the jobs' growth efficiencies together; 1/s of a node."""
+        return self._efficiency.until(self._world.now_seconds)
 
     def one_pass(self) -> None:
         """Run a pass now, and note when the next one is wanted."""
@@ -111,7 +108,9 @@ class Controller:
 
     def _follow(self, report: PassReport) -> None:
         """Add up the growth efficiencies that were measured, and tell the trace which jobs changed their class."""
+        now = self._world.now_seconds
         if report.snapshot is None or report.decisions is None or not report.snapshot.jobs:
+            self._efficiency.change(now, None)
             return
         known, efficiency_sum = report.decisions.memory.jobs, 0.0
         for job in report.snapshot.jobs:
@@ -121,7 +120,7 @@ class Controller:
             if memory.job_class != self._classes.get(job.uid):
                 self._classes[job.uid] = memory.job_class
                 self._world.tell("class", job.uid, job.node, {"class": memory.job_class})
-        self._efficiency_sums.append(efficiency_sum)
+        self._efficiency.change(now, efficiency_sum)
 
 
 def run(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOutcome:
@@ -176,13 +175,4 @@ def run_unmanaged(instance: Instance, tie_break_seed: int) -> RunOutcome:
 
 def pass_settings(run: PolicyRun) -> PassSettings:
     """What each pass is told of a scenario's policy; a simulated controller always acts."""
-    behaviour = run.behaviour
-    bounds = Bounds(
-        "Auto",
-        run.cpu.min,
-        run.cpu.max,
-        behaviour.cooldown_seconds,
-        behaviour.max_step_ratio,
-        behaviour.min_change_ratio,
-    )
-    return PassSettings(run.name, Measuring(run.interval_seconds), bounds)
+    return PassSettings(run.name, Measuring(run.interval_seconds), bounds_of("Auto", run.cpu, run.behaviour))

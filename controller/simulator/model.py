@@ -180,7 +180,7 @@ class RunOutcome:
     overlap_seconds: Mapping[int, float]
     """For how long exactly k jobs were running at the same time, all nodes together."""
     growth_efficiency_sum: float
-    """Mean over the passes of the sum over jobs of growth efficiency (Eq. 4.3)."""
+    """Mean over time of the sum over jobs of growth efficiency (Eq. 4.3), as each pass found it, until the next."""
     load_imbalance_ratio: float
     """Mean over time of (most running jobs on a node - fewest) / mean, while any job runs; 0 on one node."""
     cpu_utilisation_ratio: float

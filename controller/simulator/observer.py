@@ -140,12 +140,17 @@ class SimObserver:
 
 
 def evaluation(scrapes: Sequence[tuple[Moment, float]]) -> Evaluation | None:
-    """The level over the scrapes of the window; not finite as soon as one of them is not."""
+    """The level over the scrapes of the window; not finite as soon as one of them is not.
+
+    Then the lowest finite one is shown, as the Prometheus adapter shows it, and NaN once there is none.
+    """
     if not scrapes:
         return None
-    level = sum(level for _, level in scrapes) / len(scrapes)
-    newest = EPOCH_SECONDS + scrapes[-1][0].at_seconds
-    return Evaluation(level, len(scrapes), newest, SERIES, "min", math.isfinite(level))
+    levels = [level for _, level in scrapes]
+    mean = sum(levels) / len(levels)
+    finite = math.isfinite(mean)
+    shown = mean if finite else min(filter(math.isfinite, levels), default=math.nan)
+    return Evaluation(shown, len(levels), EPOCH_SECONDS + scrapes[-1][0].at_seconds, SERIES, "min", finite)
 
 
 def responses(seen: Moment, job: SimJob) -> Responses | None:

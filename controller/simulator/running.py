@@ -134,13 +134,17 @@ class RunningJob:
         return Stay(self.node_name, self._came_seconds, until_seconds, self._came)
 
     def pause(self, seconds: float) -> float:
-        """Its process ends and another one goes on with the work after so long; returns when that is."""
+        """Its process ends and another one goes on with the work after so long; returns when that is.
+
+        The new process starts under what was written last: a resize that was under way is in effect with it.
+        """
         now = self.now.at_seconds
         if self.paused:  # moved again before it was back: the former pause ends where the new one begins
             self.pauses[-1] = Pause(self.pauses[-1].from_seconds, now)
         self.pauses.append(Pause(now, now + seconds))
         self.life += 1
         self.life_started_seconds, self.rate = now, IDLE
+        self.in_effect = self.allocation
         self.revision += 1
         return now + seconds
 
@@ -158,9 +162,14 @@ class RunningJob:
         self._pass_milestones(before, rate.speed)
 
     def at_stop(self) -> bool:
-        """True when it has come to its next crash or to its end; its work is then exactly that."""
+        """True when it has come to its next crash or to its end; its work is then exactly that.
+
+        Also when the time that is left is less than a float can add to the time it is: at 3.3 million seconds, 16 cores
+        do 4e-9 core-seconds from one number to the next, and a job of one core-second would never be near enough.
+        """
         stop = self._next_stop
-        if not math.isfinite(stop) or self.now.work < stop - ROUNDING_RATIO * self.job.work_cpu_seconds:
+        near = self.now.work >= stop - ROUNDING_RATIO * self.job.work_cpu_seconds
+        if not math.isfinite(stop) or not (near or self.next_stop_seconds <= self.now.at_seconds):
             return False
         self.now = self.now._replace(work=stop)
         return True

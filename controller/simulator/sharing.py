@@ -64,11 +64,12 @@ def water_fill(caps: Sequence[float], weights: Sequence[float], capacity: float)
 def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics: Physics) -> list[Rate]:
     """What each job that runs on the node uses and achieves, shape (jobs,).
 
-    `limits`: equal weights under hard caps. `requests`: the requests are weights, and nothing caps.
+    The requests are weights, as the kernel has them whatever is controlled. `limits` caps besides, and hard;
+    under `requests` nothing caps.
     """
     limited = control == "limits"
     caps = [min(demand.parallelism_cores, node.cpu_cores, _cap(demand, limited)) for demand in demands]
-    weights = [1.0 if limited else float(max(LEAST_WEIGHT_MILLICORES, _request(demand))) for demand in demands]
+    weights = [float(max(LEAST_WEIGHT_MILLICORES, demand.allocation.request_millicores)) for demand in demands]
     speed = node.speed * max(LEAST_SPEED_RATIO, 1.0 - physics.contention_ratio * (len(demands) - 1))
     shares = water_fill(caps, weights, node.cpu_cores)
     return [
@@ -92,7 +93,3 @@ def quota_speed(limit_cores: float, physics: Physics) -> float:
 def _cap(demand: Demand, limited: bool) -> float:
     limit = demand.allocation.limit_millicores
     return limit / 1000 if limited and limit is not None else float("inf")
-
-
-def _request(demand: Demand) -> int:
-    return demand.allocation.request_millicores

@@ -1,6 +1,7 @@
-"""What is counted while a simulated run goes on and cannot be told from its end: overlap, balance, jitter.
+"""What is counted while a simulated run goes on and cannot be told from its end: overlap, balance, jitter, growth.
 
-`world.py` tells both classes of every change, at the moment it happens; `engine.py` reads them when the run is over.
+`world.py` and `engine.py` tell these classes of every change, at the moment it happens; `outcomes.py` and `engine.py`
+read them when the run is over.
 """
 
 from __future__ import annotations
@@ -9,6 +10,31 @@ import math
 from collections.abc import Sequence
 
 JITTER_INTERVAL_SECONDS = 20.0
+
+
+class TimeMean:
+    """The mean over time of a figure that stays until it changes, and may be unknown (None) in between.
+
+    Worked example: 4 for 10 s, unknown for 5 s, 1 for 20 s: (40 + 20) / 30 = 2.
+    """
+
+    def __init__(self) -> None:
+        self._at_seconds = 0.0
+        self._value: float | None = None
+        self._total = 0.0
+        self._seconds = 0.0
+
+    def change(self, now_seconds: float, value: float | None) -> None:
+        """From now on it is so much."""
+        if self._value is not None:
+            self._total += self._value * (now_seconds - self._at_seconds)
+            self._seconds += now_seconds - self._at_seconds
+        self._at_seconds, self._value = now_seconds, value
+
+    def until(self, now_seconds: float) -> float:
+        """The mean up to now; 0 when it was never known for any time."""
+        self.change(now_seconds, self._value)
+        return self._total / self._seconds if self._seconds > 0 else 0.0
 
 
 class ClusterTally:

@@ -57,6 +57,7 @@ class World:
         self._trace = trace
         self._on_node: list[dict[str, RunningJob]] = [{} for _ in instance.nodes]
         self._memory_left = [float(node.memory_bytes) for node in instance.nodes]
+        """Of each node, what the jobs on it do not ask for, in bytes."""
         self._plans = [0] * len(instance.nodes)
         """Which of a node's planned stops is the latest; one that was planned before is no more."""
         self._changed: dict[int, None] = {}
@@ -83,7 +84,8 @@ class World:
     def next_event_seconds(self) -> float:
         """When something happens next by itself; infinite when nothing ever will."""
         planned = self._agenda[0][0] if self._agenda else math.inf
-        return min(planned, self.instance.duration_seconds or math.inf)
+        duration = self.instance.duration_seconds
+        return planned if duration is None else min(planned, duration)
 
     def pass_time(self, to_seconds: float) -> None:
         """Let time pass up to a moment no later than the next event, and let happen what is due then."""
@@ -227,8 +229,7 @@ class World:
         self._bring_up_to_date(number)
         running.start(number, self.nodes[number].name, came, self.now_seconds)
         self._on_node[number][running.job.name] = running
-        self._memory_left[number] -= running.job.memory_bytes or 0.0
-        self._changed[number] = None
+        self._note_change(number)
 
     def _remove(self, running: RunningJob) -> None:
         number = running.node
@@ -238,7 +239,15 @@ class World:
         self._set_rate(running, IDLE)
         running.leave(self.now_seconds)
         del self._on_node[number][running.job.name]
-        self._memory_left[number] += running.job.memory_bytes or 0.0
+        self._note_change(number)
+
+    def _note_change(self, number: int) -> None:
+        """Other jobs are on a node now. Its memory is added up anew.
+
+        Adding and subtracting would drift: a node that was full once could be a millionth of a byte short for ever.
+        """
+        taken = math.fsum(running.job.memory_bytes or 0.0 for running in self._on_node[number].values())
+        self._memory_left[number] = self.nodes[number].memory_bytes - taken
         self._changed[number] = None
 
     def _recount(self) -> None:

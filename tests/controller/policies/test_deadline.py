@@ -140,7 +140,7 @@ class TestAdmission:
         jobs = [training("hopeless", within=100), training("job", within=1000)]
         decisions = decide(jobs, {"hopeless": timed(), "job": timed()}, gamma=1.0)
         assert classes(decisions) == {"hopeless": "hopeless", "job": "guaranteed"}
-        assert limits(decisions)["job"] >= 0.9
+        assert limits(decisions)["job"] == pytest.approx(0.9)
 
     def test_of_best_effort_the_one_with_least_slack_comes_first(self) -> None:
         jobs = [
@@ -268,7 +268,8 @@ class TestPlacement:
 
     def test_one_core_is_wanted_where_nothing_is_said(self) -> None:
         decisions = decide([], {}, [a_node("n1", 0.5), a_node("n2", 4.0)], (arrival("new", useful=None),))
-        assert "wants 0.5 cores" in decisions.moves[0].reason or placed(decisions) == [("new", "n2")]
+        assert placed(decisions) == [("new", "n1")]
+        assert "wants 0.5 cores" in decisions.moves[0].reason  # all that there is on the node
 
     def test_jobs_without_a_deadline_spread_over_what_others_do_not_need(self) -> None:
         jobs = [self.on("n1", "a", 900)]

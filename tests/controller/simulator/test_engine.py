@@ -22,7 +22,16 @@ from controller.growth import Measuring
 from controller.model import ClusterSnapshot, Decisions, MemoryState, Migrate
 from controller.settings import Behaviour
 from controller.simulator.default_scheduler import DefaultScheduler
-from controller.simulator.engine import Controller, SimClock, SimMemory, drive, pass_settings, run, run_unmanaged
+from controller.simulator.engine import (
+    Controller,
+    SimClock,
+    SimMemory,
+    controller_of,
+    drive,
+    pass_settings,
+    run,
+    run_unmanaged,
+)
 from controller.simulator.model import Instance, Physics, RunOutcome
 from controller.simulator.world import World
 
@@ -118,6 +127,21 @@ class TestPasses:
         """1 % of the range a second on the whole node; the range grows to all of it only at the end."""
         outcome = run(an_instance([a_sim_job("a", 1000.0, curve=Straight())]), a_policy_run("fair"))
         assert outcome.growth_efficiency_sum > 0.001
+
+    def test_however_often_a_policy_looks_growth_efficiency_is_a_mean_over_time(self) -> None:
+        def mean(passes_at_a_time: int) -> float:
+            world = World(an_instance([a_sim_job("a", 200.0)]), "requests")
+            controller = controller_of(a_policy_run("fair"), world)
+            scheduler = DefaultScheduler(world, 1)
+            for seconds in (0.0, 40.0, 80.0, 120.0):
+                world.pass_time(seconds)
+                for _ in range(passes_at_a_time if seconds == 80.0 else 1):
+                    controller.one_pass()
+                scheduler.place_waiting()
+            return controller.growth_efficiency_sum
+
+        assert mean(20) == pytest.approx(mean(1))
+        assert mean(1) > 0
 
 
 class TestReproducibility:

@@ -54,12 +54,18 @@ class TestEvaluation:
         assert at_once.evaluation.sampled_at_seconds - late.evaluation.sampled_at_seconds == pytest.approx(10.0)
 
     def test_is_not_finite_once_the_job_has_diverged(self) -> None:
-        job, diverged = look_at([a_sim_job("a", 100, curve=Diverging(0.5))], [49.0, 60.0])
+        job, diverged = look_at([a_sim_job("a", 100, curve=Diverging(0.5))], [49.0, 75.0])
         assert job.evaluation is not None
         assert job.evaluation.finite
         assert diverged.evaluation is not None
         assert not diverged.evaluation.finite
         assert math.isnan(diverged.evaluation.level)
+
+    def test_shows_the_lowest_finite_scrape_while_the_window_still_has_one(self) -> None:
+        (job,) = look_at([a_sim_job("a", 100, curve=Diverging(0.5))], [60.0])
+        assert job.evaluation is not None
+        assert not job.evaluation.finite
+        assert 0.5 < job.evaluation.level <= 0.55
 
     def test_of_a_served_model_there_is_none(self) -> None:
         assert look_at([a_served_model("served", 1.0)], [60.0])[0].evaluation is None

@@ -66,9 +66,12 @@ class TestRates:
     def test_a_limit_left_over_from_elsewhere_does_not_cap_shares(self) -> None:
         assert cores(a_demand(limit=100)) == [1.0]
 
-    def test_limits_cap_even_on_an_idle_node_and_weigh_nothing(self) -> None:
+    def test_limits_cap_even_on_an_idle_node(self) -> None:
         assert cores(a_demand(limit=250), control="limits") == [0.25]
-        assert cores(a_demand(request=9000), a_demand(request=1), control="limits") == [0.5, 0.5]
+
+    def test_requests_are_weights_under_limits_too(self) -> None:
+        demands = a_demand(request=1500), a_demand(request=500), a_demand(limit=100, request=9000)
+        assert cores(*demands, control="limits") == pytest.approx([0.675, 0.225, 0.1])
 
     def test_no_job_uses_more_than_its_threads(self) -> None:
         assert cores(a_demand(1.0), a_demand(3.0), cpu=8.0) == [1.0, 3.0]

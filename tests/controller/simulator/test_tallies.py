@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.simulator.tallies import ClusterTally, CpuIntervals
+from controller.simulator.tallies import ClusterTally, CpuIntervals, TimeMean
+
+
+class TestTimeMean:
+    def test_counts_each_value_for_as_long_as_it_stood_and_leaves_out_what_was_unknown(self) -> None:
+        mean = TimeMean()
+        for seconds, value in ((5.0, 4.0), (15.0, None), (20.0, 1.0), (25.0, 1.0)):
+            mean.change(seconds, value)
+        assert mean.until(40.0) == pytest.approx(2.0)
+
+    def test_of_nothing_is_nothing(self) -> None:
+        never, no_time = TimeMean(), TimeMean()
+        no_time.change(3.0, 7.0)
+        assert (never.until(10.0), no_time.until(3.0)) == (0.0, 0.0)
 
 
 class TestClusterTally:

@@ -18,6 +18,7 @@ from controller.errors import ActuationError, SlopewiseError
 from controller.model import CpuAllocation, CpuControl, JobState, Migrate, Place, Resize
 from controller.simulator.actuator import SimActuator
 from controller.simulator.default_scheduler import DefaultScheduler
+from controller.simulator.engine import run_unmanaged
 from controller.simulator.model import Instance, Physics, RunOutcome
 from controller.simulator.observer import EPOCH_SECONDS, SimObserver
 from controller.simulator.outcomes import run_outcome
@@ -92,6 +93,17 @@ class TestTime:
         outcome = finish(a_world(an_instance([a_sim_job(f"j{i}", 10 / 3) for i in range(7)])))
         assert [job.finished_seconds for job in outcome.jobs] == pytest.approx([70 / 3] * 7)
 
+    @pytest.mark.parametrize(("work", "cores", "arrive"), [(1.0, 16.0, 1e7 / 3), (0.05, 16.0, 1e6 / 3)])
+    def test_a_short_job_ends_however_late_it_comes(self, work: float, cores: float, arrive: float) -> None:
+        """Seconds have a grain there: one grain of 16 cores is more work than counts as rounding."""
+        jobs = [
+            a_sim_job(f"j{i}", work * (1 + i / 7), arrive + i * work / 9, parallelism_cores=cores) for i in range(5)
+        ]
+        outcome = run_unmanaged(an_instance(jobs, [a_sim_node(cpu=cores, speed=1.3)]), 1)
+        work_seconds = sum(job.work_cpu_seconds for job in jobs) / cores / 1.3
+        assert outcome.ended_seconds == pytest.approx(arrive + work_seconds, abs=5 * work)
+        assert all(job.finished_seconds is not None for job in outcome.jobs)
+
 
 class TestNodes:
     def test_the_default_scheduler_takes_the_node_with_the_fewest_jobs(self) -> None:
@@ -123,6 +135,14 @@ class TestNodes:
         started = {job.name: job.stays[0].from_seconds for job in outcome.jobs}
         assert started == {"big": 0, "small": 2, "waits": pytest.approx(110)}
         assert outcome.jobs[1].arrived_seconds == 1
+
+    def test_memory_that_was_given_back_is_all_there_again(self) -> None:
+        """0.1 and 5.3 GiB are no whole bytes: taken and given back one by one, 4 millionths of a byte were lost."""
+        gib = 2.0**30
+        jobs = [a_sim_job(f"j{i}", 1.0 + i, memory_bytes=size * gib) for i, size in enumerate((0.1, 5.3, 5.3))]
+        whole = a_sim_job("whole", 10.0, 1.0, memory_bytes=24 * gib)
+        outcome = finish(a_world(an_instance([*jobs, whole])))
+        assert outcome.jobs[-1].stays[0].from_seconds == pytest.approx(6.0)
 
     def test_imbalance_is_the_spread_over_the_mean_while_any_job_runs(self) -> None:
         nodes = [a_sim_node("n1"), a_sim_node("n2")]
@@ -256,6 +276,18 @@ class TestCrashes:
         assert [job.restarted for job in seen.values()] == [False, True, True, False]
         assert seen[26.0].state is JobState.STARTING
         assert seen[46.0].life_started_at_seconds == EPOCH_SECONDS + 25.0
+
+    def test_a_resize_under_way_is_in_effect_with_the_new_process(self) -> None:
+        job = a_sim_job("a", 100, crashes_at_done_ratio=(0.101,), restart_seconds=6.0)
+        world = a_world(an_instance([job]), "limits")
+        pass_to(world, 10.0)
+        SimActuator(world).resize(a_resize("a", 500))
+        pass_to(world, 20.0)
+        assert world.by_uid["a"].rate.cores == 0.5
+
+    def test_two_at_one_place_are_two_restarts(self) -> None:
+        job = a_sim_job("a", 100, crashes_at_done_ratio=(0.5, 0.5), restart_seconds=6.0)
+        assert finish(a_world(an_instance([job]))).jobs[0].finished_seconds == pytest.approx(112.0)
 
 
 class TestServedModels:
