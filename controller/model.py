@@ -210,17 +210,23 @@ class Anchor:
 class Growth:
     """A finished measurement of one job over one interval (`growth.measure`).
 
-    `progress_per_second` is Eq. 4.1 under the configured normaliser; `efficiency` is Eq. 4.2 per resource:
-    progress per second divided by the average use as a fraction of the node (cpu, memory), or by MiB/s
-    (block and network I/O, whose capacity nobody states). A resource whose use is unknown or about zero is
+    `change_per_second` is the normalised improvement, below 0 when the job got worse (unless progress is counted
+    as an absolute difference); `progress_per_second` is Eq. 4.1, which counts getting worse as 0; `efficiency` is
+    Eq. 4.2 per resource: progress per second divided by the average use as a fraction of the node (cpu, memory), or
+    by MiB/s (block and network I/O, whose capacity nobody states). A resource whose use is unknown or about zero is
     not in the mapping: such a growth efficiency is unknown, never infinite and never zero.
     """
 
     at_seconds: float
     interval_seconds: float
-    progress_per_second: float
+    change_per_second: float
     cpu_cores: float | None
     efficiency: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def progress_per_second(self) -> float:
+        """Eq. 4.1 under the configured normaliser, in 1/s; never below 0."""
+        return max(0.0, self.change_per_second)
 
     @property
     def cpu_efficiency(self) -> float | None:

@@ -127,6 +127,7 @@ class Behaviour(Document):
 
 
 Mode = Literal["Observe", "Recommend", "Auto"]
+"""How much the controller may do; `spec.mode` says what each means."""
 
 
 def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour) -> Bounds:

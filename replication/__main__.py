@@ -39,7 +39,7 @@ def main(
         bar = progress.add_task("settings x seeds", total=len(names) * seeds)
         results = run_settings(names, range(1, seeds + 1), workers, lambda name: progress.advance(bar))
     if only:
-        Console().print(Markdown(page(results, [], "")))
+        Console().print(Markdown(page(results, {}, "")))
     else:
         pictures = draw_all(results, DOCS / "images" / "replication")
         (DOCS / "replication.md").write_text(page(results, pictures, section()), encoding="utf-8")

@@ -46,28 +46,36 @@ class Variant:
 
 AS_READ = Variant("ours")
 
+NOT_PRINTED: tuple[str, None] = ("not printed", None)
+"""For a figure that is ours alone: its text and its number."""
+
+AGAIN = " (printed a second time)"
+"""Marks the second of two different figures that a paper prints for one setting; the pictures leave it out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One printed figure. `candidate=None`: it is about the baseline alone. `printed_value=None`: only shown beside.
-
-    `neutral`: the value at which nothing would be gained (0 %, half of the jobs), where more is better; None where the
-    figure is not a gain.
-    """
+    """One printed figure, and how ours is taken. `candidate=None`: it is about the baseline alone."""
 
     what: str
     printed: str
-    printed_value: float | None
+    """As the page shows it, with its unit."""
+    printed_value: float | tuple[float, float] | None
+    """What ours is judged by, or its range; None: only shown beside ours. So are completion times and makespans: a
+    scenario's speed is chosen for its baseline to come near the printed one, and then any policy that changes little
+    agrees as well."""
     unit: Unit
     value: Callable[[Pair], float | None]
     candidate: Candidate | None = None
     neutral: float | None = None
+    """The value at which nothing would be gained (0 %, half of the jobs), where more is better; None where the figure
+    is no gain, or where chance alone makes it one: of many jobs the best always gains something."""
 
 
 def gain(
     what: str,
     printed: str,
-    printed_value: float | None,
+    printed_value: float | tuple[float, float] | None,
     unit: Unit,
     value: Callable[[Pair], float | None],
     candidate: Candidate,
@@ -87,8 +95,6 @@ class Setting:
     baseline: Candidate
     claims: tuple[Claim, ...]
     variants: tuple[Variant, ...] = (AS_READ,)
-    text: str = ""
-    """What the reader must know: what differs from the paper and why."""
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
@@ -154,14 +160,14 @@ def jobs_faster(pair: Pair) -> float:
     return float(sum(change > 0 for change in job_reductions(pair)))
 
 
-def best_reduction(pair: Pair) -> float:
-    """The largest reduction of any job's completion time, in per cent."""
-    return max(job_reductions(pair))
+def best_reduction(pair: Pair) -> float | None:
+    """The largest reduction of any job's completion time, in per cent; None when no job ended in both runs."""
+    return max(job_reductions(pair), default=None)
 
 
-def worst_increase(pair: Pair) -> float:
-    """The largest increase of any job's completion time, in per cent."""
-    return max(-min(job_reductions(pair)), 0.0)
+def worst_increase(pair: Pair) -> float | None:
+    """The largest increase of any job's completion time, in per cent; 0 when none grew, None when none can be told."""
+    return max((max(-change, 0.0) for change in job_reductions(pair)), default=None)
 
 
 def losers_mean_increase_seconds(pair: Pair) -> float | None:

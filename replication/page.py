@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from controller.simulator.measures import Estimate
@@ -15,47 +15,77 @@ Verdict = Literal["agrees", "same direction", "no effect", "contradicts", "diffe
 CLOSE_RATIO = 0.1
 """Within 10 % of the printed figure counts as agreeing: the thesis prints one setting twice, 8.5 points apart."""
 
+NOTHING = {"%": 0.5, "jobs": 0.0, "s": 0.0, "": 0.0}
+"""So far from no gain a mean is still none: half a per cent of a makespan that is conserved is a rounded resize."""
+
 HEAD = """\
 # The papers' figures, and ours
 
 Written by `make replicate` ({seeds} seeds a setting); do not edit. Each table sets a paper's printed figures beside
-what this project's policies give in its simulator, which runs the real pass (`controller/reconcile.py`). Ours are means
-over seeds with 95 % intervals (Student's t); each paper's policy is compared with that paper's own baseline. The
-papers' machines, the exact lengths of their models and their arrival times are not known: where a run is not determined
-by what is printed, only ratios can be compared.
+what this project's policies give in its [simulator](simulator.md), which runs the real pass
+(`controller/reconcile.py`). Ours are means over seeds with 95 % intervals (Student's t) in brackets; each paper's
+policy is compared with that paper's own baseline, seed by seed over the same jobs.
 
-*agrees*: the printed figure lies in our interval, or our mean within 10 % of it. For gains (per cent less, or how many
-jobs are faster, where half of them is no gain): *same direction* when the whole interval is a gain, *no effect* when it
-includes none, *contradicts* when it is a loss. *differs*: what neither agrees nor is a gain or a loss.
+The papers' machines, the exact lengths of their models and their arrival times are not printed. A scenario's lengths or
+speeds are chosen so that the *baseline* comes near the printed one, and the policy has no part in that choice. So
+completion times and makespans in seconds are shown but not judged; how much a policy changes them is.
 
-| setting | printed figures | agrees | same direction | no effect | contradicts | differs |
+| word | what it means here |
+|---|---|
+| NA | FlowCon's baseline: nobody manages, all jobs of the node share evenly (`fair`) |
+| DS | SpeCon's baseline: Kubernetes' default scheduler over pods without requests (`kube-default`) |
+| completion (time) | from a job's arrival to its end |
+| makespan | from the first arrival to the last end |
+| α | the growth below which a job counts as converged |
+| itval, interval | seconds between two looks of the policy |
+| jobs faster, losers | jobs that end sooner, or later, than under the baseline, by any amount |
+| overlap | for how long so many jobs run at the same time |
+| falls | how much less it is than under the baseline, in per cent; a negative figure is a rise |
+
+The last column says, by rule:
+
+- *agrees*: the printed figure (of a range: some of it) lies in our interval, or our mean is within 10 % of it.
+- of gains (per cent less, or how many jobs are faster, where half of them is no gain), *same direction*: the whole
+  interval is a gain; *no effect*: it includes none, or the mean is within half a per cent of none; *contradicts*: the
+  whole interval is a loss.
+- *differs*: what neither agrees nor is a gain. What the *best* of many jobs gains is such a figure, for something is
+  always gained by one of them.
+
+Where a setting has several columns, the readings of what a paper leaves open, the verdict is on the first, which is the
+default.
+
+| setting | judged figures | agrees | same direction | no effect | contradicts | differs |
 |---|---|---|---|---|---|---|
 """
 
 
-def page(results: Sequence[Result], pictures: Sequence[str], validation: str) -> str:
-    """The whole page, in Markdown; `validation` is its section on simulated against real runs."""
+def page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]], validation: str) -> str:
+    """The whole page, in Markdown.
+
+    `pictures`: file names by setting; `validation`: the section on simulated against real runs.
+    """
     seeds = ", ".join(str(each) for each in sorted({result.seeds for result in results}))
     parts = [HEAD.format(seeds=seeds) + "".join(_summary_row(result) for result in results)]
-    parts += [
-        _section(result, [each for each in pictures if each.startswith(result.setting.name)]) for result in results
-    ]
+    parts += [_section(result, pictures.get(result.setting.name, ())) for result in results]
     parts.append(validation)
     return "\n".join(parts).rstrip() + "\n"
 
 
 def verdict(claim: Claim, ours: Estimate) -> Verdict:
     """What our figure says about the printed one, by the rule that the page states."""
-    printed = claim.printed_value
-    if printed is None or ours.mean is None:
+    if claim.printed_value is None or ours.mean is None:
         return ""
+    printed = claim.printed_value if isinstance(claim.printed_value, tuple) else (claim.printed_value,) * 2
     low = ours.mean if ours.low is None else ours.low
     high = ours.mean if ours.high is None else ours.high
-    if low <= printed <= high or abs(ours.mean - printed) <= CLOSE_RATIO * abs(printed):
+    close = any(abs(ours.mean - end) <= CLOSE_RATIO * abs(end) for end in printed)
+    if close or (low <= printed[1] and high >= printed[0]):
         return "agrees"
     if claim.neutral is None:
         return "differs"
-    return "same direction" if low > claim.neutral else "contradicts" if high < claim.neutral else "no effect"
+    if low <= claim.neutral <= high or abs(ours.mean - claim.neutral) <= NOTHING[claim.unit]:
+        return "no effect"
+    return "same direction" if low > claim.neutral else "contradicts"
 
 
 def _summary_row(result: Result) -> str:
@@ -64,48 +94,48 @@ def _summary_row(result: Result) -> str:
     verdicts = [verdict(claim, result.estimates[place, first]) for place, claim in enumerate(result.setting.claims)]
     printed = sum(bool(each) for each in verdicts)
     counts = [verdicts.count(kind) for kind in ("agrees", "same direction", "no effect", "contradicts", "differs")]
-    link = f"[{result.setting.title}](#{_anchor(result.setting.title)})"
+    link = f"[{result.setting.title}](#{anchor(result.setting.title)})"
     return f"| {link} | {printed} | {' | '.join(str(count or '') for count in counts)} |\n"
 
 
 def _section(result: Result, pictures: Sequence[str]) -> str:
     setting = result.setting
     names = [variant.name for variant in setting.variants]
-    lines = [f"\n## {setting.title}\n", f"Scenario `{setting.scenario}`, {result.seeds} seeds.\n"]
+    source = f"[`{setting.scenario}`](../controller/simulator/scenarios/{setting.scenario}.yaml)"
+    lines = [f"\n## {setting.title}\n", f"Scenario {source}, {result.seeds} seeds.\n"]
     lines.append(f"| figure | printed | {' | '.join(names)} | |")
     lines.append("|---|---|" + "---|" * (len(names) + 1))
     for place, claim in enumerate(setting.claims):
-        cells = [shown(result.estimates.get((place, name)), claim.unit) for name in names]
+        cells = [shown(result.estimates.get((place, name)), claim.unit, result.seeds) for name in names]
         said = verdict(claim, result.estimates[place, names[0]])
-        lines.append(f"| {claim.what} | {_printed(claim)} | {' | '.join(cells)} | {said} |")
+        lines.append(f"| {claim.what} | {claim.printed} | {' | '.join(cells)} | {said} |")
     lines += [f"\n![{picture}](images/replication/{picture})" for picture in pictures]
     if setting.name in COMMENTS:
         lines.append(f"\n{COMMENTS[setting.name]}")
     return "\n".join(lines) + "\n"
 
 
-def _printed(claim: Claim) -> str:
-    return claim.printed if claim.printed_value is None else f"{claim.printed}{_unit(claim.unit)}"
-
-
-def shown(ours: Estimate | None, unit: Unit) -> str:
-    """A mean with its interval, e.g. `13.2 [11.9, 14.5] %`."""
-    if ours is None or ours.mean is None:
-        return "–" if ours is not None else ""
-    if ours.low is None or ours.high is None:
-        return f"{_number(ours.mean)}{_unit(unit)}"
-    return f"{_number(ours.mean)} [{_number(ours.low)}, {_number(ours.high)}]{_unit(unit)}"
+def shown(ours: Estimate | None, unit: Unit, seeds: int) -> str:
+    """A mean with its interval, e.g. `13.2 [11.9, 14.5] %`; and of how many seeds, when not all have the figure."""
+    if ours is None:
+        return ""
+    if ours.mean is None:
+        return "–"
+    interval = "" if ours.low is None or ours.high is None else f" [{_number(ours.low)}, {_number(ours.high)}]"
+    some = f" ({ours.count} of {seeds} seeds)" if ours.count < seeds else ""
+    return f"{_number(ours.mean)}{interval}{_unit(unit)}{some}"
 
 
 def _number(value: float) -> str:
-    return f"{value:.1f}" if abs(value) < 1000 else f"{value:.0f}"
+    text = f"{value:.1f}" if abs(value) < 1000 else f"{value:.0f}"
+    return "0.0" if text == "-0.0" else text
 
 
 def _unit(unit: Unit) -> str:
     return {"s": " s", "%": " %", "jobs": "", "": ""}[unit]
 
 
-def _anchor(title: str) -> str:
+def anchor(title: str) -> str:
     """The anchor that GitHub gives a heading: lower case, punctuation gone, spaces as dashes."""
     return "".join(_anchor_letters(title))
 

@@ -5,16 +5,19 @@ The same figures give the same bytes: no date is written and identifiers are dra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from cycler import cycler
 from matplotlib import pyplot as plt
 
+from controller.simulator.measures import Estimate
 from controller.simulator.model import RunOutcome, Stay
-from replication.claims import Claim, Setting
+from replication.claims import AGAIN, Claim, Setting
 from replication.run import SETTINGS, Result, Runs
 
 mpl.use("svg")
@@ -35,32 +38,56 @@ GANTT_SETTING = "specon-30-mixed"
 GANTT_SEED = 1
 
 
-def draw_all(results: Sequence[Result], folder: Path) -> list[str]:
-    """All pictures of these results into `folder`; their file names, each beginning with its setting's name."""
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A picture of one setting: the claims whose names begin with `prefix`, along one parameter."""
+
+    setting: str
+    prefix: str
+    along: Literal["α", "itval", "interval"]
+    fixed: str
+    """What does not vary, for the title."""
+    file: str
+
+
+SWEEPS = (
+    Sweep("flowcon-fixed", "makespan falls, α = 5%", "itval", "α = 5%", "flowcon-fixed-makespan.svg"),
+    Sweep("flowcon-fixed", "MNIST-TF's time falls, α = 10%", "itval", "α = 10%", "flowcon-fixed-itval.svg"),
+    Sweep("flowcon-fixed", "MNIST-TF's time falls, α", "α", "itval = 20 s", "flowcon-fixed-alpha.svg"),
+    Sweep(
+        "specon-20-vae-random", "mean completion falls, α = 0.05", "interval", "α = 0.05",
+        "specon-20-vae-random-interval.svg",
+    ),
+)  # fmt: skip
+
+
+def draw_all(results: Sequence[Result], folder: Path) -> dict[str, list[str]]:
+    """All pictures of these results into `folder`; their file names by setting."""
     folder.mkdir(parents=True, exist_ok=True)
     by_name = {result.setting.name: result for result in results}
-    pictures = []
-    if fixed := by_name.get("flowcon-fixed"):
-        pictures.append(_sweep(fixed, "makespan, α = 5%", "itval", "s", folder / "flowcon-fixed-makespan.svg"))
-        pictures.append(
-            _sweep(fixed, "MNIST-TF's time falls, α = 10%", "itval", "%", folder / "flowcon-fixed-itval.svg")
-        )
-        pictures.append(_sweep(fixed, "MNIST-TF's time falls, α", "α", "%", folder / "flowcon-fixed-alpha.svg"))
-    if vae := by_name.get("specon-20-vae-random"):
-        pictures.append(
-            _sweep(
-                vae, "mean completion falls, α = 0.05", "interval", "%", folder / "specon-20-vae-random-interval.svg"
-            )
-        )
+    pictures: dict[str, list[str]] = {name: [] for name in by_name}
+    for sweep in SWEEPS:
+        if result := by_name.get(sweep.setting):
+            pictures[sweep.setting].append(draw_sweep(result, sweep, folder / sweep.file))
     if GANTT_SETTING in by_name:
-        pictures += _gantts(SETTINGS[GANTT_SETTING], folder)
+        pictures[GANTT_SETTING] += _gantts(SETTINGS[GANTT_SETTING], folder)
     return pictures
 
 
-def _x(claim: Claim, along: str) -> float | None:
+def points_of(setting: Setting, sweep: Sweep) -> list[tuple[float, int, float]]:
+    """(swept parameter, the claim's place in its setting, printed figure) of a sweep's claims, in order."""
+    points = []
+    for place, claim in enumerate(setting.claims):
+        x = _x(claim, sweep.along) if claim.what.startswith(sweep.prefix) else None
+        if x is not None and isinstance(claim.printed_value, float):
+            points.append((x, place, claim.printed_value))
+    return sorted(points)
+
+
+def _x(claim: Claim, along: Literal["α", "itval", "interval"]) -> float | None:
     """The swept parameter of a claim; None when it belongs to another sweep."""
     candidate = claim.candidate
-    if candidate is None or "second time" in claim.what:
+    if candidate is None or claim.what.endswith(AGAIN):
         return None
     if along == "α":
         alpha = candidate.parameters["alpha"]
@@ -68,27 +95,29 @@ def _x(claim: Claim, along: str) -> float | None:
     return candidate.interval_seconds
 
 
-def _sweep(result: Result, prefix: str, along: str, unit: str, path: Path) -> str:
-    """One line a reading with its intervals, and the printed points."""
-    places = [
-        (x, place, claim)
-        for place, claim in enumerate(result.setting.claims)
-        if claim.what.startswith(prefix) and claim.unit == unit and (x := _x(claim, along)) is not None
-    ]
-    places.sort(key=lambda each: each[0])
+def draw_sweep(result: Result, sweep: Sweep, path: Path) -> str:
+    """One line a reading with its intervals, and the printed points; the name of the file."""
+    points = points_of(result.setting, sweep)
+    xs = [x for x, _, _ in points]
     figure, axes = plt.subplots()
-    xs = [x for x, _, _ in places]
-    axes.plot(xs, [claim.printed_value or 0.0 for _, _, claim in places], "k^--", label="printed", zorder=5)
+    axes.plot(xs, [printed for _, _, printed in points], "k^--", label="printed", zorder=5)
     for variant in result.setting.variants:
-        ours = [result.estimates[place, variant.name] for _, place, _ in places]
-        means = [float(each.mean or 0.0) for each in ours]
-        errors = [[float((each.mean or 0.0) - (each.low or 0.0)) for each in ours],
-                  [float((each.high or 0.0) - (each.mean or 0.0)) for each in ours]]  # fmt: skip
-        axes.errorbar(xs, means, yerr=errors, marker="o", capsize=3, label=variant.name)
-    axes.set_xlabel("α (%)" if along == "α" else f"{along} (s)")
-    axes.set_ylabel(f"{prefix.split(',')[0]} ({unit})")
+        means, below, above = _with_errors([result.estimates[place, variant.name] for _, place, _ in points])
+        axes.errorbar(xs, means, yerr=[below, above], marker="o", capsize=3, label=variant.name)
+    axes.axhline(0, color="#bbbbbb", linewidth=0.6)
+    axes.set_xlabel("α (%)" if sweep.along == "α" else f"{sweep.along} (s)")
+    axes.set_ylabel(f"{sweep.prefix.split(',')[0]} (%)")
+    axes.set_title(f"{sweep.setting}, {sweep.fixed}")
     axes.legend(frameon=False)
     return _save(figure, path)
+
+
+def _with_errors(estimates: Sequence[Estimate]) -> tuple[list[float], list[float], list[float]]:
+    """Means, and how far their intervals reach below and above; NaN, which is not drawn, where there is no figure."""
+    means = [math.nan if each.mean is None else each.mean for each in estimates]
+    below = [0.0 if each.low is None else mean - each.low for mean, each in zip(means, estimates, strict=True)]
+    above = [0.0 if each.high is None else each.high - mean for mean, each in zip(means, estimates, strict=True)]
+    return means, below, above
 
 
 def _gantts(setting: Setting, folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ all candidates over the same drawn instance, so that each figure is a comparison
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -111,8 +111,3 @@ class Runs:
             interval_seconds=candidate.interval_seconds,
             control=candidate.control,
         )
-
-
-def claims_with_places(setting: Setting) -> Iterator[tuple[int, Claim]]:
-    """Each claim with its place, which is its key in `Result.estimates`."""
-    yield from enumerate(setting.claims)

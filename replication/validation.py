@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import logging
 import platform
 import statistics
 import sys
@@ -29,6 +30,7 @@ from controller.session import Workshop
 from controller.settings import Behaviour, CpuBounds
 from controller.simulator.engine import run
 from controller.simulator.model import Instance, Physics, PolicyRun, RunOutcome, SimJob, SimNode
+from controller.telemetry import configure_logging
 
 MEASURED = Path(__file__).with_name("measured.json")
 POLICIES = (BASELINE, "flowcon")
@@ -160,11 +162,11 @@ def _completions(outcome: RunOutcome, idle_seconds: float) -> dict[str, float]:
     return {job.name: job.jct_seconds + idle_seconds for job in outcome.jobs if job.jct_seconds is not None}
 
 
-def section() -> str:
-    """The page's section; says so when nothing was measured yet."""
-    if not MEASURED.exists():
+def section(file: Path = MEASURED) -> str:
+    """The page's section from what was measured; says so when nothing was yet."""
+    if not file.exists():
         return "\n## The simulator against real runs\n\nNothing was measured yet: run `make validate`.\n"
-    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    measured = json.loads(file.read_text(encoding="utf-8"))
     simulated = predicted(measured)
     lines = [
         "\n## The simulator against real runs\n",
@@ -180,8 +182,8 @@ def section() -> str:
             errors[name].append(abs(ours / real - 1))
             cells.append(f"{real:.1f} | {ours:.1f} | {ours / real - 1:+.1%}")
         lines.append(f"| {job} | {' | '.join(cells)} |")
-    means = " | ".join(f"| | {statistics.fmean(errors[name]):.1%}" for name in POLICIES)
-    lines.append(f"| **mean error** {means} |")
+    means = " | ".join(f" | | {statistics.fmean(errors[name]):.1%}" for name in POLICIES)
+    lines.append(f"| **mean error** | {means} |")
     everything = statistics.fmean(error for each in errors.values() for error in each)
     lines.append(f"\nMean error over both: {everything:.1%}; the aim is at most 10 %.\n")
     return "\n".join(lines)
@@ -191,6 +193,7 @@ def main() -> int:
     """Measure, write it down, print the section."""
     console = Console(stderr=True)
     calm_garbage_collector()
+    configure_logging(level=logging.ERROR)
     MEASURED.write_text(json.dumps(measure(console), indent=1) + "\n", encoding="utf-8")
     print(section())
     return 0

@@ -34,7 +34,7 @@ def place_each(
     Ties go to the lowest measured CPU fraction, then to the first name. Infinite costs rule a node out.
     """
     nodes = by_cpu_fraction(snapshot, memory)
-    room = memory_room_bytes(snapshot)
+    room = snapshot.memory_room_bytes()
     places = []
     for arrival in sorted(snapshot.waiting, key=lambda arrival: (order(arrival), arrival.uid)):
         needed = arrival.memory_request_bytes or 0.0
@@ -62,12 +62,3 @@ def cpu_use_cores(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, f
         if growth is not None and growth.cpu_cores is not None and not job.state.ended:
             measured[job.node].append(growth.cpu_cores)
     return {name: math.fsum(cores) for name, cores in measured.items()}  # fsum: the same in any order of the jobs
-
-
-def memory_room_bytes(snapshot: ClusterSnapshot) -> dict[str, float]:
-    """What each node's memory has left beside the requests of its jobs; a job without a request takes none."""
-    taken: dict[str, list[float]] = {node.name: [] for node in snapshot.nodes}
-    for job in snapshot.jobs:
-        if job.memory_request_bytes is not None and not job.state.ended:
-            taken[job.node].append(job.memory_request_bytes)
-    return {node.name: node.memory_bytes - math.fsum(taken[node.name]) for node in snapshot.nodes}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.model import ClusterSnapshot, Job, JobMemory, JobState, MemoryState, Migrate
-from controller.policies._placement import cpu_use_cores, memory_room_bytes
+from controller.policies._placement import cpu_use_cores
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +22,9 @@ PROGRESSING, WATCHING, CONVERGED = CATEGORIES = ("PC", "WC", "CC")
 
 MIGRATED, REBALANCED = "migrated", "rebalanced"
 """Marks of a job: Algorithm 4 has settled where it is (moved or not); Algorithm 5 has moved it."""
+
+ASKED = "asked"
+"""Marks a job whose move was asked for at the last look: whether it was made is known at the next one."""
 
 _CONVERGED_COLUMN = CATEGORIES.index(CONVERGED)
 
@@ -39,7 +42,7 @@ class Plan:
     room_bytes: Floats
     """Memory that no job of the node has requested, shape (nodes,)."""
     moves: list[Migrate] = field(default_factory=list)
-    marks: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, frozenset[str]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
     def growing(self, name: str) -> int:
@@ -47,7 +50,7 @@ class Plan:
         at = self.index[name]
         return int(self.counts[at].sum() - self.counts[at, _CONVERGED_COLUMN])
 
-    def move(self, job: Job, known: JobMemory, target: int, reason: str) -> None:
+    def move(self, job: Job, known: JobMemory, target: int, mark: str, reason: str) -> None:
         """Ask for a move, and count the job (a converged one, as all that move) on its target from now on."""
         ends = [self.index[job.node], target]
         cores = known.growth.cpu_cores if known.growth else None
@@ -55,6 +58,7 @@ class Plan:
         self.cpu_cores[ends] += np.array([-1.0, 1.0]) * (cores or 0.0)
         self.room_bytes[ends] += np.array([1.0, -1.0]) * (job.memory_request_bytes or 0.0)
         self.moves.append(Migrate(job.uid, job.node, self.names[target], reason))
+        self.marks[job.uid] = frozenset({mark, ASKED})
         self.reasons[job.uid] = reason
 
 
@@ -66,7 +70,7 @@ def plan_from(snapshot: ClusterSnapshot, memory: MemoryState, categories: Mappin
     for job in snapshot.jobs:
         if job.uid in categories:
             counts[index[job.node], CATEGORIES.index(categories[job.uid])] += 1
-    used, room = cpu_use_cores(snapshot, memory), memory_room_bytes(snapshot)
+    used, room = cpu_use_cores(snapshot, memory), snapshot.memory_room_bytes()
     return Plan(names, index, counts, _array(used[name] for name in names), _array(room[name] for name in names))
 
 
@@ -77,6 +81,18 @@ def _array(figures: Iterable[float]) -> Floats:
 def can_move(job: Job) -> bool:
     """True when a guard would let it go now: it says that it checkpoints, and it is training."""
     return job.migratable and job.state is JobState.TRAINING
+
+
+def with_outcome(known: JobMemory, looked_at: float) -> JobMemory:
+    """The job's memory once it is known what became of the move that the last look asked for, if it asked for one.
+
+    A move that a guard withheld, or that failed, has not used up the one move that a job has: its mark is taken back.
+    """
+    if ASKED not in known.marks:
+        return known
+    asked_for = REBALANCED if REBALANCED in known.marks else MIGRATED
+    moved = known.moved_at_seconds is not None and known.moved_at_seconds >= looked_at
+    return replace(known, marks=known.marks - ({ASKED} if moved else {ASKED, asked_for}))
 
 
 def reallocate(plan: Plan, job: Job, known: JobMemory, weights: Floats, why: str) -> None:
@@ -90,13 +106,13 @@ def reallocate(plan: Plan, job: Job, known: JobMemory, weights: Floats, why: str
     fits[here] = True
     scores = np.where(fits, plan.counts @ weights, np.inf)
     least = scores == scores.min()
-    plan.marks[job.uid] = MIGRATED
     if least[here]:
+        plan.marks[job.uid] = frozenset({MIGRATED})
         plan.reasons[job.uid] = f"{why}; stays for good, no node's score is below its {scores[here]:.3g}"
         return
     target = int(np.where(least, plan.cpu_cores, np.inf).argmin())
     figures = f"score {scores[target]:.3g} on {plan.names[target]}, {scores[here]:.3g} on {job.node}"
-    plan.move(job, known, target, f"slow move: {figures}; {why}")
+    plan.move(job, known, target, MIGRATED, f"slow move: {figures}; {why}")
 
 
 def rebalance(plan: Plan, jobs: Sequence[Job], memory: MemoryState, now_seconds: float) -> None:
@@ -120,8 +136,8 @@ def rebalance(plan: Plan, jobs: Sequence[Job], memory: MemoryState, now_seconds:
                 known = memory.jobs[job.uid]
                 seconds = now_seconds - _converged_at_seconds(known)
                 figures = f"{loads[target]} jobs on {plan.names[target]}, {loads[donor]} on {job.node}"
-                plan.move(job, known, target, f"rebalance: {figures}; converged {seconds:.0f} s ago, the latest there")
-                plan.marks[job.uid] = REBALANCED
+                why = f"rebalance: {figures}; converged {seconds:.0f} s ago, the latest there"
+                plan.move(job, known, target, REBALANCED, why)
                 loads[donor] -= 1
                 loads[target] += 1
                 candidates.remove(job)

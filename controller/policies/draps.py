@@ -48,7 +48,7 @@ from controller.model import (
 )
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node, is_due
-from controller.policies._placement import memory_room_bytes, place_each
+from controller.policies._placement import place_each
 from controller.policies._shares import useful_cores
 
 Resource = Literal["cpu", "memory"]
@@ -134,7 +134,7 @@ class Policy:
         uses = _uses(snapshot, memory, self._setting.control)
         loads = _Loads(snapshot, uses)
         found = {node.name: loads.fullest(node.name) for node in snapshot.nodes}
-        room = memory_room_bytes(snapshot)
+        room = snapshot.memory_room_bytes()
         places = self._places(snapshot, memory, loads, room)
         moves = self._migrations(snapshot, memory, _Relief(found, uses, loads, room))
         leaving = {move.job_uid: move.reason for move in moves}

@@ -4,13 +4,15 @@ Source: SpeCon (arXiv 2010.11307) and chapters 4.2, 5.2 and 6.2 of the thesis, A
 whole cluster every interval (published: 30 s). It moves running jobs, resizes none, and leaves arriving ones to the
 default scheduler. Where the print is silent or ambiguous, this is the reading chosen:
 
-- Growth is progress per second times the interval, so that a late look does not count for more.
+- Growth is the change of the evaluation per second times the interval, so that a late look does not count for more.
+  It is signed, as in Eq. 5.1, where Algorithm 3 prints its absolute value: a job that gets worse grows less than one
+  that stands still, so that a job which only jitters converges too, and one that diverges does not go back to PC.
 - Lines 10 to 12 of Algorithm 3 repeat PC -> WC; the prose makes it WC -> CC. Growth of alpha itself counts as growing.
 - A job changes its category at a look only when it was measured since the look before, and steps down only when there
   is an earlier growth to compare with. One whose growth is unknown (restarted, stale, diverged) stays where it is.
 - All jobs are categorised before any request is weighed. Requests are handled longest converged first.
-- A job is reallocated at most once, as the thesis says: a move that a guard withholds is not asked for again. One that
-  may not be moved (or not now) asks for nothing, and is not marked.
+- A job is reallocated at most once, as the thesis says, which a move that was withheld or failed does not use up: the
+  job may ask again at the next look. One that may not be moved (or not now) asks for nothing, and is not marked.
 - A node without the memory for a job is no candidate (ours).
 - Algorithm 5: bf is rounded up; a donor has at least two jobs more than the node that takes; a job is rebalanced at
   most once. As printed, each candidate takes one job a look; a node that is short of more gets them at the next.
@@ -42,6 +44,7 @@ from controller.policies._specon_moves import (
     plan_from,
     reallocate,
     rebalance,
+    with_outcome,
 )
 
 _ONE_STEP_DOWN = {PROGRESSING: WATCHING, WATCHING: CONVERGED, CONVERGED: CONVERGED}
@@ -107,13 +110,14 @@ class Policy:
 
     def _look(self, snapshot: ClusterSnapshot, jobs: Sequence[Job], memory: MemoryState, looked_at: float) -> Decisions:
         now = snapshot.taken_at_seconds
+        memory = replace(memory, jobs={uid: with_outcome(known, looked_at) for uid, known in memory.jobs.items()})
         watched = {job.uid: self._watch(job, memory.jobs[job.uid], snapshot, looked_at) for job in jobs}
         planned = plan_from(snapshot, memory, {uid: seen.category for uid, seen in watched.items()})
         self._answer_requests(planned, jobs, watched, memory)
         if not self._require_all_converged or all(seen.category == CONVERGED for seen in watched.values()):
             rebalance(planned, jobs, memory, now)
         known = {
-            uid: _remembered(memory.jobs[uid], seen.category, planned.marks.get(uid), now)
+            uid: _remembered(memory.jobs[uid], seen.category, now, planned.marks.get(uid, frozenset()))
             for uid, seen in watched.items()
         }
         reasons = {uid: seen.reason for uid, seen in watched.items()} | planned.reasons
@@ -133,7 +137,7 @@ class Policy:
         for job in jobs:
             category = _category(memory.jobs[job.uid])
             reasons[job.uid] = f"{category}: next look in {left:.0f} s"
-            known[job.uid] = _remembered(memory.jobs[job.uid], category, None, now)
+            known[job.uid] = _remembered(memory.jobs[job.uid], category, now)
         joined = self._looked(snapshot, looked_at)
         nodes = {name: memory.nodes.get(name, joined[name]) for name in joined}
         return Decisions("specon", (), reasons, MemoryState({**memory.jobs, **known}, nodes))
@@ -154,13 +158,13 @@ class Policy:
             return _Watched(category, f"{category}: growth unknown, stays in its category")
         if known.growth.at_seconds <= looked_at:
             return _Watched(category, f"{category}: not measured since the last look")
-        growth = known.growth.progress_per_second * self._interval_seconds
+        growth = known.growth.change_per_second * self._interval_seconds
         if growth >= self._alpha:
             return _Watched(PROGRESSING, f"{PROGRESSING}: growth {growth:.3g}/interval ≥ α {self._alpha:g}")
         slow = f"growth {growth:.3g}/interval < α {self._alpha:g}"
         if known.previous_growth is None:
             return _Watched(category, f"{category}: {slow}, with none before it to compare")
-        before = known.previous_growth.progress_per_second * self._interval_seconds
+        before = known.previous_growth.change_per_second * self._interval_seconds
         if growth >= before:
             return _Watched(category, f"{category}: {slow}, but not below {before:.3g} before")
         listed = _ONE_STEP_DOWN[category]
@@ -186,14 +190,9 @@ def _category(known: JobMemory) -> str:
     return known.job_class if known.job_class in CATEGORIES else PROGRESSING
 
 
-def _remembered(known: JobMemory, category: str, mark: str | None, now_seconds: float) -> JobMemory:
-    """The job's memory with its category, since when it is in it, and a mark that was set."""
-    if known.job_class == category and mark is None:
+def _remembered(known: JobMemory, category: str, now_seconds: float, marks: frozenset[str] = frozenset()) -> JobMemory:
+    """The job's memory with its category, since when it is in it, and the marks that were set."""
+    if known.job_class == category and marks <= known.marks:
         return known
     since = known.class_since_seconds if known.job_class == category else now_seconds
-    return replace(
-        known,
-        job_class=category,
-        class_since_seconds=since,
-        marks=known.marks if mark is None else known.marks | {mark},
-    )
+    return replace(known, job_class=category, class_since_seconds=since, marks=known.marks | marks)

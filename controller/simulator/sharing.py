@@ -64,7 +64,7 @@ def water_fill(caps: Sequence[float], weights: Sequence[float], capacity: float)
 def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics: Physics) -> list[Rate]:
     """What each job that runs on the node uses and achieves, shape (jobs,).
 
-    The requests are weights, as the kernel has them whatever is controlled. `limits` caps besides, and hard;
+    Requests are weights in both modes, as they are to the kernel. Under `limits` the limits are hard caps as well;
     under `requests` nothing caps.
     """
     limited = control == "limits"

@@ -75,6 +75,7 @@ def test_a_newcomer_without_a_level_is_looked_at_soon_and_not_for_ever(
 def test_a_rising_loss_is_no_progress_unless_the_papers_absolute_difference_is_asked_for() -> None:
     rising = (seen(0, 1.0, 0), seen(20, 0.5, 20), seen(40, 0.75, 40))
     assert growth_of(follow(*rising)).progress_per_second == 0.0
+    assert growth_of(follow(*rising)).change_per_second == pytest.approx(-0.5 / 20)
     absolute = Measuring(ITVAL, progress="absolute")
     assert growth_of(follow(*rising, how=absolute)).progress_per_second == pytest.approx(0.5 / 20)
 

@@ -1,4 +1,4 @@
-"""The regression gate: what every policy decides in one small scenario, as text that a person can read and compare.
+"""The regression gate: what every policy decides in two small scenarios, as text that a person can read and compare.
 
 `test_decisions.py` compares it with the committed files; `make accept` (`gate.py --accept`) writes them anew. A change
 of a policy, of growth, of a guard or of the pass shows as lines that came and went, job by job and second by second.
@@ -6,39 +6,53 @@ of a policy, of growth, of a guard or of the pass shows as lines that came and w
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from controller import policies
 from controller.simulator.engine import run
 from controller.simulator.model import JobOutcome, PolicyRun, RunOutcome, TraceEvent
-from controller.simulator.scenario import load_scenario, policy_runs
+from controller.simulator.scenario import Scenario, load_scenario, policy_runs
 from controller.simulator.workload import draw
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
-SCENARIO = HERE / "scenario.yaml"
+SCENARIOS = {path.stem: load_scenario(str(path)) for path in sorted((HERE / "scenarios").glob("*.yaml"))}
 SEED = 1
 
+Case = tuple[Scenario, PolicyRun]
 
-def cases() -> dict[str, PolicyRun]:
-    """Every policy by its name, under shares; and the two that resize most under hard limits as well."""
+
+def cases() -> dict[str, Case]:
+    """Every policy with its default parameters over each scenario, and what the scenario lists besides.
+
+    By the name of the committed file, `SCENARIO/POLICY`.
+    """
     names = [name.replace("_", "-") for name in policies.names()]
-    runs = {run.label: run for run in policy_runs(load_scenario(str(SCENARIO)), names)}
-    hard = {f"{name}-limits": replace(runs[name], control="limits") for name in ("flowcon", "dqoes")}
-    return runs | hard
+    return {
+        f"{name}/{each.label}": (scenario, each)
+        for name, scenario in SCENARIOS.items()
+        for each in policy_runs(scenario, [*names, *(entry.shown for entry in scenario.spec.policies)])
+    }
 
 
-def told(case: PolicyRun) -> str:
+def committed(name: str) -> Path:
+    """The file that holds what is expected of a case."""
+    return EXPECTED / f"{name}.txt"
+
+
+def told(case: Case) -> str:
     """One run as text: what became of each job, then everything that happened, in order."""
-    outcome = run(draw(load_scenario(str(SCENARIO)), SEED), case, trace=True)
+    scenario, policy = case
+    outcome = run(draw(scenario, SEED), policy, trace=True)
     return "\n".join([*_summary(outcome), *(_event(event) for event in outcome.events)]) + "\n"
 
 
 def _summary(outcome: RunOutcome) -> Iterator[str]:
     yield f"resizes {outcome.resizes_total}, migrations {outcome.migrations_total}, passes {outcome.passes_total}"
+    yield f"withheld {outcome.withheld_total}"
     yield f"cpu used {outcome.cpu_utilisation_ratio:.3f}, growth efficiency sum {outcome.growth_efficiency_sum:.4f}"
     yield from (_job(job) for job in outcome.jobs)
     yield ""
@@ -62,11 +76,11 @@ def _figure(value: object) -> str:
 
 def accept() -> None:
     """Write what every policy decides today; files of policies that are gone are removed."""
-    EXPECTED.mkdir(exist_ok=True)
-    for old in EXPECTED.glob("*.txt"):
-        old.unlink()
-    for name, case in cases().items():
-        (EXPECTED / f"{name}.txt").write_text(told(case), encoding="utf-8")
+    texts = {name: told(case) for name, case in cases().items()}
+    shutil.rmtree(EXPECTED, ignore_errors=True)
+    for name, text in texts.items():
+        committed(name).parent.mkdir(parents=True, exist_ok=True)
+        committed(name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from regression import gate
 
-
-def _gate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gate", Path(__file__).with_name("gate.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gate"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-gate = _gate()
 CASES = gate.cases()
+
+
+def summary(name: str) -> str:
+    return gate.committed(name).read_text(encoding="utf-8").split("\n\n")[0]
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_every_decision_is_the_committed_one(name: str) -> None:
-    committed = gate.EXPECTED / f"{name}.txt"
-    expected = committed.read_text(encoding="utf-8") if committed.exists() else ""
+    file = gate.committed(name)
+    expected = file.read_text(encoding="utf-8") if file.exists() else ""
     now = gate.told(CASES[name])
     difference = "".join(
         difflib.unified_diff(expected.splitlines(True), now.splitlines(True), f"committed {name}", f"today {name}")
@@ -37,9 +26,16 @@ def test_every_decision_is_the_committed_one(name: str) -> None:
 
 
 def test_no_file_is_left_of_a_policy_that_is_gone() -> None:
-    assert {path.stem for path in gate.EXPECTED.glob("*.txt")} == set(CASES)
+    files = [path for path in gate.EXPECTED.rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(gate.committed(name) for name in CASES)
 
 
-def test_the_scenario_makes_policies_differ_from_fair_sharing() -> None:
-    ends = {name: (gate.EXPECTED / f"{name}.txt").read_text(encoding="utf-8").split("\n\n")[0] for name in CASES}
-    assert len(set(ends.values())) > len(ends) / 2
+@pytest.mark.parametrize("scenario", gate.SCENARIOS)
+def test_a_scenario_makes_policies_differ_from_one_another(scenario: str) -> None:
+    told = [summary(name) for name in CASES if name.startswith(f"{scenario}/")]
+    assert len(set(told)) > len(told) / 2
+
+
+@pytest.mark.parametrize("came", ["migrated", "rebalanced"])
+def test_running_jobs_are_moved_in_both_ways(came: str) -> None:
+    assert any(f"({came})" in summary(name) for name in CASES)

@@ -225,7 +225,7 @@ def _growth(at_seconds: float) -> st.SearchStrategy[Growth]:
         Growth,
         at_seconds=st.just(at_seconds),
         interval_seconds=st.just(INTERVAL),
-        progress_per_second=_between(0, 0.1),
+        change_per_second=_between(-0.1, 0.1),
         cpu_cores=_maybe(_between(0, 8)),
         efficiency=st.just({}) | st.fixed_dictionaries({"cpu": _between(0, 0.1)}),
     )

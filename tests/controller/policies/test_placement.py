@@ -8,7 +8,7 @@ from dataclasses import replace
 from support.worlds import a_job, a_node, a_snapshot, known, remembering
 
 from controller.model import Arrival, ClusterSnapshot, JobState, MemoryState, Node, Place
-from controller.policies._placement import by_cpu_fraction, cpu_use_cores, memory_room_bytes, place_each
+from controller.policies._placement import by_cpu_fraction, cpu_use_cores, place_each
 
 GIB = 2.0**30
 
@@ -77,9 +77,14 @@ def test_a_job_that_fits_nowhere_or_whose_cost_is_infinite_everywhere_gets_no_pl
     assert places(replace(a_world(an_arrival("a")), nodes=())) == {}
 
 
-def test_a_job_that_has_ended_uses_no_cpu_and_holds_no_memory() -> None:
-    ended = replace(a_job("ended", state=JobState.FINISHED), memory_request_bytes=GIB)
-    snapshot = a_snapshot([ended, replace(a_job("running"), memory_request_bytes=GIB)])
+def test_a_job_that_has_ended_uses_no_cpu() -> None:
+    snapshot = a_snapshot([a_job("ended", state=JobState.FINISHED), a_job("running")])
     memory = remembering({"ended": known(efficiency=0.1), "running": known()})
     assert cpu_use_cores(snapshot, memory) == {"n1": 0.0}
-    assert memory_room_bytes(snapshot) == {"n1": 7 * GIB}
+
+
+def test_an_arrival_that_requests_no_memory_fits_where_more_is_requested_than_there_is() -> None:
+    nodes = (replace(a_node("n1"), memory_bytes=int(4 * GIB)),)
+    running = replace(a_job("running"), memory_request_bytes=5 * GIB)
+    world = replace(a_world(an_arrival("none"), an_arrival("little", memory_gib=0.5), nodes=nodes), jobs=(running,))
+    assert places(world, remembering({"running": known()})) == {"none": "n1"}

@@ -121,6 +121,17 @@ def test_vector_growth_of_alpha_or_more_brings_any_job_back_to_progressing(falli
     assert told([*falling, 0.01])[0][-1] == "PC"
 
 
+def test_a_job_that_only_jitters_converges_too_and_asks_to_be_moved() -> None:
+    # Flat, ±0.002 an interval: growth that is cut off at 0 would be 0 and 0, and 0 is not below 0.
+    categories, requests = told([0.0, -0.001, -0.002, 0.002, -0.002])
+    assert categories == ["PC", "WC", "CC", "CC", "CC"]
+    assert requests == [False, False, False, False, True]
+
+
+def test_a_job_that_gets_worse_does_not_go_back_to_progressing() -> None:
+    assert told([0.20, 0.008, -0.05, -0.3])[0] == ["PC", "WC", "CC", "CC"]
+
+
 def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:
     decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.001, None, None)}))
     assert decisions.memory.jobs["a"].job_class == "PC"
@@ -207,6 +218,35 @@ def test_a_job_that_was_reallocated_is_not_watched_any_more_and_keeps_its_catego
     decisions = decide(snapshot, MemoryState({**memory.jobs, "slow": settled}, memory.nodes))
     assert decisions.moves == ()
     assert decisions.memory.jobs["slow"] == settled
+
+
+def after_the_answer(first: Decisions, snapshot: ClusterSnapshot, node: str, **answer: object) -> Decisions:
+    """The look after `first`, the job `slow` being on that node, with what is remembered of the answer to its move."""
+    later = START + INTERVAL
+    slow = first.memory.jobs["slow"]
+    slow = replace(slow, growth=growth(0.003, later), previous_growth=slow.growth, **answer)  # type: ignore[arg-type]
+    jobs = [replace(job, node=node if job.uid == "slow" else job.node) for job in snapshot.jobs]
+    fresh = [replace(job, evaluation=a_job(job.uid, at=later).evaluation) for job in jobs]
+    return decide(
+        a_snapshot(fresh, FOUR_NODES, at=later), MemoryState({**first.memory.jobs, "slow": slow}, first.memory.nodes)
+    )
+
+
+def test_a_move_that_was_withheld_or_failed_is_asked_for_again_at_the_next_look() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
+    first = decide(snapshot, memory)
+    again = after_the_answer(first, snapshot, "n4")
+    assert moves(first) == moves(again) == {"slow": ("n4", "n1")}
+
+
+def test_a_move_that_was_made_is_the_only_one() -> None:
+    snapshot, memory = a_request({"n1": ["PC"] * 2, "n2": ["PC"] * 3, "n3": ["PC"] * 3, "n4": ["PC"] * 5})
+    first = decide(snapshot, memory)
+    again = after_the_answer(first, snapshot, "n1", moves_total=1, moved_at_seconds=START)
+    assert moves(first) == {"slow": ("n4", "n1")}
+    assert again.moves == ()
+    assert again.memory.jobs["slow"].marks == frozenset({"migrated"})
+    assert "settled" in again.reasons["slow"]
 
 
 def test_of_several_nodes_of_least_score_the_one_with_the_least_cpu_use_is_taken() -> None:
@@ -306,6 +346,20 @@ def test_a_job_is_rebalanced_at_most_once_and_only_after_it_was_reallocated() ->
     assert moves(decide(snapshot, MemoryState(odd, memory.nodes))) == {"n1-1": ("n1", "n2")}
 
 
+def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_not() -> None:
+    snapshot, memory = a_converged_cluster(3, 0)
+    first = decide(snapshot, memory)
+    later = a_snapshot(snapshot.jobs, snapshot.nodes, at=START + INTERVAL)
+    assert moves(first) == {"n1-2": ("n1", "n2")}
+    assert moves(decide(later, first.memory)) == {"n1-2": ("n1", "n2")}
+    moved = replace(first.memory.jobs["n1-2"], moved_at_seconds=START)
+    made = MemoryState({**first.memory.jobs, "n1-2": moved}, first.memory.nodes)
+    there = [replace(job, node="n2") if job.uid == "n1-2" else job for job in snapshot.jobs]
+    after = decide(replace(later, jobs=tuple(there)), made)
+    assert after.moves == ()
+    assert after.memory.jobs["n1-2"].marks == frozenset({"migrated", "rebalanced"})
+
+
 def test_a_job_that_is_not_movable_or_does_not_fit_is_passed_over() -> None:
     snapshot, memory = a_converged_cluster(4, 0)
     held = {
@@ -330,7 +384,7 @@ def test_a_job_that_is_moved_for_being_slow_is_not_rebalanced_at_the_same_look()
     world = a_request({"n4": ["PC"] * 5, "n3": ["PC"]})
     decisions = decide(*world, require_all_converged=False)
     assert [move.job_uid for move in decisions.moves] == ["slow"]
-    assert decisions.memory.jobs["slow"].marks == frozenset({"migrated"})
+    assert "rebalanced" not in decisions.memory.jobs["slow"].marks
 
 
 def test_no_order_of_jobs_or_nodes_changes_what_is_moved() -> None:

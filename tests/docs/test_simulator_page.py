@@ -1,0 +1,147 @@
+"""docs/simulator.md: its reference names every key of a scenario with its default, its examples run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import yaml
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from controller.settings import validate
+from controller.simulator.builtin_models import BUILT_IN, ModelSettings
+from controller.simulator.curve_settings import CurveSettings
+from controller.simulator.engine import run
+from controller.simulator.generate_settings import (
+    Arrivals,
+    Bursts,
+    DeadlineGenerator,
+    Generate,
+    QoeGenerator,
+    Sizes,
+)
+from controller.simulator.measures import MEASURES
+from controller.simulator.scenario import Scenario, ScenarioSpec, load_scenario, policy_runs, shipped
+from controller.simulator.scenario_parts import JobSettings, NodeSettings, PolicyEntry
+from controller.simulator.sweep import simulate
+from controller.simulator.workload import draw
+
+PAGE = (Path(__file__).parents[2] / "docs/simulator.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+REFERENCE: dict[str, type[BaseModel]] = {
+    "spec": ScenarioSpec,
+    "spec.nodes": NodeSettings,
+    "spec.jobs": JobSettings,
+    "spec.generate": Generate,
+    "spec.generate.arriveSeconds": Arrivals,
+    "spec.generate.arriveSeconds.bursts": Bursts,
+    "spec.generate.sizes": Sizes,
+    "spec.generate.qoe": QoeGenerator,
+    "spec.generate.deadlines": DeadlineGenerator,
+    "spec.models": ModelSettings,
+    "spec.policies": PolicyEntry,
+}
+KEYS = [
+    pytest.param(field, section, id=f"{section}.{field.alias or name}")
+    for section, model in REFERENCE.items()
+    for name, field in model.model_fields.items()
+]
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    """The cells of the first table under this heading, by what its first cell names in code."""
+    (section,) = re.findall(rf"^##+ {re.escape(heading)}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^\| `([^`|]+)` \|(.*)\|$", section, re.MULTILINE)
+    assert len({name for name, _ in found}) == len(found), "a row stands twice"
+    return {name: [cell.strip() for cell in rest.split("|")] for name, rest in found}
+
+
+def key_of(field: FieldInfo, names: Sequence[str]) -> str:
+    (key,) = [name for name in names if name == field.alias]
+    return key
+
+
+def valid(field: FieldInfo, value: object) -> object:
+    """A value as the scenario would hold it."""
+    return TypeAdapter(Annotated[(field.annotation, "the field's own checks", *field.metadata)]).validate_python(value)
+
+
+@pytest.mark.parametrize("section", REFERENCE)
+def test_every_key_is_in_the_reference_in_the_order_of_the_schema_and_no_other_is(section: str) -> None:
+    assert list(rows(section)) == [field.alias or name for name, field in REFERENCE[section].model_fields.items()]
+
+
+@pytest.mark.parametrize(("field", "section"), KEYS)
+def test_every_default_is_the_one_of_the_schema(field: FieldInfo, section: str) -> None:
+    key = key_of(field, list(rows(section)))
+    told = rows(section)[key][0]
+    code = re.fullmatch(r"`(.*)`", told)
+    if field.is_required():
+        assert told == "required"
+    elif code:
+        assert valid(field, yaml.safe_load(code[1])) == valid(field, field.get_default(call_default_factory=True))
+    else:
+        assert told != "required"
+        assert field.get_default(call_default_factory=True) in (None, [], {}), "a default in words stands for nothing"
+
+
+def test_every_curve_and_its_parameters_are_told() -> None:
+    told = rows("Curves")
+    assert list(told) == list(CurveSettings.model_fields)
+    for name, field in CurveSettings.model_fields.items():
+        kinds = [kind for kind in getattr(field.annotation, "__args__", ()) if isinstance(kind, type)]
+        settings = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
+        assert re.findall(r"`(\w+)`", told[name][0]) == list(settings.model_fields if settings else [])
+
+
+def test_every_built_in_model_is_told_with_its_work_and_its_cores() -> None:
+    told = {name: (cells[0], float(cells[1])) for name, cells in rows("Built-in models").items()}
+    assert told == {
+        name: (f"{model.work_cpu_seconds[0]:g}" if model.work_cpu_seconds else "–", model.parallelism)
+        for name, model in BUILT_IN.items()
+    }
+
+
+def test_every_figure_is_told() -> None:
+    assert list(rows("Figures")) == [*(measure.name for measure in MEASURES), "overlap_seconds_K"]
+
+
+def test_every_figure_of_which_more_is_better_says_so() -> None:
+    said = {name for name, cells in rows("Figures").items() if "more is better" in cells[0]}
+    assert said == {measure.name for measure in MEASURES if measure.better == "more"}
+
+
+def test_every_shipped_scenario_is_told_in_its_own_words() -> None:
+    assert {name: cells[0] for name, cells in rows("What is shipped").items()} == {
+        name: load_scenario(name).metadata.description for name in shipped()
+    }
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_every_example_is_a_scenario_that_runs(text: str) -> None:
+    scenario = validate(Scenario, yaml.safe_load(text), where="docs/simulator.md")
+    instance = draw(scenario, 1)
+    for policy in policy_runs(scenario):
+        outcome = run(instance, policy)
+        trainings = [job for job in outcome.jobs if job.qoe_seconds is None]
+        assert trainings
+        assert all(job.finished_seconds is not None for job in trainings)
+
+
+def test_the_json_example_has_the_shape_of_what_is_printed() -> None:
+    (text,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    told = json.loads(text)
+    result = simulate(load_scenario("flowcon-fixed"), range(1, 3), 1, policies=["flowcon"])
+    assert shape_within(told, result.as_json())
+
+
+def shape_within(told: Any, printed: Any) -> bool:
+    """Every key of one is a key of the other, down to the figures."""
+    if not isinstance(told, dict):
+        return isinstance(told, type(printed)) and not isinstance(printed, dict)
+    return all(key in printed and shape_within(value, printed[key]) for key, value in told.items())

@@ -1,0 +1,154 @@
+"""The page: what it says about a figure follows the rule that it states, and a reader finds their way on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from controller.simulator.measures import Estimate
+from replication.claims import Candidate, Claim, Pair, Setting, Unit, Variant
+from replication.comments import COMMENTS
+from replication.page import Verdict, anchor, page, shown, verdict
+from replication.run import SETTINGS, Result
+
+FAIR = Candidate("fair")
+
+
+def nothing(_: Pair) -> float | None:
+    return None
+
+
+def a_claim(
+    printed: float | tuple[float, float] | None = 10.0, neutral: float | None = 0.0, unit: Unit = "%", what: str = "it"
+) -> Claim:
+    return Claim(what, "10 %", printed, unit, nothing, FAIR, neutral)
+
+
+def ours(mean: float | None, half: float | None = None, count: int = 24) -> Estimate:
+    if mean is None or half is None:
+        return Estimate(mean, None, None, count)
+    return Estimate(mean, mean - half, mean + half, count)
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "said"),
+    [
+        (12.0, 3.0, "agrees"),  # 10 lies in [9, 15]
+        (9.1, 0.1, "agrees"),  # within a tenth of 10
+        (5.0, 2.0, "same direction"),
+        (3.0, 4.0, "no effect"),
+        (0.3, 0.1, "no effect"),  # a gain, of less than half a per cent
+        (-0.3, 0.1, "no effect"),
+        (-5.0, 2.0, "contradicts"),
+        (20.0, 2.0, "same direction"),
+    ],
+)
+def test_a_gain_is_judged_by_its_interval(mean: float, half: float, said: Verdict) -> None:
+    assert verdict(a_claim(), ours(mean, half)) == said
+
+
+def test_jobs_faster_are_judged_by_half_of_them() -> None:
+    claim = a_claim(printed=9, neutral=5, unit="jobs")
+    assert [verdict(claim, ours(mean, 0.2)) for mean in (5.1, 5.3, 4.7, 9.0)] == [
+        "no effect", "same direction", "contradicts", "agrees",
+    ]  # fmt: skip
+
+
+def test_what_is_no_gain_agrees_or_differs() -> None:
+    claim = a_claim(neutral=None)
+    assert (verdict(claim, ours(11.0, 0.1)), verdict(claim, ours(20.0, 1.0))) == ("agrees", "differs")
+
+
+def test_a_printed_range_is_met_by_any_part_of_it() -> None:
+    claim = a_claim(printed=(1.0, 5.0))
+    told = [verdict(claim, ours(mean, 0.2)) for mean in (0.9, 3.0, 5.1, 8.0, -3.0)]
+    assert told == ["agrees", "agrees", "agrees", "same direction", "contradicts"]
+
+
+def test_nothing_is_said_where_nothing_is_printed_or_known() -> None:
+    assert verdict(a_claim(printed=None), ours(10.0, 1.0)) == ""
+    assert verdict(a_claim(), ours(None)) == ""
+
+
+def test_a_single_seed_is_judged_by_its_value() -> None:
+    assert [verdict(a_claim(), ours(mean)) for mean in (10.0, 4.0, -4.0)] == ["agrees", "same direction", "contradicts"]
+
+
+@pytest.mark.parametrize(
+    ("estimate", "unit", "text"),
+    [
+        (ours(13.24, 1.3), "%", "13.2 [11.9, 14.5] %"),
+        (ours(1234.4, 10.0), "s", "1234 [1224, 1244] s"),
+        (ours(6.5, 0.5), "jobs", "6.5 [6.0, 7.0]"),
+        (ours(6.5), "jobs", "6.5"),
+        (ours(-0.01, 0.0), "%", "0.0 [0.0, 0.0] %"),
+        (ours(500.0, 10.0, count=7), "%", "500.0 [490.0, 510.0] % (7 of 24 seeds)"),
+        (ours(None, count=0), "%", "–"),
+        (None, "%", ""),
+    ],
+)
+def test_a_figure_is_shown_with_its_interval_and_how_many_seeds_have_it(
+    estimate: Estimate | None, unit: Unit, text: str
+) -> None:
+    assert shown(estimate, unit, 24) == text
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("FlowCon: three jobs at fixed times (6.1.3)", "flowcon-three-jobs-at-fixed-times-613"),
+        ("SpeCon: 20 VAE in [0, 300], α varied (6.2.3)", "specon-20-vae-in-0-300-α-varied-623"),
+        ("FlowCon 2.0: 20 jobs, 4 workers", "flowcon-20-20-jobs-4-workers"),
+        ("one_two - three", "one_two---three"),
+    ],
+)
+def test_anchors_are_those_that_github_gives_a_heading(title: str, said: str) -> None:
+    assert anchor(title) == said
+
+
+def a_setting(name: str, *claims: Claim, variants: Sequence[Variant] = (Variant("ours"),)) -> Setting:
+    return Setting(name, f"Title of {name}", name, FAIR, claims, tuple(variants))
+
+
+def a_result(setting: Setting, *means: float, seeds: int = 24) -> Result:
+    estimates = {
+        (place, variant.name): ours(mean, 0.1)
+        for place, mean in enumerate(means)
+        for variant in (setting.variants if setting.claims[place].candidate else setting.variants[:1])
+    }
+    return Result(setting, seeds, estimates)
+
+
+def test_the_summary_counts_the_verdicts_on_the_first_reading() -> None:
+    claims = [a_claim(what=f"claim {number}") for number in range(3)] + [a_claim(printed=None), a_claim(neutral=None)]
+    result = a_result(a_setting("some", *claims, variants=[Variant("one"), Variant("two")]), 10.0, 5.0, -5.0, 1.0, 1.0)
+    text = page([result], {}, "")
+    assert "| [Title of some](#title-of-some) | 4 | 1 | 1 |  | 1 | 1 |" in text
+
+
+def test_every_reading_has_a_column_and_the_baseline_is_shown_once() -> None:
+    of_base = Claim("base", "7 s", None, "s", nothing)
+    setting = a_setting("some", of_base, a_claim(), variants=[Variant("one"), Variant("two")])
+    lines = page([a_result(setting, 7.0, 10.0)], {}, "").splitlines()
+    assert "| figure | printed | one | two | |" in lines
+    assert "| base | 7 s | 7.0 [6.9, 7.1] s |  |  |" in lines
+    assert "| it | 10 % | 10.0 [9.9, 10.1] % | 10.0 [9.9, 10.1] % | agrees |" in lines
+
+
+def test_a_picture_stands_with_its_own_setting_though_another_begins_like_it() -> None:
+    first, second = (a_result(a_setting(name, a_claim()), 10.0) for name in ("run", "run-random"))
+    text = page([first, second], {"run-random": ["run-random-interval.svg"]}, "")
+    before, after = text.split("## Title of run-random")
+    assert "run-random-interval.svg" not in before
+    assert after.count("(images/replication/run-random-interval.svg)") == 1
+
+
+def test_the_page_ends_with_the_validation_and_names_the_seeds() -> None:
+    text = page([a_result(a_setting("some", a_claim()), 10.0, seeds=5)], {}, "\n## Real runs\n\nAll well.\n\n")
+    assert text.endswith("## Real runs\n\nAll well.\n")
+    assert "(5 seeds a setting)" in text
+
+
+def test_every_comment_belongs_to_a_setting() -> None:
+    assert COMMENTS.keys() <= SETTINGS.keys()

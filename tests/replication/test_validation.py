@@ -1,0 +1,68 @@
+"""Simulated against real runs: what is predicted of runs whose outcome follows from how they were made up."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replication.validation import POLICIES, RecordedCurve, predicted, section
+
+FALLING = [[1.0 + second, math.exp(-second / 10)] for second in range(29)]
+
+
+def measured(
+    cores: float, *jobs: dict[str, Any], together: dict[str, dict[str, float]] | None = None
+) -> dict[str, Any]:
+    return {"machine": "none", "cores": cores, "alone": list(jobs), "together": together or {}}
+
+
+def alone(name: str, jct: float, cpu: float, arrive: float = 0.0) -> dict[str, Any]:
+    return {"name": name, "arrive_seconds": arrive, "jct_seconds": jct, "cpu_seconds": cpu, "loss": FALLING}
+
+
+def test_a_job_that_stays_alone_takes_as_long_as_it_did_alone() -> None:
+    told = predicted(measured(2.0, alone("a", 30.0, 29.0)))
+    assert told == {name: {"a": pytest.approx(30.0, abs=0.01)} for name in POLICIES}
+
+
+def test_two_jobs_with_a_core_each_lose_only_what_contention_takes() -> None:
+    told = predicted(measured(2.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
+    assert told["fair"] == pytest.approx({"a": 29.0 / 0.99 + 1.0, "b": 29.0 / 0.99 + 1.0}, abs=0.01)
+
+
+def test_two_jobs_on_one_core_take_twice_as_long_and_their_idle_time_once() -> None:
+    told = predicted(measured(1.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
+    assert told["fair"] == pytest.approx({"a": 2 * 29.0 / 0.99 + 1.0, "b": 2 * 29.0 / 0.99 + 1.0}, abs=0.01)
+
+
+def test_a_job_that_waits_for_its_data_leaves_its_core_to_others() -> None:
+    """It used half a core alone (14.5 core-seconds in 29 s), and goes on doing so beside another on one core."""
+    told = predicted(measured(1.0, alone("busy", 30.0, 29.0), alone("waits", 30.0, 14.5)))
+    assert told["fair"]["waits"] == pytest.approx(29.0 / 0.99 + 1.0, abs=0.01)
+    assert told["fair"]["busy"] < 2 * 29.0 / 0.99
+
+
+def test_a_recorded_curve_may_rise_and_is_straight_between_its_points() -> None:
+    curve = RecordedCurve([(0.0, 2.0), (0.5, 1.0), (1.0, 1.5)])
+    assert [curve.at(x) for x in (-1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 2.0)] == [2.0, 2.0, 1.5, 1.0, 1.25, 1.5, 1.5]
+    assert curve.reached(1.0) == 0.5
+    assert curve.reached(0.5) == 0.5  # the first recorded point with half of the improvement
+
+
+def test_the_section_sets_each_simulated_time_beside_the_real_one(tmp_path: Path) -> None:
+    together = {"fair": {"a": 30.0}, "flowcon": {"a": 24.0}}
+    file = tmp_path / "measured.json"
+    file.write_text(json.dumps(measured(2.0, alone("a", 30.0, 29.0), together=together)))
+    lines = section(file).splitlines()
+    assert "| a | 30.0 | 30.0 | +0.0% | 24.0 | 30.0 | +25.0% |" in lines
+    (means,) = [[cell.strip() for cell in line.split("|")] for line in lines if "mean error" in line]
+    assert means == ["", "**mean error**", "", "", "0.0%", "", "", "25.0%", ""]
+    assert "Mean error over both: 12.5%; the aim is at most 10 %." in lines
+
+
+def test_the_section_says_so_when_nothing_was_measured(tmp_path: Path) -> None:
+    assert "Nothing was measured yet" in section(tmp_path / "missing.json")

@@ -1,0 +1,58 @@
+"""docs/replication.md, as committed: it is the page of today's settings, whose figures take minutes to run again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from replication.claims import Setting
+from replication.comments import COMMENTS
+from replication.page import HEAD, anchor
+from replication.plots import GANTT_SETTING, SWEEPS
+from replication.run import SETTINGS
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "replication.md").read_text(encoding="utf-8")
+SEEDS = 24
+AGAIN = "run `make replicate`"
+
+
+def part(title: str) -> str:
+    """The page's section of a setting."""
+    _, _, after = PAGE.partition(f"\n## {title}\n")
+    assert after, f"there is no section {title!r}: {AGAIN}"
+    return after.partition("\n## ")[0]
+
+
+def test_the_head_is_todays_and_names_at_least_24_seeds() -> None:
+    head = HEAD.format(seeds=SEEDS)
+    assert PAGE.startswith(head), AGAIN
+    assert set(re.findall(r"(\d+) seeds\.$", PAGE, re.MULTILINE)) == {str(SEEDS)}
+
+
+def test_the_sections_are_the_settings_in_their_order_and_the_validation() -> None:
+    titles = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    assert titles == [*(setting.title for setting in SETTINGS.values()), "The simulator against real runs"], AGAIN
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_every_printed_figure_of_a_setting_has_its_row(setting: Setting) -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", part(setting.title), re.MULTILINE)
+    assert rows[1:] == [(claim.what, claim.printed) for claim in setting.claims], AGAIN
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_the_summary_leads_to_every_setting(setting: Setting) -> None:
+    assert f"| [{setting.title}](#{anchor(setting.title)}) |" in PAGE
+
+
+def test_every_comment_is_on_the_page() -> None:
+    assert [name for name, text in COMMENTS.items() if text not in part(SETTINGS[name].title)] == [], AGAIN
+
+
+def test_the_pictures_are_those_that_are_drawn() -> None:
+    wanted = {sweep.file for sweep in SWEEPS} | {f"{GANTT_SETTING}-gantt-{number}.svg" for number in (1, 2)}
+    assert set(re.findall(r"\(images/replication/([^)]+)\)", PAGE)) == wanted
+    assert {path.name for path in (DOCS / "images/replication").iterdir()} == wanted
