@@ -131,7 +131,7 @@ def demo(
     from controller.demo.table import comparison
 
     options = DemoOptions(
-        policies=[*([policy] if policy else []), *(compare or [])],
+        policies=[*([] if policy is None else [policy]), *(compare or [])],
         jobs_file=jobs,
         policy_file=policy_file,
         control=None if control is None else control.value,

@@ -39,7 +39,7 @@ def calm_garbage_collector() -> None:
     Called once, when everything is imported.
     """
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(200_000, 20, 100)
 
 
 class ControllerLoop:

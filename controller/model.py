@@ -258,9 +258,14 @@ class Pace:
     """CPU used meanwhile; None: not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobMemory:
-    """What is remembered of one job. `original` is stored before the first change and never overwritten."""
+    """What is remembered of one job. `original` is stored before the first change and never overwritten.
+
+    Never changed, only replaced, like everything here; but not frozen, because a pass makes three of each of 10,000
+    jobs, and 17 frozen fields take 1.9 us to set where these take 0.3 us: 0.26 s a pass, and 0.21 s like this. The
+    contract test sees a policy that changes one.
+    """
 
     series: str | None = None
     first_level: float | None = None

@@ -78,7 +78,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
     if (first_look := growth.first_look_at_seconds(snapshot, memory, settings.measuring)) is not None:
         looks.append(first_look)
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
-    if withheld or set(allowed) != set(decisions.resizes):
+    if withheld or allowed != tuple(decisions.resizes):
         looks.append(one_interval)  # something is outstanding: a node in back-off must not wait for its own look
     return PassReport(
         taken_at_seconds=snapshot.taken_at_seconds,

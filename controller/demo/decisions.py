@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from controller.control import allotted_cores
 from controller.demo.results import DecisionRow
-from controller.model import CpuControl, PassReport, Resize
+from controller.model import ClusterSnapshot, CpuControl, PassReport, Resize
 
 
 def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: CpuControl) -> list[DecisionRow]:
     """Moves and resizes with what became of them, and changes of class alone, in the order in which they happened.
 
-    Figures are what a job may use: of a weight, the share of the node that it gives once all of the pass is done.
+    Figures are what a job may use: of a weight, the share of the node that it gives once the pass is done. Of a change
+    that did not come, what it would have given had all come that were wanted.
     """
     rows: list[DecisionRow] = []
     classes: dict[str, str | None] = {}
@@ -23,9 +24,7 @@ def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: 
         if report.decisions is None or report.snapshot is None:
             continue
         before = allotted_cores(report.snapshot, control)
-        changes = [*(each.resize for each in report.outcomes), *(each.resize for each in report.withheld)]
-        wanted = {resize.job_uid: resize.to_millicores for resize in changes}
-        after = allotted_cores(report.snapshot, control, wanted)
+        after = _after(report, report.snapshot, control)
         at = report.taken_at_seconds - start_seconds
         rows += _moves(report, at)
         outcomes: dict[str, tuple[Resize | None, str]]
@@ -48,6 +47,16 @@ def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: 
                 )
             )
     return rows
+
+
+def _after(report: PassReport, snapshot: ClusterSnapshot, control: CpuControl) -> dict[str, float]:
+    """By job, in cores: with what was applied; for a job whose change did not come, with all that was wanted."""
+    applied = {each.resize.job_uid: each.resize.to_millicores for each in report.outcomes if each.result == "applied"}
+    changes = [*(each.resize for each in report.outcomes), *(each.resize for each in report.withheld)]
+    wanted = {resize.job_uid: resize.to_millicores for resize in changes}
+    had = allotted_cores(snapshot, control, applied)
+    wished = allotted_cores(snapshot, control, wanted)
+    return {uid: wished[uid] if uid in wanted and uid not in applied else cores for uid, cores in had.items()}
 
 
 def _moves(report: PassReport, at_seconds: float) -> Iterator[DecisionRow]:

@@ -27,7 +27,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def use_one_thread() -> None:
-    """One thread a job: BLAS and OpenMP read these once, when numpy is first imported."""
+    """One thread a job: BLAS and OpenMP read these once, when they are loaded.
+
+    Enough for scipy's and scikit-learn's, which come later; numpy's own is loaded with our modules, so who starts us
+    sets them too (`single_thread_environment`).
+    """
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
 
 

@@ -71,7 +71,7 @@ def live_header(progress: Progress) -> LiveHeader:
         next_look_seconds=max(0.0, newest.next_look_at_seconds - session.clock.now()) if newest else None,
         passes=session.loop.passes,
         resizes_applied=sum(report.count("applied") for report in reports),
-        withheld=sum(len(report.withheld) for report in reports),
+        withheld=sum(len(report.withheld) + len(report.moves_withheld) for report in reports),
         note=_note(session, newest),
     )
 

@@ -31,7 +31,7 @@ def mean_pace(before: JobSeries | None, after: JobSeries | None, seconds: float)
 
     Worked example: 200 responses that took 50 s together by the middle, 300 and 80 s by the end: 0.3 s each.
     """
-    if before is None or after is None:
+    if before is None or after is None or _are_two_lives(before, after):
         return None
     if before.responses is not None and after.responses is not None:
         done = after.responses.count_total - before.responses.count_total
@@ -41,6 +41,12 @@ def mean_pace(before: JobSeries | None, after: JobSeries | None, seconds: float)
     else:
         return None
     return busy_seconds / done if done > 0 and busy_seconds >= 0 else None
+
+
+def _are_two_lives(before: JobSeries, after: JobSeries) -> bool:
+    """True when another process answers by now: its counters began at 0, and may be larger all the same."""
+    starts = {before.life_started_at_seconds, after.life_started_at_seconds} - {None}
+    return len(starts) > 1
 
 
 def _read(reader: PrometheusReader, record: JobRecord, at_seconds: float) -> JobSeries | None:

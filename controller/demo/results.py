@@ -58,10 +58,12 @@ class JobResult:
 
     @property
     def qoe_satisfied(self) -> bool | None:
-        """None where there is no objective; one whose pace is not known satisfied none."""
+        """None where there is no objective; one that failed, or whose pace is not known, satisfied none."""
         if self.qoe_seconds is None:
             return None
-        return self.pace_seconds is not None and self.pace_seconds <= self.qoe_seconds * (1 + QOE_TOLERANCE_RATIO)
+        if self.pace_seconds is None or self.state == JobState.FAILED:
+            return False
+        return self.pace_seconds <= self.qoe_seconds * (1 + QOE_TOLERANCE_RATIO)
 
     def as_json(self) -> dict[str, Any]:
         """All of the above."""

@@ -135,7 +135,8 @@ class Policy:
         look = self._classify(jobs, snapshot, memory, looked_at)
         limits = self._limits(jobs, look, memory, node)
         interval = self._interval(look, last, changed)
-        reasons = {job.uid: self._reason(job, look, limits[job.uid], node) for job in jobs}
+        whole = f"{node.cpu_cores:.3g} cores"
+        reasons = {job.uid: self._reason(job, look, limits[job.uid], whole) for job in jobs}
         targets = [limits[job.uid] for job in jobs]
         return _NodeOutcome(
             resizes(jobs, targets, reasons, memory.jobs, node, self._control),
@@ -210,9 +211,9 @@ class Policy:
         per_interval = self._parameters.alpha_per == "interval"
         return efficiency * self._interval_seconds if per_interval else efficiency
 
-    def _reason(self, job: Job, look: _Look, limit_cores: float, node: Node) -> str:
+    def _reason(self, job: Job, look: _Look, limit_cores: float, whole: str) -> str:
         listed, efficiency = look.classes[job.uid], look.growth.get(job.uid)
-        share = f"limit {limit_cores:.3g} of {node.cpu_cores:.3g} cores"
+        share = f"limit {limit_cores:.3g} of {whole}"
         if job.uid in look.newcomers:
             return f"{listed}: newcomer without a growth reading yet, {share}"
         if efficiency is None:

@@ -49,9 +49,7 @@ def run_simulate(options: SimulateOptions, console: Console) -> SweepResult:
             raise UsageError(f"{option} {value} is too few; give 1 or more.")
     scenario = load_scenario(options.scenario)
     policy_runs(scenario, list(options.policies))
-    for option, path in (("--report", options.report), ("--trace", options.trace)):
-        if path is not None:
-            check_writable(path, option)
+    _check_places(options)
     seeds = range(1, (options.seeds or scenario.spec.seeds) + 1)
     with ProgressBar(console, scenario.metadata.name) as progress, _trace_writer(options.trace) as on_run:
         return simulate(
@@ -63,6 +61,18 @@ def run_simulate(options: SimulateOptions, console: Console) -> SweepResult:
             keep_runs_of=() if options.report is None else seeds[:1],
             on_run=on_run,
         )
+
+
+def _check_places(options: SimulateOptions) -> None:
+    """UsageError for a file that cannot be written, or that would overwrite the scenario or the other file."""
+    taken = {Path(options.scenario).resolve(): "the scenario"} if Path(options.scenario).is_file() else {}
+    for option, path in (("--report", options.report), ("--trace", options.trace)):
+        if path is None:
+            continue
+        check_writable(path, option)
+        if path.resolve() in taken:
+            raise UsageError(f"{option} {path} is {taken[path.resolve()]} as well; name another file.")
+        taken[path.resolve()] = f"the file of {option}"
 
 
 class ProgressBar:

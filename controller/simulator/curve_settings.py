@@ -10,7 +10,10 @@ from controller.settings import Document
 from controller.simulator import curves
 from controller.simulator.model import Curve
 
-Rate = Annotated[float, Field(gt=0.0, le=30.0)]
+FLATTEST = 1e-6
+"""A power law or a sigmoid that is flatter has no fall left in a float that could be scaled to 1."""
+
+Rate = Annotated[float, Field(ge=FLATTEST, le=30.0)]
 """Steepness over the whole work. Above 30 a float hardly tells the end of an exponential from its limit."""
 
 Inner = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -30,7 +33,7 @@ class ExponentialSettings(Document):
 class PowerSettings(Document):
     """`(1 + 100x)^(-b)`."""
 
-    b: float = Field(gt=0.0, le=10.0)
+    b: float = Field(ge=FLATTEST, le=10.0)
 
     def build(self) -> Curve:
         """The curve."""

@@ -220,6 +220,8 @@ def points(pairs: list[tuple[float, float]]) -> Curve:
                 f"the curve rises from {y0:g} to {y1:g} at x = {x1:g}; a recorded curve may only fall, "
                 "for one that rises use overfit: {k, turn, rise}"
             )
+    if math.isinf(ys[0] - ys[-1]):
+        raise ValueError(f"the curve falls from {ys[0]:g} to {ys[-1]:g}, which is too far; divide its values")
     if ys[0] == ys[-1]:
         raise ValueError(f"the curve stays at {ys[0]:g}; its last value must be below its first")
     return Points(tuple(xs), tuple((y - ys[-1]) / (ys[0] - ys[-1]) for y in ys))

@@ -27,22 +27,14 @@ MOST_JOBS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class JobCell:
-    """Completion time of one job under one policy, set against the baseline's where both are known."""
-
-    text: str
-    badge: str = ""
-    verdict: Verdict | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class JobRow:
     """One job of the seed that is shown, with a cell for each policy."""
 
     name: str
     model: str
     arrived: str
-    cells: tuple[JobCell, ...]
+    cells: tuple[table.Cell, ...]
+    """Its completion times, set against the baseline's where both are known."""
 
 
 def write_report(result: SweepResult, path: Path) -> None:
@@ -90,7 +82,7 @@ def job_rows(result: SweepResult, runs: Mapping[str, RunOutcome]) -> list[JobRow
             job.model,
             seconds(job.arrived_seconds),
             tuple(
-                JobCell(seconds(times[policy][job.name]))
+                table.Cell(seconds(times[policy][job.name]))
                 if policy == result.baseline
                 else _job_cell(times[policy][job.name], base[job.name])
                 for policy in result.policies
@@ -100,12 +92,12 @@ def job_rows(result: SweepResult, runs: Mapping[str, RunOutcome]) -> list[JobRow
     ]
 
 
-def _job_cell(ours: float | None, base: float | None) -> JobCell:
+def _job_cell(ours: float | None, base: float | None) -> table.Cell:
     if ours is None or not base:
-        return JobCell(seconds(ours))
+        return table.Cell(seconds(ours))
     quotient = ours / base
     verdict: Verdict = "same" if abs(quotient - 1) < SAME_RATIO else "better" if quotient < 1 else "worse"
-    return JobCell(seconds(ours), f"{ratio(quotient)} {verdict}", verdict)
+    return table.Cell(seconds(ours), f"{ratio(quotient)} {verdict}", verdict)
 
 
 def _shown_runs(result: SweepResult) -> dict[str, RunOutcome]:

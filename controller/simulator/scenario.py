@@ -7,6 +7,7 @@ mistake is told in one sentence, as for any settings (`controller/settings.py`).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
@@ -59,6 +60,8 @@ def _low_floor(value: object) -> object:
 def _quota_speeds(value: list[tuple[float, float]]) -> list[tuple[float, float]]:
     if len(value) < 2 or value[0] != (0.0, 0.0):
         raise ValueError("must begin with [0, 0] and hold at least one more [quota in cores, speed in cores]")
+    if not all(math.isfinite(number) for point in value for number in point):
+        raise ValueError("a quota or a speed is not finite; write the points that were measured")
     if any(right[0] <= left[0] or right[1] < left[1] for left, right in pairwise(value)):
         raise ValueError("quotas must increase and speeds must not fall; sort the points and drop repeated ones")
     return value

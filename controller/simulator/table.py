@@ -19,13 +19,14 @@ from controller.simulator.results import SweepResult
 
 _STYLES: dict[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
 
-# The longest word of a label, "efficiencies", is not broken however many policies there are.
+# Fixed: a column with a least width is widened after the others were fitted beside it, and the last one is cut off. The
+# longest word of a label, "efficiencies", is not broken however many policies there are.
 _LABEL_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure of one policy: the mean and half its interval; of other policies than the baseline its ratio."""
+    """One figure of one policy, e.g. the mean and half its interval; of other policies than the baseline its ratio."""
 
     text: str
     badge: str = ""
@@ -64,7 +65,7 @@ def caveats(result: SweepResult) -> list[str]:
 def comparison(result: SweepResult) -> RenderableType:
     """The table of a sweep, each ratio to the baseline below its figure, then the caveats."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(Text(plain(result.scenario), style="bold"), overflow="fold", min_width=_LABEL_WIDTH)
+    table.add_column(Text(plain(result.scenario), style="bold"), overflow="fold", width=_LABEL_WIDTH)
     for policy in result.policies:
         table.add_column(Text(plain(policy), style="bold"), overflow="fold")
     for row in rows(result):

@@ -53,6 +53,10 @@ def test_a_policy_that_there_is_not_is_named_with_those_there_are() -> None:
     )
 
 
+def test_an_empty_policy_is_not_taken_for_the_usual_one() -> None:
+    assert the_sentence(slopewise("demo", "--policy", ""), 2).startswith("slopewise: there is no policy ''; use one of")
+
+
 def test_an_unknown_option_is_a_usage_error() -> None:
     assert slopewise("demo", "--nope").returncode == 2
 

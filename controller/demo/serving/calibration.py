@@ -7,14 +7,15 @@ process a core measures at the same time: a core whose neighbour idles is faster
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from statistics import median
 from time import process_time
 
-from controller.demo.job_process import use_one_thread
+from controller.adapters.processes import single_thread_environment
 from controller.demo.serving.catalogue import SERVED_MODELS, ServedModel
 from controller.errors import SlopewiseError
 
@@ -30,23 +31,35 @@ _TIMEOUT_SECONDS = 120.0
 def calibrate(cores: float) -> dict[str, float]:
     """CPU-seconds of one request, by the model's name; takes about 6 s. SlopewiseError when it cannot be measured."""
     processes = max(1, min(MOST_PROCESSES, int(cores)))
-    with ThreadPoolExecutor(processes) as pool:
-        measured = list(pool.map(_measured_elsewhere, range(processes)))
+    with ExitStack() as started:
+        measuring = [_start(started) for _ in range(processes)]
+        measured = [_answer(process) for process in measuring]
     return {name: median(each[name] for each in measured) for name in SERVED_MODELS}
 
 
-def _measured_elsewhere(_: int) -> Mapping[str, float]:
+def _start(started: ExitStack) -> subprocess.Popen[str]:
+    """A process that measures; it ends with `started`, for Ctrl-C must not wait until all is measured."""
     command = [sys.executable, "-P", "-m", __name__]
+    # As the supervisor starts the models. From within would be too late: numpy, and so its BLAS, is loaded by then.
+    surroundings = {**os.environ, **single_thread_environment()}
+    process = started.enter_context(
+        subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    )
+    started.callback(process.kill)
+    return process
+
+
+def _answer(process: subprocess.Popen[str]) -> Mapping[str, float]:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+        printed, complaint = process.communicate(timeout=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         raise SlopewiseError(
             f"the served models could not be timed within {_TIMEOUT_SECONDS:g} s; stop what else this machine does."
         ) from None
-    if done.returncode != 0:
-        last_line = (done.stderr.splitlines() or ["it wrote nothing"])[-1]
+    if process.returncode != 0:
+        last_line = (complaint.splitlines() or ["it wrote nothing"])[-1]
         raise SlopewiseError(f"the served models cannot be timed: {last_line}")
-    measured: dict[str, float] = json.loads(done.stdout)
+    measured: dict[str, float] = json.loads(printed)
     return measured
 
 
@@ -62,5 +75,4 @@ def request_cpu_seconds(model: ServedModel) -> float:
 
 
 if __name__ == "__main__":
-    use_one_thread()
     json.dump({name: request_cpu_seconds(model) for name, model in SERVED_MODELS.items()}, sys.stdout)

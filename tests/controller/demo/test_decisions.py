@@ -57,6 +57,20 @@ def test_weights_are_told_as_the_share_of_the_node_that_they_give() -> None:
     assert rows == [("a", 1000, 1500), ("b", 1000, 500)]
 
 
+def test_an_applied_change_is_told_without_those_that_were_withheld_beside_it() -> None:
+    memory = MemoryState({uid: known(job_class="NL") for uid in ("a", "b")})
+    raised, lowered = Resize("a", "n1", "requests", 1000, 1500, ""), Resize("b", "n1", "requests", 1000, 500, "")
+    report = PassReport(
+        START, "flowcon", {}, START,
+        snapshot=a_snapshot([a_job("a"), a_job("b")], [a_node(cpu_cores=2.0)]),
+        decisions=Decisions("flowcon", (raised, lowered), {}, memory),
+        outcomes=(Outcome(raised, "applied"),),
+        withheld=(Withheld(lowered, "cooldown", "cooldown: 1 s"),),
+    )  # fmt: skip
+    rows = [(row.job, row.to_millicores, row.outcome) for row in decision_rows([report], START, "requests")]
+    assert rows == [("a", 1200, "applied"), ("b", 500, "withheld: cooldown")]  # 1500 beside 1000, and beside 500
+
+
 def test_placements_and_migrations_are_rows_with_their_node_and_what_became_of_them() -> None:
     place, migrate = Place("late", "n2", "fewest claims"), Migrate("a", "n1", "n2", "slow move")
     report = a_report(

@@ -66,3 +66,11 @@ def test_a_trainings_pace_is_time_over_steps() -> None:
 )
 def test_nothing_done_a_restart_or_no_counter_is_unknown(before: JobSeries | None, after: JobSeries | None) -> None:
     assert mean_pace(before, after, 20.0) is None
+
+
+def test_counters_of_two_processes_are_not_compared_even_where_the_second_is_ahead() -> None:
+    before = JobSeries(responses=Responses(50, 9.0), life_started_at_seconds=START)
+    after = JobSeries(responses=Responses(80, 9.5), life_started_at_seconds=START + 25)
+    assert mean_pace(before, after, 20.0) is None
+    same_process = JobSeries(responses=Responses(80, 9.6), life_started_at_seconds=START)
+    assert mean_pace(before, same_process, 20.0) == pytest.approx(0.02)

@@ -47,6 +47,10 @@ def test_an_objective_is_satisfied_up_to_a_tenth_above_it(pace: float | None, sa
     assert served("a", pace).qoe_satisfied is satisfied
 
 
+def test_a_served_model_that_failed_satisfied_no_objective_however_fast_it_was() -> None:
+    assert replace(served("a", 0.01), state="failed").qoe_satisfied is False
+
+
 @pytest.mark.parametrize(
     ("jct", "state", "met"),
     [(50, "finished", True), (50.1, "finished", False), (None, "running", False), (5, "failed", False)],

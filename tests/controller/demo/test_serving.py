@@ -12,13 +12,13 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import psutil
 import pytest
 from support.waiting import eventually, runs
 
-from controller.demo.serving.calibration import calibrate, request_cpu_seconds
+from controller.demo.serving.calibration import _start, calibrate, request_cpu_seconds
 from controller.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
 from controller.demo.serving.load import keep_busy
 from controller.demo.serving.server import ModelServer
@@ -228,6 +228,13 @@ def test_a_calibration_times_a_request_of_each_model() -> None:
     measured = calibrate(1)
     assert list(measured) == NAMES
     assert all(0.01 < seconds < 10 for seconds in measured.values())
+
+
+@pytest.mark.processes
+def test_a_calibration_that_is_given_up_ends_its_processes_at_once() -> None:
+    with ExitStack() as started:  # which an exception leaves in the same way
+        process = _start(started)
+    assert process.returncode == -signal.SIGKILL
 
 
 # --- the job list -----------------------------------------------------------------------------------------

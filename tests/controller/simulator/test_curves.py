@@ -111,6 +111,7 @@ def test_recorded_points_are_scaled_and_joined_by_straight_lines() -> None:
         ([(0, 1)], "must begin at x = 0 and end at x = 1"),
         ([], "must begin at x = 0 and end at x = 1"),
         ([(0, 1), (1, math.nan)], "a value is not finite"),
+        ([(0, 1e308), (1, -1e308)], "the curve falls from 1e[+]308 to -1e[+]308, which is too far; divide its values"),
         ([(0, 1), (1, 1)], "the curve stays at 1; its last value must be below its first"),
     ],
 )

@@ -20,7 +20,7 @@ from controller.simulator.measures import figures
 from controller.simulator.model import JobOutcome, MoveKind, RunOutcome, Stay
 from controller.simulator.report import MOST_JOBS, render, write_report
 from controller.simulator.results import SweepResult
-from controller.simulator.table import caveats, comparison
+from controller.simulator.table import caveats, comparison, rows
 
 # Names of nodes and jobs, models and labels, each of an enemy's choosing.
 _NODES, _JOBS, _MODEL, _LABEL, _SCENARIO = HOSTILE[:2], HOSTILE[2:5], HOSTILE[5], HOSTILE[0], HOSTILE[4]
@@ -117,15 +117,22 @@ def test_two_policies_fit_a_narrow_terminal() -> None:
 
 def test_more_policies_than_fit_are_wrapped_and_nothing_is_cut() -> None:
     policies = ("fair", "flowcon", "kube-default", "las", "draps")
-    text = printed(swept(policies), width=80)
+    many = swept(policies)
+    text = printed(many, width=80)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
     assert "better" in text or "worse" in text
+    # Read down the last column, no digit of a cell is missing.
+    begins = next(line.index("draps") for line in text.splitlines() if "draps" in line)
+    last_column = "".join(line[begins:] for line in text.splitlines()).replace(" ", "")
+    for row in rows(many):
+        assert row.cells[-1].text.replace(" ", "") in last_column
+        assert row.cells[-1].badge.replace(" ", "") in last_column
 
 
 def test_names_are_not_taken_for_markup(result: SweepResult) -> None:
-    odd = replace(result, scenario="[bold]x[/bold]\x1b[31m")
-    assert "[bold]x[/bold]\N{REPLACEMENT CHARACTER}[31m" in printed(odd)
+    odd = replace(result, scenario="[b]x[/b]\x1b[31m")
+    assert "[b]x[/b]\N{REPLACEMENT CHARACTER}[31m" in printed(odd)
 
 
 def test_a_reader_is_told_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_scenario(result: SweepResult) -> None:

@@ -173,6 +173,15 @@ MISTAKES = [
         {"quotaSpeeds": [[0, 0], [0.5, 0.5], [0.5, 1]]},
         "spec.quotaSpeeds: quotas must increase and speeds must not fall; ",
     ),
+    ({"quotaSpeeds": [[0, 0], [float("nan"), 1]]}, "spec.quotaSpeeds: a quota or a speed is not finite; "),
+    (
+        {"models_mine_curve": {"power": {"b": 1e-20}}},
+        "spec.models.mine.curve.power.b: must be greater than or equal to 0.000001, not 1e-20.",
+    ),
+    (
+        {"models_mine_curve": {"sigmoid": {"center": 0.5, "k": 1e-20}}},
+        "spec.models.mine.curve.sigmoid.k: must be greater than or equal to 0.000001, not 1e-20.",
+    ),
     ({"policies": ["flowcn"]}, "spec.policies.0.name: there is no policy 'flowcn'; use one of "),
     (
         {"policies": [{"name": "flowcon", "parameters": {"alpha": 2}}]},
