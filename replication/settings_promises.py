@@ -18,6 +18,7 @@ from replication.claims import (
     qoe_best_subset,
     qoe_satisfied,
 )
+from replication.feasible import all_could_be_met
 
 FAIR = Candidate("fair")
 _DIRECT = Candidate("dqoes", {"variant": "direct"}, 20.0)
@@ -59,6 +60,10 @@ Printed = Mapping[str, tuple[str, float | None]]
 """Text and number, by the part of the policy that it is about."""
 
 
+def _possible(pair: Pair) -> float:
+    return 100.0 * all_could_be_met(pair.instance.jobs, pair.instance.nodes)
+
+
 def _deadline(name: str, title: str, met: Printed, more_met: Printed) -> Setting:
     """`more_met` is over the seeds in which fair sharing meets any deadline, because it is a ratio to those."""
     return Setting(
@@ -68,6 +73,7 @@ def _deadline(name: str, title: str, met: Printed, more_met: Printed) -> Setting
         baseline=FAIR,
         claims=(
             Claim("met of 20, fair sharing", *NOT_PRINTED, "jobs", of_base(deadlines_met)),
+            Claim("all could be met at all, in per cent of the seeds", *NOT_PRINTED, "%", _possible),
             *(
                 Claim(f"met of 20, {part}", *met.get(part, NOT_PRINTED), "jobs", of_ours(deadlines_met), who)
                 for part, who in _PARTS.items()
