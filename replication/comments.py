@@ -14,7 +14,8 @@ construction and are not judged."""
 _SPECON = f"""\
 {_CALIBRATED} Moves help less here than in print. The paper's default scheduler put jobs where least CPU was in use at
 that moment and ended up uneven, one worker idle while another was crowded; ours counts jobs, is even from the start,
-and leaves little to mend. The best jobs gain nearly as much as the paper's best did; on average little is left of it."""
+and leaves little to mend. The best jobs gain nearly as much as the paper's best did; on average little is left of
+it."""
 
 COMMENTS: dict[str, str] = {
     "flowcon-fixed": """\
@@ -55,7 +56,8 @@ out the nodes once all had converged, as the thesis tells of Worker-4.""",
 **This contradicts the paper**, of which only the abstract is at hand; the placement rule is our reconstruction.
 FlowCon's own effect on completion times, as above, weighs more than what placement gains.""",
     "flowcon2-60": """\
-The heterogeneous cluster has the same cores in all as the equal one below. The abstract says only that it gains more.""",
+The heterogeneous cluster has the same cores in all as the equal one below. The abstract says only that it gains
+more.""",
     "qoe-scarce": """\
 The abstract's 8 times is its best case; the generator is ours and fixed. Even sharing satisfies those that happen to
 need less than a tenth of the machine. The step variant turns everybody towards their objective alike, which when CPU
