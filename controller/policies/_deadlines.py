@@ -45,6 +45,8 @@ class Standing:
     because: str = "no deadline stated"
     left_seconds: float = math.inf
     """Until its deadline."""
+    within_seconds: float = math.inf
+    """In which it is to end: what is left, less the reserves."""
     slack_seconds: float = math.inf
     """Time to spare if it had all that it can use here from now on; below 0 it would be late."""
     needs_cores: float | None = None
@@ -54,7 +56,7 @@ class Standing:
     reserved_cores: float = 0.0
     """What it is guaranteed now: c_req, or less where more of it lies later."""
     tight: bool = False
-    """It ends in time only if nothing goes wrong: what gamma keeps in reserve is not to be had."""
+    """It ends in time only if nothing goes wrong: what is kept in reserve is not to be had."""
     young: bool = False
     """Not timed yet, and not for long: what is free goes to it first."""
 
@@ -67,6 +69,8 @@ class Situation:
     largest: Node
     """What is infeasible even here is hopeless."""
     gamma: float
+    ending_seconds: float
+    """How long before its deadline a job is to do its last step."""
     profiling_seconds: float
 
 
@@ -112,11 +116,12 @@ def newcomer_cores(parallelism_cores: float | None, node: Node) -> float:
 
 
 def _time(one: Standing, found: Speed, steps_left: float, at: Situation) -> None:
-    """What the line says. The reserve that gamma keeps is given up where the job cannot use that much CPU."""
+    """What the line says. The reserves are given up where the job cannot use that much CPU."""
     left, in_time = one.left_seconds, one.left_seconds * (1 + _ROUNDING)
     here = steps_left * found.seconds_at(one.useful_cores)
     alone = steps_left * found.seconds_at(useful_cores(one.job, at.largest))
     one.slack_seconds, one.work_cpu_seconds = left - here, here * one.useful_cores
+    one.within_seconds = max(0.0, min(at.gamma * left, left - at.ending_seconds))
     one.because = f"{steps_left:.0f} steps and {left:.0f} s left"
     if alone > in_time:
         one.listed = HOPELESS
@@ -124,12 +129,12 @@ def _time(one: Standing, found: Speed, steps_left: float, at: Situation) -> None
     elif here > in_time:
         one.because += f", takes {here:.0f} s with all that it can use here"
     else:
-        needs = found.limit_for(at.gamma * left / steps_left)
+        needs = found.limit_for(one.within_seconds / steps_left)
         one.needs_cores = one.useful_cores if needs is None else min(needs, one.useful_cores)
         one.because += f", needs {one.needs_cores:.3g} cores"
 
 
-def admit(standings: Sequence[Standing], capacity_cores: float, floor_ratio: float, gamma: float) -> None:
+def admit(standings: Sequence[Standing], capacity_cores: float, floor_ratio: float) -> None:
     """Guarantee, earliest deadline first, the needs that fit beside those before, in the time there is."""
     least = _least_cores(standings, capacity_cores, floor_ratio)
     reservations = Reservations(max(0.0, capacity_cores - math.fsum(least)))
@@ -137,18 +142,16 @@ def admit(standings: Sequence[Standing], capacity_cores: float, floor_ratio: flo
         one = standings[index]
         if one.needs_cores is None:
             continue
-        if not _is_reserved(one, one.needs_cores, least[index], reservations, gamma):
+        if not _is_reserved(one, one.needs_cores, least[index], reservations):
             one.because += " and earlier deadlines leave too little"
 
 
-def _is_reserved(
-    one: Standing, needs_cores: float, least_cores: float, reservations: Reservations, gamma: float
-) -> bool:
+def _is_reserved(one: Standing, needs_cores: float, least_cores: float, reservations: Reservations) -> bool:
     """Reserve what the job needs beyond `least_cores`, which it has anyway; False: it does not fit.
 
-    First c_req all the time; else the work as it fits, within gamma of the time left or, last, within all of it.
+    First c_req all the time; else the work as it fits, before the reserves or, last, within all of the time left.
     """
-    within, most = gamma * one.left_seconds, max(0.0, one.useful_cores - least_cores)
+    within, most = one.within_seconds, max(0.0, one.useful_cores - least_cores)
     needs = max(0.0, needs_cores - least_cores)
     for work, cores, seconds in (
         (needs * within, needs, within),

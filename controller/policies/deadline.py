@@ -3,7 +3,7 @@
 Source: Xing et al., "A QoS-oriented Scheduling and Autoscaling Framework for Deep Learning" (IJCNN 2019), of which
 only the abstract is at hand: this is a reconstruction, not the paper's own text. Users state a deadline and nothing
 else; steps left and seconds a step are measured, and tell the CPU c_req with which a job ends in time, within `gamma`
-of the time it has left. Two parts, each of which can be switched off:
+of the time it has left and `endingScrapes` before its deadline. Two parts, each of which can be switched off:
 
 - placement: arriving jobs, least time left first, go to the node with the least free CPU that still fits them. Free is
   what the needs of its jobs leave.
@@ -13,7 +13,8 @@ of the time it has left. Two parts, each of which can be switched off:
 
 All CPU is handed out, as far as jobs can use it: what guarantees leave goes to best effort and to newcomers first.
 
-Worked example, gamma 1, one thread: 900 steps of 1 CPU-second in 1000 s need 0.9 cores; of 2 CPU-seconds: hopeless.
+Worked example, without reserves (gamma 1, no scrapes), one thread: 900 steps of 1 CPU-second in 1000 s need 0.9 cores;
+of 2 CPU-seconds: hopeless.
 
 Our readings, where nothing is said:
 
@@ -73,6 +74,15 @@ class Parameters(PolicyParameters):
         source="reconstruction",
         description="a job is given so much CPU that it ends within this part of the time it has left",
     )
+    ending_scrapes: float = parameter(
+        2.0,
+        ge=0,
+        le=100,
+        unit="scrapes",
+        source="ours",
+        description="a job's last step is to be done so long before its deadline: its steps are known a scrape late, "
+        "and it goes on being scraped after the last",
+    )
     hysteresis_ratio: float = parameter(
         0.1,
         ge=0,
@@ -106,7 +116,9 @@ class _Standings:
         self, snapshot: ClusterSnapshot, memory: MemoryState, parameters: Parameters, control: CpuControl
     ) -> None:
         largest = max(snapshot.nodes, key=lambda node: node.cpu_cores)
-        self._at = Situation(snapshot.taken_at_seconds, largest, parameters.gamma, parameters.profiling_seconds)
+        ending = parameters.ending_scrapes * snapshot.scrape_interval_seconds
+        now = snapshot.taken_at_seconds
+        self._at = Situation(now, largest, parameters.gamma, ending, parameters.profiling_seconds)
         self._floor_ratio = parameters.floor_ratio
         self._control = control
         self._jobs_on = snapshot.jobs_by_node()
@@ -122,7 +134,7 @@ class _Standings:
                 standing(job, self._memory.jobs[job.uid], node, cores, self._at)
                 for job, cores in zip(jobs, had, strict=True)
             ]
-            admit(standings, node.cpu_cores, self._floor_ratio, self._at.gamma)
+            admit(standings, node.cpu_cores, self._floor_ratio)
             self._known[node.name] = standings
         return self._known[node.name]
 

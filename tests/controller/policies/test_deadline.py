@@ -54,7 +54,8 @@ def decide(
     looked_at: bool = False,
     **parameters: object,
 ) -> Decisions:
-    policy = Policy(Parameters(**parameters), Setting(ITVAL, "limits"))  # type: ignore[arg-type]
+    without_reserve = {"ending_scrapes": 0.0, **parameters}
+    policy = Policy(Parameters(**without_reserve), Setting(ITVAL, "limits"))  # type: ignore[arg-type]
     snapshot = replace(a_snapshot(jobs, nodes or [a_node()]), waiting=waiting)
     looks = {"n1": NodeMemory(frozenset(known), START - ITVAL, ITVAL)} if looked_at else {}
     return policy.decide(snapshot, MemoryState(known, looks))
@@ -83,6 +84,12 @@ class TestNeeds:
         decisions = decide([training("job"), BUSY], {"job": timed(2.0), "busy": JobMemory()}, gamma=1.0)
         assert classes(decisions)["job"] == "hopeless"
         assert "job takes 1800 s even alone" in decisions.reasons["job"]
+
+    @pytest.mark.parametrize(("scrapes", "cores"), [(0.0, 0.9), (4.0, 0.9 / 0.98), (10.0, 0.9 / 0.95)])
+    def test_the_last_step_is_planned_some_scrapes_before_the_deadline(self, scrapes: float, cores: float) -> None:
+        known = {"job": timed(1.0), "busy": JobMemory()}
+        decisions = decide([training("job"), BUSY], known, gamma=1.0, ending_scrapes=scrapes)
+        assert limits(decisions)["job"] == pytest.approx(cores)
 
     def test_gamma_keeps_a_tenth_of_the_time_in_reserve(self) -> None:
         decisions = decide([training("job", steps=450), BUSY], {"job": timed(), "busy": JobMemory()})
