@@ -14,8 +14,8 @@ construction and are not judged."""
 _SPECON = f"""\
 {_CALIBRATED} Moves help less here than in print. The paper's default scheduler put jobs where least CPU was in use at
 that moment and ended up uneven, one worker idle while another was crowded; ours counts jobs, is even from the start,
-and leaves little to mend. The best jobs gain nearly as much as the paper's best did; on average little is left of
-it."""
+and leaves little to mend. What moves gain most is the makespan, because they fill workers that would stand idle at the
+end."""
 
 COMMENTS: dict[str, str] = {
     "flowcon-fixed": """\

@@ -33,7 +33,7 @@ completion times and makespans in seconds are shown but not judged; how much a p
 | word | what it means here |
 |---|---|
 | NA | FlowCon's baseline: nobody manages, all jobs of the node share evenly (`fair`) |
-| DS | SpeCon's baseline: Kubernetes' default scheduler over pods without requests (`kube-default`) |
+| DS | the default scheduler: fewest pods; `fair` beside SpeCon, which does not place, else `kube-default` |
 | completion (time) | from a job's arrival to its end |
 | makespan | from the first arrival to the last end |
 | α | the growth below which a job counts as converged |

@@ -1,6 +1,7 @@
 """SpeCon's published settings (thesis 6.2) and FlowCon 2.0's (abstract): several nodes.
 
-The baseline is the default scheduler (DS): kube-default, which sees pods without requests and so counts them.
+The baseline is the default scheduler (DS), which sees pods without requests and so counts them: for SpeCon the
+simulator's own, which also places SpeCon's jobs, for FlowCon 2.0, which places, kube-default.
 """
 
 from __future__ import annotations
