@@ -22,6 +22,9 @@ Line = tuple[float, float]
 Figure = tuple[float, float]
 """Cores used, and seconds each."""
 
+QOE_TOLERANCE_RATIO = 0.1
+"""A job is satisfied while it misses its objective by at most 10 %, as DQoES counts it."""
+
 KEPT = 12
 """Figures kept of each job: enough for levels that were tried some time ago, little enough to store."""
 

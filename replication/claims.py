@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from controller.model import CpuControl
+from controller.pace import QOE_TOLERANCE_RATIO
 from controller.simulator.model import Instance, RunOutcome
 
 Unit = Literal["s", "%", "jobs", ""]
@@ -179,10 +180,6 @@ def losers_mean_increase_seconds(pair: Pair) -> float | None:
         if (base := before[job.name]) is not None and job.jct_seconds is not None and job.jct_seconds > base
     ]
     return sum(later) / len(later) if later else None
-
-
-QOE_TOLERANCE_RATIO = 0.1
-"""DQoES calls a job satisfied while it misses its objective by at most 10 %."""
 
 
 def qoe_satisfied(run: RunOutcome) -> float:

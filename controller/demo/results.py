@@ -11,9 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from controller.model import CpuControl, JobState, Objective
-
-QOE_TOLERANCE_RATIO = 0.1
-"""A model that takes a tenth longer than its objective still counts as satisfying it, as in DQoES."""
+from controller.pace import QOE_TOLERANCE_RATIO
 
 
 @dataclass(frozen=True)

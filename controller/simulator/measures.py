@@ -15,14 +15,13 @@ from typing import Literal
 
 import numpy as np
 
+from controller.pace import QOE_TOLERANCE_RATIO
 from controller.simulator.model import JobOutcome, RunOutcome
 
 Verdict = Literal["better", "worse", "same", "unclear"]
 
 SAME_RATIO = 0.01
 """Two figures less than 1 % apart are the same, as in the demo's comparison."""
-QOE_TOLERANCE_RATIO = 0.1
-"""DQoES calls a served model satisfied while it misses its objective by at most 10 %."""
 
 
 @dataclass(frozen=True, slots=True)

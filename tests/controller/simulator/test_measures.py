@@ -8,27 +8,11 @@ from statistics import stdev
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.outcomes import a_job_outcome as a_job
+from support.outcomes import a_run_outcome as a_run
 
 from controller.simulator.measures import MEASURES, Estimate, Figures, estimate, figures, in_order, measure, verdict
-from controller.simulator.model import JobOutcome, RunOutcome
-
-
-def a_job(name: str, ends: float | None, *, arrived: float = 0.0, **more: object) -> JobOutcome:
-    told: dict[str, object] = {
-        "name": name, "model": "m", "arrived_seconds": arrived, "finished_seconds": ends, "at_90_seconds": None,
-        "at_99_seconds": None, "work_cpu_seconds": 10.0, "served_cpu_seconds": 10.0, "stays": (),
-        "cpu_jitter_ratio": 0.0,
-    }  # fmt: skip
-    return JobOutcome(**{**told, **more})  # type: ignore[arg-type]
-
-
-def a_run(*jobs: JobOutcome, policy: str = "flowcon", **more: object) -> RunOutcome:
-    told: dict[str, object] = {
-        "scenario": "s", "policy": policy, "seed": 1, "jobs": jobs, "ended_seconds": 1000.0, "overlap_seconds": {},
-        "growth_efficiency_sum": 0.5, "load_imbalance_ratio": 0.0, "cpu_utilisation_ratio": 0.9,
-        "resizes_total": 4, "migrations_total": 0, "passes_total": 10, "withheld_total": 0,
-    }  # fmt: skip
-    return RunOutcome(**{**told, **more})  # type: ignore[arg-type]
+from controller.simulator.model import RunOutcome
 
 
 def of(run: RunOutcome, fair: RunOutcome | None = None, fair_jct: dict[str, float] | None = None) -> Figures:
