@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from controller.errors import UsageError
 from controller.growth import Measuring
+from controller.guards import Bounds
 from controller.policies import PolicyParameters, PolicyProtocol, Setting, build, find
 from controller.reconcile import PassSettings
-from controller.settings import TrainingPolicy, bounds_of, policy_parameters
+from controller.settings import Behaviour, CpuBounds, Mode, TrainingPolicy, policy_parameters
 
 
 def policy_of(document: TrainingPolicy) -> PolicyProtocol:
@@ -44,4 +45,16 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
         spec.policy.name,
         Measuring(behaviour.interval_seconds, spec.evaluation.normaliser, spec.evaluation.progress),
         bounds_of(spec.mode, spec.resources.cpu, behaviour),
+    )
+
+
+def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour) -> Bounds:
+    """What the guards are told of a user's settings."""
+    return Bounds(
+        mode,
+        cpu.min,
+        cpu.max,
+        behaviour.cooldown_seconds,
+        behaviour.max_step_ratio,
+        behaviour.min_change_ratio,
     )

@@ -17,7 +17,6 @@ from pydantic.alias_generators import to_camel
 
 from controller import policies
 from controller.errors import UsageError
-from controller.guards import Bounds
 from controller.model import CpuControl, Objective
 from controller.policies import PolicyParameters
 
@@ -128,18 +127,6 @@ class Behaviour(Document):
 
 Mode = Literal["Observe", "Recommend", "Auto"]
 """How much the controller may do; `spec.mode` says what each means."""
-
-
-def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour) -> Bounds:
-    """What the guards are told of a user's settings."""
-    return Bounds(
-        mode,
-        cpu.min,
-        cpu.max,
-        behaviour.cooldown_seconds,
-        behaviour.max_step_ratio,
-        behaviour.min_change_ratio,
-    )
 
 
 class TrainingPolicySpec(Document):

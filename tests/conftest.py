@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -10,6 +11,12 @@ import pytest
 
 from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
 from controller.errors import MissingToolError
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C, and let the processes that tests start hear it: a shell starts background jobs deaf to it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,14 @@ the default scheduler places after the pass. `run_unmanaged` is the same world w
 from __future__ import annotations
 
 from controller import policies
+from controller.documents import bounds_of
 from controller.errors import SlopewiseError
 from controller.growth import Measuring
 from controller.model import MemoryState, PassReport
 from controller.policies import PolicyProtocol, Setting
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
-from controller.settings import PolicyChoice, bounds_of, policy_parameters
+from controller.settings import PolicyChoice, policy_parameters
 from controller.simulator.actuator import SimActuator
 from controller.simulator.default_scheduler import DefaultScheduler
 from controller.simulator.model import Instance, PolicyRun, RunOutcome
