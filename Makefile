@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 
-.PHONY: help demo test bench replicate validate accept lock generate lint format clean
+.PHONY: help demo test bench replicate validate accept lock generate lint format clean cluster cluster-down test-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -14,6 +14,9 @@ help:
 	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
+	@echo "make cluster   a real Kubernetes on this machine, without Docker (Linux, root, Go; built once, about 10 minutes)"
+	@echo "make cluster-down   end it and leave nothing behind"
+	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make generate  rewrite what is generated (dashboards)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
 
@@ -37,6 +40,15 @@ validate: $(VENV)/.done
 
 accept: $(VENV)/.done
 	$(BIN)/python tests/regression/gate.py --accept
+
+cluster: $(VENV)/.done
+	$(BIN)/python -m testbed up
+
+cluster-down: $(VENV)/.done
+	$(BIN)/python -m testbed down
+
+test-cluster: $(VENV)/.done
+	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 tests/cluster
 
 lint: $(VENV)/.done
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable
 
 from controller import growth, pace
-from controller.guards import Bounds, review, review_moves
+from controller.bounds import Bounds
+from controller.guards import review
 from controller.loop import calm_garbage_collector
 from controller.model import (
     Anchor,
@@ -36,6 +37,7 @@ from controller.model import (
     Promises,
     Usage,
 )
+from controller.move_guards import review_moves
 from controller.policies import Setting, build, find, names
 
 NOW = 1_000_000.0

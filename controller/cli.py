@@ -77,6 +77,17 @@ class WorkloadOption(StrEnum):
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
 JobsFile = Annotated[Path | None, typer.Option("--jobs", help="YAML list of {name, command, arriveSeconds}.")]
 PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A TrainingPolicy document.")]
+PrometheusUrl = Annotated[
+    str | None, typer.Option(envvar="PROMETHEUS_URL", help="Cluster: the Prometheus that scrapes the trainers.")
+]
+Kubeconfig = Annotated[Path | None, typer.Option(help="Else the pod's own account, KUBECONFIG or ~/.kube/config.")]
+KubeContext = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig; else its current one.")]
+OneNamespace = Annotated[
+    str | None, typer.Option("--namespace", help="Only this namespace, with no right beyond it; the policy is a file.")
+]
+LeaseNamespace = Annotated[
+    str | None, typer.Option(envvar="POD_NAMESPACE", help="Where the controllers' Lease is; else slopewise-system.")
+]
 Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weights, or stop-and-continue.")]
 
 
@@ -157,23 +168,56 @@ def demo(
 
 @app.command()
 def run(
-    local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine, not a cluster.")] = False,
     jobs: JobsFile = None,
     policy_file: PolicyFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, change nothing.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Cluster: one pass of each policy, then exit.")] = False,
     actuator: Actuator = ActuatorOption.auto,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz and /metrics; 0: a free one.")] = 8080,
+    host: Annotated[str, typer.Option(help="Cluster: address of that port; the pod's own says 0.0.0.0.")] = "127.0.0.1",
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a log line.")] = False,
+    prometheus_url: PrometheusUrl = None,
+    scrape_interval: Annotated[
+        float, typer.Option(min=1, max=300, help="Cluster: seconds between two scrapes of the trainers.")
+    ] = 15.0,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    lease_namespace: LeaseNamespace = None,
+    lease_seconds: Annotated[
+        float, typer.Option(min=1.5, max=300, help="Cluster: how long a replica that died holds up the others.")
+    ] = 15.0,
 ) -> None:
-    """Run the controller: with --local --jobs FILE it starts and manages commands on this machine.
+    """Run the controller of a cluster; with --local --jobs FILE it starts and manages commands on this machine.
 
-    Example: `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
+    Examples: `slopewise run --prometheus-url http://prometheus:9090 --dry-run --once`;
+    `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
     """
     if not local:
-        raise UsageError(
-            "slopewise run: this release manages commands on this machine only; add --local --jobs FILE "
-            "(managing pods of a cluster comes with a later release)."
+        _refuse_without_local(jobs, actuator)
+        from controller.cluster.options import ClusterOptions, Connection, LeaseTimes, own_namespace
+        from controller.cluster.process import run_cluster
+
+        if prometheus_url is None:
+            raise UsageError(
+                "slopewise run: no Prometheus is named; add --prometheus-url (or set PROMETHEUS_URL), for example "
+                "http://prometheus-operated.monitoring.svc:9090; or --local --jobs FILE to manage this machine."
+            )
+        cluster = ClusterOptions(
+            Connection(kubeconfig, context, namespace),
+            prometheus_url,
+            policy_file,
+            scrape_interval,
+            dry_run=dry_run,
+            once=once,
+            host=host,
+            port=port,
+            json_logs=json_logs,
+            lease=LeaseTimes.within(lease_seconds),
+            lease_namespace=lease_namespace or own_namespace(),
         )
+        raise typer.Exit(run_cluster(cluster, announce))
     if jobs is None:
         raise UsageError("slopewise run --local: there is nothing to run; add --jobs FILE (see the README).")
     from controller.local_run import LocalRunOptions, run_local
@@ -182,6 +226,41 @@ def run(
     with orderly_stop(announce):
         failed = run_local(options, announce)
     raise typer.Exit(1 if failed else 0)
+
+
+def _refuse_without_local(jobs: Path | None, actuator: ActuatorOption) -> None:
+    if jobs is not None:
+        raise UsageError("slopewise run: --jobs names commands of this machine; add --local, or leave it out.")
+    if actuator is not ActuatorOption.auto:
+        raise UsageError("slopewise run: --actuator is for this machine; add --local, or leave it out.")
+
+
+@app.command()
+def restore(
+    everything: Annotated[bool, typer.Option("--all", help="Every pod that was changed, and every finalizer.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    lease_namespace: LeaseNamespace = None,
+    deadline: Annotated[float, typer.Option(min=1, max=3600, help="Seconds to try for.")] = 60.0,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Give every container of the cluster its original resources back, and let the policies go.
+
+    What one runs before the controller is removed; the controller must not run meanwhile.
+    Example: `kubectl -n slopewise-system scale deployment slopewise-controller --replicas=0; slopewise restore --all`.
+    """
+    if not everything:
+        raise UsageError("slopewise restore: say --all; it gives every changed pod its original resources back.")
+    from controller.cluster.options import Connection
+    from controller.cluster.restore import listing, restore_all
+
+    result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, announce)
+    if output is OutputFormat.json:
+        print_json(result.as_json())
+    else:
+        out.print(listing(result))
+    raise typer.Exit(0 if result.complete else 1)
 
 
 @app.command()

@@ -5,9 +5,10 @@ Before it: `settings.py`, which validated the document. After it: `session.py`, 
 
 from __future__ import annotations
 
+from controller.bounds import Bounds
+from controller.corrections import Patience
 from controller.errors import UsageError
 from controller.growth import Measuring
-from controller.guards import Bounds
 from controller.policies import PolicyParameters, PolicyProtocol, Setting, build, find
 from controller.reconcile import PassSettings
 from controller.settings import Behaviour, CpuBounds, Mode, TrainingPolicy, policy_parameters
@@ -45,6 +46,7 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
         spec.policy.name,
         Measuring(behaviour.interval_seconds, spec.evaluation.normaliser, spec.evaluation.progress),
         bounds_of(spec.mode, spec.resources.cpu, behaviour),
+        patience_of(behaviour.interval_seconds, behaviour),
     )
 
 
@@ -57,4 +59,10 @@ def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour) -> Bounds:
         behaviour.cooldown_seconds,
         behaviour.max_step_ratio,
         behaviour.min_change_ratio,
+        behaviour.canary_ratio,
     )
+
+
+def patience_of(interval_seconds: float, behaviour: Behaviour) -> Patience:
+    """What corrections are told of a user's settings."""
+    return Patience(interval_seconds, behaviour.deferred_deadline_seconds, behaviour.leave_alone_seconds)

@@ -1,47 +1,35 @@
 """Guards: what every decision must pass before it is carried out. Policies know nothing of them.
 
-An ordered list of pure functions, first the ones that ask whether this job may be touched at all, then the
-clamps, then the ones that ask whether what is left is worth doing. A guard lets a resize through, lets a
-smaller one through (a clamp: the new target with the bound in its reason), or vetoes it with a reason that
-names the guard, its figure and its bound. `capacity` comes last and sees a node's resizes together.
+An ordered list of pure functions: first the ones that ask whether this job may be touched at all, then whether enough
+is known of it, then the clamps (the user's, the job's, and last the platform's, which no other may widen), then the
+ones that ask whether what is left is worth doing. A guard lets a resize through, lets a smaller one through (a clamp:
+the new target with the bound in its reason), or vetoes it with a reason that names the guard, its figure and its bound.
+`capacity` comes last and sees a node's resizes together.
 
-Placements and migrations pass guards of their own (`review_moves`). Of the design's list, `namespace budget`,
-`frozen` and `disruption budget` need namespaces with budgets, Freeze objects and disruption budgets: they come with
-those.
+A resize that takes an earlier change back (`Resize.gives_back`) meets only `GIVE_BACK_GUARDS`: it must not wait for
+metrics, a cooldown or a smaller step, and what it gives back was within all bounds before.
+
+Placements and migrations have guards of their own (`move_guards.py`). `namespace budget` and `frozen` are not among
+them yet: they need namespaces with budgets, and Freeze objects.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from controller.bounds import Bounds, Veto, not_in_canary, paused_by_mode
 from controller.growth import age_seconds, is_fresh, stale_after_seconds
 from controller.model import (
     ClusterSnapshot,
     Job,
     JobMemory,
-    JobState,
     MemoryState,
-    Migrate,
-    Move,
     Node,
     Resize,
     Withheld,
-    WithheldMove,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What the user allows; from `spec.mode`, `spec.resources` and `spec.behaviour`."""
-
-    mode: str
-    min_millicores: int
-    max_millicores: int
-    cooldown_seconds: float
-    max_step_ratio: float
-    min_change_ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +43,34 @@ class Situation:
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Veto:
-    """No, and why."""
-
-    reason: str
-
-
 Guard = Callable[[Resize, Situation], Resize | Veto]
 
 
 def paused(resize: Resize, at: Situation) -> Resize | Veto:
-    """Only mode Auto changes anything."""
-    if at.bounds.mode == "Auto":
-        return resize
-    return Veto(f"mode is {at.bounds.mode}, and only Auto changes anything")
+    """Only modes Auto and Canary change anything."""
+    return paused_by_mode(at.bounds) or resize
+
+
+def canary(resize: Resize, at: Situation) -> Resize | Veto:
+    """Mode Canary changes a share of the jobs."""
+    return not_in_canary(resize.job_uid, at.bounds) or resize
 
 
 def ended(resize: Resize, at: Situation) -> Resize | Veto:
     """A job that has finished or failed is left alone."""
     return Veto(f"job is {at.job.state}") if at.job.state.ended else resize
+
+
+def hands_off(resize: Resize, at: Situation) -> Resize | Veto:
+    """A job that is not to be changed at all: it says so itself, or the platform does."""
+    return resize if at.job.hands_off is None else Veto(at.job.hands_off)
+
+
+def left_alone(resize: Resize, at: Situation) -> Resize | Veto:
+    """A job that a change has harmed is left alone for a while."""
+    until = at.known.alone_until_seconds
+    left = 0.0 if until is None else until - at.snapshot.taken_at_seconds
+    return resize if left <= 0 else Veto(f"for another {left:.0f} s: {at.known.alone_because}")
 
 
 def non_finite_metrics(resize: Resize, at: Situation) -> Resize | Veto:
@@ -101,6 +97,12 @@ def stale_metrics(resize: Resize, at: Situation) -> Resize | Veto:
 def restarted(resize: Resize, at: Situation) -> Resize | Veto:
     """A window that holds two lives of a job says nothing about either."""
     return Veto("restarted within the window of its evaluation") if at.job.restarted else resize
+
+
+def pending(resize: Resize, at: Situation) -> Resize | Veto:
+    """A job whose last resize still waits gets no raise: the node would apply neither. A decrease replaces the wish."""
+    waits = at.job.pending
+    return resize if waits is None or not resize.raises else Veto(f"the last resize is {waits.result}: {waits.detail}")
 
 
 def floor(resize: Resize, at: Situation) -> Resize | Veto:
@@ -134,6 +136,24 @@ def step_cap(resize: Resize, at: Situation) -> Resize | Veto:
     return _clamp(resize, nearest, f"step cap x{ratio:g}")
 
 
+def accepted_range(resize: Resize, at: Situation) -> Resize | Veto:
+    """Not beyond what the platform takes, such as a limit below its container's request."""
+    accepts = at.job.accepts
+    if accepts is None:
+        return resize
+    least, most, target = accepts.min_millicores, accepts.max_millicores, resize.to_millicores
+    if least is not None and target < least:
+        return _within(resize, least, accepts.why)
+    return _within(resize, most, accepts.why) if most is not None and target > most else resize
+
+
+def _within(resize: Resize, bound: int, why: str) -> Resize | Veto:
+    """The resize up to the bound; a veto when the job is there already, or beyond it: a wish is never turned round."""
+    if bound != resize.from_millicores and (bound > resize.from_millicores) == resize.raises:
+        return _clamp(resize, bound, f"{why}: {bound}m")
+    return Veto(f"wanted {resize.to_millicores}m, bound {bound}m ({why}), has {resize.from_millicores}m")
+
+
 def minimum_change(resize: Resize, at: Situation) -> Resize | Veto:
     """A change that nobody would notice is not worth a call."""
     bound = at.bounds.min_change_ratio
@@ -154,109 +174,28 @@ def cooldown(resize: Resize, at: Situation) -> Resize | Veto:
 
 GUARDS: tuple[Guard, ...] = (
     paused,
+    canary,
     ended,
+    hands_off,
+    left_alone,
     non_finite_metrics,
     stale_metrics,
     restarted,
+    pending,
     floor,
     ceiling,
     useful_parallelism,
     step_cap,
+    accepted_range,
     minimum_change,
     cooldown,
 )
 
+GIVE_BACK_GUARDS: tuple[Guard, ...] = (paused, ended, hands_off, accepted_range)
+"""Not `canary`: who is in no canary has nothing to give back. Leaving a mode gives back by itself (`restoring`)."""
+
 CAPACITY = "node_capacity"
 """The name of the one guard that looks at a node's resizes together."""
-
-MEMORY_CAPACITY = "memory_capacity"
-"""The name of the one guard that looks at all moves to a node together."""
-
-MOVING = "moving"
-"""A job that is about to leave its node is not resized there."""
-
-
-def move_paused(move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds) -> Veto | None:
-    """Only mode Auto moves anything; meanwhile the default scheduler places what arrives."""
-    return None if bounds.mode == "Auto" else Veto(f"mode is {bounds.mode}, and only Auto changes anything")
-
-
-def unknown_node(move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds) -> Veto | None:
-    """The target must be there, and must not be where the job is already."""
-    if all(node.name != move.node for node in snapshot.nodes):
-        return Veto(f"there is no node {move.node}")
-    if isinstance(move, Migrate) and move.node == move.from_node:
-        return Veto(f"it is on {move.node} already")
-    return None
-
-
-def may_migrate(move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds) -> Veto | None:
-    """A running job is moved only when it says that it checkpoints, and while it trains."""
-    if not isinstance(move, Migrate):
-        return None
-    job = jobs.get(move.job_uid)
-    if job is None or job.state.ended:
-        return Veto("job has ended")
-    if job.state is JobState.CHECKPOINTING:
-        return Veto("job is checkpointing")
-    return None if job.migratable else Veto("job does not say that it may be moved")
-
-
-MOVE_GUARDS = (move_paused, unknown_node, may_migrate)
-
-
-def review_moves(
-    moves: Sequence[Move], snapshot: ClusterSnapshot, bounds: Bounds
-) -> tuple[tuple[Move, ...], tuple[WithheldMove, ...]]:
-    """Which placements and migrations may be carried out, and which may not and why; in the order asked."""
-    jobs = {job.uid: job for job in snapshot.jobs}
-    room = snapshot.memory_room_bytes()
-    needs = {job.uid: job.memory_request_bytes or 0.0 for job in snapshot.jobs}
-    needs |= {arrival.uid: arrival.memory_request_bytes or 0.0 for arrival in snapshot.waiting}
-    allowed: list[Move] = []
-    withheld: list[WithheldMove] = []
-    for move in moves:
-        veto = _first_veto(move, jobs, snapshot, bounds)
-        needed = needs.get(move.job_uid, 0.0)
-        if veto is None and needed > room[move.node]:
-            gib = 2.0**30
-            figure = f"needs {needed / gib:.3g} GiB, {move.node} has {max(0.0, room[move.node]) / gib:.3g} GiB left"
-            veto = (MEMORY_CAPACITY, figure)
-        if veto is not None:
-            withheld.append(WithheldMove(move, veto[0], f"{veto[0]}: {veto[1]}"))
-            continue
-        room[move.node] -= needed
-        if isinstance(move, Migrate):
-            room[move.from_node] += needed
-        allowed.append(move)
-    return tuple(allowed), tuple(withheld)
-
-
-def _first_veto(
-    move: Move, jobs: Mapping[str, Job], snapshot: ClusterSnapshot, bounds: Bounds
-) -> tuple[str, str] | None:
-    for guard in MOVE_GUARDS:
-        if (veto := guard(move, jobs, snapshot, bounds)) is not None:
-            return guard.__name__, veto.reason
-    return None
-
-
-def without_moving(resizes: Sequence[Resize], moves: Sequence[Move]) -> tuple[tuple[Resize, ...], tuple[Withheld, ...]]:
-    """The resizes of jobs that stay; what a job has on a node that it leaves now matters to nobody."""
-    leaving = {move.job_uid: move.node for move in moves if isinstance(move, Migrate)}
-    stay = tuple(resize for resize in resizes if resize.job_uid not in leaving)
-    go = tuple(
-        Withheld(resize, MOVING, f"{MOVING}: goes to {leaving[resize.job_uid]}")
-        for resize in resizes
-        if resize.job_uid in leaving
-    )
-    return stay, go
-
-
-def guard_names() -> list[str]:
-    """All guards in their order, as `withheld` names them."""
-    resizing = [MOVING, *(guard.__name__ for guard in GUARDS), CAPACITY]
-    return [*resizing, *(guard.__name__ for guard in MOVE_GUARDS), MEMORY_CAPACITY]
 
 
 def review(
@@ -284,7 +223,7 @@ _UNKNOWN = JobMemory()
 
 def _through_all(wanted: Resize, at: Situation) -> Resize | Withheld:
     resize = wanted
-    for guard in GUARDS:
+    for guard in GIVE_BACK_GUARDS if wanted.gives_back else GUARDS:
         verdict = guard(resize, at)
         if isinstance(verdict, Veto):
             return Withheld(wanted, guard.__name__, f"{guard.__name__}: {verdict.reason}")
@@ -337,4 +276,12 @@ def _clamp(resize: Resize, target_millicores: int, bound: str) -> Resize | Veto:
     if target_millicores == resize.from_millicores:
         return Veto(f"wanted {resize.to_millicores}m, bound {bound}, has {resize.from_millicores}m")
     reason = f"{resize.reason} (wanted {resize.to_millicores}m, {bound})"
-    return Resize(resize.job_uid, resize.node, resize.control, resize.from_millicores, target_millicores, reason)
+    return Resize(
+        resize.job_uid,
+        resize.node,
+        resize.control,
+        resize.from_millicores,
+        target_millicores,
+        reason,
+        resize.gives_back,
+    )

@@ -104,6 +104,10 @@ class ControllerLoop:
         bound = ALIVE_INTERVALS * max(self._planned_seconds, self._interval_seconds)
         return time.monotonic() - self._last_end <= bound
 
+    def seconds_since_pass(self) -> float:
+        """Since the last pass ended, or the loop was made."""
+        return time.monotonic() - self._last_end
+
     def _tick(self) -> None:
         again = True
         while again and not self._stopping.is_set():

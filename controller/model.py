@@ -17,6 +17,7 @@ CpuControl = Literal["limits", "requests"]
 """How CPU is given: `limits` are hard ceilings; `requests` are shares, work-conserving within a node."""
 
 Objective = Literal["min", "max"]
+OutcomeResult = Literal["applied", "deferred", "infeasible", "failed"]
 
 
 class JobState(StrEnum):
@@ -110,6 +111,42 @@ NO_PROMISES = Promises()
 
 
 @dataclass(frozen=True, slots=True)
+class Vitals:
+    """How a job's container fares: cumulative, so that what a change has done is a difference of two.
+
+    None where nobody counts (a machine without cgroup statistics, a Prometheus that does not scrape kubelets).
+    """
+
+    restarts_total: int = 0
+    oom_killed_at_seconds: float | None = None
+    cpu_periods_total: float | None = None
+    cpu_throttled_periods_total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingResize:
+    """A resize that was accepted and that the node has not carried out: it waits for room, or cannot be."""
+
+    result: OutcomeResult
+    since_seconds: float
+    detail: str
+    in_effect: CpuAllocation
+    """What the container has meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRange:
+    """What the platform itself takes as a target in the dimension that is controlled, and why no more or less.
+
+    Worked example: a limit cannot go below its container's request, `AcceptedRange(500, None, "request 500m")`.
+    """
+
+    min_millicores: int | None = None
+    max_millicores: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One training workload on one node."""
 
@@ -137,6 +174,12 @@ class Job:
     """What it reserves on its node; None: nothing is known, and it fits everywhere."""
     migratable: bool = False
     """It checkpoints and may be moved: without that no policy's wish to move it is heard."""
+    accepts: AcceptedRange | None = None
+    hands_off: str | None = None
+    """Why this job is not to be changed at all (a GPU, another resizer, no limit); None: it may be."""
+    vitals: Vitals | None = None
+    """Only a job whose vitals are known is judged by what a change did to it (`corrections`)."""
+    pending: PendingResize | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +301,32 @@ class Pace:
     """CPU used meanwhile; None: not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The last change of a job that was carried out, and how the job fared before it."""
+
+    at_seconds: float
+    control: CpuControl
+    from_millicores: int
+    to_millicores: int
+    vitals: Vitals | None = None
+    growth: Growth | None = None
+    previous_growth: Growth | None = None
+    pace: Pace | None = None
+    gives_back: bool = False
+    """It took an earlier change back: it is never itself judged, or two changes would take each other back for ever."""
+    told: OutcomeResult | None = None
+    """What the node has made of it later (`Job.pending`), once that has been reported."""
+    harm: str | None = None
+    """What it did to the job, once that is known and until the former resources are back."""
+
+
 @dataclass(slots=True)
 class JobMemory:
     """What is remembered of one job. `original` is stored before the first change and never overwritten.
 
     Never changed, only replaced, like everything here; but not frozen, because a pass makes three of each of 10,000
-    jobs, and 17 frozen fields take 1.9 us to set where these take 0.3 us: 0.26 s a pass, and 0.21 s like this. The
+    jobs, and 20 frozen fields take 1.9 us to set where these take 0.3 us: 0.26 s a pass, and 0.21 s like this. The
     contract test sees a policy that changes one.
     """
 
@@ -289,6 +352,10 @@ class JobMemory:
     """Facts that a policy sets once, such as SpeCon's `migrated` and `rebalanced`."""
     moves_total: int = 0
     moved_at_seconds: float | None = None
+    change: Change | None = None
+    alone_until_seconds: float | None = None
+    """Until then no policy's wish is heard: a change has harmed the job, or somebody else resizes it."""
+    alone_because: str | None = None
 
     # The changes below happen for every job in every pass; dataclasses.replace takes three times as long, which is
     # 0.03 to 0.04 s for 10,000 jobs, each.
@@ -299,7 +366,7 @@ class JobMemory:
             self.series, self.first_level, self.best_level, anchor, growth, self.job_class,
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds,
+            self.moved_at_seconds, self.change, self.alone_until_seconds, self.alone_because,
         )  # fmt: skip
 
     def with_paces(self, pace_anchor: PaceAnchor, paces: tuple[Pace, ...]) -> JobMemory:
@@ -308,7 +375,7 @@ class JobMemory:
             self.series, self.first_level, self.best_level, self.anchor, self.growth, self.job_class,
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, pace_anchor, paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds,
+            self.moved_at_seconds, self.change, self.alone_until_seconds, self.alone_because,
         )  # fmt: skip
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
@@ -318,7 +385,7 @@ class JobMemory:
             self.series, self.first_level, self.best_level, self.anchor, self.growth, job_class,
             since, wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds,
+            self.moved_at_seconds, self.change, self.alone_until_seconds, self.alone_because,
         )  # fmt: skip
 
 
@@ -357,6 +424,8 @@ class Resize:
     from_millicores: int
     to_millicores: int
     reason: str
+    gives_back: bool = False
+    """Takes an earlier change back (`corrections`): what only slows down a policy's wishes does not hold it up."""
 
     @property
     def raises(self) -> bool:
@@ -407,15 +476,26 @@ class Withheld:
     reason: str
 
 
-OutcomeResult = Literal["applied", "deferred", "infeasible", "failed"]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a resize that was let through."""
 
     resize: Resize
     result: OutcomeResult
+    detail: str = ""
+
+
+RestoreResult = Literal["applied", "deferred", "failed", "infeasible", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of giving a job its original resources back: `applied` once the job has them.
+
+    `deferred` and `failed` are worth another try, `infeasible` is not; `gone`: there is nobody to give them to.
+    """
+
+    result: RestoreResult
     detail: str = ""
 
 

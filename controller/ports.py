@@ -16,6 +16,7 @@ from controller.model import (
     MoveOutcome,
     Outcome,
     Resize,
+    Restored,
 )
 
 
@@ -38,8 +39,11 @@ class Actuator(Protocol):
         """Place an arriving job or migrate a running one; what cannot be done here is `infeasible`, and says why."""
         ...
 
-    def restore(self, job_uid: str, original: CpuAllocation) -> None:
-        """Give a job back what it had before our first change. A job that is gone is no error."""
+    def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
+        """Give a job back what it had before our first change, or say what that waits for.
+
+        A job that is gone is no error. May raise `ActuationError`, which counts as failed.
+        """
         ...
 
 

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from controller import growth, guards, pace
+from controller import corrections, growth, guards, move_guards, pace
+from controller.bounds import Bounds
 from controller.errors import ActuationError, ObservationError
 from controller.model import (
+    Change,
     ClusterSnapshot,
     CpuAllocation,
     JobMemory,
@@ -24,6 +26,7 @@ from controller.model import (
     Outcome,
     PassReport,
     Resize,
+    Vitals,
 )
 from controller.policies import PolicyProtocol
 from controller.ports import Actuator, Clock, Ports
@@ -35,7 +38,8 @@ class PassSettings:
 
     policy_name: str
     measuring: growth.Measuring
-    bounds: guards.Bounds
+    bounds: Bounds
+    patience: corrections.Patience
 
 
 def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
@@ -50,16 +54,18 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
     except ObservationError as error:
         return _held(str(error), ports.clock, stopwatch, settings)
 
-    # 2. Decide. Pure: the same snapshot and memory always give the same decisions.
+    # 2. Decide. Pure: the same snapshot and memory always give the same decisions. What an earlier change has harmed
+    #    gets back what it had, whatever the policy wishes.
     with stopwatch.timing("decide"):
         grown = growth.measure(snapshot, remembered, settings.measuring)
         measured = pace.measure(snapshot, grown, settings.measuring.interval_seconds)
-        decisions = policy.decide(snapshot, measured)
+        corrected = corrections.review(policy.decide(snapshot, measured), snapshot, settings.patience)
+        decisions = corrected.decisions
 
     # 3. Guard. Ordered vetoes and clamps, each with its reason.
     with stopwatch.timing("guard"):
-        moves, moves_withheld = guards.review_moves(decisions.moves, snapshot, settings.bounds)
-        staying, withheld = guards.without_moving(decisions.resizes, moves)
+        moves, moves_withheld = move_guards.review_moves(decisions.moves, snapshot, settings.bounds)
+        staying, withheld = move_guards.without_moving(decisions.resizes, moves)
         allowed, vetoed = guards.review(staying, snapshot, decisions.memory, settings.bounds)
         withheld += vetoed
 
@@ -70,7 +76,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         outcomes = tuple(_carry_out(resize, ports.actuator) for resize in decreases_first(allowed))
         moved = tuple(_carry_out_move(move, ports.actuator) for move in moves)
         if outcomes or moved:
-            memory = _remember_actions(memory, outcomes, moved, snapshot.taken_at_seconds)
+            memory = _remember_actions(memory, outcomes, moved, snapshot)
             ports.memory.save(memory)
 
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
@@ -78,8 +84,9 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
     if (first_look := growth.first_look_at_seconds(snapshot, memory, settings.measuring)) is not None:
         looks.append(first_look)
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
-    if withheld or allowed != tuple(decisions.resizes):
-        looks.append(one_interval)  # something is outstanding: a node in back-off must not wait for its own look
+    outstanding = withheld or allowed != tuple(decisions.resizes)
+    if outstanding or corrections.watches(memory, snapshot, settings.patience):
+        looks.append(one_interval)  # it must not wait for the own look of a node in back-off
     return PassReport(
         taken_at_seconds=snapshot.taken_at_seconds,
         policy=settings.policy_name,
@@ -87,7 +94,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         next_look_at_seconds=min(looks, default=one_interval),
         snapshot=snapshot,
         decisions=replace(decisions, memory=memory),
-        outcomes=outcomes,
+        outcomes=corrected.late + outcomes,
         withheld=withheld,
         moves=moved,
         moves_withheld=moves_withheld,
@@ -156,11 +163,13 @@ def _with_original(known: JobMemory, allocation: CpuAllocation) -> JobMemory:
 
 
 def _remember_actions(
-    memory: MemoryState, outcomes: Sequence[Outcome], moved: Sequence[MoveOutcome], now_seconds: float
+    memory: MemoryState, outcomes: Sequence[Outcome], moved: Sequence[MoveOutcome], snapshot: ClusterSnapshot
 ) -> MemoryState:
-    """Memory with the time of each change that was carried out: for the cooldown, and for how long a job stays."""
+    """Memory with each change that was carried out: for the cooldown, for corrections, and for how long a job stays."""
+    now_seconds = snapshot.taken_at_seconds
+    vitals = {job.uid: job.vitals for job in snapshot.jobs}
     changed = {
-        outcome.resize.job_uid: replace(memory.jobs[outcome.resize.job_uid], last_resized_at_seconds=now_seconds)
+        outcome.resize.job_uid: _with_change(memory, outcome.resize, vitals[outcome.resize.job_uid], now_seconds)
         for outcome in outcomes
         if outcome.result == "applied"
     }
@@ -170,6 +179,23 @@ def _remember_actions(
             known = changed.get(uid, memory.jobs[uid])
             changed[uid] = replace(known, moves_total=known.moves_total + 1, moved_at_seconds=now_seconds)
     return _update_jobs(memory, changed)
+
+
+def _with_change(memory: MemoryState, resize: Resize, vitals: Vitals | None, now_seconds: float) -> JobMemory:
+    """The job's memory with how it fared before this change, which is what it is judged by."""
+    known = memory.jobs[resize.job_uid]
+    change = Change(
+        now_seconds,
+        resize.control,
+        resize.from_millicores,
+        resize.to_millicores,
+        vitals,
+        known.growth,
+        known.previous_growth,
+        known.paces[-1] if known.paces else None,
+        gives_back=resize.gives_back,
+    )
+    return replace(known, last_resized_at_seconds=now_seconds, change=change)
 
 
 def _update_jobs(memory: MemoryState, changed: Mapping[str, JobMemory]) -> MemoryState:

@@ -8,11 +8,12 @@ one sentence: where, what, what to do.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from pydantic.alias_generators import to_camel
 
 from controller import policies
@@ -37,6 +38,11 @@ def parse_cpu_millicores(value: object) -> int:
     return millicores
 
 
+def cpu_quantity(millicores: int) -> str:
+    """Millicores as a Kubernetes quantity: `250m`, and `2` for 2,000."""
+    return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)
+
+
 def _metric_name(value: str) -> str:
     if not METRIC_NAME.fullmatch(value):
         raise ValueError(f"{value!r} is not a metric name; use letters, digits, _ and : (PromQL is not accepted)")
@@ -50,10 +56,30 @@ def _label_names(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-CpuMillicores = Annotated[int, BeforeValidator(parse_cpu_millicores)]
-MetricName = Annotated[str, BeforeValidator(_metric_name)]
+CpuMillicores = Annotated[
+    int, BeforeValidator(parse_cpu_millicores), WithJsonSchema({"type": "string", "format": "cpu-quantity"})
+]
+"""The formats of these three are names for rules: `crds/rules.py` has each of them as CEL."""
+MetricName = Annotated[
+    str,
+    BeforeValidator(_metric_name),
+    WithJsonSchema({"type": "string", "format": "metric-name", "maxLength": 200}),
+    Field(max_length=200),
+]
 Model = TypeVar("Model", bound=BaseModel)
-LabelMatchers = Annotated[dict[str, str], BeforeValidator(_label_names)]
+LabelMatchers = Annotated[
+    dict[str, str],
+    BeforeValidator(_label_names),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "format": "label-names",
+            "maxProperties": 16,
+            "additionalProperties": {"type": "string", "maxLength": 500},
+        }
+    ),
+    Field(max_length=16),
+]
 
 
 class Document(BaseModel):
@@ -65,8 +91,8 @@ class Document(BaseModel):
 class PolicyChoice(Document):
     """Which policy decides, and its own parameters (`slopewise policies NAME` lists them)."""
 
-    name: str = "flowcon"
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    name: str = Field("flowcon", max_length=63, description="`slopewise policies` lists them")
+    parameters: dict[str, Any] = Field(default_factory=dict, description="the policy's own; each has a default")
 
 
 class EvaluationSettings(Document):
@@ -104,6 +130,13 @@ class ResourceSettings(Document):
 
     control: CpuControl = Field("limits", description="limits are hard; requests are shares, work-conserving")
     cpu: CpuBounds = CpuBounds()
+    lower_requests: bool = Field(
+        False, description="lower a request with its limit; without it a limit never goes below its request"
+    )
+    add_limits: bool = Field(
+        False, description="give a limit to containers that have none; a limit once added cannot be removed"
+    )
+    memory: Literal["Ignore"] = Field("Ignore", description="memory is never changed")
 
 
 class Behaviour(Document):
@@ -113,6 +146,13 @@ class Behaviour(Document):
     cooldown_seconds: float = Field(120.0, ge=0.0, le=86_400, description="s in which a job is not resized again")
     max_step_ratio: float = Field(2.0, gt=1.0, le=1000.0, description="largest factor of one change")
     min_change_ratio: float = Field(0.1, ge=0.0, lt=1.0, description="smaller changes are not worth a call")
+    deferred_deadline_seconds: float = Field(
+        120.0, ge=1.0, le=86_400, description="s after which a resize that waits for room is taken back"
+    )
+    leave_alone_seconds: float = Field(
+        600.0, ge=0.0, le=604_800, description="s for which a job that a change has harmed is left alone"
+    )
+    canary_ratio: float = Field(0.1, gt=0.0, le=1.0, description="share of the jobs that mode Canary changes")
 
     @model_validator(mode="after")
     def _can_move(self) -> Behaviour:
@@ -125,18 +165,78 @@ class Behaviour(Document):
         return self
 
 
-Mode = Literal["Observe", "Recommend", "Auto"]
+Mode = Literal["Observe", "Recommend", "Canary", "Auto"]
 """How much the controller may do; `spec.mode` says what each means."""
+
+
+class LabelRequirement(Document):
+    """One `matchExpressions` entry of a Kubernetes label selector."""
+
+    key: str = Field(max_length=317)
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[Annotated[str, Field(max_length=63)], ...] = Field((), max_length=64)
+
+    @model_validator(mode="after")
+    def _values_fit_operator(self) -> LabelRequirement:
+        if (self.operator in ("In", "NotIn")) != bool(self.values):
+            remedy = "needs values" if self.operator in ("In", "NotIn") else "takes no values"
+            raise ValueError(f"operator {self.operator} {remedy}")
+        return self
+
+
+class LabelSelector(Document):
+    """A Kubernetes label selector; an empty one selects everything."""
+
+    match_labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    match_expressions: tuple[LabelRequirement, ...] = Field((), max_length=16)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected; all parts must agree."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            _meets(requirement, labels) for requirement in self.match_expressions
+        )
+
+
+def _meets(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    if requirement.operator == "Exists":
+        return requirement.key in labels
+    if requirement.operator == "DoesNotExist":
+        return requirement.key not in labels
+    return (labels.get(requirement.key) in requirement.values) == (requirement.operator == "In")
+
+
+class Selection(Document):
+    """Which pods of a cluster are managed: all parts must agree, and the pod must carry `slopewise.dev/managed`."""
+
+    namespaces: LabelSelector = Field(LabelSelector(), description="by the labels of the namespace; empty: all")
+    pods: LabelSelector = Field(LabelSelector(), description="by the labels of the pod; empty: all")
+    nodes: LabelSelector = Field(LabelSelector(), description="by the labels of the node; empty: all")
+    container: str | None = Field(
+        None,
+        max_length=63,
+        description="the trainer's container; else the pod's annotation slopewise.dev/container, or its only one",
+    )
+
+
+class Tenancy(Document):
+    """What a job may ask for; reporters and annotations are tenants'."""
+
+    max_weight: float = Field(10.0, gt=0.0, le=1000.0, description="largest weight that an annotation may ask for")
 
 
 class TrainingPolicySpec(Document):
     """The part of the document that says what to do."""
 
-    mode: Mode = Field("Recommend", description="Observe measures, Recommend decides and changes nothing, Auto acts")
+    mode: Mode = Field(
+        "Recommend",
+        description="Observe measures, Recommend decides and changes nothing, Canary acts on a share, Auto on all",
+    )
+    selector: Selection = Selection()
     policy: PolicyChoice = PolicyChoice()
     evaluation: EvaluationSettings = EvaluationSettings()
     resources: ResourceSettings = ResourceSettings()
     behaviour: Behaviour = Behaviour()
+    tenancy: Tenancy = Tenancy()
 
 
 class Metadata(Document):

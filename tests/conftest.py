@@ -13,10 +13,21 @@ from controller.adapters.prometheus_server import PrometheusBinaries, find_prome
 from controller.errors import MissingToolError
 
 
+CLUSTER_TESTS = Path(__file__).with_name("cluster")
+
+
 def pytest_configure() -> None:
     """Hear Ctrl-C, and let the processes that tests start hear it: a shell starts background jobs deaf to it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What needs a cluster runs when it is asked for (`make test-cluster`), not with everything else."""
+    if collection_path != CLUSTER_TESTS:
+        return None
+    asked = [Path(str(argument).split("::")[0]).resolve() for argument in config.args]
+    return None if any(CLUSTER_TESTS in (path, *path.parents) for path in asked) else True
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The controller's own endpoint: `/healthz` for the kubelet and `/metrics` for Prometheus."""
+"""The controller's own endpoint: `/healthz` and `/readyz` for the kubelet, `/metrics` for Prometheus."""
 
 from __future__ import annotations
 
@@ -33,13 +33,21 @@ class _Quiet(WSGIRequestHandler):
 class HealthServer(AbstractContextManager["HealthServer"]):
     """Serves on `address:port` (port 0: a free one) until it is closed."""
 
-    def __init__(self, registry: CollectorRegistry, is_alive: Callable[[], bool], address: str, port: int) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        is_alive: Callable[[], bool],
+        address: str,
+        port: int,
+        why_not_ready: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`why_not_ready`: None once it may be counted on; else what it still waits for, in words."""
         metrics: WSGIApplication = make_wsgi_app(registry)
 
         def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             if environ["PATH_INFO"] == "/metrics":
                 return metrics(environ, start_response)
-            status, text = _answer(environ["PATH_INFO"], is_alive)
+            status, text = _answer(environ["PATH_INFO"], is_alive, why_not_ready)
             start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
             return [text.encode()]
 
@@ -47,7 +55,7 @@ class HealthServer(AbstractContextManager["HealthServer"]):
             self._server = make_server(address, port, app, server_class=_Server, handler_class=_Quiet)
         except OSError as error:
             raise SlopewiseError(
-                f"{address}:{port} cannot serve /healthz and /metrics ({error.strerror}); choose another port."
+                f"{address}:{port} cannot serve /healthz, /readyz and /metrics ({error.strerror}); choose another port."
             ) from error
         self.port: int = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
@@ -65,9 +73,13 @@ class HealthServer(AbstractContextManager["HealthServer"]):
         self._thread.join()
 
 
-def _answer(path: str, is_alive: Callable[[], bool]) -> tuple[str, str]:
-    if path != "/healthz":
-        return "404 Not Found", "not found: use /healthz or /metrics\n"
-    if is_alive():
-        return "200 OK", "ok\n"
-    return "503 Service Unavailable", "no pass for three intervals\n"
+def _answer(path: str, is_alive: Callable[[], bool], why_not_ready: Callable[[], str | None]) -> tuple[str, str]:
+    if path == "/healthz":
+        return _verdict(None if is_alive() else "no pass for three intervals")
+    if path == "/readyz":
+        return _verdict(why_not_ready())
+    return "404 Not Found", "not found: use /healthz, /readyz or /metrics\n"
+
+
+def _verdict(trouble: str | None) -> tuple[str, str]:
+    return ("200 OK", "ok\n") if trouble is None else ("503 Service Unavailable", f"{trouble}\n")

@@ -28,6 +28,7 @@ from controller.model import (
     Outcome,
     Promises,
     Resize,
+    Restored,
 )
 from controller.ports import Clock
 
@@ -135,9 +136,10 @@ class LocalActuator:
         self._place(move.job_uid, move.node)
         return MoveOutcome(move, "applied")
 
-    def restore(self, job_uid: str, original: CpuAllocation) -> None:
+    def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
         """Give the job back what it had; one that is gone needs nothing."""
         self._limiter.restore(job_uid, original)
+        return Restored("applied")
 
 
 class DryRunActuator:
@@ -151,5 +153,6 @@ class DryRunActuator:
         """What would have been done."""
         return MoveOutcome(move, "deferred", "dry run: nothing was changed")
 
-    def restore(self, job_uid: str, original: CpuAllocation) -> None:
+    def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
         """Nothing was changed, so nothing comes back."""
+        return Restored("applied", "dry run: nothing was changed")

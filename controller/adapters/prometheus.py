@@ -1,8 +1,9 @@
 """What Prometheus knows of all jobs at one moment: the first half of an observation.
 
 An Observer of this package joins a `PrometheusReading` with what it knows itself (cgroups, processes, pods) into
-a `ClusterSnapshot`. A reading costs two queries and one for each evaluation mapping, whatever the number of jobs,
-all evaluated at the same moment; it is whole, or ObservationError is raised.
+a `ClusterSnapshot`. A reading costs two queries, one for each evaluation mapping and, where kubelets are scraped,
+one for what containers use: whatever the number of jobs, and all evaluated at the same moment. It is whole, or
+ObservationError is raised.
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controller.adapters import queries
 from controller.adapters.prometheus_facts import Facts, facts_by_job
 from controller.adapters.prometheus_http import PrometheusHttp, RangeRow
+from controller.adapters.prometheus_resources import (
+    ContainerKey,
+    ContainerUse,
+    Machine,
+    machines_by_node,
+    use_by_container,
+)
 from controller.adapters.prometheus_series import (
     Candidates,
     JobKey,
@@ -25,6 +33,7 @@ from controller.adapters.prometheus_series import (
     series_text,
     stage_rank,
 )
+from controller.adapters.queries import AnyOf
 from controller.errors import UsageError
 from controller.model import Evaluation, JobState, Objective, Responses
 from controller.settings import EvaluationSettings
@@ -65,6 +74,20 @@ class PrometheusReading:
     at_seconds: float
     jobs: Mapping[JobKey, JobSeries]
     queries: int
+    resources: Mapping[ContainerKey, ContainerUse] = field(default_factory=dict)
+    """Empty where no kubelet is asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which pods a reading is about, as far as that spares rows; empty: all that the forced matchers let through."""
+
+    namespaces: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+
+
+EVERYTHING = Scope()
+_NO_FACTS = Facts()
 
 
 class PrometheusReader:
@@ -73,16 +96,18 @@ class PrometheusReader:
     def __init__(
         self,
         url: str,
-        matchers: Mapping[str, str],
+        matchers: Mapping[str, str | AnyOf],
         scrape_interval_seconds: float,
         evaluations: Sequence[EvaluationSettings],
         window_seconds: float,
         timeout_seconds: float = 5.0,
+        resource_matchers: Mapping[str, str] | None = None,
     ) -> None:
         """A window below four scrapes is widened to four; `timeout_seconds` bounds a whole reading.
 
-        `evaluations` are tried in order: the first with a series for a job speaks for it. UsageError for a URL,
-        name or value that cannot be used, before anything is sent.
+        `evaluations` are tried in order: the first with a series for a job speaks for it. `resource_matchers` are
+        forced on what is asked of kubelets' series (empty: any kubelet's); None: those are not asked for. UsageError
+        for a URL, name or value that cannot be used, before anything is sent.
         """
         if not matchers:
             raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
@@ -90,33 +115,39 @@ class PrometheusReader:
         self.window_seconds = max(window_seconds, MIN_SCRAPES_PER_WINDOW * scrape_interval_seconds)
         self._forced = tuple(matchers.items())
         self._evaluations = tuple(evaluations)
-        self._levels_queries = [
-            queries.levels(one.metric, self._matchers(one), self.window_seconds, scrape_interval_seconds)
-            for one in self._evaluations
-        ]
+        self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
+        self._render(EVERYTHING)
         self._http = PrometheusHttp(url, timeout_seconds)
 
-    def read(self, at_seconds: float) -> PrometheusReading:
+    def read(self, at_seconds: float, scope: Scope = EVERYTHING) -> PrometheusReading:
         """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
+        asked = self._render(scope)
         self._http.begin()
         # Levels first: samples that are stored between two queries then show as a restart too much, never too few.
-        levels = [self._http.ask(query, at_seconds) for query in self._levels_queries]
-        facts_rows = self._http.ask(queries.facts(self._forced, self.window_seconds), at_seconds)
-        events_rows = self._http.ask(queries.events(self._forced, self.window_seconds), at_seconds)
+        levels = [self._http.ask(query, at_seconds) for query in asked.levels]
+        facts_rows = self._http.ask(asked.facts, at_seconds)
+        events_rows = self._http.ask(asked.events, at_seconds)
+        resource_rows = self._http.ask(asked.resources, at_seconds) if asked.resources else []
 
         oldest_seconds = at_seconds - self.window_seconds
+        facts = facts_by_job(facts_rows, events_rows)
         by_mapping = [
-            candidates_by_job(settings, rows, oldest_seconds)
+            candidates_by_job(settings, rows, oldest_seconds, lambda key: facts.get(key, _NO_FACTS).target_labels)
             for settings, rows in zip(self._evaluations, levels, strict=True)
         ]
-        facts = facts_by_job(facts_rows, events_rows)
         jobs = {
             key: self._job(
-                facts.get(key, Facts()), [found[key] for found in by_mapping if key in found], oldest_seconds
+                facts.get(key, _NO_FACTS), [found[key] for found in by_mapping if key in found], oldest_seconds
             )
             for key in sorted(facts.keys() | set().union(*by_mapping))
         }
-        return PrometheusReading(at_seconds, jobs, self._http.queries)
+        resources = use_by_container(resource_rows) if resource_rows else {}
+        return PrometheusReading(at_seconds, jobs, self._http.queries, resources)
+
+    def machines(self, at_seconds: float) -> dict[str, Machine]:
+        """The size of every node whose kubelet is scraped, by the node's name; one query, a reading of its own."""
+        self._http.begin()
+        return machines_by_node(self._http.ask(queries.machines(self._of_kubelets or ()), at_seconds))
 
     def range_curve(
         self, start_seconds: float, end_seconds: float, step_seconds: float
@@ -156,6 +187,23 @@ class PrometheusReader:
     def _matchers(self, settings: EvaluationSettings) -> queries.Matchers:
         return (*self._forced, *settings.labels.items())
 
+    def _render(self, scope: Scope) -> _Queries:
+        here = (("namespace", AnyOf(scope.namespaces)),) if scope.namespaces else ()
+        forced: queries.Matchers = (*self._forced, *here)
+        return _Queries(
+            levels=[
+                queries.levels(
+                    one.metric, (*self._matchers(one), *here), self.window_seconds, self.scrape_interval_seconds
+                )
+                for one in self._evaluations
+            ],
+            facts=queries.facts(forced, self.window_seconds),
+            events=queries.events(forced, self.window_seconds),
+            resources=None
+            if self._of_kubelets is None
+            else queries.resources(self._of_kubelets, AnyOf(scope.containers)),
+        )
+
     def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:
         instances = frozenset(window.instance for one in mappings for window in one.windows)
         latest_instance, life = facts.latest_life(instances)
@@ -173,6 +221,16 @@ class PrometheusReader:
             up=facts.up,
             warnings=chosen.warnings,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Queries:
+    """What one reading asks."""
+
+    levels: Sequence[str]
+    facts: str
+    events: str
+    resources: str | None
 
 
 def _spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list[tuple[float, float]]:

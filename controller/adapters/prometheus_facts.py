@@ -15,8 +15,7 @@ from controller.adapters.prometheus_series import JobKey, job_key
 from controller.adapters.queries import RESPONSES_COUNT, RESPONSES_SUM, VALUE_LABEL
 from controller.model import JobState, Objective, Responses
 
-_SUMMED = frozenset({RESPONSES_COUNT, RESPONSES_SUM})
-"""What a model server may split by model, version and status code, and what only means something as a whole."""
+_STATES = frozenset(JobState)
 
 _OBJECTIVES: Mapping[str, Objective] = {"min": "min", "max": "max"}
 
@@ -34,7 +33,7 @@ class Life:
 
     @property
     def responses(self) -> Responses | None:
-        """All series together, whatever labels (model, code) they carry; None: it serves nothing, or a sum is NaN."""
+        """None: it serves nothing, or a sum is NaN."""
         count, seconds = self.numbers.get(RESPONSES_COUNT), self.numbers.get(RESPONSES_SUM)
         if count is None or seconds is None or not math.isfinite(count + seconds):
             return None
@@ -49,6 +48,8 @@ class Facts:
     restarted_instances: set[str] = field(default_factory=set)
     diverged: bool = False
     up: bool | None = None
+    target_labels: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The names of the labels that the scrape put on each target, by instance."""
 
     def latest_life(self, evaluation_instances: frozenset[str]) -> tuple[str | None, Life]:
         """Where the job's latest process is, and what it says; None and nothing when no start is known."""
@@ -80,7 +81,7 @@ def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[
         if (key := job_key(row.labels)) is None:
             continue
         if row.labels.get(VALUE_LABEL) == "up":
-            jobs[key].up = row.value > 0
+            _tell_target(jobs[key], row)
         else:
             _tell(jobs[key].lives[_instance(row)], row)
     for row in events_rows:
@@ -93,25 +94,26 @@ def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[
     return jobs
 
 
+def _tell_target(facts: Facts, row: Row) -> None:
+    """A target of the job: one that works is enough for the job to be heard of."""
+    facts.up = facts.up or row.value > 0
+    instance = _instance(row)
+    facts.target_labels[instance] = facts.target_labels.get(instance, frozenset()).union(row.labels)
+
+
 def _tell(life: Life, row: Row) -> None:
     """Note one fact. A state or an objective that the contract does not know is left out: reporters are tenants."""
     name = row.labels.get("__name__", "")
     life.works = life.works or name.startswith(("training_", "inference_"))
-    if name in _SUMMED:
-        life.numbers[name] = life.numbers.get(name, 0.0) + row.value
-    elif math.isfinite(row.value):
-        _tell_one(life, name, row)
-
-
-def _tell_one(life: Life, name: str, row: Row) -> None:
-    """Note a fact that one series tells, and of which a second one would be a contradiction."""
+    if not math.isfinite(row.value):
+        return
     if name == "process_start_time_seconds":
         life.started_at_seconds = row.value
     elif name == "training_info":
         life.objective = _OBJECTIVES.get(row.labels.get("objective", ""), life.objective)
     elif name != "training_state":
         life.numbers[name] = row.value
-    elif row.value > 0 and row.labels.get("state") in set(JobState):
+    elif row.value > 0 and row.labels.get("state") in _STATES:
         life.state = JobState(row.labels["state"])
 
 

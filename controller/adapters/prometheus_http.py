@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import requests
@@ -32,9 +32,8 @@ _CHUNK_BYTES = 64 * 1024
 _DETAIL_CHARACTERS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One series of an instant query's answer."""
+class Row(NamedTuple):
+    """One series of an instant query's answer. A tuple: 85,000 are made for 5,000 jobs."""
 
     labels: Mapping[str, str]
     value: float

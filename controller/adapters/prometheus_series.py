@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,10 @@ TARGET_LABELS = frozenset(
     {"__name__", "namespace", "pod", "job", "instance", "node", "container", "endpoint", "service", "prometheus"}
 )
 """What the scrape says of where a series comes from. It is not the series' name: a job that restarts on another
-port reports the same `training_loss{stage="eval"}`."""
+port reports the same `training_loss{stage="eval"}`. A scrape that copies the pod's own labels onto its target (the
+`labelmap` of many configurations) adds to these; which ones, the target's `up` tells (`Facts.target_labels`)."""
+
+_NO_TARGETS: Mapping[str, frozenset[str]] = {}
 
 
 _Labels = frozenset[tuple[str, str]]
@@ -76,9 +79,13 @@ def job_key(labels: Mapping[str, str]) -> JobKey | None:
     return JobKey(namespace, pod) if namespace and pod else None
 
 
-def series_text(metric: str, labels: Mapping[str, str]) -> str:
+def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
     """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
-    own = sorted((name, value) for name, value in labels.items() if name not in TARGET_LABELS | {VALUE_LABEL})
+    own = sorted(
+        (name, value)
+        for name, value in labels.items()
+        if name not in TARGET_LABELS and name not in target_labels and name != VALUE_LABEL
+    )
     inner = ",".join(f'{name}="{_quoted(value)}"' for name, value in own)
     return f"{metric}{{{inner}}}" if inner else metric
 
@@ -89,9 +96,15 @@ def stage_rank(labels: Mapping[str, str]) -> int:
 
 
 def candidates_by_job(
-    settings: EvaluationSettings, rows: Iterable[Row], oldest_seconds: float
+    settings: EvaluationSettings,
+    rows: Iterable[Row],
+    oldest_seconds: float,
+    target_labels: Callable[[JobKey], Mapping[str, frozenset[str]]] = lambda _: _NO_TARGETS,
 ) -> dict[JobKey, Candidates]:
-    """The rows of one mapping, put together by job and series. `oldest_seconds` is the start of the window."""
+    """The rows of one mapping, put together by job and series. `oldest_seconds` is the start of the window.
+
+    `target_labels`: the names of the scrape's own labels by instance, for each of a job's targets.
+    """
     values: dict[JobKey, dict[_Labels, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     warnings: dict[JobKey, set[str]] = defaultdict(set)
     for row in rows:
@@ -105,7 +118,7 @@ def candidates_by_job(
     return {
         key: Candidates(
             settings.objective,
-            tuple(_window(settings.metric, labels, found, oldest_seconds) for labels, found in values[key].items()),
+            _windows(settings.metric, values[key], oldest_seconds, target_labels(key)),
             tuple(sorted(warnings[key])),
         )
         for key in values.keys() | warnings.keys()
@@ -153,10 +166,23 @@ def _identity(labels: Mapping[str, str]) -> _Labels:
     return frozenset((name, value) for name, value in labels.items() if name not in ("__name__", VALUE_LABEL))
 
 
-def _window(metric: str, identity: _Labels, values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:
-    labels = dict(identity)
+def _windows(
+    metric: str,
+    series: Mapping[_Labels, Mapping[str, float]],
+    oldest_seconds: float,
+    target_labels: Mapping[str, frozenset[str]],
+) -> tuple[SeriesWindow, ...]:
+    windows = []
+    for identity, values in series.items():
+        labels = dict(identity)
+        of_target = target_labels.get(labels.get("instance", ""), TARGET_LABELS)
+        windows.append(_window(series_text(metric, labels, of_target), labels, values, oldest_seconds))
+    return tuple(windows)
+
+
+def _window(text: str, labels: Mapping[str, str], values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:
     return SeriesWindow(
-        text=series_text(metric, labels),
+        text=text,
         stage_rank=stage_rank(labels),
         instance=labels.get("instance", ""),
         level=values.get("level", math.nan),

@@ -1,9 +1,9 @@
 """Every PromQL query, as a named constant, and the only place where text becomes PromQL.
 
-`prometheus.py` renders these, sends them through `prometheus_http.py` and reads the rows. The
-number of queries does not grow with the number of jobs: LEVELS once for each evaluation mapping, FACTS and
-EVENTS once. Only functions that Prometheus 2.42 and 3.x both have are used, and values of one query are told
-apart by the label `slopewise_value`. Without it `or` would drop them: it compares label sets, not names.
+`prometheus.py` renders these, sends them through `prometheus_http.py` and reads the rows. The number of queries does
+not grow with the number of jobs: LEVELS once for each evaluation mapping, FACTS, EVENTS and, on a cluster, RESOURCES
+once. Only functions that Prometheus 2.42 and 3.x both have are used, and values of one query are told apart by the
+label `slopewise_value`. Without it `or` would drop them: it compares label sets, not names.
 
 User text never gets in unchecked: metric and label names must match a pattern, values are escaped, and the
 matchers of the controller itself (its namespace) are always there beside the user's.
@@ -13,14 +13,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from string import Template
 
 from controller.errors import UsageError
 from controller.settings import LABEL_NAME, METRIC_NAME
 
 VALUE_LABEL = "slopewise_value"
-Matchers = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """One of several values of a label, compared as text; without values: whatever it is, but not empty."""
+
+    values: tuple[str, ...] = ()
+
+
+Matchers = Sequence[tuple[str, str | AnyOf]]
 """Pairs of label and value, not a mapping: a user's `namespace` narrows the controller's, never replaces it."""
+
+_LONGEST_PATTERN = 400
+"""Characters of one list of values. LEVELS repeats it seven times in a URL, and proxies refuse those above 8 KiB; a
+longer list becomes "whatever it is", which costs rows and is as right: rows are joined by pod."""
 
 STEP_LABELS = ("epoch", "step")
 """Labels that grow with the training: each step makes a new series, and no window ever fills."""
@@ -36,16 +50,21 @@ $metric{
     slopewise_value=""
   }""")
 
-# avg_over_time is NaN or infinite when one sample of the window is: that is how divergence shows. min_over_time
-# skips NaN. timestamp() knows only live series; the subquery finds the newest sample of one that has gone.
+# avg_over_time is NaN or infinite when one sample of the window is: that is how divergence shows. Only then is there
+# something else to show: the last sample, or the lowest (min_over_time skips NaN). timestamp() knows only live series;
+# the subquery finds the newest sample of one that has gone.
 LEVELS = Template("""\
   label_replace(avg_over_time($series[$window]), "slopewise_value", "level", "", "")
 or
   label_replace(count_over_time($series[$window]), "slopewise_value", "samples", "", "")
 or
-  label_replace(last_over_time($series[$window]), "slopewise_value", "last", "", "")
+  label_replace(
+    last_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
+    "slopewise_value", "last", "", "")
 or
-  label_replace(min_over_time($series[$window]), "slopewise_value", "lowest", "", "")
+  label_replace(
+    min_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
+    "slopewise_value", "lowest", "", "")
 or
   label_replace(
     timestamp($series) or max_over_time(timestamp($series)[$window:$scrape]),
@@ -65,26 +84,34 @@ or
 RESPONSES_COUNT = "inference_response_duration_seconds_count"
 RESPONSES_SUM = "inference_response_duration_seconds_sum"
 
-FACT_NAMES = "|".join(
-    (
-        "training_(steps_total|steps_planned|state|info|nonfinite_loss_total)",
-        "inference_response_duration_seconds_(count|sum)",
-        "process_start_time_seconds",
-    )
-)
+FACT_NAMES = "training_(steps_total|steps_planned|info|nonfinite_loss_total)|process_start_time_seconds"
 """What the jobs say of themselves, as one pattern: a further fact costs rows, and no further query."""
 
-# Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min".
+# Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min". Only labels
+# that are read come back, and of five states the one that holds: 5,000 jobs are 30,000 rows like this, 8 MB, and
+# would be 70,000. What a model server splits by model and status code only means something as a whole: sum by.
 FACTS = Template("""\
-  last_over_time({
+  max by (__name__, namespace, pod, instance, objective) (last_over_time({
     __name__=~"$names",
     $matchers
     slopewise_value=""
-  }[$window])
+  }[$window]))
 or
-  label_replace(max by (namespace, pod) (up{
+  (max by (__name__, namespace, pod, instance, state) (last_over_time(training_state{
     $matchers
-  }), "slopewise_value", "up", "", "")
+    slopewise_value=""
+  }[$window])) > 0)
+or
+  label_replace(sum by (__name__, namespace, pod, instance) (last_over_time({
+    __name__=~"inference_response_duration_seconds_(count|sum)",
+    $matchers
+    slopewise_value=""
+  }[$window])), "slopewise_value", "responses", "", "")
+or
+  label_replace(up{
+    $matchers
+    slopewise_value=""
+  }, "slopewise_value", "up", "", "")
 """)
 
 # What happened within the window; rows only where something did. max - min, not increase(): an extrapolated
@@ -111,6 +138,62 @@ or
   }[$window]) > 0, "slopewise_value", "nonfinite", "", "")
 """)
 
+
+# What kubelets say of containers. Series of pods do not count: anybody may export a metric of this name. A kubelet's
+# target carries no pod label and a pod's always does, and it is the scrape that writes both, so the target's own `up`
+# tells. It must be there now: cAdvisor's samples bear their own time, such samples are seen for five minutes after
+# their target has gone, and that a forger's target is gone must not make his series honest.
+#
+# Both /metrics/cadvisor and /metrics/resource may be scraped: max by, never sum by, puts them together. After a restart
+# of the container the counter of its former life is seen for those five minutes, and is larger: of CPU seconds the
+# newest sample counts. exported_namespace is where the namespace of a container ends up when a kubelet is scraped with
+# honor_labels: false and its target has a namespace (prometheus-operator's kubelet Service is in kube-system).
+RESOURCES = Template("""\
+  max by (__name__, $container) ({
+    __name__=~"container_memory_working_set_bytes|container_cpu_cfs_(throttled_)?periods_total",
+    $matchers
+  } and on (job, instance) up{pod=""})
+or
+  label_replace(max by ($container) (timestamp(container_cpu_usage_seconds_total{
+    $matchers
+  }) and on (job, instance) up{pod=""}), "slopewise_value", "sampled_at", "", "")
+or
+  label_replace(max by ($container) (
+    container_cpu_usage_seconds_total{
+    $matchers
+  } and (
+      timestamp(container_cpu_usage_seconds_total{
+    $matchers
+  }) == on ($container) group_left () max by ($container) (timestamp(container_cpu_usage_seconds_total{
+    $matchers
+  }) and on (job, instance) up{pod=""})
+    ) and on (job, instance) up{pod=""}
+  ), "slopewise_value", "cpu", "", "")
+or
+  label_replace(max by ($container) (sum by ($container, id, job, instance) ({
+    __name__=~"container_fs_(reads|writes)_bytes_total",
+    $matchers
+  } and on (job, instance) up{pod=""})), "slopewise_value", "block_io", "", "")
+or
+  label_replace(max by ($pod) (sum by ($pod, id, job, instance) ({
+    __name__=~"container_network_(receive|transmit)_bytes_total",
+    interface!="lo",
+    $pod_matchers
+  } and on (job, instance) up{pod=""} and on ($pod) container_memory_working_set_bytes{
+    $matchers
+  })), "slopewise_value", "network_io", "", "")
+""")
+
+_POD = "namespace, exported_namespace, pod"
+
+# What each node has, for a controller that may not read nodes. The whole machine: kubelets do not export what is
+# allocatable of it.
+MACHINES = Template("""\
+max by (__name__, node, instance) ({
+    __name__=~"machine_cpu_cores|machine_memory_bytes",
+    $matchers
+  } and on (job, instance) up{pod=""})
+""")
 
 # The end of a run asks what each job had counted when it was last seen, also of jobs that are long gone.
 LAST_VALUES = Template("""\
@@ -156,9 +239,33 @@ def events(matchers: Matchers, window_seconds: float) -> str:
     return EVENTS.substitute(matchers=render_matchers(matchers), window=duration(window_seconds))
 
 
+def resources(matchers: Matchers, containers: AnyOf) -> str:
+    """The query for what kubelets say of containers of these names."""
+    # The sandbox of a pod is a container without a name to cAdvisor, and "POD" to an older one.
+    of_containers = (*matchers, ("pod", AnyOf()), ("container", AnyOf()), ("container", containers))
+    return RESOURCES.substitute(
+        container=f"{_POD}, container",
+        pod=_POD,
+        matchers=render_matchers(of_containers),
+        pod_matchers=render_matchers((*matchers, ("pod", AnyOf()))),
+    )
+
+
+def machines(matchers: Matchers) -> str:
+    """The query for the size of every node whose kubelet is scraped."""
+    return MACHINES.substitute(matchers=render_matchers(matchers))
+
+
 def render_matchers(matchers: Matchers) -> str:
-    """Equality matchers, one a line, e.g. `namespace="demo",`; UsageError for a name or value that is none."""
-    return "\n    ".join(f'{checked_label_name(name)}="{escaped(value)}",' for name, value in matchers)
+    """Matchers, one a line, e.g. `namespace="demo",`; UsageError for a name or value that is none."""
+    return "\n    ".join(f"{checked_label_name(name)}{_comparison(value)}," for name, value in matchers)
+
+
+def _comparison(value: str | AnyOf) -> str:
+    if isinstance(value, str):
+        return f'="{escaped(value)}"'
+    pattern = "|".join(re.escape(each) for each in value.values)
+    return f'=~"{escaped(pattern)}"' if value.values and len(pattern) <= _LONGEST_PATTERN else '!=""'
 
 
 def checked_metric_name(name: str) -> str:

@@ -7,7 +7,7 @@ A resize is written at once, as an API shows it, and takes effect a moment later
 from __future__ import annotations
 
 from controller.errors import ActuationError
-from controller.model import CpuAllocation, Move, MoveOutcome, Outcome, Place, Resize
+from controller.model import CpuAllocation, Move, MoveOutcome, Outcome, Place, Resize, Restored
 from controller.simulator.running import RunningJob
 from controller.simulator.world import World
 
@@ -50,11 +50,13 @@ class SimActuator:
             self.migrations_total += 1
         return MoveOutcome(move, "applied")
 
-    def restore(self, job_uid: str, original: CpuAllocation) -> None:
+    def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
         """Give a job back what it had; one that is gone needs nothing."""
         running = self._world.present.get(job_uid)
-        if running is not None:
-            self._world.write(running, original)
+        if running is None:
+            return Restored("gone", f"{job_uid} is gone")
+        self._world.write(running, original)
+        return Restored("applied")
 
     def _set_limit(self, resize: Resize, running: RunningJob, number: int) -> Outcome:
         whole_node = round(self._world.nodes[number].cpu_cores * 1000)

@@ -8,7 +8,7 @@ the default scheduler places after the pass. `run_unmanaged` is the same world w
 from __future__ import annotations
 
 from controller import policies
-from controller.documents import bounds_of
+from controller.documents import bounds_of, patience_of
 from controller.errors import SlopewiseError
 from controller.growth import Measuring
 from controller.model import MemoryState, PassReport
@@ -176,4 +176,9 @@ def run_unmanaged(instance: Instance, tie_break_seed: int) -> RunOutcome:
 
 def pass_settings(run: PolicyRun) -> PassSettings:
     """What each pass is told of a scenario's policy; a simulated controller always acts."""
-    return PassSettings(run.name, Measuring(run.interval_seconds), bounds_of("Auto", run.cpu, run.behaviour))
+    return PassSettings(
+        run.name,
+        Measuring(run.interval_seconds),
+        bounds_of("Auto", run.cpu, run.behaviour),
+        patience_of(run.interval_seconds, run.behaviour),
+    )

@@ -7,8 +7,23 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from controller.guards import GUARDS, MOVE_GUARDS, Bounds, guard_names, review
-from controller.model import ClusterSnapshot, CpuControl, Job, JobMemory, JobState, MemoryState, Node, Resize, Withheld
+from controller.bounds import Bounds, in_canary
+from controller.guards import GUARDS, review
+from controller.model import (
+    AcceptedRange,
+    ClusterSnapshot,
+    CpuAllocation,
+    CpuControl,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Node,
+    PendingResize,
+    Resize,
+    Withheld,
+)
+from controller.move_guards import MOVE_GUARDS, guard_names
 
 OPEN = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
 
@@ -47,8 +62,93 @@ def test_a_harmless_resize_passes_untouched() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Observe", "Recommend"])
-def test_only_auto_changes_anything(mode: str) -> None:
-    assert veto(ask(500, bounds=replace(OPEN, mode=mode))) == f"paused: mode is {mode}, and only Auto changes anything"
+def test_only_canary_and_auto_change_anything(mode: str) -> None:
+    expected = f"paused: mode is {mode}, and only Canary and Auto change anything"
+    assert veto(ask(500, bounds=replace(OPEN, mode=mode))) == expected
+
+
+def test_canary_changes_a_share_of_the_workloads_and_always_the_same_ones() -> None:
+    chosen = [uid for uid in (f"workload-{number}" for number in range(1000)) if in_canary(uid, 0.1)]
+    assert 70 <= len(chosen) <= 130
+    assert set(chosen) <= {f"workload-{number}" for number in range(1000) if in_canary(f"workload-{number}", 0.2)}
+    assert all(in_canary(f"{uid}:{slot}", 0.1) for uid in chosen for slot in range(4))
+
+
+@pytest.mark.parametrize(
+    ("mode", "ratio", "held"), [("Canary", 1e-9, True), ("Canary", 1.0, False), ("Auto", 1e-9, False)]
+)
+def test_a_job_out_of_the_canary_is_withheld_in_mode_canary_alone(mode: str, ratio: float, held: bool) -> None:
+    verdict = ask(500, bounds=replace(OPEN, mode=mode, canary_ratio=ratio))
+    assert isinstance(verdict, Withheld) is held
+    if held:
+        assert veto(verdict) == "canary: mode is Canary, and the job is not in its share of 0%"
+
+
+def test_a_job_that_is_not_to_be_changed_says_why() -> None:
+    job = replace(a_job("j"), hands_off="asks for nvidia.com/gpu, which a resize could take away")
+    assert veto(ask(500, job=job)) == "hands_off: asks for nvidia.com/gpu, which a resize could take away"
+
+
+@pytest.mark.parametrize(("until", "held"), [(START + 90, True), (START, False), (None, False)])
+def test_a_harmed_job_is_left_alone_for_a_while(until: float | None, held: bool) -> None:
+    verdict = ask(500, known=JobMemory(series="s", alone_until_seconds=until, alone_because="OOM-killed"))
+    assert isinstance(verdict, Withheld) is held
+    if held:
+        assert veto(verdict) == "left_alone: for another 90 s: OOM-killed"
+
+
+def test_a_job_whose_last_resize_waits_for_room_gets_no_raise_and_may_be_lowered() -> None:
+    waits = PendingResize("deferred", START - 10, "no room", CpuAllocation(500, 500))
+    job = replace(a_job("j"), pending=waits)
+    assert veto(ask(1500, job=job)) == "pending: the last resize is deferred: no room"
+    assert clamped(ask(700, job=job)) == (700, "why")
+
+
+@pytest.mark.parametrize(
+    ("accepts", "to", "expected"),
+    [
+        (AcceptedRange(400, None, "request"), 200, (400, "why (wanted 200m, request: 400m)")),
+        (AcceptedRange(None, 1200, "limit"), 2000, (1200, "why (wanted 2000m, limit: 1200m)")),
+        (AcceptedRange(400, 1200, "both"), 800, (800, "why")),
+    ],
+)
+def test_a_resize_stays_within_what_the_platform_accepts(
+    accepts: AcceptedRange, to: int, expected: tuple[int, str]
+) -> None:
+    assert clamped(ask(to, job=replace(a_job("j"), accepts=accepts))) == expected
+
+
+@pytest.mark.parametrize("least", [1000, 1100])
+def test_a_job_that_the_platform_pins_is_withheld_and_never_turned_round(least: int) -> None:
+    job = replace(a_job("j"), accepts=AcceptedRange(least, None, "its request; lower it"))
+    reason = veto(ask(500, job=job))
+    assert reason == f"accepted_range: wanted 500m, bound {least}m (its request; lower it), has 1000m"
+
+
+def test_the_platforms_bound_holds_against_the_users() -> None:
+    job = replace(a_job("j"), accepts=AcceptedRange(600, None, "request"))
+    assert clamped(ask(100, job=job, bounds=replace(OPEN, max_millicores=300)))[0] == 600
+
+
+def a_give_back(job: Job, mode: str = "Auto") -> Resize | Withheld:
+    """What becomes of a tiny, early give-back of a job without metrics, far above the user's step and ceiling."""
+    bounds = Bounds(mode, 1, 300, cooldown_seconds=600, max_step_ratio=1.1, min_change_ratio=0.9)
+    known = JobMemory("s", last_resized_at_seconds=START, alone_until_seconds=START + 600, alone_because="harm")
+    resize = Resize("j", "n1", "limits", 250, 1000, "gives back", gives_back=True)
+    snapshot = a_snapshot([job], [a_node(cpu_cores=2.0)])
+    allowed, withheld = review([resize], snapshot, MemoryState({"j": known}), bounds)
+    return (allowed or withheld)[0]
+
+
+def test_a_give_back_waits_for_no_metrics_cooldown_step_or_other_harm() -> None:
+    verdict = a_give_back(replace(a_job("j", age=1000, restarted=True)))
+    assert (clamped(verdict), isinstance(verdict, Resize) and verdict.gives_back) == ((1000, "gives back"), True)
+
+
+def test_a_give_back_is_held_by_a_mode_that_changes_nothing_by_the_jobs_end_and_by_others_who_resize() -> None:
+    assert veto(a_give_back(a_job("j"), "Recommend")).startswith("paused: ")
+    assert veto(a_give_back(a_job("j", state=JobState.FAILED))) == "ended: job is failed"
+    assert veto(a_give_back(replace(a_job("j"), hands_off="vpa resizes it"))) == "hands_off: vpa resizes it"
 
 
 def test_an_ended_job_is_left_alone() -> None:
@@ -155,6 +255,8 @@ def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
 
 
 def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
-    assert guard_names()[:6] == ["moving", "paused", "ended", "non_finite_metrics", "stale_metrics", "restarted"]
-    assert guard_names()[12] == "node_capacity"
+    whether = ["moving", "paused", "canary", "ended", "hands_off", "left_alone"]
+    known_enough = ["non_finite_metrics", "stale_metrics", "restarted", "pending"]
+    assert guard_names()[:10] == whether + known_enough
+    assert guard_names()[17] == "node_capacity"
     assert len(guard_names()) == len(GUARDS) + len(MOVE_GUARDS) + 3

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
 
+from controller.bounds import Bounds
+from controller.corrections import Patience
 from controller.errors import ActuationError
 from controller.growth import Measuring
-from controller.guards import Bounds, review_moves, without_moving
 from controller.model import (
     Arrival,
     ClusterSnapshot,
@@ -23,6 +24,7 @@ from controller.model import (
     Place,
     Resize,
 )
+from controller.move_guards import review_moves, without_moving
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
 
@@ -128,4 +130,6 @@ def test_a_migration_that_fails_stops_no_other_move_and_counts_for_nothing() -> 
 def one_pass(actuator: FakeActuator) -> tuple[PassReport, MemoryState]:
     memory = FakeMemory()
     ports = Ports(FakeObserver([world()]), actuator, memory, FakeClock())
-    return reconcile(ports, MovesOnce(), PassSettings("moves", Measuring(20.0), AUTO)), memory.state
+    return reconcile(
+        ports, MovesOnce(), PassSettings("moves", Measuring(20.0), AUTO, Patience(20.0, 120.0, 600.0))
+    ), memory.state

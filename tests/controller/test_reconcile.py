@@ -16,14 +16,16 @@ from support.worlds import (
     a_snapshot,
 )
 
+from controller.bounds import Bounds
+from controller.corrections import Patience
 from controller.errors import ObservationError, SlopewiseError
 from controller.growth import Measuring
-from controller.guards import Bounds
 from controller.model import ClusterSnapshot, CpuAllocation, Decisions, MemoryState, NodeMemory, Resize
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
 
 OPEN = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
+PATIENCE = Patience(20.0, deferred_deadline_seconds=120.0, leave_alone_seconds=600.0)
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Wants:
 
 def a_pass(observed: list, actuator: FakeActuator, memory: FakeMemory, wants: dict, bounds: Bounds = OPEN):
     ports = Ports(FakeObserver(observed), actuator, memory, FakeClock())
-    return reconcile(ports, Wants(wants), PassSettings("wants", Measuring(20.0), bounds))
+    return reconcile(ports, Wants(wants), PassSettings("wants", Measuring(20.0), bounds, PATIENCE))
 
 
 def two_jobs(**limit: int) -> ClusterSnapshot:

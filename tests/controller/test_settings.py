@@ -36,7 +36,8 @@ def test_cpu_quantities(written: object, millicores: int) -> None:
             {"spec": {"behaviour": {"interval": 3}}},
             (
                 "p.yaml: spec.behaviour.interval: unknown key; remove it or use one of "
-                "cooldownSeconds, intervalSeconds, maxStepRatio, minChangeRatio."
+                "canaryRatio, cooldownSeconds, deferredDeadlineSeconds, intervalSeconds, leaveAloneSeconds, "
+                "maxStepRatio, minChangeRatio."
             ),
         ),
         (
@@ -49,7 +50,7 @@ def test_cpu_quantities(written: object, millicores: int) -> None:
         ),
         (
             {"spec": {"mode": "auto"}},
-            "p.yaml: spec.mode: must be 'Observe', 'Recommend' or 'Auto', not 'auto'.",
+            "p.yaml: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'.",
         ),
         (
             {"spec": {"behaviour": {"maxStepRatio": 1.05}}},

@@ -20,7 +20,7 @@ UID = "65532"
 
 @dataclass(frozen=True)
 class Image:
-    """The built image in its own storage, and one container of it."""
+    """The built image in the storage of former builds, and one container of it."""
 
     storage: tuple[str, ...]
     image_id: str
@@ -59,25 +59,18 @@ def why_not_here() -> str | None:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+def image() -> Iterator[Image]:
     if reason := why_not_here():
         pytest.skip(reason)
-    store = tmp_path_factory.mktemp("image")
-    try:
-        yield _built(store)
-    finally:
-        shutil.rmtree(store)
-
-
-def _built(store: Path) -> Image:
-    build = run("bash", str(SCRIPT), str(store))
+    build = run("bash", str(SCRIPT))
     assert build.returncode == 0, f"{build.stdout[-1000:]}\n{build.stderr[-4000:]}"
-    driver, image_id = build.stdout.split()[-2:]
-    roots = ("--root", str(store / "root"), "--runroot", str(store / "run"))
-    storage = ("buildah", *roots, "--storage-driver", driver)
+    *options, image_id = build.stdout.split()
+    storage = ("buildah", *options)
     started = run(*storage, "from", image_id)
     assert started.returncode == 0, started.stderr
-    return Image(storage, image_id, started.stdout.strip())
+    container = started.stdout.strip()
+    yield Image(storage, image_id, container)
+    run(*storage, "rm", container)
 
 
 def test_the_command_runs_and_says_how_it_is_used(image: Image) -> None:
@@ -85,6 +78,21 @@ def test_the_command_runs_and_says_how_it_is_used(image: Image) -> None:
 
     assert result.returncode == 0, result.stderr
     assert "Usage: slopewise" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "restore", "simulate"])
+def test_the_commands_of_a_cluster_load_with_what_is_installed(image: Image, command: str) -> None:
+    result = image.run("slopewise", command, "--help")
+
+    assert result.returncode == 0, result.stderr
+    assert f"Usage: slopewise {command}" in result.stdout
+
+
+def test_the_client_of_the_api_server_is_inside(image: Image) -> None:
+    result = image.run("slopewise", "run", "--prometheus-url", "http://127.0.0.1:9", "--kubeconfig", "/no/such/file")
+
+    assert result.returncode == 2, result.stderr
+    assert "/no/such/file" in result.stderr
 
 
 def test_the_user_is_not_root_and_can_write_to_tmp_alone(image: Image) -> None:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from support.worlds import START
 
-from controller import growth, guards, pace
+from controller import growth, move_guards, pace
+from controller.bounds import Bounds
 from controller.model import (
     NO_PROMISES,
     Arrival,
@@ -39,7 +40,7 @@ from controller.model import (
 from controller.policies import PolicyProtocol
 
 INTERVAL = 20.0
-AUTO = guards.Bounds("Auto", 1, 64_000, 0.0, 1000.0, 0.0)
+AUTO = Bounds("Auto", 1, 64_000, 0.0, 1000.0, 0.0)
 
 Make = Callable[[], PolicyProtocol]
 """Builds the policy anew: what it keeps of one decision may not reach the next."""
@@ -113,8 +114,10 @@ def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) ->
             assert move.from_node == job.node != move.node
         else:
             assert move.job_uid in waiting
-    _, withheld = guards.review_moves(decisions.moves, snapshot, AUTO)
-    too_large = [each for each in withheld if isinstance(each.move, Place) and each.guard == guards.MEMORY_CAPACITY]
+    _, withheld = move_guards.review_moves(decisions.moves, snapshot, AUTO)
+    too_large = [
+        each for each in withheld if isinstance(each.move, Place) and each.guard == move_guards.MEMORY_CAPACITY
+    ]
     assert not too_large
 
 

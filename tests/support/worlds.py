@@ -21,6 +21,7 @@ from controller.model import (
     NodeMemory,
     Outcome,
     Resize,
+    Restored,
     Usage,
 )
 
@@ -136,6 +137,8 @@ class FakeActuator:
     done: list[Resize] = field(default_factory=list)
     moved: list[Move] = field(default_factory=list)
     restored: dict[str, CpuAllocation] = field(default_factory=dict)
+    restores: dict[str, Restored] = field(default_factory=dict)
+    """What becomes of restoring a job; applied where nothing is said."""
 
     def resize(self, resize: Resize) -> Outcome:
         if resize.job_uid in self.refuses:
@@ -147,8 +150,11 @@ class FakeActuator:
         self.moved.append(move)
         return MoveOutcome(move, "applied")
 
-    def restore(self, job_uid: str, original: CpuAllocation) -> None:
+    def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
+        if job_uid in self.refuses:
+            raise ActuationError(f"{job_uid} cannot be reached")
         self.restored[job_uid] = original
+        return self.restores.get(job_uid, Restored("applied"))
 
 
 @dataclass

@@ -6,13 +6,12 @@ and changes what they export.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support.exporters import Exporters
 
 from controller.adapters.prometheus import JobKey, JobSeries, PrometheusReader, PrometheusReading
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
@@ -56,35 +55,6 @@ def served(*series: tuple[str, float, float], started: float = 1000) -> str:
             f"{name}_count{braces} {count}",
         ]
     return "\n".join([*lines, f"process_start_time_seconds {started}"]) + "\n"
-
-
-class Exporters:
-    """One HTTP server; each path is the page of one process, and a path without a page is a process that is gone."""
-
-    def __init__(self) -> None:
-        self.pages: dict[str, str] = {}
-        exporters = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                content = exporters.pages.get(self.path)
-                self.send_response(503 if content is None else 200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.end_headers()
-                self.wfile.write((content or "").encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.address = f"127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 class World:

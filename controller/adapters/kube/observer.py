@@ -1,0 +1,235 @@
+"""The Observer port of a cluster: what the watches and Prometheus know, as one snapshot for one policy.
+
+`watching.py` keeps the stores, `owners.py` says whose pods they are, `standing.py` what each pod's own object says, and
+`prometheus.py` what is measured; `joining.py` puts them together, and `reconcile.py` gets the result. This is also the
+Roster: whoever carries a decision out asks it who a job's uid is. A pass makes no call to the API server: everything is
+in the stores, except that an owner which was never seen before is read once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from controller.adapters.kube.contracts import Store
+from controller.adapters.kube.joining import FirstSights, jobs
+from controller.adapters.kube.owners import Identity, Owners, Resolution
+from controller.adapters.kube.records import ManagedPod, NodeRecord, ObjectRecord, PodRecord
+from controller.adapters.kube.standing import Standing, standing
+from controller.adapters.prometheus import PrometheusReading, Scope
+from controller.adapters.prometheus_resources import Machine
+from controller.errors import ObservationError
+from controller.model import ClusterSnapshot, CpuAllocation, Job, Node
+from controller.ports import Clock
+from controller.settings import Selection, TrainingPolicySpec
+
+MAX_SILENCE_SECONDS = 120.0
+"""A watch ends, and says so, every 30 s, and is given up 10 s later: after three of those nobody is there."""
+
+SHOWN_AFTER_END_SECONDS = 600.0
+"""How long a job that has ended stays in the snapshot. Its pod may lie in the API server for weeks."""
+
+_FEW_NAMES = 3
+
+
+class Reader(Protocol):
+    """What is asked of Prometheus (`prometheus.PrometheusReader`)."""
+
+    scrape_interval_seconds: float
+
+    def read(self, at_seconds: float, scope: Scope) -> PrometheusReading: ...
+
+    def machines(self, at_seconds: float) -> Mapping[str, Machine]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The watched objects. None: a controller without cluster rights may not read them."""
+
+    pods: Store[PodRecord]
+    nodes: Store[NodeRecord] | None
+    """Without it Prometheus tells how large nodes are."""
+    namespaces: Store[ObjectRecord] | None
+    """Without it a namespace has no labels to be selected by."""
+
+    def selects(self, selection: Selection, pod: PodRecord) -> bool:
+        """Whether the selection picks this pod, its namespace and, once it has one, its node."""
+        if not selection.pods.matches(pod.labels):
+            return False
+        namespace = None if self.namespaces is None else self.namespaces.get("", pod.namespace)
+        if not selection.namespaces.matches(namespace.labels if namespace else {}):
+            return False
+        return pod.node is None or selection.nodes.matches(self.node_labels(pod.node))
+
+    def node_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a node; none where it is not known."""
+        node = None if self.nodes is None else self.nodes.get("", name)
+        return node.labels if node else {}
+
+
+class KubeObserver:
+    """One policy's view of the cluster. Shapes: `ports.Observer` and `contracts.Roster`."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        owners: Owners,
+        reader: Reader,
+        select: Callable[[PodRecord], bool],
+        spec: TrainingPolicySpec,
+        clock: Clock,
+        original: Callable[[str], CpuAllocation | None] = lambda _: None,
+    ) -> None:
+        """`select`: whether this policy manages a pod. `original`: what a job had before our first change, by uid."""
+        self._stores = stores
+        self._owners = owners
+        self._reader = reader
+        self._select = select
+        self._spec = spec
+        self._clock = clock
+        self._original = original
+        self._resolution = Resolution({}, {})
+        self._standings: dict[str, Standing] = {}
+        self._sights = FirstSights()
+        self.left_out: Mapping[str, str] = {}
+        """Pods, as `namespace/name`, that are not in the last snapshot because too little is known of them, and why."""
+
+    def observe(self) -> ClusterSnapshot:
+        """All jobs of this policy; ObservationError when the API server or Prometheus cannot be heard."""
+        self._check_heard()
+        now = self._clock.now()
+        self._resolution = self._owners.resolve(self._stores.pods.items())
+        records = {} if self._stores.nodes is None else {node.name: node for node in self._stores.nodes.items()}
+        self._standings = {
+            uid: self._standing(uid, identity, pod, records.get(pod.node))
+            for uid, (identity, pod) in self._resolution.pods.items()
+            if pod.node is not None and self._select(pod)
+        }
+        shown = [each for each in self._standings.values() if self._is_shown(each, now)]
+        reading = self._reader.read(now, _scope(shown))
+        found = list(jobs(shown, reading, now, self._sights))
+        self._sights.end_pass()
+        sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
+        self._note_left_out(found, sizes)
+        found = [job for job in found if job.node in sizes]
+        nodes = self._nodes(sizes, records, found)
+        return ClusterSnapshot(now, nodes, tuple(found), self._reader.scrape_interval_seconds)
+
+    def find(self, job_uid: str) -> ManagedPod | None:
+        """The newest that is known of a job's pod, also of one that this policy selects no more; None: it is gone."""
+        found = self._resolution.pods.get(job_uid)
+        fresh = self._fresh(found)
+        if fresh is None:
+            self._resolution = self._owners.resolve(self._stores.pods.items())
+            found = self._resolution.pods.get(job_uid)
+            fresh = self._fresh(found)
+        if found is None or fresh is None:
+            return None
+        known = self._standings.get(job_uid)
+        if known is not None and known.managed.pod is fresh:
+            return known.managed
+        return standing(found[0], fresh, None, None, self._spec).managed
+
+    def _fresh(self, found: tuple[Identity, PodRecord] | None) -> PodRecord | None:
+        """The pod as the store has it now; another pod of the same name is not it."""
+        if found is None:
+            return None
+        fresh = self._stores.pods.get(found[1].namespace, found[1].name)
+        return fresh if fresh is not None and fresh.uid == found[1].uid else None
+
+    def _check_heard(self) -> None:
+        """What was last heard of long ago may be wrong by now: then nothing is known."""
+        stores = {
+            "pods": self._stores.pods,
+            "nodes": self._stores.nodes,
+            "namespaces": self._stores.namespaces,
+        }
+        for what, store in stores.items():
+            if store is None:
+                continue
+            if not store.synced:
+                raise ObservationError(f"The {what} of the cluster are not read yet; nothing is changed meanwhile.")
+            if (silent := store.silent_seconds()) > MAX_SILENCE_SECONDS:
+                raise ObservationError(
+                    f"The API server has told nothing of {what} for {silent:.0f} s, bound {MAX_SILENCE_SECONDS:.0f} s; "
+                    "see whether it runs and can be reached; nothing is changed meanwhile."
+                )
+
+    def _standing(self, uid: str, identity: Identity, pod: PodRecord, node: NodeRecord | None) -> Standing:
+        original = self._original(uid)
+        known = self._standings.get(uid)
+        if known is not None and known.still_holds(pod, node, original):
+            return known
+        return standing(identity, pod, node, original, self._spec)
+
+    def _is_shown(self, standing: Standing, now_seconds: float) -> bool:
+        pod = standing.managed.pod
+        if not pod.ended:
+            return True
+        return now_seconds - self._sights.at((pod.uid, "ended"), now_seconds) < SHOWN_AFTER_END_SECONDS
+
+    def _sizes_of_machines(self, now_seconds: float) -> dict[str, tuple[float, int]]:
+        machines = self._reader.machines(now_seconds)
+        return {name: (machine.cpu_cores, machine.memory_bytes) for name, machine in machines.items()}
+
+    def _note_left_out(self, found: Iterable[Job], sizes: Mapping[str, tuple[float, int]]) -> None:
+        """Jobs on nodes of unknown size; when that is all of them, something is set up wrongly and nothing is seen."""
+        homeless = {f"{job.namespace}/{job.name}": job.node for job in found if job.node not in sizes}
+        if homeless and not sizes:
+            names = ", ".join(sorted(set(homeless.values()))[:_FEW_NAMES])
+            raise ObservationError(
+                f"The size of no node is known ({names} …): nodes may not be read, and Prometheus has no "
+                "machine_cpu_cores of them; let it scrape the kubelets' /metrics/cadvisor, or grant the right to read "
+                "nodes; nothing is changed meanwhile."
+            )
+        unknown = {pod: f"the size of its node {node} is not known" for pod, node in homeless.items()}
+        self.left_out = {**self._resolution.left_out, **unknown}
+
+    def _nodes(
+        self, sizes: Mapping[str, tuple[float, int]], records: Mapping[str, NodeRecord], found: Sequence[Job]
+    ) -> tuple[Node, ...]:
+        """Every node that jobs are on, and every other one that is selected and could take some."""
+        jobs_on: dict[str, list[Job]] = defaultdict(list)
+        for job in found:
+            jobs_on[job.node].append(job)
+        return tuple(
+            Node(name, cores, memory, self._requests_max(jobs_on[name]))
+            for name, (cores, memory) in sorted(sizes.items())
+            if name in jobs_on or self._could_take_jobs(records.get(name))
+        )
+
+    def _could_take_jobs(self, node: NodeRecord | None) -> bool:
+        if node is None:
+            return False
+        return node.ready and not node.unschedulable and self._spec.selector.nodes.matches(node.labels)
+
+    def _requests_max(self, jobs_here: Sequence[Job]) -> int | None:
+        """What requests may add up to where requests are what is changed: what they were before we came.
+
+        More would take room that the scheduler may have given away. Half a millicore a job on top, because each share
+        is rounded: three thirds of 1000m are 333m, and of 1001m 334m.
+        """
+        if self._spec.resources.control != "requests":
+            return None
+        originals = sum((self._original(job.uid) or job.allocation).request_millicores for job in jobs_here)
+        return originals + math.ceil(len(jobs_here) / 2)
+
+
+def _scope(standings: Iterable[Standing]) -> Scope:
+    """Where the jobs are and what their containers are called: it spares the rows of everybody else's pods.
+
+    Without jobs Prometheus is asked all the same, so that its outage is noticed; of pods without a namespace.
+    """
+    managed = [standing.managed for standing in standings]
+    return Scope(
+        namespaces=tuple(sorted({each.pod.namespace for each in managed})) or ("",),
+        containers=tuple(sorted({each.container.name for each in managed})),
+    )
+
+
+def _sizes_of_records(records: Mapping[str, NodeRecord]) -> dict[str, tuple[float, int]]:
+    """Cores and bytes that a node has to give to pods."""
+    return {name: (node.allocatable_millicores / 1000, node.allocatable_memory_bytes) for name, node in records.items()}

@@ -1,0 +1,258 @@
+"""Which workload a pod belongs to, and which of its slots it fills: what `Job.uid` is made of.
+
+`observer.py` asks before it joins pods with what Prometheus knows, `memory.py` keeps one JobGrowth for each workload.
+The workload is the highest controlling owner that is really there: Pod → Job → JobSet → TrainJob, Pod → PyTorchJob,
+Pod → ReplicaSet → Deployment. An owner reference is text that a tenant may write, so a link counts only when an
+object of that name and uid is in the pod's own namespace: nobody takes another namespace's job for his own.
+
+A pod keeps its workload and its slot for as long as it lives, also when a right is granted or a second pod comes:
+under them is stored what its container had before our first change, and looking for that under another name would
+take what we set for what its owner wanted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from controller.adapters.kube.api_error import ApiError
+from controller.adapters.kube.contracts import Api, Store
+from controller.adapters.kube.parsing import controlling_owner
+from controller.adapters.kube.records import ObjectRecord, OwnerRef, PodRecord
+
+ONLY_SLOT = "0"
+
+_PLURALS: Mapping[tuple[str, str], str] = {
+    ("batch", "Job"): "jobs",
+    ("jobset.x-k8s.io", "JobSet"): "jobsets",
+    ("trainer.kubeflow.org", "TrainJob"): "trainjobs",
+    ("kubeflow.org", "PyTorchJob"): "pytorchjobs",
+    ("apps", "ReplicaSet"): "replicasets",
+    ("apps", "Deployment"): "deployments",
+    ("apps", "StatefulSet"): "statefulsets",
+}
+"""The kinds that our account may read; the manifests grant exactly these."""
+
+_EACH_RUN_COUNTS = ("batch", "CronJob")
+"""Every run of a CronJob is a training of its own, with a loss that starts anew."""
+
+_LONGEST_CHAIN = 5
+"""Pod → Job → JobSet → TrainJob is three links; owners that own each other in a circle end here."""
+
+_MOST_OWNERS_KEPT = 20_000
+
+_SLOT_LABELS = (
+    ("jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index"),
+    ("training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"),
+    ("batch.kubernetes.io/job-completion-index",),
+    ("apps.kubernetes.io/pod-index",),
+)
+"""What controllers write on pods that are not alike, from the outermost grouping to the innermost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Under which name a pod is remembered."""
+
+    workload: OwnerRef
+    slot: str
+    """The completion index (of a JobSet `<replicated job>-<job>-<index>`), `0` for a workload's only pod, or the pod's
+    name where several are alike."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def job_uid(self) -> str:
+        """`<workload uid>:<slot>`."""
+        return f"{self.workload.uid}:{self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Whose pods these are, at one moment."""
+
+    pods: Mapping[str, tuple[Identity, PodRecord]]
+    """By job uid; of several pods in one slot the one that runs, and the newest of those."""
+    left_out: Mapping[str, str]
+    """Pods, as `namespace/name`, whose owners could not be asked now, and why; the next pass asks again."""
+
+
+def nothing_recorded(pod: PodRecord) -> Identity | None:
+    """Where no memory is kept."""
+    return None
+
+
+class Owners:
+    """Resolves pods to jobs; safe from several threads. Share one: owners are asked once, whoever wants to know."""
+
+    def __init__(
+        self,
+        jobs: Store[ObjectRecord],
+        api: Api,
+        recorded: Callable[[PodRecord], Identity | None] = nothing_recorded,
+    ) -> None:
+        """`recorded` tells under which identity a pod is remembered already, after a restart of the controller."""
+        self._jobs = jobs
+        self._api = api
+        self._recorded = recorded
+        self._lock = threading.Lock()
+        self._identities: dict[str, Identity] = {}
+        self._owners: dict[tuple[str, str], _Owner] = {}
+        self._resolved: tuple[Sequence[PodRecord], Resolution] | None = None
+
+    def resolve(self, pods: Sequence[PodRecord]) -> Resolution:
+        """All jobs of these pods, which must be all that are known: a slot depends on who else is there.
+
+        Costs nothing while the same list is handed in (a store hands out a new one when something has changed).
+        """
+        with self._lock:
+            if self._resolved is None or self._resolved[0] is not pods:
+                self._resolved = (pods, self._resolve(pods))
+            resolution = self._resolved[1]
+            if resolution.left_out:
+                self._resolved = None
+            return resolution
+
+    def _resolve(self, pods: Sequence[PodRecord]) -> Resolution:
+        left_out: dict[str, str] = {}
+        workloads = self._workloads([pod for pod in pods if pod.uid not in self._identities], left_out)
+        peers = _LivePeers(
+            (workloads[pod.uid][0] if pod.uid in workloads else self._identities[pod.uid].workload, pod)
+            for pod in pods
+            if pod.uid in workloads or pod.uid in self._identities
+        )
+        identities: dict[str, Identity] = {}
+        found: dict[str, tuple[Identity, PodRecord]] = {}
+        for pod in pods:
+            identity = self._identities.get(pod.uid)
+            if identity is None:
+                if pod.uid not in workloads:
+                    continue
+                workload, warnings = workloads[pod.uid]
+                identity = self._recorded(pod) or Identity(workload, peers.slot(workload, pod), warnings)
+            identities[pod.uid] = identity
+            rival = found.get(identity.job_uid)
+            if rival is None or _presence(pod) > _presence(rival[1]):
+                found[identity.job_uid] = (identity, pod)
+        self._identities = identities
+        return Resolution(found, left_out)
+
+    def _workloads(
+        self, pods: Iterable[PodRecord], left_out: dict[str, str]
+    ) -> dict[str, tuple[OwnerRef, tuple[str, ...]]]:
+        """Workload and warnings of each pod, by uid. Once the API server does not answer, it is not asked on."""
+        workloads = {}
+        silent: ApiError | None = None
+        for pod in pods:
+            try:
+                workloads[pod.uid] = self._workload(pod, silent)
+            except ApiError as error:
+                left_out[f"{pod.namespace}/{pod.name}"] = f"its owner cannot be read: {error}"
+                silent = error if error.status == 0 else silent
+        return workloads
+
+    def _workload(self, pod: PodRecord, silent: ApiError | None) -> tuple[OwnerRef, tuple[str, ...]]:
+        top, link = OwnerRef("v1", "Pod", pod.name, pod.uid), pod.owner
+        for _ in range(_LONGEST_CHAIN):
+            if link is None:
+                break
+            owner = self._find(pod.namespace, link, silent)
+            if owner.missing is not None:
+                return top, (owner.missing,) if owner.missing else ()
+            top, link = link, owner.owner
+        return top, ()
+
+    def _find(self, namespace: str, link: OwnerRef, silent: ApiError | None) -> _Owner:
+        kind = (_group(link), link.kind)
+        if kind == ("batch", "Job"):
+            job = self._jobs.get(namespace, link.name)
+            if job is not None and job.uid == link.uid:
+                return _Owner(job.owner)
+        if kind not in _PLURALS:
+            return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _unread(link))
+        known = self._owners.get((namespace, link.uid))
+        if known is None:
+            if silent is not None:
+                raise silent
+            known = self._ask(namespace, link, _PLURALS[kind])
+            if len(self._owners) >= _MOST_OWNERS_KEPT:
+                self._owners.clear()
+            self._owners[namespace, link.uid] = known
+        return known
+
+    def _ask(self, namespace: str, link: OwnerRef, plural: str) -> _Owner:
+        group, _, version = link.api_version.rpartition("/")
+        # The version and the name are a tenant's text: quoted, they cannot lead the request elsewhere.
+        path = f"/apis/{group}/{_quoted(version)}/namespaces/{namespace}/{plural}/{_quoted(link.name)}"
+        try:
+            found = self._api.get(path, metadata_only=True)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            what = "may not be read" if error.status == 403 else "is not there"
+            return _Owner(missing=_sentence(link, what))
+        if found["metadata"]["uid"] != link.uid:
+            return _Owner(missing=_sentence(link, "has been replaced"))
+        return _Owner(controlling_owner(found["metadata"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """One link of a chain: who owns it, or why it does not count (in words; empty where nobody needs to know)."""
+
+    owner: OwnerRef | None = None
+    missing: str | None = None
+
+
+class _LivePeers:
+    """How many live pods without an index each workload has."""
+
+    def __init__(self, pods: Iterable[tuple[OwnerRef, PodRecord]]) -> None:
+        self._alike: dict[str, int] = {}
+        for workload, pod in pods:
+            if _is_alike(pod):
+                self._alike[workload.uid] = self._alike.get(workload.uid, 0) + 1
+
+    def slot(self, workload: OwnerRef, pod: PodRecord) -> str:
+        """The slot of a pod that is new here.
+
+        One that succeeded counts: its work is done and nobody takes its place. One that failed, or is being deleted,
+        leaves its place to the pod that replaces it.
+        """
+        if (index := _index(pod)) is not None:
+            return index
+        return ONLY_SLOT if self._alike.get(workload.uid, 0) <= 1 else pod.name
+
+
+def _is_alike(pod: PodRecord) -> bool:
+    return not pod.deleting and pod.phase != "Failed" and _index(pod) is None
+
+
+def _index(pod: PodRecord) -> str | None:
+    parts = [
+        pod.labels[label] for labels in _SLOT_LABELS if all(each in pod.labels for each in labels) for label in labels
+    ]
+    return "-".join(parts) if parts else None
+
+
+def _presence(pod: PodRecord) -> tuple[int, float, str]:
+    """Who speaks for a slot: first what runs, then what is ending, then what waits for a node."""
+    rank = 0 if pod.node is None else 1 if pod.deleting or pod.ended else 2
+    return rank, pod.created_at_seconds, pod.name
+
+
+def _group(link: OwnerRef) -> str:
+    return link.api_version.rpartition("/")[0]
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
+
+
+def _sentence(link: OwnerRef, what: str) -> str:
+    return f"its owner {link.kind} {link.name} {what}, so its job is only known up to there"
+
+
+def _unread(link: OwnerRef) -> str:
+    return f"its owner {link.kind} {link.name} is of a kind that is not read, so its job is only known up to there"

@@ -1,0 +1,195 @@
+"""After each pass of a policy: what `kubectl get growth`, the policy's status and Events are told.
+
+`loop.py` hands the report in. Nothing is sent from here: documents are marked, events queued. For 5,000 jobs that is
+a comparison each, 0.1 s of a pass; texts are made when a status is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from controller.adapters.kube.contracts import Roster
+from controller.adapters.kube.events import About, Event, EventRecorder
+from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.policies import PolicyDocument
+from controller.growth_face import Key, PassView, transition_key, view_of
+from controller.model import Job, Outcome, OutcomeResult, PassReport, Resize, Withheld
+from controller.policy_status import Conflict, Standing, standing_key
+from controller.restoring import GivenBack
+from controller.settings import TrainingPolicySpec, cpu_quantity
+
+_REASON: Mapping[OutcomeResult, str] = {
+    "applied": "Resized",
+    "deferred": "ResizeDeferred",
+    "infeasible": "ResizeInfeasible",
+    "failed": "ResizeFailed",
+}
+
+_ROUTINE_GUARDS = frozenset({"paused", "canary", "cooldown", "minimum_change", "moving"})
+"""These hold changes back in every other pass, and nobody has to do anything about it: no events."""
+
+
+class StatusReporter:
+    """A sink of one policy's pass reports. Called by one thread at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: TrainingPolicySpec,
+        book: GrowthBook,
+        roster: Roster,
+        events: EventRecorder,
+        *,
+        document: PolicyDocument | None = None,
+        policy_uid: str = "",
+        generation: int = 1,
+    ) -> None:
+        """`document` and `policy_uid`: of the TrainingPolicy; none where the policy came as a file."""
+        self._name = name
+        self._spec = spec
+        self._book = book
+        self._roster = roster
+        self._events = events
+        self._document = document
+        self._about = About.policy(name, policy_uid) if policy_uid else None
+        self._standing = Standing(generation, spec.mode)
+        self._standing_key: Key = ()
+        self._keys: dict[str, Key] = {}
+        self._guards: dict[str, str] = {}
+        self._left_alone: dict[str, float] | None = None
+
+    def __call__(self, report: PassReport) -> None:
+        """Tell all about one pass."""
+        view = view_of(report, policy=self._name, mode=self._spec.mode, control=self._spec.resources.control)
+        self._tell_held(report.held)
+        if view is not None:
+            self._show_jobs(view)
+            self._tell_outcomes(report.outcomes)
+            self._tell_withheld(report.withheld)
+            self._tell_harmed(view)
+        self._show_policy(replace(self._standing, held=report.held, seen=view or self._standing.seen), report)
+
+    def set_conflict(self, conflict: Conflict | None) -> None:
+        """Pods that an older policy has; told with the next pass, and as an event when it changes."""
+        if conflict is not None and conflict != self._standing.conflict:
+            names = ", ".join(conflict.first)
+            self._tell_policy(
+                "Conflict", f"{conflict.pods} pods are managed by {conflict.winner}: {names}", warning=True
+            )
+        self._standing = replace(self._standing, conflict=conflict)
+
+    def set_degraded(self, why: str | None) -> None:
+        """What keeps the controller from doing all that it should; told with the next pass."""
+        self._standing = replace(self._standing, degraded=why)
+
+    def tell_restored(self, given_back: GivenBack) -> None:
+        """Events for jobs that got their original resources back, or could not."""
+        for reason, told, warning in (
+            ("Restored", given_back.restored, False),
+            ("RestoreDeferred", given_back.waiting, True),
+            ("RestoreFailed", {**given_back.failed, **given_back.impossible}, True),
+        ):
+            for uid, detail in told.items():
+                self._tell_pod(uid, reason, detail or "its original resources are back", warning=warning)
+            if told:
+                self._tell_policy(reason, f"{len(told)} jobs: {_first(told.values())}", warning=warning)
+
+    def _show_jobs(self, view: PassView) -> None:
+        jobs_of: dict[str, list[Job]] = {}
+        for job in view.snapshot.jobs:
+            jobs_of.setdefault(job.uid.rpartition(":")[0], []).append(job)
+        keys: dict[str, Key] = {}
+        for workload_uid, jobs in jobs_of.items():
+            document = self._book.find(workload_uid)
+            if document is None or document.policy != self._name:
+                continue
+            if len(jobs) > 1:
+                jobs.sort(key=_slot_order)
+            key = keys[workload_uid] = transition_key(jobs, view)
+            document.show(jobs, view)
+            self._book.changed(document, transition=key != self._keys.get(workload_uid))
+        self._keys = keys
+
+    def _show_policy(self, standing: Standing, report: PassReport) -> None:
+        self._standing = standing
+        if self._document is None:
+            return
+        key = standing_key(standing)
+        self._document.show(standing, report.taken_at_seconds)
+        self._book.changed(self._document, transition=key != self._standing_key)
+        self._standing_key = key
+
+    def _tell_held(self, held: str | None) -> None:
+        before = self._standing.held
+        if held is not None and before is None:
+            self._tell_policy("MetricsUnavailable", held, warning=True, action="Observe")
+        elif held is None and before is not None:
+            self._tell_policy("MetricsAvailable", "the pass can observe again", action="Observe")
+
+    def _tell_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        by_reason: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            reason, note = _reason(outcome), _note(outcome.resize, outcome.detail or outcome.resize.reason)
+            self._tell_pod(outcome.resize.job_uid, reason, note, warning=reason != "Resized")
+            by_reason.setdefault(reason, []).append(note)
+        for reason, notes in by_reason.items():
+            self._tell_policy(reason, f"{len(notes)} jobs: {_first(notes)}", warning=reason != "Resized")
+
+    def _tell_withheld(self, withheld: Sequence[Withheld]) -> None:
+        guards = {each.resize.job_uid: each for each in withheld if each.guard not in _ROUTINE_GUARDS}
+        for uid, each in guards.items():
+            if self._guards.get(uid) != each.guard:
+                self._tell_pod(uid, "ResizeWithheld", _note(each.resize, each.reason))
+        known = self._keys.keys()
+        kept = {uid: guard for uid, guard in self._guards.items() if uid.rpartition(":")[0] in known}
+        self._guards = kept | {uid: each.guard for uid, each in guards.items()}
+
+    def _tell_harmed(self, view: PassView) -> None:
+        """Jobs that are left alone since this pass. The first pass only learns who is: that was told before it."""
+        alone = {
+            job.uid: known.alone_until_seconds
+            for job in view.snapshot.jobs
+            if (known := view.memory.get(job.uid)) is not None
+            and known.alone_until_seconds is not None
+            and known.alone_until_seconds > view.now_seconds
+        }
+        if self._left_alone is not None:
+            for uid in alone.keys() - self._left_alone.keys():
+                because = view.memory[uid].alone_because or "a change has harmed it"
+                self._tell_pod(uid, "Harmed", because, warning=True)
+        self._left_alone = alone
+
+    def _tell_pod(self, job_uid: str, reason: str, note: str, *, warning: bool = False) -> None:
+        managed = self._roster.find(job_uid)
+        if managed is not None:
+            self._events.emit(Event(About.pod(managed), reason, note, warning))
+
+    def _tell_policy(self, reason: str, note: str, *, warning: bool = False, action: str = "Resize") -> None:
+        if self._about is not None:
+            self._events.emit(Event(self._about, reason, note, warning, action))
+
+
+def tell_invalid(events: EventRecorder, name: str, uid: str, sentence: str) -> None:
+    """An event for a policy that cannot be obeyed, and so has no passes."""
+    events.emit(Event(About.policy(name, uid), "InvalidSpec", sentence, warning=True, action="Read"))
+
+
+def _reason(outcome: Outcome) -> str:
+    taken_back = outcome.resize.gives_back and outcome.result == "applied"
+    return "ResizeTakenBack" if taken_back else _REASON[outcome.result]
+
+
+def _note(resize: Resize, why: str) -> str:
+    change = f"CPU {resize.control} {cpu_quantity(resize.from_millicores)} to {cpu_quantity(resize.to_millicores)}"
+    return f"{change}: {why}"
+
+
+def _first(texts: Iterable[str]) -> str:
+    return next(iter(texts), "") or "done"
+
+
+def _slot_order(job: Job) -> tuple[int, str]:
+    """By completion index where slots are numbers: 2 before 10."""
+    slot = job.uid.rpartition(":")[2]
+    return (int(slot), "") if slot.isdigit() else (0, slot)

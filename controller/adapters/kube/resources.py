@@ -1,0 +1,167 @@
+"""What a container's CPU is to be after a resize, within what `pods/resize` allows, and the patch that says so. Pure.
+
+Before it: a `Resize` that passed the guards, or an original that is to come back. After it: `actuator.py`, which sends
+the body. What Kubernetes refuses for good is found here, with a sentence, instead of by a call: a limit below its
+request, another QoS class, a request above its limit. Seen on 1.36: a limit that is given to a container without a
+request brings a request of the same size with it, so that one is written as 0; a limit, once there, stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from controller.adapters.kube.contracts import Json
+from controller.adapters.kube.quantities import cpu_quantity
+from controller.adapters.kube.records import ContainerRecord, ManagedPod, PodRecord
+from controller.model import CpuAllocation, Resize
+from controller.settings import ResourceSettings
+
+READ_BACK_RATIO = 0.02
+READ_BACK_MILLICORES = 10
+"""What a node tells of a cgroup differs from what was asked: shares and quotas are rounded, by 10m at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """No, and why; the reason says what would make it possible."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What restoring a container leads to; `note` says what of the original cannot come back."""
+
+    allocation: CpuAllocation
+    note: str = ""
+
+
+def resized(
+    managed: ManagedPod, resize: Resize, original: CpuAllocation, settings: ResourceSettings
+) -> CpuAllocation | Impossible:
+    """The container's request and limit after this resize. `original` bounds how far a request comes back up."""
+    if managed.pod.qos_class == "BestEffort":
+        return Impossible("its pod is BestEffort, and a resize may not change that; give it a CPU or memory request")
+    if resize.control == "requests":
+        return _with_request(managed, resize.to_millicores)
+    if managed.pod.qos_class == "Guaranteed":
+        return _both(managed, resize.to_millicores, original, settings)
+    return _with_limit(managed, resize.to_millicores, original, settings)
+
+
+def _both(
+    managed: ManagedPod, target: int, original: CpuAllocation, settings: ResourceSettings
+) -> CpuAllocation | Impossible:
+    """Guaranteed: request and limit are one, and stay one."""
+    if not settings.lower_requests:
+        return Impossible(
+            "its pod is Guaranteed, so its request moves with its limit; set resources.lowerRequests to allow that"
+        )
+    highest = max(original.request_millicores, managed.container.wished.request_millicores)
+    if target > highest:
+        return Impossible(
+            f"its pod is Guaranteed, so its request would grow beyond its original {highest}m; "
+            "give it a request below its limit"
+        )
+    return CpuAllocation(target, target)
+
+
+def _with_limit(
+    managed: ManagedPod, target: int, original: CpuAllocation, settings: ResourceSettings
+) -> CpuAllocation | Impossible:
+    """Worked example: request 1000m, limit 2000m; at 400m its request is 400m too, and back at 1500m 1000m again."""
+    has = managed.container.wished
+    if has.limit_millicores is None and not settings.add_limits:
+        return Impossible("it has no CPU limit; set resources.addLimits to give it one, which can never be removed")
+    request = has.request_millicores
+    if settings.lower_requests:
+        request = min(target, max(request, original.request_millicores))
+    if target < request:
+        return Impossible(
+            f"a limit cannot go below its request of {request}m; set resources.lowerRequests, or lower the request"
+        )
+    if target != request or not _guaranteed_but_for_cpu(managed):
+        return CpuAllocation(target, request)
+    # Its QoS class may not become Guaranteed: 1m apart is enough, and nobody notices it.
+    lowers = settings.lower_requests and request > 1
+    return CpuAllocation(target, request - 1) if lowers else CpuAllocation(target + 1, request)
+
+
+def _with_request(managed: ManagedPod, target: int) -> CpuAllocation | Impossible:
+    limit = managed.container.wished.limit_millicores
+    if managed.pod.qos_class == "Guaranteed":
+        return Impossible("its pod is Guaranteed, so its request cannot move alone; use resources.control: limits")
+    if limit is not None and target > limit:
+        return Impossible(f"a request cannot go above its limit of {limit}m; raise the limit, or remove it")
+    apart = int(target == limit and target > 1 and _guaranteed_but_for_cpu(managed))
+    return CpuAllocation(limit, target - apart)
+
+
+def _guaranteed_but_for_cpu(managed: ManagedPod) -> bool:
+    """Whether the pod would be Guaranteed if this container's CPU request were equal to its limit."""
+    others = (each for each in managed.pod.containers if each.name != managed.container.name)
+    return _memory_fixed(managed.container) and all(
+        _memory_fixed(each) and each.wished.limit_millicores == each.wished.request_millicores for each in others
+    )
+
+
+def _memory_fixed(container: ContainerRecord) -> bool:
+    return container.memory_limit_bytes is not None and container.memory_request_bytes == container.memory_limit_bytes
+
+
+def restored(managed: ManagedPod, original: CpuAllocation, settings: ResourceSettings) -> Goal:
+    """What the container had before our first change, as far as it can have it again.
+
+    A limit that was added cannot be removed. It is raised to the ceiling, so that it stays without being felt.
+    """
+    added = managed.container.wished.limit_millicores
+    if original.limit_millicores is not None or added is None:
+        return Goal(original)
+    limit = max(added, settings.cpu.max, original.request_millicores)
+    return Goal(
+        CpuAllocation(limit, original.request_millicores),
+        f"its limit was added by us and cannot be removed; it stays, at {limit}m",
+    )
+
+
+def without_room(managed: ManagedPod, goal: CpuAllocation) -> CpuAllocation:
+    """What of the goal needs no room on the node: the limit at once, the request as far as it is in effect.
+
+    While a request waits for room, nothing of its pod's resize is applied, also not the limit.
+    """
+    in_effect = managed.container.in_effect or managed.container.wished
+    if managed.pod.qos_class == "Guaranteed":
+        return in_effect
+    return CpuAllocation(goal.limit_millicores, min(in_effect.request_millicores, goal.request_millicores))
+
+
+def request_is_in_effect(container: ContainerRecord, request_millicores: int) -> bool:
+    """Whether the node has made room for a request; True where it does not tell."""
+    if container.in_effect is None:
+        return True
+    short = request_millicores - container.in_effect.request_millicores
+    return short <= max(READ_BACK_MILLICORES, READ_BACK_RATIO * request_millicores)
+
+
+def patch_body(pod: PodRecord, container: ContainerRecord, to: CpuAllocation) -> Json:
+    """The strategic-merge patch of `pods/resize`, with only what changes of the container's CPU.
+
+    uid and resourceVersion are preconditions: a pod of the same name, or one that somebody has changed meanwhile, is
+    answered with 409.
+    """
+    kind = "initContainers" if container.init else "containers"
+    return {
+        "metadata": {"uid": pod.uid, "resourceVersion": pod.resource_version},
+        "spec": {kind: [{"name": container.name, "resources": _changes(container, to)}]},
+    }
+
+
+def _changes(container: ContainerRecord, to: CpuAllocation) -> dict[str, Any]:
+    has, changes = container.wished, {}
+    if to.limit_millicores is not None and to.limit_millicores != has.limit_millicores:
+        changes["limits"] = {"cpu": cpu_quantity(to.limit_millicores)}
+    defaulted = "limits" in changes and not container.has_request
+    if defaulted or to.request_millicores != has.request_millicores:
+        changes["requests"] = {"cpu": cpu_quantity(to.request_millicores)}
+    return changes

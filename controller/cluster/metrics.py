@@ -1,0 +1,88 @@
+"""What the process says of itself beside its passes: leadership, the API server, watches, status writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller.restoring import GivenBack
+
+_API_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ClusterMetrics:
+    """Counters of one process, in the registry that is served as /metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self.leader = Gauge("slopewise_leader", "1 while this replica leads.", registry=registry)
+        self.policies = Gauge(
+            "slopewise_policies", "TrainingPolicies by what they are.", ["condition"], registry=registry
+        )
+        self._requests = Counter(
+            "slopewise_api_requests", "Requests to the API server.", ["verb", "resource", "code"], registry=registry
+        )
+        self._request_seconds = Histogram(
+            "slopewise_api_request_duration_seconds",
+            "Time of each request to the API server, without watches.",
+            ["verb"],
+            buckets=_API_BUCKETS,
+            registry=registry,
+        )
+        self.given_back = Counter(
+            "slopewise_given_back", "Resources that pods got back, by what became of it.", ["outcome"],
+            registry=registry,
+        )  # fmt: skip
+        for outcome in ("restored", "waiting", "gone", "failed"):
+            self.given_back.labels(outcome)
+        self._status_writes = Counter(
+            "slopewise_status_writes", "Writes of the status of custom resources.", ["outcome"], registry=registry
+        )
+        for outcome in ("written", "unchanged", "failed"):
+            self._status_writes.labels(outcome)
+        self.leader.set(0)
+
+    def on_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
+        """One answered (or failed, code 0) request."""
+        self._requests.labels(verb, resource, str(code)).inc()
+        if verb != "watch":
+            self._request_seconds.labels(verb).observe(seconds)
+
+    def on_status_write(self, outcome: str) -> None:
+        """One status that was to be written."""
+        self._status_writes.labels(outcome).inc()
+
+    def on_given_back(self, given_back: GivenBack) -> None:
+        """What became of resources that were to come back."""
+        for outcome, jobs in (
+            ("restored", given_back.restored),
+            ("waiting", given_back.waiting),
+            ("gone", given_back.gone),
+            ("failed", {**given_back.failed, **given_back.impossible}),
+        ):
+            self.given_back.labels(outcome).inc(len(jobs))
+
+    def follow_watches(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
+        """`watches`: seconds since the API server was heard of, and restarts, by resource; asked at each scrape."""
+        self._registry.register(_Watches(watches))
+
+
+class _Watches(Collector):
+    def __init__(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
+        self._watches = watches
+
+    def collect(self) -> Iterator[Metric]:
+        silent = GaugeMetricFamily(
+            "slopewise_watch_silent_seconds", "Time since the API server was heard of.", labels=["resource"]
+        )
+        restarts = CounterMetricFamily(
+            "slopewise_watch_restarts", "Watches that broke and were begun again.", labels=["resource"]
+        )
+        for resource, (seconds, count) in self._watches().items():
+            silent.add_metric([resource], seconds)
+            restarts.add_metric([resource], count)
+        yield silent
+        yield restarts

@@ -1,0 +1,78 @@
+"""What `slopewise run` and `slopewise restore` are told about the cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEFAULT_NAMESPACE = "slopewise-system"
+"""Where the controller lives; its Lease is kept there."""
+
+
+def own_identity() -> str:
+    """The pod's name, or the host's, and something new: a container that was restarted does not hold the lease of
+    the one before it."""
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+
+
+def own_namespace() -> str:
+    """The pod's namespace; `slopewise-system` outside a pod."""
+    return os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Which API server, and which part of its cluster."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
+    """Only this namespace, with no right beyond it; None: the whole cluster."""
+    timeout_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """Kubernetes' own defaults. A leader that cannot renew within `renew_deadline_seconds` writes nothing more."""
+
+    lease_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+    @classmethod
+    def within(cls, lease_seconds: float) -> LeaseTimes:
+        """The same proportions for a shorter or longer lease, e.g. 6 s: renewed every 0.8 s, given up after 4 s."""
+        return cls(lease_seconds, lease_seconds * 10 / 15, lease_seconds * 2 / 15)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How many pods may be resized a minute, so that a mistake of ours stays small; each a token bucket."""
+
+    per_node_per_minute: int = 30
+    per_namespace_per_minute: int = 120
+    per_cluster_per_minute: int = 600
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The command line of `slopewise run`, in a cluster."""
+
+    connection: Connection
+    prometheus_url: str
+    policy_file: Path | None = None
+    scrape_interval_seconds: float = 15.0
+    dry_run: bool = False
+    once: bool = False
+    host: str = "127.0.0.1"
+    port: int = 8080
+    json_logs: bool = False
+    lease_namespace: str = field(default_factory=own_namespace)
+    identity: str = field(default_factory=own_identity)
+    lease: LeaseTimes = LeaseTimes()
+    rates: Rates = Rates()
+    restore_deadline_seconds: float = 60.0
+    """A policy that is deleted waits for its pods' originals no longer than this."""

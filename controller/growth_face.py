@@ -1,0 +1,312 @@
+"""From a pass to the face of each workload: the columns of `kubectl get growth` and its conditions. Pure.
+
+Before it: a PassReport. After it: `adapters/kube/growth_objects.py` renders it together with what is remembered, only
+when the status is about to be written: at 5,000 jobs that is 20 times a second and not 5,000 times a pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import fmean
+
+from controller import growth
+from controller.conditions import Condition, Status, Wanted, bounded, timestamp, updated
+from controller.control import now_millicores
+from controller.job_growth import JobGrowthStatus
+from controller.model import (
+    ClusterSnapshot,
+    CpuControl,
+    Job,
+    JobMemory,
+    JobState,
+    Node,
+    Outcome,
+    PassReport,
+    Resize,
+    Withheld,
+)
+from controller.pace import NEWEST
+from controller.settings import Mode, cpu_quantity
+
+UNKNOWN = "-"
+LONGEST_REASON = 160
+"""A column of `kubectl get`: longer reasons are cut off; the decision record has them whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassView:
+    """One pass, by job: made once a pass, read for each status that is written until the next one."""
+
+    policy: str
+    """Name of the TrainingPolicy."""
+    mode: Mode
+    control: CpuControl
+    snapshot: ClusterSnapshot
+    memory: Mapping[str, JobMemory]
+    reasons: Mapping[str, str]
+    nodes: Mapping[str, Node]
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    withheld: Mapping[str, Withheld] = field(default_factory=dict)
+    looked_at: frozenset[str] = frozenset()
+    """Nodes that the policy has looked at in this pass: there, no wish means none, elsewhere it means no news."""
+
+    @property
+    def now_seconds(self) -> float:
+        """When the pass saw the world."""
+        return self.snapshot.taken_at_seconds
+
+
+def view_of(report: PassReport, *, policy: str, mode: Mode, control: CpuControl) -> PassView | None:
+    """The pass by job; None when it was held and so saw nothing."""
+    if report.snapshot is None or report.decisions is None:
+        return None
+    memory = report.decisions.memory
+    now = report.snapshot.taken_at_seconds
+    return PassView(
+        policy=policy,
+        mode=mode,
+        control=control,
+        snapshot=report.snapshot,
+        memory=memory.jobs,
+        reasons=report.decisions.reasons,
+        nodes={node.name: node for node in report.snapshot.nodes},
+        outcomes={each.resize.job_uid: each for each in report.outcomes},
+        withheld={each.resize.job_uid: each for each in report.withheld},
+        looked_at=frozenset(name for name, node in memory.nodes.items() if node.looked_at_seconds == now),
+    )
+
+
+def face(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobGrowthStatus:
+    """The status of a workload without its `pods`, from the jobs that are its pods, in the order of their slots."""
+    first = jobs[0]
+    known = view.memory.get(first.uid) or JobMemory()
+    now, wanted = _cpu_millicores(jobs, view, previous)
+    done = _progress_ratio(jobs)
+    action, acted_at = _last_action(jobs, view, previous)
+    return JobGrowthStatus(
+        state=_state(jobs).value.capitalize(),
+        progress=UNKNOWN if done is None else f"{math.floor(done * 100)}%",
+        progress_ratio=None if done is None else round(done, 4),
+        eta=eta(first, known),
+        cpu=_cores(now) if wanted == now else f"{_cores(now)} → {_cores(wanted)}",
+        cpu_millicores=now,
+        cpu_wanted_millicores=wanted,
+        reason=bounded(_reason(first, view), LONGEST_REASON),
+        job_class=known.job_class,
+        loss=_rounded(first.evaluation.level) if first.evaluation else None,
+        growth=_rounded(known.growth.cpu_efficiency) if known.growth else None,
+        policy=view.policy,
+        node=", ".join(dict.fromkeys(job.node for job in jobs)),
+        last_action=action,
+        last_action_time=acted_at,
+        conditions=_conditions(jobs, view, previous.conditions),
+    )
+
+
+Key = tuple[object, ...]
+
+
+def transition_key(jobs: Sequence[Job], view: PassView) -> Key:
+    """What makes a status worth writing at once: two passes with the same key differ in progress only.
+
+    Texts are not in it: `newest sample is 23 s old` is another text in every pass.
+    """
+    return tuple(_job_key(job, view) for job in jobs)
+
+
+def _job_key(job: Job, view: PassView) -> Key:
+    known = view.memory.get(job.uid)
+    outcome = view.outcomes.get(job.uid)
+    return (
+        job.uid,
+        job.state,
+        job.node,
+        job.allocation,
+        metrics_available(job, known, view.snapshot)[0],
+        _managed(job, view).reason,
+        job.pending.result if job.pending else None,
+        outcome.result if outcome else None,
+        known.job_class if known else None,
+    )
+
+
+def metrics_available(job: Job, known: JobMemory | None, snapshot: ClusterSnapshot) -> tuple[Status, str, str]:
+    """Whether the job's evaluation can be decided on: a condition's status, reason and message."""
+    evaluation = job.evaluation
+    if evaluation is None:
+        if known is None or known.series is None:
+            return "Unknown", "NotSeenYet", "no evaluation has been seen yet; does the job report one?"
+        return "False", "Missing", f"{known.series} is missing"
+    if not evaluation.finite:
+        return "False", "NotFinite", f"{evaluation.series} is not finite: the training has diverged"
+    if not growth.is_fresh(evaluation, snapshot):
+        age = growth.age_seconds(evaluation, snapshot)
+        bound = growth.stale_after_seconds(snapshot)
+        return "False", "Stale", f"the newest sample of {evaluation.series} is {age:.0f} s old, bound {bound:.0f} s"
+    if not growth.is_usable(job, snapshot):
+        return "Unknown", "TooFewSamples", "too few samples since the training started"
+    return "True", "Fresh", f"{evaluation.series} is fresh"
+
+
+def eta(job: Job, known: JobMemory) -> str:
+    """Time until the planned steps are done, at the mean pace of the last measurements; `-` when not known.
+
+    Worked example: 400 of 1,000 steps, 0.5 s a step: 600 × 0.5 s = 5m.
+    """
+    if job.state.ended or job.responses is not None or not known.paces:
+        return UNKNOWN
+    if job.steps_total is None or not job.steps_planned:
+        return UNKNOWN
+    pace = fmean(pace.seconds for pace in known.paces[-NEWEST:])
+    left = max(0.0, job.steps_planned - job.steps_total) * pace
+    return duration(left) if math.isfinite(left) else UNKNOWN
+
+
+def duration(seconds: float) -> str:
+    """A duration with its two largest units: `45s`, `3m20s`, `2h05m`, `4d03h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    minutes = round(whole / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60}h{minutes % 60:02d}m"
+    hours = round(whole / 3600)
+    return f"{hours // 24}d{hours % 24:02d}h"
+
+
+def _state(jobs: Sequence[Job]) -> JobState:
+    """Of a workload: failed as soon as a pod has, finished when all have, else what the first running one says."""
+    if any(job.state is JobState.FAILED for job in jobs):
+        return JobState.FAILED
+    return next((job.state for job in jobs if not job.state.ended), JobState.FINISHED)
+
+
+def _progress_ratio(jobs: Sequence[Job]) -> float | None:
+    """Of the pod that tells its steps: the pods of a workload train one model."""
+    for job in jobs:
+        if job.steps_total is not None and job.steps_planned:
+            return min(1.0, max(0.0, job.steps_total / job.steps_planned))
+    return None
+
+
+def _cpu_millicores(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> tuple[int, int]:
+    """What the workload has and what the policy wants for it; without news, what it wanted before."""
+    now = wanted = 0
+    news = False
+    for job in jobs:
+        has, resize = now_millicores(job, view.nodes[job.node], view.control), _resize(job, view)
+        outcome = view.outcomes.get(job.uid)
+        if resize is not None and outcome is not None and outcome.result == "applied":
+            has = resize.to_millicores
+        now += has
+        wanted += has if resize is None else resize.to_millicores
+        news = news or resize is not None or job.node in view.looked_at
+    if not news and previous.cpu_wanted_millicores is not None:
+        wanted = previous.cpu_wanted_millicores
+    return now, wanted
+
+
+def _resize(job: Job, view: PassView) -> Resize | None:
+    outcome, withheld = view.outcomes.get(job.uid), view.withheld.get(job.uid)
+    if outcome is not None:
+        return outcome.resize
+    return withheld.resize if withheld is not None else None
+
+
+def _cores(millicores: int) -> str:
+    return f"{millicores / 1000:.4g}"
+
+
+def _rounded(value: float | None) -> float | None:
+    """Four digits are enough for people, and a figure that did not change is not written again."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.4g}")
+
+
+_MODE_GUARDS = ("paused", "canary")
+"""These say the same of every job; the policy's own reason says more, and the Managed condition tells the mode."""
+
+
+def _reason(job: Job, view: PassView) -> str:
+    """Why it has what it has: what stopped a change, or else the policy's reason."""
+    if job.state.ended:
+        return f"job is {job.state}"
+    outcome, withheld = view.outcomes.get(job.uid), view.withheld.get(job.uid)
+    if outcome is not None and outcome.result != "applied":
+        return f"{outcome.result}: {outcome.detail}"
+    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+        return withheld.reason
+    return job.hands_off or view.reasons.get(job.uid, "")
+
+
+def _last_action(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> tuple[str | None, datetime | None]:
+    """The newest thing that was done or tried: in this pass, else as it stood, else as the memory knows."""
+    for job in jobs:
+        if (outcome := view.outcomes.get(job.uid)) is not None:
+            return f"{_change_text(outcome.resize)} {outcome.result}", timestamp(view.now_seconds)
+    if previous.last_action is not None:
+        return previous.last_action, previous.last_action_time
+    known = view.memory.get(jobs[0].uid)
+    if known is None or known.change is None:
+        return None, None
+    change = known.change
+    text = f"{change.control} {cpu_quantity(change.from_millicores)} to {cpu_quantity(change.to_millicores)}"
+    return text, timestamp(change.at_seconds)
+
+
+def _change_text(resize: Resize) -> str:
+    return f"{resize.control} {cpu_quantity(resize.from_millicores)} to {cpu_quantity(resize.to_millicores)}"
+
+
+def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Condition]) -> tuple[Condition, ...]:
+    first = jobs[0]
+    status, reason, message = metrics_available(first, view.memory.get(first.uid), view.snapshot)
+    wanted = (
+        Wanted(type="MetricsAvailable", status=status, reason=reason, message=message),
+        _managed(first, view),
+        _resize_pending(jobs),
+        _finished(jobs),
+    )
+    return updated(wanted, previous, now_seconds=view.now_seconds)
+
+
+def _managed(job: Job, view: PassView) -> Wanted:
+    """Whether the controller may change this job at all, and if not, why."""
+    known, withheld = view.memory.get(job.uid), view.withheld.get(job.uid)
+    if job.state.ended:
+        return _not_managed("Ended", f"job is {job.state}")
+    if job.hands_off is not None:
+        return _not_managed("HandsOff", job.hands_off)
+    if known is not None and (known.alone_until_seconds or 0.0) > view.now_seconds:
+        return _not_managed("LeftAlone", known.alone_because or "left alone")
+    if view.mode in ("Observe", "Recommend"):
+        return _not_managed(f"Mode{view.mode}", f"mode is {view.mode}: nothing is changed")
+    if withheld is not None and withheld.guard == "canary":
+        return _not_managed("NotInCanary", withheld.reason)
+    return Wanted(type="Managed", status="True", reason="Managed", message="its CPU may be changed")
+
+
+def _not_managed(reason: str, message: str) -> Wanted:
+    return Wanted(type="Managed", status="False", reason=reason, message=message)
+
+
+def _resize_pending(jobs: Sequence[Job]) -> Wanted:
+    pending = next((job.pending for job in jobs if job.pending is not None), None)
+    if pending is None:
+        return Wanted(type="ResizePending", status="False", reason="NothingPending")
+    return Wanted(type="ResizePending", status="True", reason=pending.result.capitalize(), message=pending.detail)
+
+
+def _finished(jobs: Sequence[Job]) -> Wanted:
+    if not all(job.state.ended for job in jobs):
+        return Wanted(type="Finished", status="False", reason="Running")
+    failed = [job.name for job in jobs if job.state is JobState.FAILED]
+    if failed:
+        return Wanted(type="Finished", status="True", reason="Failed", message=f"{failed[0]} has failed")
+    return Wanted(type="Finished", status="True", reason="Succeeded", message="the training has ended")

@@ -1,0 +1,94 @@
+"""`JobGrowth`: what is told of one workload, and what is remembered of it, as the API server stores it.
+
+Before it: `growth_face.py` makes a status out of a pass. After it: `adapters/kube/growth_objects.py` reads and writes
+the objects, and `crds/definitions.py` makes the schema out of these models.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from controller.conditions import Conditions, StatusPart
+from controller.model import CpuAllocation
+from controller.settings import cpu_quantity, parse_cpu_millicores
+
+
+class WorkloadRef(StatusPart):
+    """The object that a JobGrowth is about: the top controlling owner of its pods."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class JobGrowthSpec(StatusPart):
+    """Set once, when the controller makes the object."""
+
+    workload: WorkloadRef
+
+
+class Original(StatusPart):
+    """The CPU that a container had before our first change; it comes back when the controller lets go of it."""
+
+    cpu_limit: str | None = Field(None, description="quantity; missing: it had no limit")
+    cpu_request: str = Field(description="quantity")
+
+    @classmethod
+    def of(cls, allocation: CpuAllocation) -> Original:
+        """As it is stored."""
+        limit = allocation.limit_millicores
+        request = cpu_quantity(allocation.request_millicores)
+        return cls(cpu_limit=None if limit is None else cpu_quantity(limit), cpu_request=request)
+
+    def allocation(self) -> CpuAllocation:
+        """As it is used; ValueError when somebody has written something else into it."""
+        limit = None if self.cpu_limit is None else parse_cpu_millicores(self.cpu_limit)
+        return CpuAllocation(limit, 0 if self.cpu_request == "0" else parse_cpu_millicores(self.cpu_request))
+
+
+class PodGrowth(StatusPart):
+    """One pod of the workload, by its slot: it stays when the pod is replaced."""
+
+    slot: str = Field(description="completion index, 0 for an only pod, or the pod's name")
+    name: str = ""
+    uid: str = ""
+    node: str = Field("", description="where it runs; empty once it has ended")
+    container: str = Field("", description="the container that is resized")
+    original: Original | None = None
+    memory: dict[str, Any] = Field(default_factory=dict, description="what the controller remembers between passes")
+
+
+SLOTS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["slot"]}
+
+
+class JobGrowthStatus(StatusPart):
+    """Written by the controller only: on transitions at once, for progress at most once a minute."""
+
+    state: str | None = Field(None, description="Starting, Training, Checkpointing, Finished or Failed")
+    progress: str | None = Field(None, description="steps done of the steps planned")
+    progress_ratio: float | None = Field(None, description="0 to 1")
+    eta: str | None = Field(None, description="time until the planned steps are done, at the pace measured last")
+    cpu: str | None = Field(None, description="cores now → cores wanted; sums where there are several pods")
+    cpu_millicores: int | None = None
+    cpu_wanted_millicores: int | None = None
+    reason: str | None = Field(None, description="why it is wanted, or why it is not done")
+    job_class: str | None = Field(None, alias="class", description="the class that the policy put the job in")
+    loss: float | None = Field(None, description="level of the evaluation that is decided on")
+    growth: float | None = Field(None, description="growth efficiency (Eq. 4.2) in 1/s, per whole node of CPU")
+    policy: str | None = Field(None, description="name of the TrainingPolicy")
+    node: str | None = None
+    last_action: str | None = None
+    last_action_time: datetime | None = None
+    conditions: Conditions = ()
+    pods: tuple[PodGrowth, ...] = Field((), json_schema_extra=SLOTS)
+
+
+class JobGrowth(StatusPart):
+    """How the training of one workload grows, what CPU it has and wants, and why; owned by the workload."""
+
+    spec: JobGrowthSpec
+    status: JobGrowthStatus = JobGrowthStatus()

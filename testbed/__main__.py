@@ -1,0 +1,24 @@
+"""The command line of the test-bed: `python -m testbed up`, `down`, `status`, `run`, `load-image`, `fault`, `kwok`."""
+
+from __future__ import annotations
+
+import sys
+
+from controller.errors import SlopewiseError
+from testbed.cli import app
+
+
+def main() -> None:
+    """Run it: one sentence and the right exit code for every expected error."""
+    try:
+        app()
+    except SlopewiseError as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("testbed: interrupted; `python -m testbed down` cleans up what was started.", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

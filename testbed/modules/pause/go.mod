@@ -1,0 +1,3 @@
+module slopewise.dev/testbed/pause
+
+go 1.24.0

@@ -1,0 +1,103 @@
+"""What the tests on a cluster share: the cluster itself, kubectl, and a namespace for each test.
+
+The cluster is the one that KUBECONFIG names, else the test-bed that is up (`make cluster`). On a cluster that is not
+the test-bed the tests that disturb its components or read its cgroups are skipped, and images and Prometheus are named
+by variables: SLOPEWISE_TEST_IMAGE (any with Python 3), SLOPEWISE_TEST_PROMETHEUS_URL.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import MANAGED, Kubectl, PodShape
+
+from testbed.faults import Faults
+from testbed.images import BASE_IMAGE
+from testbed.settings import Settings, read_settings
+
+PUBLIC_IMAGE = "docker.io/library/python:3.13-slim-bookworm"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Nothing on a cluster takes longer than this unless it hangs; a test may say otherwise."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(180))
+
+
+@pytest.fixture(scope="session")
+def kubeconfig() -> Path:
+    """Of the cluster under test."""
+    if given := os.environ.get("KUBECONFIG"):
+        return Path(given)
+    if (path := read_settings().kubeconfig).exists():
+        return path
+    pytest.skip("there is no cluster: run `make cluster`, or point KUBECONFIG at one of yours")
+
+
+@pytest.fixture(scope="session")
+def testbed_settings(kubeconfig: Path) -> Settings:
+    """Of the test-bed, for what only it allows; skipped on other clusters."""
+    settings = read_settings()
+    if not settings.kubeconfig.exists() or kubeconfig.resolve() != settings.kubeconfig.resolve():
+        pytest.skip("this cluster is not the test-bed, so its components and cgroups are not ours")
+    return settings
+
+
+@pytest.fixture(scope="session")
+def faults(testbed_settings: Settings) -> Faults:
+    """Stops, kills and restarts components. Whoever uses it puts back what was disturbed."""
+    return Faults(testbed_settings)
+
+
+@pytest.fixture(scope="session")
+def kubectl(kubeconfig: Path) -> Kubectl:
+    """With an administrator's rights."""
+    ours = read_settings().kubectl
+    program = str(ours) if ours.exists() else shutil.which("kubectl")
+    if program is None:
+        pytest.skip("kubectl is not on the PATH")
+    found = Kubectl(program, kubeconfig)
+    found.run("version")
+    return found
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    """A labelled namespace that is this test's alone; it goes with all that is in it."""
+    name = f"slopewise-test-{uuid.uuid4().hex[:8]}"
+    metadata = {"name": name, "labels": {**MANAGED, "slopewise.dev/test": "true"}}
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    yield name
+    # Waits for the pods, so that the next test finds the nodes empty; the rest may take its time.
+    kubectl.run("delete", "jobs,pods", "--all", "-n", name, "--cascade=foreground", "--grace-period=1")
+    kubectl.run("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def image(kubeconfig: Path) -> str:
+    """An image with Python 3 that the nodes can run; on the test-bed with numpy and prometheus_client."""
+    on_testbed = kubeconfig.resolve() == read_settings().kubeconfig.resolve()
+    return os.environ.get("SLOPEWISE_TEST_IMAGE") or (BASE_IMAGE if on_testbed else PUBLIC_IMAGE)
+
+
+@pytest.fixture(scope="session")
+def idle(image: str) -> PodShape:
+    """A pod that waits, 250m to 500m of CPU; tests make theirs of it with `dataclasses.replace`."""
+    return PodShape(image)
+
+
+@pytest.fixture(scope="session")
+def prometheus_url(kubeconfig: Path) -> str:
+    """Of the Prometheus that scrapes the cluster, as this machine reaches it."""
+    if given := os.environ.get("SLOPEWISE_TEST_PROMETHEUS_URL"):
+        return given
+    settings = read_settings()
+    if kubeconfig.resolve() != settings.kubeconfig.resolve():
+        pytest.skip("SLOPEWISE_TEST_PROMETHEUS_URL is not set, and this cluster is not the test-bed")
+    return settings.prometheus_url

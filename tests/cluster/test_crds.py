@@ -1,0 +1,223 @@
+"""The custom resources on a real API server: what it refuses and in which words, what it fills in and what it keeps."""
+
+from __future__ import annotations
+
+import copy
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.cluster import Kubectl, wait_for
+
+from controller.adapters.kube.policies import parse_policy
+from controller.crds.definitions import definitions, job_growths, training_policies
+from controller.errors import UsageError
+from controller.settings import TrainingPolicy, TrainingPolicySpec, policy_parameters, validate
+
+API_VERSION = "slopewise.dev/v1alpha1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def applied(kubectl: Kubectl) -> None:
+    """The definitions as they are generated now; they stay, for other tests."""
+    kubectl.apply(*definitions().values())
+    for name in ("trainingpolicies", "jobgrowths"):
+        kubectl.run("wait", "--for=condition=Established", f"crd/{name}.slopewise.dev", "--timeout=30s")
+    wait_for("the kinds are served", lambda: kubectl.attempt("get", "growth,tp", "-A"), lambda it: it.returncode == 0)
+
+
+@pytest.fixture
+def policy_name(kubectl: Kubectl) -> Iterator[str]:
+    """A policy's name that is this test's alone; it selects no pod of others."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    yield name
+    kubectl.run("delete", "trainingpolicy", name, "--ignore-not-found")
+
+
+def a_policy(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    nobody = {"pods": {"matchLabels": {"slopewise.dev/test": name}}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TrainingPolicy",
+        "metadata": {"name": name},
+        "spec": {"selector": nobody, **spec},
+    }
+
+
+def refusal(kubectl: Kubectl, spec: dict[str, Any]) -> str:
+    """What kubectl says when it is to apply a policy with this spec; only tried, never stored."""
+    body = json.dumps(a_policy("refused", spec))
+    done = kubectl.attempt("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=body)
+    assert done.returncode != 0, f"it was accepted: {done.stdout}"
+    return done.stderr
+
+
+OUR_SENTENCES = [
+    (
+        {"resources": {"cpu": {"min": "250x"}}},
+        "'250x' is not a CPU quantity; write millicores as 250m or cores as 0.25",
+    ),
+    ({"resources": {"cpu": {"min": "0"}}}, "'0' is less than the smallest CPU quantity; write at least 1m"),
+    ({"resources": {"cpu": {"min": "3", "max": "2"}}}, "min 3 is above max 2; swap them"),
+    (
+        {"behaviour": {"maxStepRatio": 1.05}},
+        "maxStepRatio allows no decrease as large as minChangeRatio asks for; raise the first or lower the second",
+    ),
+    (
+        {"evaluation": {"metric": "loss} or up{"}},
+        "'loss} or up{' is not a metric name; use letters, digits, _ and : (PromQL is not accepted)",
+    ),
+    (
+        {"evaluation": {"labels": {"a=b": "c"}}},
+        "a key is not a label name; use letters, digits and _ (PromQL is not accepted)",
+    ),
+    ({"policy": {"name": "flowkon"}}, "there is no policy 'flowkon'; use one of deadline, dqoes,"),
+    (
+        {"policy": {"name": "srpt_oracle"}},
+        "policy srpt-oracle: it must know how much work each job has left, which only the simulator does; "
+        "use `slopewise simulate`, or another policy",
+    ),
+    (
+        {"policy": {"name": "fair", "parameters": {"alpha": 0.1}}},
+        "unknown key for policy fair, only dqoes, flowcon, flowcon2, specon have it; remove it",
+    ),
+    (
+        {"policy": {"name": "dqoes", "parameters": {"alpha": 1}}},
+        "must be greater than 0 and less than 1 for dqoes",
+    ),
+    (
+        {"selector": {"pods": {"matchExpressions": [{"key": "a", "operator": "In"}]}}},
+        "operator In needs values",
+    ),
+    (
+        {"selector": {"pods": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}}},
+        "operator Exists takes no values",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "sentence"), OUR_SENTENCES)
+def test_what_a_file_may_not_say_the_api_server_refuses_with_our_sentence(
+    kubectl: Kubectl, spec: dict[str, Any], sentence: str
+) -> None:
+    assert sentence in refusal(kubectl, spec)
+    with pytest.raises(UsageError):
+        read = validate(TrainingPolicySpec, spec, where="p")
+        policy_parameters(read.policy, where="p")
+        assert read.policy.name == "srpt_oracle"  # a policy like any other in the simulator
+        raise UsageError
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"mode": "auto"}, 'spec.mode: Unsupported value: "auto": supported values: "Observe", "Recommend"'),
+        (
+            {"behaviour": {"intervalSeconds": 0}},
+            "spec.behaviour.intervalSeconds in body should be greater than or equal",
+        ),
+        ({"resources": {"cpu": {"min": 0.5}}}, "spec.resources.cpu.min in body must be of type integer,string"),
+        ({"policy": {"name": "tradl", "parameters": {"hits": 0}}}, "should be greater than or equal to 1"),
+        ({"behaviour": {"interval": 3}}, ".spec.behaviour.interval: field not declared in schema"),
+        ({"policy": {"parameters": {"alfa": 0.1}}}, ".spec.policy.parameters.alfa: field not declared in schema"),
+    ],
+)
+def test_what_a_schema_can_say_it_refuses_in_its_own_words(kubectl: Kubectl, spec: dict[str, Any], words: str) -> None:
+    assert words in refusal(kubectl, spec)
+
+
+def test_an_unknown_key_is_refused_by_kubectl_apply_without_server_side_too(kubectl: Kubectl) -> None:
+    body = json.dumps(a_policy("refused", {"behaviour": {"interval": 3}}))
+    done = kubectl.attempt("create", "--dry-run=server", "-f", "-", stdin=body)
+    assert 'unknown field "spec.behaviour.interval"' in done.stderr
+
+
+def test_defaults_are_filled_in_and_mean_what_an_empty_file_means(kubectl: Kubectl, policy_name: str) -> None:
+    kubectl.apply(a_policy(policy_name, {}))
+    stored = kubectl.get("trainingpolicy", policy_name)
+    assert stored["spec"]["mode"] == "Recommend"
+    assert stored["spec"]["resources"]["cpu"] == {"min": "250m", "max": "64"}
+    del stored["spec"]["selector"]
+    record = parse_policy(stored)
+    assert record.document is not None
+    assert record.document.spec == TrainingPolicy().spec
+
+
+def test_every_policy_with_all_its_defaults_is_accepted(kubectl: Kubectl, policy_name: str) -> None:
+    from controller.crds.parameters import runnable_policies
+
+    for policy in runnable_policies():
+        parameters = policy.parameters().model_dump(by_alias=True)
+        kubectl.apply(a_policy(policy_name, {"policy": {"name": policy.name, "parameters": parameters}}))
+
+
+def test_people_see_a_policy_in_one_line(kubectl: Kubectl, policy_name: str) -> None:
+    kubectl.apply(a_policy(policy_name, {"mode": "Observe"}))
+    status = {
+        "jobs": {"total": 3},
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "ModeObserve",
+                "message": "jobs are measured",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+    patch = json.dumps({"status": status})
+    kubectl.run("patch", "tp", policy_name, "--subresource=status", "--type=merge", "-p", patch)
+    lines = [line.split() for line in kubectl.run("get", "tp", policy_name).splitlines()]
+    assert lines[0] == ["NAME", "MODE", "POLICY", "JOBS", "READY", "REASON", "AGE"]
+    assert lines[1][:6] == [policy_name, "Observe", "flowcon", "3", "True", "ModeObserve"]
+    kubectl.run("wait", "--for=condition=Ready", f"trainingpolicy/{policy_name}", "--timeout=5s")
+
+
+def test_upgrading_the_definitions_keeps_what_is_stored(kubectl: Kubectl, namespace: str, policy_name: str) -> None:
+    growth = {
+        "apiVersion": API_VERSION,
+        "kind": "JobGrowth",
+        "metadata": {"name": "train"},
+        "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}},
+    }
+    remembered = {
+        "state": "Training",
+        "pods": [{"slot": "0", "original": {"cpuRequest": "1"}, "memory": {"streak": 3}}],
+    }
+    kubectl.apply(a_policy(policy_name, {"resources": {"cpu": {"max": 8}}}))
+    kubectl.apply(growth, namespace=namespace)
+    patch = json.dumps({"status": remembered})
+    kubectl.run("patch", "jg", "train", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
+    before = kubectl.get("tp", policy_name)["spec"]
+    try:
+        kubectl.apply(*(_with_a_new_field(each) for each in definitions().values()))
+        upgraded = wait_for(
+            "the new field has its default",
+            lambda: kubectl.get("tp", policy_name)["spec"],
+            lambda spec: spec.get("fromTheFuture") == "yes",
+        )
+        assert {key: value for key, value in upgraded.items() if key != "fromTheFuture"} == before
+    finally:
+        kubectl.apply(training_policies(), job_growths())
+    assert kubectl.get("jg", "train", "-n", namespace)["status"] == remembered
+    assert kubectl.get("tp", policy_name)["spec"]["resources"]["cpu"]["max"] == 8
+
+
+def _with_a_new_field(definition: dict[str, Any]) -> dict[str, Any]:
+    changed = copy.deepcopy(definition)
+    spec = changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["fromTheFuture"] = {"type": "string", "default": "yes"}
+    if "default" in spec:
+        spec["default"]["fromTheFuture"] = "yes"
+    return changed
+
+
+def test_a_jobgrowth_stays_that_of_its_workload(kubectl: Kubectl, namespace: str) -> None:
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
+    growth = {"apiVersion": API_VERSION, "kind": "JobGrowth", "metadata": {"name": "train"}}
+    kubectl.apply({**growth, "spec": {"workload": workload}}, namespace=namespace)
+    patch = json.dumps({"spec": {"workload": {"uid": "another"}}})
+    done = kubectl.attempt("patch", "jg", "train", "-n", namespace, "--type=merge", "-p", patch)
+    assert "a JobGrowth stays that of its workload; delete it instead" in done.stderr

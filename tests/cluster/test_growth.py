@@ -1,0 +1,175 @@
+"""Memory, status and events on a real API server: what `kubectl get growth` shows, and what a restart finds again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cluster import Kubectl, PodShape, wait_for
+from support.worlds import a_job, a_node, a_snapshot, known
+
+from controller.adapters.kube.api import KubeApi
+from controller.adapters.kube.events import EventRecorder
+from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.growth_objects import COLLECTION, GrowthRecord, parse_growth
+from controller.adapters.kube.memory import KubeMemory
+from controller.adapters.kube.parsing import parse_pod
+from controller.adapters.kube.records import ManagedPod, OwnerRef
+from controller.adapters.kube.reporting import StatusReporter
+from controller.adapters.kube.status_writer import StatusSender, StatusWriter
+from controller.adapters.kube.watching import Reflector
+from controller.crds.definitions import definitions
+from controller.model import Decisions, Job, JobState, MemoryState, Outcome, Pace, PassReport, Resize
+from controller.settings import TrainingPolicySpec
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def applied(kubectl: Kubectl) -> None:
+    kubectl.apply(*definitions().values())
+    wait_for("the kinds are served", lambda: kubectl.attempt("get", "growth,tp", "-A"), lambda it: it.returncode == 0)
+
+
+@pytest.fixture
+def api(kubeconfig: Path) -> KubeApi:
+    return KubeApi.connect(kubeconfig=str(kubeconfig))
+
+
+@dataclass
+class OnePod:
+    """A roster that knows one pod."""
+
+    managed: ManagedPod
+
+    def find(self, job_uid: str) -> ManagedPod | None:
+        return self.managed if job_uid == self.managed.job_uid else None
+
+
+@pytest.fixture
+def train(kubectl: Kubectl, namespace: str, idle: PodShape) -> OnePod:
+    """The pod of a Job that runs in the namespace."""
+    kubectl.apply(replace(idle, cpu_limit="500m").job("train"), namespace=namespace)
+    job = kubectl.get("job", "train", "-n", namespace)
+    find = ("pods", "-n", namespace, "-l", "job-name=train")
+    pods = wait_for("the pod is there", lambda: kubectl.get(*find)["items"], bool)
+    kubectl.wait_running(namespace, pods[0]["metadata"]["name"])
+    pod = parse_pod(kubectl.get(*find)["items"][0])
+    owner = OwnerRef("batch/v1", "Job", "train", job["metadata"]["uid"])
+    return OnePod(ManagedPod(f"{owner.uid}:0", owner, "0", pod, pod.containers[0]))
+
+
+class Controller:
+    """What a controller has of a policy, without its passes."""
+
+    def __init__(self, api: KubeApi, roster: OnePod) -> None:
+        self.api, self.roster = api, roster
+        self.watch: Reflector[GrowthRecord] = Reflector(api, COLLECTION, parse_growth)
+        sender = StatusSender(api, lambda: True)
+        self.writer = StatusWriter(sender.send)
+        self.events = EventRecorder(api, lambda: True, instance="test")
+        self.book = GrowthBook(self.watch, sender, self.writer)
+        self.memory = KubeMemory("training", self.book, roster, intervals={})
+        spec = TrainingPolicySpec(mode="Auto")
+        self.reporter = StatusReporter("training", spec, self.book, roster, self.events)
+
+    def __enter__(self) -> Controller:
+        self.watch.start()
+        assert self.watch.wait_until_synced(10)
+        self.writer.start()
+        self.events.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.events.stop()
+        self.writer.stop()
+        self.watch.stop()
+
+    def a_pass(self, state: MemoryState, at: float = NOW, **more: Any) -> None:
+        """One pass over the one job, which trains unless it is said to be in another state."""
+        self.memory.load()
+        self.memory.save(state)
+        job = self._job(at, more.pop("state", JobState.TRAINING))
+        decisions = Decisions("flowcon", (), {job.uid: "grows slowly"}, state)
+        snapshot = a_snapshot([job], [a_node(job.node, 2.0)], at)
+        self.reporter(PassReport(at, "flowcon", {}, at, snapshot=snapshot, decisions=decisions, **more))
+
+    def _job(self, at: float, state: JobState) -> Job:
+        managed = self.roster.managed
+        job = a_job(managed.job_uid, node=managed.pod.node or "", at=at, level=0.4321, state=state)
+        return replace(job, allocation=managed.container.wished, steps_total=400.0, steps_planned=1000.0)
+
+
+@pytest.fixture
+def controller(api: KubeApi, train: OnePod) -> Iterator[Controller]:
+    with Controller(api, train) as running:
+        yield running
+
+
+def remembered(train: OnePod) -> MemoryState:
+    wished = train.managed.container.wished
+    memory = known(job_class="NL", efficiency=0.0123, original=wished, paces=(Pace(NOW, 0.5, 1.0),))
+    return MemoryState({train.managed.job_uid: memory})
+
+
+def test_what_kubectl_get_growth_prints(
+    kubectl: Kubectl, namespace: str, controller: Controller, train: OnePod
+) -> None:
+    node = train.managed.pod.node or ""
+    resize = Resize(train.managed.job_uid, node, "limits", 500, 250, "class NL")
+    controller.a_pass(remembered(train), outcomes=(Outcome(resize, "deferred", "no room on the node"),))
+    look = ("get", "growth", "-n", namespace)
+    wait_for("the status is written", lambda: kubectl.run(*look), lambda text: "Training" in text)
+    head, row = kubectl.run(*look, "-o", "wide").splitlines()
+    assert head.split() == ("NAME STATE PROGRESS ETA CPU REASON AGE CLASS LOSS GROWTH POLICY LAST ACTION NODE".split())
+    for text in (
+        "train",
+        "40%",
+        "5m00s",
+        "0.5 → 0.25",
+        "deferred: no room on the node",
+        "NL",
+        "0.4321",
+        "0.0123",
+        node,
+    ):
+        assert text in row
+    assert "limits 500m to 250m deferred" in row
+    described = wait_for(
+        "the event is told",
+        lambda: kubectl.run("describe", "pod", train.managed.pod.name, "-n", namespace),
+        lambda text: "ResizeDeferred" in text,
+    )
+    assert "CPU limits 500m to 250m: no room on the node" in described
+
+
+def test_a_finished_training_can_be_waited_for(
+    kubectl: Kubectl, namespace: str, controller: Controller, train: OnePod
+) -> None:
+    controller.a_pass(remembered(train))
+    controller.a_pass(remembered(train), NOW + 1, state=JobState.FINISHED)
+    wait_for("there is a growth", lambda: kubectl.get("growth", "-n", namespace)["items"], bool)
+    kubectl.run("wait", "--for=condition=Finished", "growth/train", "-n", namespace, "--timeout=20s")
+
+
+def test_a_new_leader_finds_everything_again(api: KubeApi, controller: Controller, train: OnePod) -> None:
+    controller.a_pass(remembered(train))
+    with Controller(api, train) as successor:
+        assert successor.memory.load() == remembered(train)
+
+
+def test_a_growth_goes_with_its_workload(
+    kubectl: Kubectl, namespace: str, controller: Controller, train: OnePod
+) -> None:
+    controller.a_pass(remembered(train))
+    assert kubectl.get("growth", "train", "-n", namespace)["status"]["pods"][0]["original"] == {
+        "cpuLimit": "500m",
+        "cpuRequest": "250m",
+    }
+    kubectl.run("delete", "job", "train", "-n", namespace)
+    kubectl.wait_gone("growth", "train", namespace)
+    controller.roster.managed = replace(train.managed, job_uid="gone")
+    wait_for("it is forgotten", controller.memory.load, lambda state: not state.jobs)

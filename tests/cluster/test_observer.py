@@ -1,0 +1,237 @@
+"""Real pods, real kubelets and a real Prometheus become a snapshot; what pods claim of each other does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cluster import BUSY, Kubectl, PodShape, wait_for
+
+from controller.adapters.clock import SystemClock
+from controller.adapters.kube.api import KubeApi
+from controller.adapters.kube.observer import KubeObserver, Stores
+from controller.adapters.kube.owners import Owners
+from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
+from controller.adapters.kube.records import MANAGED_LABEL
+from controller.adapters.kube.watching import Reflector
+from controller.adapters.prometheus import PrometheusReader
+from controller.adapters.queries import AnyOf
+from controller.model import CpuAllocation, Job, JobState
+from controller.settings import EvaluationSettings, TrainingPolicySpec
+
+SCRAPE_SECONDS = 5.0
+
+TRAINER = """
+import http.server, threading, time
+started = time.time()
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        steps = time.time() - started
+        of_victim = '{container="trainer",namespace="VICTIM",pod="victim"}'
+        lines = [
+            'training_loss{stage="eval"} %f' % (1 / (1 + steps)),
+            'training_steps_total %f' % steps,
+            'training_steps_planned 1000',
+            'training_state{state="training"} 1',
+            'process_start_time_seconds %f' % started,
+            'container_cpu_usage_seconds_total%s 999999' % of_victim,
+            '',
+        ]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(chr(10).join(lines).encode())
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(("", 9464), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+while True: pass
+"""
+
+
+@dataclass
+class World:
+    """An observer over the real cluster, and what it asked of the API server."""
+
+    observer: KubeObserver
+    requests: list[tuple[str, str]]
+
+    def jobs(self) -> dict[str, Job]:
+        return {job.name: job for job in self.observer.observe().jobs}
+
+    def wait_for(self, pod: str, done: Callable[[Job], object], seconds: float = 60) -> Job:
+        found = wait_for(pod, lambda: self.jobs().get(pod), lambda job: job is not None and done(job), seconds)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def watched(kubeconfig: Path, prometheus_url: str, namespace: str) -> Iterator[Callable[..., World]]:
+    """Makes an observer of the test's namespace under a policy."""
+    with ExitStack() as stack:
+
+        def observe(**spec: Any) -> World:
+            requests: list[tuple[str, str]] = []
+            api = KubeApi.connect(
+                kubeconfig=str(kubeconfig), on_request=lambda verb, resource, *_: requests.append((verb, resource))
+            )
+            stack.callback(api.close)
+            only_managed = {"labelSelector": f"{MANAGED_LABEL}=true"}
+            pods = Reflector(api, f"/api/v1/namespaces/{namespace}/pods", parse_pod, params=only_managed)
+            nodes = Reflector(api, "/api/v1/nodes", parse_node)
+            jobs = Reflector(api, "/apis/batch/v1/jobs", parse_object, metadata_only=True)
+            for reflector in (pods, nodes, jobs):
+                reflector.start()
+                stack.callback(reflector.stop)
+                assert reflector.wait_until_synced(10)
+            reader = stack.enter_context(
+                PrometheusReader(
+                    prometheus_url, {"pod": AnyOf()}, SCRAPE_SECONDS, [EvaluationSettings()], 20.0, resource_matchers={}
+                )
+            )
+            policy = TrainingPolicySpec.model_validate(spec)
+            observer = KubeObserver(
+                Stores(pods, nodes, None), Owners(jobs, api), reader, lambda _: True, policy, SystemClock()
+            )
+            return World(observer, requests)
+
+        yield observe
+
+
+def resize(cpu_request: str | None = None, cpu_limit: str | None = None) -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu_request}, "limits": {"cpu": cpu_limit}}
+    given = {side: values for side, values in resources.items() if values["cpu"]}
+    return {"spec": {"containers": [{"name": "trainer", "resources": given}]}}
+
+
+def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
+) -> None:
+    world = watched()
+    command = ("python3", "-c", TRAINER.replace("VICTIM", namespace))
+    shape = replace(idle, command=command, metrics_port=9464, cpu_request="100m", cpu_limit="200m")
+    victim = replace(idle, annotations={"slopewise.dev/deadline": "2h", "slopewise.dev/weight": "much"})
+    kubectl.apply(shape.job("train"), victim.pod("victim"), namespace=namespace)
+    (pod,) = wait_for(
+        "the job's pod",
+        lambda: kubectl.get("pods", "-n", namespace, "-l", "job-name=train")["items"],
+        lambda items: len(items) == 1,
+    )
+    name = pod["metadata"]["name"]
+
+    def whole(job: Job) -> bool:
+        vitals = job.vitals
+        return bool(
+            job.evaluation and job.evaluation.sample_count >= 4 and job.usage and vitals
+            and (vitals.cpu_throttled_periods_total or 0) > 50
+        )  # fmt: skip
+
+    job = world.wait_for(name, whole, seconds=90)
+    owner = kubectl.get("job", "train", "-n", namespace)["metadata"]["uid"]
+    assert (job.uid, job.state, job.hands_off) == (f"{owner}:0", JobState.TRAINING, None)
+    assert job.allocation == CpuAllocation(200, 100)
+    assert job.evaluation is not None
+    assert job.evaluation.series == 'training_loss{stage="eval"}'
+    assert 0 < job.evaluation.level < 1
+    assert job.usage is not None
+    assert 0 < (job.usage.cpu_seconds_total or 0) < 60
+    assert (job.usage.memory_bytes or 0) > 2**20
+    assert 0 <= time.time() - job.usage.sampled_at_seconds < 60
+    other = world.wait_for("victim", lambda job: job.usage is not None)
+    assert other.usage is not None
+    assert other.usage.cpu_seconds_total is not None
+    assert other.usage.cpu_seconds_total < 10, "what the trainer exports of its neighbour is not believed"
+    assert other.promises.deadline_at_seconds == other.started_at_seconds + 7200
+    assert other.warnings[0].startswith("annotation slopewise.dev/weight is not used")
+    world.requests.clear()
+    world.jobs()
+    assert [request for request in world.requests if request[0] != "WATCH"] == []
+
+
+def test_a_resize_that_waits_for_room_is_told_until_it_is_taken_back(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
+) -> None:
+    world = watched()
+    shape = replace(idle, node="node-b", cpu_request="400m", cpu_limit="900m")
+    kubectl.apply(shape.pod("full"), replace(shape, cpu_request="300m").pod("wants"), namespace=namespace)
+    kubectl.wait_running(namespace, "full", "wants")
+    as_us = ("--subresource=resize", "--field-manager=slopewise")
+    kubectl.patch("pod", "wants", namespace, resize(cpu_request="800m"), *as_us)
+    job = world.wait_for("wants", lambda job: job.pending is not None)
+    assert job.pending is not None
+    assert (job.pending.result, job.pending.in_effect.request_millicores) == ("deferred", 300)
+    assert "enough resource" in job.pending.detail
+    assert (job.allocation.request_millicores, job.hands_off) == (800, None)
+    kubectl.patch("pod", "wants", namespace, resize(cpu_request="300m"), *as_us)
+    assert world.wait_for("wants", lambda job: job.pending is None).allocation.request_millicores == 300
+
+
+def test_pods_that_must_be_left_alone_say_why(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
+) -> None:
+    world = watched()
+    shapes = {
+        "besteffort": replace(idle, cpu_request=None, cpu_limit=None),
+        "guaranteed": replace(idle, cpu_request="100m", cpu_limit="100m", memory_request="64Mi", memory_limit="64Mi"),
+        "unlimited": replace(idle, cpu_limit=None),
+        "foreign": idle,
+        "ours": idle,
+        "equal": replace(idle, cpu_request="100m", cpu_limit="100m"),
+    }
+    kubectl.apply(*(shape.pod(name) for name, shape in shapes.items()), namespace=namespace)
+    kubectl.wait_running(namespace, *shapes)
+    kubectl.patch("pod", "foreign", namespace, resize(cpu_limit="450m"), "--subresource=resize")
+    mine = ("--subresource=resize", "--field-manager=slopewise")
+    kubectl.patch("pod", "ours", namespace, resize(cpu_limit="450m"), *mine)
+    world.wait_for("foreign", lambda job: job.allocation.limit_millicores == 450)
+    world.wait_for("ours", lambda job: job.allocation.limit_millicores == 450 and job.hands_off is None)
+    jobs = world.jobs()
+    reasons = {name: (jobs[name].hands_off or "").partition(";")[0] for name in shapes}
+    assert reasons == {
+        "besteffort": "a BestEffort pod cannot be resized",
+        "guaranteed": "it is Guaranteed, so its request must stay equal to its limit",
+        "unlimited": "it has no CPU limit, and one that is added cannot be removed",
+        "foreign": "kubectl-patch resizes it too",
+        "ours": "",
+        "equal": "",
+    }
+    accepts = jobs["equal"].accepts
+    assert accepts is not None
+    assert (accepts.min_millicores, accepts.max_millicores) == (100, None)
+
+
+def test_a_container_that_is_killed_for_memory_and_restarted_is_told(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
+) -> None:
+    world = watched()
+    greedy = ("python3", "-c", "import time; time.sleep(1); x = bytearray(200 * 2**20); time.sleep(600)")
+    kubectl.apply(replace(idle, command=greedy, memory_limit="40Mi").pod("greedy"), namespace=namespace)
+    job = world.wait_for("greedy", lambda job: job.vitals is not None and job.vitals.restarts_total >= 1)
+    assert job.vitals is not None
+    assert job.vitals.oom_killed_at_seconds is not None
+    assert abs(job.vitals.oom_killed_at_seconds - time.time()) < 60
+    held = world.wait_for("greedy", lambda job: job.hands_off is not None)
+    assert "is restarting after it was killed for memory" in (held.hands_off or "")
+
+
+def test_a_pod_that_was_replaced_keeps_its_jobs_uid(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
+) -> None:
+    world = watched()
+    job = replace(idle, command=BUSY).job("train")
+    job["spec"]["backoffLimit"] = 3
+    kubectl.apply(job, namespace=namespace)
+    first = wait_for("the job", lambda: list(world.jobs().values()), lambda jobs: len(jobs) == 1)[0]
+    kubectl.run("delete", "pod", first.name, "-n", namespace, "--wait=false")
+    second = wait_for(
+        "its replacement",
+        lambda: [job for job in world.jobs().values() if job.name != first.name],
+        lambda jobs: len(jobs) == 1,
+    )
+    assert [job.uid for job in second] == [first.uid]
+    managed = world.observer.find(first.uid)
+    assert managed is not None
+    assert managed.pod.name == second[0].name

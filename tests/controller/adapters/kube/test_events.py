@@ -1,0 +1,134 @@
+"""Events: what is written, how repeated ones are counted, and that nothing of it is ever fatal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.api_server import ApiServer, Hang, refusal
+from support.managed_pods import a_managed_pod
+from support.waiting import eventually
+
+from controller.adapters.kube.events import MOST_WAITING, About, Event, EventRecorder
+
+POD = About.pod(a_managed_pod())
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+class Recording:
+    """A recorder at work, on a clock that stands still."""
+
+    def __init__(self, server: ApiServer, *, may_write: bool = True) -> None:
+        self.now = 1_000_000.0
+        self.recorder = EventRecorder(
+            server.client(),
+            lambda: may_write,
+            instance="replica-a",
+            events_per_second=1000.0,
+            clock=lambda: self.now,
+        )
+
+    def __enter__(self) -> Recording:
+        self.recorder.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.recorder.stop()
+
+
+def stored(server: ApiServer, namespace: str = "team-a") -> list[Any]:
+    items: list[Any] = server.client().get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+    return items
+
+
+def test_an_event_says_about_what_by_whom_and_why(server: ApiServer) -> None:
+    with Recording(server) as recording:
+        recording.recorder.emit(Event(POD, "Resized", "CPU limits 2 to 1500m: class NL"))
+        assert eventually(lambda: stored(server))
+    (event,) = stored(server)
+    assert event["regarding"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "uid": "pod-uid",
+        "namespace": "team-a",
+    }
+    assert (event["reason"], event["note"], event["type"]) == ("Resized", "CPU limits 2 to 1500m: class NL", "Normal")
+    assert (event["reportingController"], event["reportingInstance"]) == ("slopewise.dev/controller", "replica-a")
+    assert event["eventTime"] == "1970-01-12T13:46:40.000000Z"
+
+
+def test_events_of_cluster_scoped_objects_are_in_the_default_namespace(server: ApiServer) -> None:
+    with Recording(server) as recording:
+        recording.recorder.emit(Event(About.policy("training", "u"), "InvalidSpec", "no", warning=True, action="Read"))
+        assert eventually(lambda: stored(server, "default"))
+    (event,) = stored(server, "default")
+    assert (event["type"], event["regarding"]["kind"]) == ("Warning", "TrainingPolicy")
+    assert "namespace" not in event["regarding"]
+
+
+def test_the_same_event_again_is_counted_in_the_first_one(server: ApiServer) -> None:
+    deferred = Event(POD, "ResizeDeferred", "no room", warning=True)
+    with Recording(server) as recording:
+        recording.recorder.emit(deferred)
+        recording.recorder.emit(deferred)
+        assert eventually(lambda: server.asked("PATCH"))
+        recording.now += 61.0
+        recording.recorder.emit(deferred)
+        assert eventually(lambda: len(server.asked("PATCH")) == 2)
+    assert len(server.asked("POST")) == 1
+    assert stored(server)[0]["series"]["count"] == 3
+
+
+def test_a_count_is_written_at_most_once_a_minute(server: ApiServer) -> None:
+    with Recording(server) as recording:
+        for _ in range(9):
+            recording.recorder.emit(Event(POD, "ResizeDeferred", "no room", warning=True))
+    assert len(server.asked("PATCH")) == 1
+
+
+def test_after_ten_minutes_a_repeated_event_is_a_new_one(server: ApiServer) -> None:
+    with Recording(server) as recording:
+        recording.recorder.emit(Event(POD, "Resized", "again"))
+        assert eventually(lambda: server.asked("POST"))
+        recording.now += 601.0
+        recording.recorder.emit(Event(POD, "Resized", "again"))
+        assert eventually(lambda: len(server.asked("POST")) == 2)
+
+
+def test_a_refused_event_is_counted_and_told_once(server: ApiServer) -> None:
+    server.fault(refusal(403, "Forbidden", "events is forbidden"), method="POST", times=2)
+    with capture_logs() as logs, Recording(server) as recording:
+        for note in ("one", "two", "three"):
+            recording.recorder.emit(Event(POD, "Resized", note))
+        assert eventually(lambda: stored(server))
+        assert recording.recorder.dropped == 2
+    assert len([line for line in logs if line["event"] == "event not written"]) == 1
+
+
+def test_a_full_queue_drops_events_and_nobody_waits(server: ApiServer) -> None:
+    server.fault(Hang(), method="POST", times=99)
+    recording = Recording(server)
+    for number in range(MOST_WAITING + 5):
+        recording.recorder.emit(Event(POD, "Resized", str(number)))
+    assert recording.recorder.dropped == 5
+
+
+def test_one_that_does_not_lead_tells_nothing(server: ApiServer) -> None:
+    with Recording(server, may_write=False) as recording:
+        recording.recorder.emit(Event(POD, "Resized", "x"))
+    assert server.requests == []
+
+
+def test_a_long_note_in_any_letters_fits(server: ApiServer) -> None:
+    with Recording(server) as recording:
+        recording.recorder.emit(Event(POD, "Resized", "ж→" * 2000))
+        assert eventually(lambda: stored(server))
+    assert len(stored(server)[0]["note"].encode()) <= 1024

@@ -1,0 +1,283 @@
+"""The memory in custom resources: what survives, what is stored before a change, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.api_server import ApiServer, Drop, refusal
+from support.growths import GROWTHS, Pods, Replica, a_workload
+from support.worlds import FakeActuator, known
+
+from controller.adapters.kube.api import KubeApi
+from controller.adapters.kube.memory import ORIGINALS_A_PASS, OnlyStored
+from controller.errors import ObservationError
+from controller.model import CpuAllocation, JobMemory, MemoryState, NodeMemory, Resize
+
+ORIGINAL = CpuAllocation(2000, 500)
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def api(server: ApiServer) -> KubeApi:
+    return server.client()
+
+
+@pytest.fixture
+def pods() -> Pods:
+    return Pods()
+
+
+def writes(server: ApiServer) -> list[str]:
+    return [request.method for request in server.requests if request.method != "GET"]
+
+
+def a_resize(uid: str) -> Resize:
+    return Resize(uid, "n1", "limits", 2000, 1000, "because")
+
+
+def changed(**more: Any) -> JobMemory:
+    return known(efficiency=0.1, original=ORIGINAL, **more)
+
+
+def test_an_original_is_stored_when_save_returns(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    stored = server.get(f"{GROWTHS}/train")
+    assert stored["status"]["pods"][0]["original"] == {"cpuLimit": "2", "cpuRequest": "500m"}
+    assert stored["status"]["policy"] == "training"
+    owner = stored["metadata"]["ownerReferences"][0]
+    assert (owner["uid"], owner["kind"], owner["blockOwnerDeletion"]) == ("uid-of-train", "Job", False)
+
+
+def test_a_restarted_controller_knows_everything(api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train", node="n2")
+    first = Replica(api, pods).memory()
+    first.load()
+    what = changed(job_class="NL", marks=frozenset({"migrated"}), last_resized_at_seconds=5.0)
+    first.save(MemoryState({uid: what}))
+    again = Replica(api, pods).memory(intervals={"n2": (100.0, 40.0)})
+    assert again.load() == MemoryState({uid: what}, {"n2": NodeMemory(frozenset({uid}), 100.0, 40.0)})
+
+
+def test_what_is_not_an_original_waits_for_the_writer(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    replica = Replica(api, pods)
+    memory = replica.memory()
+    memory.load()
+    memory.save(MemoryState({uid: known(job_class="NL")}))
+    assert writes(server) == []
+    assert replica.writer.urgent() == {"uid-of-train"}
+    replica.writer.write()
+    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["memory"]["job_class"] == "NL"
+    memory.save(MemoryState({uid: known(job_class="NL", efficiency=0.3)}))
+    assert replica.writer.waiting
+    assert replica.writer.urgent() == set()
+
+
+def test_a_job_that_a_pass_does_not_see_keeps_its_original(api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    replica = Replica(api, pods)
+    memory = replica.memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    pods.by_job.clear()
+    memory.save(MemoryState())
+    assert memory.load().jobs[uid].original == ORIGINAL
+    pods.add("train", pod_uid="the next pod", node="n2")
+    memory.save(memory.load())
+    replica.writer.write()
+    assert replica.store.items()[0].status.count(b"the next pod") == 1
+
+
+def test_a_job_is_forgotten_with_its_jobgrowth(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    memory.load()
+    pods.by_job.clear()
+    server.remove(f"{GROWTHS}/train")
+    assert memory.load() == MemoryState()
+
+
+def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change(
+    server: ApiServer, api: KubeApi, pods: Pods
+) -> None:
+    uid = pods.add("train")
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    memory.load()
+    server.remove(f"{GROWTHS}/train")
+    state = memory.load()
+    assert state.jobs[uid].original == ORIGINAL
+    memory.save(state)
+    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
+
+
+def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_told(
+    server: ApiServer, api: KubeApi, pods: Pods
+) -> None:
+    good, bad = pods.add("good"), pods.add("bad")
+    memory = Replica(api, pods).memory()
+    memory.load()
+    server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
+    memory.save(MemoryState({bad: changed(), good: changed()}))
+    actuator = FakeActuator()
+    outcome = OnlyStored(actuator, memory).resize(a_resize(bad))
+    assert outcome.result == "failed"
+    assert "could not be stored" in outcome.detail
+    assert "no right" in outcome.detail
+    assert OnlyStored(actuator, memory).resize(a_resize(good)).result == "applied"
+    assert actuator.done == [a_resize(good)]
+    assert memory.load().jobs[bad].original is None
+    memory.save(MemoryState({bad: changed()}))
+    assert OnlyStored(actuator, memory).resize(a_resize(bad)).result == "applied"
+
+
+def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uids = [pods.add(f"train-{number}") for number in range(5)]
+    memory = Replica(api, pods).memory()
+    memory.load()
+    server.fault(Drop(), path="jobgrowths", times=99)
+    memory.save(MemoryState({uid: changed() for uid in uids}))
+    assert len(server.asked("POST")) == 1
+    assert all(OnlyStored(FakeActuator(), memory).resize(a_resize(uid)).result == "failed" for uid in uids)
+
+
+def test_a_pass_stores_so_many_originals_and_no_more(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uids = [pods.add(f"train-{number}") for number in range(ORIGINALS_A_PASS + 1)]
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed() for uid in uids}))
+    assert len(server.asked("POST")) == ORIGINALS_A_PASS
+    assert OnlyStored(FakeActuator(), memory).resize(a_resize(uids[-1])).result == "deferred"
+
+
+def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    memory = Replica(api, pods, may_write=lambda: False).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    assert writes(server) == []
+    assert OnlyStored(FakeActuator(), memory).resize(a_resize(uid)).result == "failed"
+
+
+def test_what_is_stored_as_original_is_not_overwritten_only_cleared(api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    replica = Replica(api, pods)
+    memory = replica.memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    memory.save(MemoryState({uid: JobMemory(original=CpuAllocation(1, 1))}))
+    assert memory.load().jobs[uid].original == ORIGINAL
+    memory.save(MemoryState({uid: JobMemory()}))
+    assert replica.writer.urgent() == {"uid-of-train"}
+    replica.writer.write()
+    assert Replica(api, pods).memory().load().jobs[uid].original is None
+
+
+def test_a_workload_that_another_policy_takes_over_keeps_its_original(api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    replica = Replica(api, pods)
+    older, newer = replica.memory("older"), replica.memory("newer")
+    older.load()
+    older.save(MemoryState({uid: changed(job_class="NL")}))
+    newer.load()
+    # The pass that takes it over sees the changed allocation, and would take that for the original.
+    newer.save(MemoryState({uid: JobMemory()}))
+    newer.save(MemoryState({uid: JobMemory(original=CpuAllocation(1000, 500))}))
+    assert newer.load().jobs == {uid: JobMemory(original=ORIGINAL)}
+    assert older.load().jobs == {}
+    replica.writer.write()
+    assert replica.store.items()[0].policy == "newer"
+
+
+def test_damaged_memory_starts_anew_and_keeps_the_original(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uid, other = pods.add("train"), pods.add("other")
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed(), other: changed()}))
+    stored = server.get(f"{GROWTHS}/train")
+    stored["status"]["pods"][0]["memory"] = {"growth": "much"}
+    server.put(GROWTHS, stored)
+    with capture_logs() as logs:
+        state = Replica(api, pods).memory().load()
+    assert state.jobs == {uid: JobMemory(original=ORIGINAL), other: changed()}
+    assert any("train, pod 0: what was remembered is damaged" in line["reason"] for line in logs)
+
+
+def test_a_damaged_original_is_told_and_stops_nobody_else(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uid, other = pods.add("train"), pods.add("other")
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed(), other: changed()}))
+    stored = server.get(f"{GROWTHS}/train")
+    stored["status"]["pods"][0]["original"]["cpuLimit"] = "lots"
+    server.put(GROWTHS, stored)
+    with capture_logs() as logs:
+        state = Replica(api, pods).memory().load()
+    assert set(state.jobs) == {other}
+    assert any("its original resources are damaged" in line["reason"] for line in logs)
+
+
+def test_before_the_jobgrowths_are_read_there_is_no_memory_to_act_on(api: KubeApi, pods: Pods) -> None:
+    replica = Replica(api, pods)
+    replica.store.synced = False
+    with pytest.raises(ObservationError, match="not read yet"):
+        replica.memory().load()
+
+
+def test_two_workloads_of_one_name_get_two_names(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    job, deployment = a_workload("train", uid="a"), a_workload("train", kind="Deployment", uid="b")
+    uids = [pods.add(job), pods.add(deployment)]
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed() for uid in uids}))
+    assert server.get(f"{GROWTHS}/train")["spec"]["workload"]["uid"] == "a"
+    assert server.get(f"{GROWTHS}/train-deployment")["spec"]["workload"]["uid"] == "b"
+    assert set(Replica(api, pods).memory().load().jobs) == set(uids)
+
+
+def test_pods_of_one_workload_share_an_object(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uids = [pods.add("train", slot) for slot in ("0", "1")]
+    memory = Replica(api, pods).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed() for uid in uids}))
+    assert [pod["slot"] for pod in server.get(f"{GROWTHS}/train")["status"]["pods"]] == ["0", "1"]
+    assert len(server.asked("POST")) == 1
+
+
+def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original_is_back(
+    server: ApiServer, api: KubeApi, pods: Pods
+) -> None:
+    back, still = pods.add("back"), pods.add("still")
+    replica = Replica(api, pods)
+    memory = replica.memory()
+    memory.load()
+    memory.save(MemoryState({back: changed(), still: changed()}))
+    memory.save(MemoryState({back: JobMemory()}))
+    memory.retire()
+    replica.writer.write()
+    assert [record.name for record in replica.store.items()] == ["still"]
+    assert set(memory.load().jobs) == {still}
+
+
+def test_nodes_are_handed_on_only_when_they_changed(api: KubeApi, pods: Pods) -> None:
+    told: list[Any] = []
+    memory = Replica(api, pods).memory(on_nodes=told.append)
+    memory.load()
+    nodes = {"n1": NodeMemory(frozenset(), 1.0, 60.0)}
+    memory.save(MemoryState({}, nodes))
+    memory.save(MemoryState({}, nodes))
+    assert told == [nodes]

@@ -1,0 +1,403 @@
+"""Pods, nodes and what Prometheus knows of them become one snapshot; what cannot be seen whole is held or named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from support.cluster_records import (
+    GIB,
+    FakeOwnersApi,
+    FakeStore,
+    a_container,
+    a_node_record,
+    a_pod,
+    an_object,
+    owned_by,
+)
+from support.worlds import START, FakeClock
+
+from controller.adapters.kube.joining import PATIENCE_SECONDS
+from controller.adapters.kube.observer import KubeObserver, Stores
+from controller.adapters.kube.owners import Owners
+from controller.adapters.kube.records import NodeRecord, PodPending, PodRecord
+from controller.adapters.prometheus import JobSeries, PrometheusReading, Scope
+from controller.adapters.prometheus_resources import ContainerKey, ContainerUse, Machine
+from controller.adapters.prometheus_series import JobKey
+from controller.errors import ObservationError
+from controller.model import (
+    ClusterSnapshot,
+    CpuAllocation,
+    Evaluation,
+    Job,
+    JobState,
+    Node,
+    PendingResize,
+    Promises,
+    Responses,
+    Usage,
+    Vitals,
+)
+from controller.settings import Selection, TrainingPolicySpec
+
+JOB = owned_by("Job", "train", "job-1")
+INDEX = "batch.kubernetes.io/job-completion-index"
+LEVEL = Evaluation(0.5, 4, START - 1, 'training_loss{stage="eval"}')
+REPORTS = JobSeries(evaluation=LEVEL, steps_total=10, steps_planned=100, state=JobState.TRAINING, up=True)
+
+
+@dataclass
+class FakeReader:
+    """What Prometheus would say, and what it was asked."""
+
+    jobs: dict[str, JobSeries] = field(default_factory=dict)
+    uses: dict[str, ContainerUse] = field(default_factory=dict)
+    sizes: dict[str, Machine] = field(default_factory=dict)
+    scrape_interval_seconds: float = 5.0
+    asked: list[Scope] = field(default_factory=list)
+
+    def read(self, at_seconds: float, scope: Scope) -> PrometheusReading:
+        self.asked.append(scope)
+        jobs = {JobKey("team", pod): series for pod, series in self.jobs.items()}
+        uses = {ContainerKey("team", pod, "trainer"): use for pod, use in self.uses.items()}
+        return PrometheusReading(at_seconds, jobs, 4, uses)
+
+    def machines(self, at_seconds: float) -> Mapping[str, Machine]:
+        return self.sizes
+
+
+@dataclass
+class World:
+    """A cluster whose parts a test changes between two looks."""
+
+    pods: FakeStore[PodRecord]
+    nodes: FakeStore[NodeRecord] | None
+    reader: FakeReader
+    clock: FakeClock
+    observer: KubeObserver
+
+    def job(self) -> Job:
+        (job,) = self.observer.observe().jobs
+        return job
+
+
+def world(
+    *pods: PodRecord,
+    nodes: tuple[NodeRecord, ...] | None = (a_node_record(),),
+    spec: Mapping[str, Any] | None = None,
+    select: Callable[[PodRecord], bool] = lambda _: True,
+    original: Callable[[str], CpuAllocation | None] = lambda _: None,
+    api: FakeOwnersApi | None = None,
+    **series: JobSeries,
+) -> World:
+    store, machines = FakeStore(tuple(pods)), None if nodes is None else FakeStore(nodes)
+    reader, clock = FakeReader(series), FakeClock()
+    owners = Owners(FakeStore((an_object("train", "job-1"),)), api or FakeOwnersApi())  # type: ignore[arg-type]
+    policy = TrainingPolicySpec.model_validate(spec or {})
+    observer = KubeObserver(Stores(store, machines, None), owners, reader, select, policy, clock, original)
+    return World(store, machines, reader, clock, observer)
+
+
+def names(snapshot: ClusterSnapshot) -> list[str]:
+    return [job.name for job in snapshot.jobs]
+
+
+def test_a_job_is_told_in_full():
+    annotations = {
+        "slopewise.dev/weight": "2",
+        "slopewise.dev/max-useful-cpu": "1500m",
+        "slopewise.dev/migratable": "true",
+    }
+    pod = a_pod("p", a_container(restarts_total=1), a_container("side", init=True), owner=JOB, annotations=annotations)
+    here = world(pod, p=REPORTS)
+    usage = Usage(START - 3, 100.0, 2.0**20, 430.0, 1500.0)
+    here.reader.uses["p"] = ContainerUse(usage, 40, 30)
+    job = here.job()
+    assert (job.uid, job.name, job.namespace, job.node) == ("job-1:0", "p", "team", "n1")
+    assert (job.state, job.started_at_seconds) == (JobState.TRAINING, START - 105)
+    assert (job.evaluation, job.steps_total, job.steps_planned, job.usage) == (LEVEL, 10, 100, usage)
+    assert (job.allocation, job.memory_request_bytes) == (CpuAllocation(2000, 500), 2 * GIB)
+    assert (job.promises, job.useful_parallelism_cores, job.migratable) == (Promises(weight=2.0), 1.5, True)
+    assert job.vitals == Vitals(1, None, 40, 30)
+    assert job.accepts is not None
+    assert (job.accepts.min_millicores, job.hands_off, job.pending, job.warnings) == (500, None, None, ())
+
+
+def test_a_snapshot_has_the_nodes_with_what_they_have_to_give():
+    cordoned = a_node_record("n2", unschedulable=True)
+    lost = a_node_record("n3", ready=False)
+    here = world(a_pod(), nodes=(a_node_record(cpu=1930), cordoned, lost, a_node_record("n4")))
+    assert here.observer.observe().nodes == (Node("n1", 1.93, 8 * GIB), Node("n4", 4.0, 8 * GIB))
+
+
+def test_nodes_that_the_policy_does_not_select_are_not_offered():
+    spec = {"selector": {"nodes": {"matchLabels": {"pool": "cpu"}}}}
+    nodes = (a_node_record("n1", labels={"pool": "cpu"}), a_node_record("n2"))
+    assert [node.name for node in world(nodes=nodes, spec=spec).observer.observe().nodes] == ["n1"]
+
+
+def test_a_lost_node_stays_with_its_jobs_and_they_say_why_nothing_happens():
+    here = world(a_pod(), nodes=(a_node_record(ready=False),))
+    snapshot = here.observer.observe()
+    assert [node.name for node in snapshot.nodes] == ["n1"]
+    assert snapshot.jobs[0].hands_off == "node n1 is not ready; changes go on when it is"
+
+
+def test_only_selected_pods_on_a_node_are_jobs():
+    waiting = a_pod("w", node=None, phase="Pending")
+    here = world(a_pod("a"), a_pod("b"), waiting, select=lambda pod: pod.name != "b")
+    assert names(here.observer.observe()) == ["a"]
+
+
+def test_only_rows_of_the_jobs_namespaces_and_containers_are_asked_for():
+    here = world(a_pod("a", a_container("pytorch"), namespace="x"), a_pod("b"))
+    here.observer.observe()
+    assert here.reader.asked == [Scope(("team", "x"), ("pytorch", "trainer"))]
+
+
+def test_without_jobs_nobodys_rows_are_asked_for():
+    here = world()
+    assert here.observer.observe().jobs == ()
+    assert here.reader.asked == [Scope(("",), ())]
+
+
+def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does():
+    ranks = [a_pod(f"r{rank}", owner=JOB, labels={INDEX: f"{rank}"}) for rank in range(11)]
+    late = replace(REPORTS, evaluation=replace(LEVEL, level=0.9))
+    here = world(*ranks, r2=REPORTS, r10=late, r3=JobSeries(responses=Responses(1, 1.0)))
+    jobs = {job.name: job for job in here.observer.observe().jobs}
+    assert jobs["r0"].evaluation == LEVEL
+    assert (jobs["r0"].steps_total, jobs["r0"].state) == (10, JobState.TRAINING)
+    assert jobs["r10"].evaluation == late.evaluation
+    assert jobs["r3"].evaluation is None
+
+
+def test_jobs_of_another_workload_lend_nothing():
+    here = world(a_pod("a"), a_pod("b"), a=REPORTS)
+    assert [job.evaluation for job in here.observer.observe().jobs] == [LEVEL, None]
+
+
+@pytest.mark.parametrize(
+    ("pod", "series", "state"),
+    [
+        (a_pod(phase="Succeeded"), REPORTS, JobState.FINISHED),
+        (a_pod(phase="Failed"), REPORTS, JobState.FAILED),
+        (a_pod("p", a_container(running_since_seconds=None)), REPORTS, JobState.STARTING),
+        (a_pod(), JobSeries(), JobState.STARTING),
+        (a_pod(), JobSeries(responses=Responses(1, 1.0)), JobState.TRAINING),
+    ],
+)
+def test_the_state_is_how_the_pod_ended_or_what_the_job_says(pod: PodRecord, series: JobSeries, state: JobState):
+    assert world(pod, p=series).job().state is state
+
+
+def test_a_job_that_has_ended_is_shown_for_a_while():
+    here = world(a_pod(phase="Succeeded"))
+    assert names(here.observer.observe()) == ["p"]
+    here.clock.seconds += 599
+    assert names(here.observer.observe()) == ["p"]
+    here.clock.seconds += 2
+    assert names(here.observer.observe()) == []
+    assert names(here.observer.observe()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "result"), [("Deferred", "deferred"), ("Infeasible", "infeasible"), ("Error", "failed")]
+)
+def test_a_resize_that_waits_is_told_with_the_time_at_which_we_first_saw_it(kind: Any, result: Any):
+    slow_clock = PodPending(kind, START - 5000, "no room")
+    container = a_container(limit=3000, in_effect=CpuAllocation(2000, 500))
+    here = world(a_pod("p", container, pending=slow_clock))
+    expected = PendingResize(result, START, "no room", CpuAllocation(2000, 500))
+    assert here.job().pending == expected
+    here.clock.seconds += 100
+    assert here.job().pending == expected
+    here.pods.put(a_pod("p", container, pending=replace(slow_clock, since_seconds=START - 4000)))
+    assert here.job().pending == replace(expected, since_seconds=START + 100)
+
+
+def test_a_start_in_the_future_of_our_clock_is_now():
+    assert world(a_pod(started_at_seconds=START + 60)).job().started_at_seconds == START
+
+
+@pytest.mark.parametrize(
+    ("series", "told"),
+    [
+        (JobSeries(), "Prometheus has no target for it"),
+        (JobSeries(up=False), "Prometheus cannot scrape it"),
+        (REPORTS, None),
+    ],
+)
+def test_what_cannot_be_measured_is_told_after_a_while_with_the_remedy(series: JobSeries, told: str | None):
+    here = world(a_pod("p", a_container(running_since_seconds=START)), p=series)
+    assert here.job().warnings == ()
+    here.clock.seconds += PATIENCE_SECONDS
+    *others, no_use = here.job().warnings
+    assert no_use.startswith("no kubelet tells what it uses; scrape")
+    assert [warning.startswith(told or "") for warning in others] == [True] * (told is not None)
+
+
+@pytest.mark.parametrize(
+    ("pod", "spec", "container", "unclear"),
+    [
+        (a_pod("p", a_container("a"), a_container("b")), None, "b", None),
+        (a_pod("p", a_container("a"), a_container("c")), "c", "c", None),
+        (a_pod("p", a_container("only"), a_container("side", init=True)), "other", "only", None),
+    ],
+)
+def test_the_trainer_is_the_policys_container_then_the_owners_then_the_only_one(
+    pod: PodRecord, spec: str | None, container: str, unclear: str | None
+):
+    annotated = replace(pod, annotations={"slopewise.dev/container": "b"} if spec != "other" else {})
+    here = world(annotated, spec={"selector": {"container": spec}} if spec else {})
+    job = here.job()
+    managed = here.observer.find(job.uid)
+    assert managed is not None
+    assert (managed.container.name, job.hands_off) == (container, unclear)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({}, "which container trains is not known; name one of a, c in slopewise.dev/container"),
+        ({"slopewise.dev/container": "x"}, "annotation slopewise.dev/container names 'x', and the pod has a, c"),
+    ],
+)
+def test_a_pod_whose_trainer_is_not_known_is_left_alone(annotations: dict[str, str], told: str):
+    assert world(a_pod("p", a_container("a"), a_container("c"), annotations=annotations)).job().hands_off == told
+
+
+def test_requests_may_add_up_to_what_they_were_before_we_came():
+    pods = [a_pod(name, a_container(request=700)) for name in ("a", "b", "c")]
+    originals = {"uid-a:0": CpuAllocation(2000, 500), "uid-b:0": CpuAllocation(2000, 300)}
+    here = world(*pods, spec={"resources": {"control": "requests"}}, original=originals.get)
+    (node,) = here.observer.observe().nodes
+    assert node.requests_max_millicores == 500 + 300 + 700 + 2
+
+
+def test_kueues_bound_is_the_original_request_not_the_present_one():
+    pod = a_pod("p", a_container(request=200), labels={"kueue.x-k8s.io/queue-name": "q"})
+    originals = {"uid-p:0": CpuAllocation(2000, 500)}
+    job = world(pod, spec={"resources": {"control": "requests"}}, original=originals.get).job()
+    assert job.accepts is not None
+    assert job.accepts.max_millicores == 500
+
+
+def test_a_changed_pod_node_or_original_is_looked_at_again():
+    originals: dict[str, CpuAllocation] = {}
+    here = world(a_pod(), original=originals.get, spec={"resources": {"lowerRequests": True}})
+    assert here.job().hands_off is None
+    here.pods.put(a_pod(foreign_resizers=("x",)))
+    assert (here.job().hands_off or "").startswith("x resizes it too")
+    here.pods.put(a_pod("p", a_container(limit=500), qos_class="Guaranteed"))
+    originals["uid-p:0"] = CpuAllocation(900, 900)
+    accepts = here.job().accepts
+    assert accepts is not None
+    assert accepts.max_millicores == 900
+    assert here.nodes is not None
+    here.nodes.put(a_node_record(ready=False))
+    assert (here.job().hands_off or "").startswith("node n1 is not ready")
+
+
+@pytest.mark.parametrize("what", ["pods", "nodes"])
+def test_an_api_server_that_is_not_heard_of_holds_the_pass(what: str):
+    here = world(a_pod())
+    store = getattr(here, what)
+    store.silent = 121.0
+    with pytest.raises(ObservationError, match=f"told nothing of {what} for 121 s, bound 120 s"):
+        here.observer.observe()
+    store.synced = False
+    with pytest.raises(ObservationError, match=f"The {what} of the cluster are not read yet"):
+        here.observer.observe()
+    assert here.reader.asked == []
+
+
+def test_pods_whose_owner_cannot_be_read_are_left_out_and_named():
+    jobset = owned_by("JobSet", "s", "set-1", "jobset.x-k8s.io/v1alpha2")
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/s"
+    here = world(a_pod("a"), a_pod("b", owner=jobset), api=FakeOwnersApi({path: 500}))
+    assert names(here.observer.observe()) == ["a"]
+    assert list(here.observer.left_out) == ["team/b"]
+
+
+def test_a_pod_on_a_node_that_is_not_known_yet_is_left_out_and_named():
+    here = world(a_pod("a"), a_pod("b", node="n9"))
+    assert names(here.observer.observe()) == ["a"]
+    assert here.observer.left_out == {"team/b": "the size of its node n9 is not known"}
+
+
+def test_without_the_right_to_read_nodes_prometheus_tells_their_size():
+    here = world(a_pod(), nodes=None)
+    here.reader.sizes = {"n1": Machine(2.0, GIB), "n2": Machine(4.0, GIB)}
+    snapshot = here.observer.observe()
+    assert snapshot.nodes == (Node("n1", 2.0, GIB),)
+    assert snapshot.jobs[0].hands_off is None
+
+
+def test_without_any_nodes_size_the_pass_is_held_with_the_remedy():
+    with pytest.raises(
+        ObservationError, match=r"The size of no node is known \(n1 …\).* grant the right to read nodes"
+    ):
+        world(a_pod(), nodes=None).observer.observe()
+
+
+def test_the_roster_finds_the_newest_that_is_known_of_a_pod():
+    here = world(a_pod())
+    here.observer.observe()
+    newer = a_pod(resource_version="2")
+    here.pods.put(newer)
+    managed = here.observer.find("uid-p:0")
+    assert managed is not None
+    assert managed.pod is newer
+
+
+def test_the_roster_finds_a_pod_that_is_selected_no_more_and_before_the_first_pass():
+    here = world(a_pod(), select=lambda _: False)
+    managed = here.observer.find("uid-p:0")
+    assert managed is not None
+    assert managed.pod.name == "p"
+
+
+def test_a_pod_that_is_gone_is_not_found_nor_is_another_of_its_name():
+    here = world(a_pod())
+    here.observer.observe()
+    here.pods.put(a_pod(uid="another"))
+    assert here.observer.find("uid-p:0") is None
+    here.pods.drop("p")
+    assert here.observer.find("another:0") is None
+
+
+def test_the_roster_finds_the_pod_that_replaced_another_in_its_slot():
+    here = world(a_pod("old", owner=JOB))
+    here.observer.observe()
+    here.pods.drop("old")
+    here.pods.put(a_pod("new", owner=JOB))
+    managed = here.observer.find("job-1:0")
+    assert managed is not None
+    assert managed.pod.name == "new"
+
+
+@pytest.mark.parametrize(
+    ("selection", "selected"),
+    [
+        ({}, True),
+        ({"pods": {"matchLabels": {"team": "a"}}}, False),
+        ({"pods": {"matchLabels": {"slopewise.dev/managed": "true"}}}, True),
+        ({"namespaces": {"matchLabels": {"env": "lab"}}}, True),
+        ({"namespaces": {"matchLabels": {"env": "prod"}}}, False),
+        ({"nodes": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}}, False),
+    ],
+)
+def test_a_selection_picks_by_pod_namespace_and_node(selection: dict[str, Any], selected: bool):
+    namespace = replace(an_object("team", "u", namespace=""), labels={"env": "lab"})
+    stores = Stores(FakeStore(), FakeStore((a_node_record(),)), FakeStore((namespace,)))
+    assert stores.selects(Selection.model_validate(selection), a_pod()) is selected
+
+
+def test_a_pod_without_a_node_yet_is_not_refused_for_its_node():
+    stores = Stores(FakeStore(), FakeStore((a_node_record(),)), None)
+    picky = Selection.model_validate({"nodes": {"matchLabels": {"pool": "cpu"}}})
+    assert stores.selects(picky, a_pod(node=None))
+    assert not stores.selects(picky, a_pod())

@@ -1,0 +1,217 @@
+"""The API server's JSON becomes records; what cannot be read is named and stops nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cluster_records import container_status, pod_json
+
+from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
+from controller.adapters.kube.records import ObjectRecord, OwnerRef, PodPending
+from controller.model import CpuAllocation
+
+AT_15_25_33 = 1_795_274_733.0
+
+
+def resized_by(manager: str, *path: str, subresource: str = "resize") -> dict[str, Any]:
+    """A managedFields entry of somebody who wrote one field, e.g. `f:containers`, `f:limits`, `f:cpu`."""
+    kind, bound, resource = path or ("f:containers", "f:limits", "f:cpu")
+    fields = {"f:spec": {kind: {'k:{"name":"trainer"}': {"f:resources": {bound: {resource: {}}}}}}}
+    return {"manager": manager, "operation": "Update", "subresource": subresource, "fieldsV1": fields}
+
+
+def test_a_running_pod_is_read_with_its_container():
+    pod = parse_pod(pod_json())
+    (container,) = pod.containers
+    assert (pod.uid, pod.namespace, pod.name, pod.node, pod.phase) == ("uid-p", "team", "p", "node-a", "Running")
+    assert (pod.qos_class, pod.deleting, pod.owner, pod.pending) == ("Burstable", False, None, None)
+    assert pod.started_at_seconds == AT_15_25_33 - 1
+    assert container.wished == container.in_effect == CpuAllocation(400, 100)
+    assert (container.memory_request_bytes, container.memory_limit_bytes) == (32 * 2**20, None)
+    assert (container.ready, container.running_since_seconds, container.init) == (True, AT_15_25_33, False)
+    assert container.ports == {"metrics": 9464}
+
+
+def test_a_request_that_is_missing_is_the_limit():
+    spec = {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]}
+    (container,) = parse_pod(pod_json(spec=spec)).containers
+    assert container.wished == CpuAllocation(2000, 2000)
+    assert container.has_request
+    assert container.memory_request_bytes == 2**30
+
+
+def test_a_container_without_resources_has_neither_request_nor_limit():
+    (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer"}]})).containers
+    assert container.wished == CpuAllocation(None, 0)
+    assert not container.has_request
+
+
+def test_a_node_that_does_not_tell_what_is_in_effect_leaves_it_unknown():
+    (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status()]})).containers
+    assert container.in_effect is None
+
+
+def test_resources_in_effect_without_a_limit_are_without_a_limit():
+    status = container_status(resources={"requests": {"cpu": "10m"}})
+    (container,) = parse_pod(pod_json(status={"containerStatuses": [status]})).containers
+    assert container.in_effect == CpuAllocation(None, 10)
+
+
+def test_restartable_init_containers_count_and_others_do_not():
+    init = [{"name": "side", "restartPolicy": "Always"}, {"name": "setup"}]
+    statuses = [{**container_status(), "name": "side"}]
+    pod = parse_pod(pod_json(spec={"initContainers": init}, status={"initContainerStatuses": statuses}))
+    assert [(container.name, container.init, container.ready) for container in pod.containers] == [
+        ("trainer", False, True),
+        ("side", True, True),
+    ]
+
+
+def test_devices_and_claims_are_named():
+    resources = {"limits": {"nvidia.com/gpu": "1", "cpu": "1"}, "requests": {"ephemeral-storage": "1Gi"}}
+    resources = {**resources, "claims": [{"name": "tpu"}]}
+    (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer", "resources": resources}]})).containers
+    assert container.extended_resources == ("nvidia.com/gpu", "claim tpu")
+
+
+@pytest.mark.parametrize(("resource", "restarts"), [("cpu", True), ("memory", False)])
+def test_only_a_resize_policy_for_cpu_counts(resource: str, restarts: bool):
+    policy = [{"resourceName": resource, "restartPolicy": "RestartContainer"}]
+    (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer", "resizePolicy": policy}]})).containers
+    assert container.resize_restarts is restarts
+
+
+@pytest.mark.parametrize("where", ["state", "lastState"])
+def test_a_container_that_was_killed_for_memory_is_told_with_the_time(where: str):
+    killed = {where: {"terminated": {"reason": "OOMKilled", "finishedAt": "2026-11-21T15:25:33Z"}}, "restartCount": 3}
+    (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status(**killed)]})).containers
+    assert (container.oom_killed_at_seconds, container.restarts_total) == (AT_15_25_33, 3)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "pending"),
+    [
+        ([("PodResizePending", "True", "Deferred")], "Deferred"),
+        ([("PodResizePending", "True", "Infeasible")], "Infeasible"),
+        ([("PodResizeInProgress", "True", "Error")], "Error"),
+        ([("PodResizeInProgress", "True", "")], None),
+        ([("PodResizePending", "False", "Deferred")], None),
+        ([("PodResizeInProgress", "True", "Error"), ("PodResizePending", "True", "Deferred")], "Deferred"),
+    ],
+)
+def test_a_resize_that_waits_or_failed_is_told(conditions: list[tuple[str, str, str]], pending: str | None):
+    told = [
+        {"type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2026-11-21T15:25:33Z"}
+        for kind, status, reason in conditions
+    ]
+    found = parse_pod(pod_json(status={"conditions": told})).pending
+    assert found == (pending and PodPending(pending, AT_15_25_33, "m"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("entry", "resizers"),
+    [
+        (resized_by("vpa-updater"), ("vpa-updater",)),
+        (resized_by("kubectl-patch", "f:initContainers", "f:requests", "f:cpu"), ("kubectl-patch",)),
+        (resized_by("slopewise"), ()),
+        (resized_by("kubectl-patch", "f:containers", "f:limits", "f:memory"), ()),
+        (resized_by("kubectl-edit", subresource=""), ()),
+        ({"manager": "x", "subresource": "resize"}, ()),
+    ],
+)
+def test_somebody_else_whose_cpu_is_in_effect_is_named(entry: dict[str, Any], resizers: tuple[str, ...]):
+    assert parse_pod(pod_json(metadata={"managedFields": [entry]})).foreign_resizers == resizers
+
+
+def test_only_annotations_that_matter_here_are_kept():
+    annotations = {"slopewise.dev/weight": "2", "vpaUpdates": "x", "kubectl.kubernetes.io/last-applied": "huge"}
+    assert parse_pod(pod_json(metadata={"annotations": annotations})).annotations == {
+        "slopewise.dev/weight": "2",
+        "vpaUpdates": "x",
+    }
+
+
+def test_pod_level_resources_gates_and_deletion_are_seen():
+    spec = {"resources": {"limits": {"cpu": "2"}}, "schedulingGates": [{"name": "slopewise.dev/placement"}]}
+    pod = parse_pod(pod_json(spec=spec, metadata={"deletionTimestamp": "2026-11-21T15:25:33Z"}))
+    assert (pod.pod_level_resources, pod.gates, pod.deleting) == (True, ("slopewise.dev/placement",), True)
+
+
+def test_only_the_controlling_owner_is_the_owner():
+    references = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1"},
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "2", "controller": True},
+    ]
+    found = parse_object({"metadata": {"name": "o", "namespace": "n", "uid": "u", "ownerReferences": references}})
+    assert found == ObjectRecord("u", "o", "n", {}, OwnerRef("batch/v1", "Job", "j", "2"))
+
+
+def node_json(**more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "node-a", "uid": "u", "labels": {}, **more},
+        "spec": {"unschedulable": True},
+        "status": {
+            "allocatable": {"cpu": "1930m", "memory": "24581684Ki"},
+            "conditions": [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def test_a_node_is_read_with_what_it_has_to_give():
+    node = parse_node(node_json())
+    assert (node.allocatable_millicores, node.allocatable_memory_bytes) == (1930, 24_581_684 * 1024)
+    assert (node.ready, node.unschedulable, node.static_cpu_manager) == (True, True, None)
+
+
+def test_a_node_whose_kubelet_is_silent_is_not_ready():
+    raw = node_json()
+    raw["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    assert not parse_node(raw).ready
+
+
+def test_an_administrator_may_tell_of_a_static_cpu_manager():
+    assert parse_node(node_json(labels={"slopewise.dev/static-cpu-manager": "true"})).static_cpu_manager is True
+
+
+def test_an_object_that_cannot_be_read_is_named():
+    raw = pod_json(spec={"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "much"}}}]})
+    with pytest.raises(ValueError, match="team/p cannot be read: 'much' is not a Kubernetes quantity"):
+        parse_pod(raw)
+    with pytest.raises(ValueError, match="team/p cannot be read: 'spec' is missing"):
+        parse_pod({"metadata": pod_json()["metadata"]})
+    with pytest.raises(ValueError, match="node-a cannot be read: 'status' is missing"):
+        parse_node({"metadata": {"name": "node-a"}})
+
+
+def _paths(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    below = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    return [path, *(found for key, each in below for found in _paths(each, (*path, key)))]
+
+
+_WHOLE = pod_json(
+    metadata={"managedFields": [resized_by("x")], "annotations": {"slopewise.dev/weight": "2"}},
+    spec={"resources": {"limits": {}}, "schedulingGates": [{"name": "g"}]},
+)
+_JSON = st.none() | st.booleans() | st.integers() | st.text() | st.just([]) | st.just({}) | st.just([{}]) | st.just([0])
+
+
+@given(st.sampled_from([path for path in _paths(_WHOLE) if path]), _JSON)
+def test_whatever_is_in_a_field_a_pod_is_read_or_refused_in_words(path: tuple[Any, ...], hostile: object):
+    raw = copy.deepcopy(_WHOLE)
+    place: Any = raw
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = hostile
+    told = ""
+    try:
+        name = parse_pod(json.loads(json.dumps(raw))).name
+    except ValueError as error:
+        name, told = "", str(error)
+    assert name == "p" or "cannot be read" in told or path == ("metadata", "name")

@@ -1,0 +1,201 @@
+"""What `kubectl get growth` tells of a workload: columns, conditions, and when they are worth writing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from controller.conditions import Condition
+from controller.growth_face import PassView, duration, eta, face, transition_key, view_of
+from controller.job_growth import JobGrowthStatus
+from controller.model import (
+    Change,
+    CpuAllocation,
+    Decisions,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    NodeMemory,
+    Outcome,
+    Pace,
+    PassReport,
+    PendingResize,
+    Resize,
+    Withheld,
+)
+
+UID = "w:0"
+NEW = JobGrowthStatus()
+
+
+def a_view(*jobs: Job, memory: dict[str, JobMemory] | None = None, mode: str = "Auto", **more: Any) -> PassView:
+    """The view of a pass over these jobs; `looked_at`: the policy has looked at their node in it."""
+    remembered = {job.uid: known(job_class="NL", efficiency=0.0123456) for job in jobs} | (memory or {})
+    looked = more.pop("looked_at", False)
+    nodes = {"n1": NodeMemory(frozenset(), START if looked else START - 30, 60.0)}
+    report = PassReport(
+        START,
+        "flowcon",
+        {},
+        START + 60,
+        snapshot=a_snapshot(jobs, [a_node(cpu_cores=4)]),
+        decisions=Decisions("flowcon", (), {job.uid: "grows slowly" for job in jobs}, MemoryState(remembered, nodes)),
+        **more,
+    )
+    view = view_of(report, policy="training", mode=mode, control="limits")  # type: ignore[arg-type]
+    assert view is not None
+    return view
+
+
+def a_resize(uid: str = UID, to: int = 1500) -> Resize:
+    return Resize(uid, "n1", "limits", 2000, to, "class NL")
+
+
+def of(status: JobGrowthStatus, kind: str) -> Condition:
+    return next(condition for condition in status.conditions if condition.type == kind)
+
+
+def told(job: Job, previous: JobGrowthStatus = NEW, **more: Any) -> JobGrowthStatus:
+    return face([job], a_view(job, **more), previous)
+
+
+def test_a_running_job_in_its_columns() -> None:
+    job = replace(a_job(UID, limit=2000, level=0.123456), steps_total=423.0, steps_planned=1000.0)
+    status = told(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown: resized 5 s ago"),))
+    assert (status.state, status.progress, status.cpu) == ("Training", "42%", "2 → 1.5")
+    assert (status.job_class, status.loss, status.growth) == ("NL", 0.1235, 0.01235)
+    assert (status.policy, status.node, status.reason) == ("training", "n1", "cooldown: resized 5 s ago")
+
+
+def test_what_is_wanted_stays_in_sight_between_two_looks() -> None:
+    job = a_job(UID, limit=2000)
+    first = told(job, withheld=(Withheld(a_resize(), "paused", "paused"),))
+    assert told(job, first).cpu == "2 → 1.5"
+    assert told(job, first, looked_at=True).cpu == "2"
+
+
+def test_an_applied_change_is_what_the_job_has() -> None:
+    status = told(a_job(UID, limit=2000), outcomes=(Outcome(a_resize(), "applied"),))
+    assert status.cpu == "1.5"
+    assert status.last_action == "limits 2 to 1500m applied"
+    later = told(a_job(UID, limit=1500), status)
+    assert (later.last_action, later.last_action_time) == (status.last_action, status.last_action_time)
+
+
+def test_after_a_restart_the_last_action_is_what_was_remembered() -> None:
+    memory = {UID: JobMemory(change=Change(START - 100, "limits", 2000, 500))}
+    assert told(a_job(UID, limit=500), memory=memory).last_action == "limits 2 to 500m"
+
+
+def test_a_workload_of_several_pods_is_told_as_one() -> None:
+    jobs = [a_job("w:0", limit=2000), a_job("w:1", limit=1000, state=JobState.FINISHED)]
+    view = a_view(*jobs, withheld=(Withheld(a_resize("w:0", 500), "floor", "floor"),))
+    status = face(jobs, view, NEW)
+    assert (status.cpu, status.state, of(status, "Finished").status) == ("3 → 1.5", "Training", "False")
+    ended = [replace(job, state=JobState.FINISHED) for job in jobs]
+    assert of(face(ended, a_view(*ended), NEW), "Finished").reason == "Succeeded"
+    failed = [jobs[0], replace(jobs[1], state=JobState.FAILED)]
+    assert face(failed, a_view(*failed), NEW).state == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("job", "memory", "status", "reason"),
+    [
+        (a_job(UID), known(), "True", "Fresh"),
+        (a_job(UID, level=None), JobMemory(), "Unknown", "NotSeenYet"),
+        (a_job(UID, level=None), known(), "False", "Missing"),
+        (a_job(UID, age=100.0), known(), "False", "Stale"),
+        (a_job(UID, finite=False), known(), "False", "NotFinite"),
+        (a_job(UID, samples=1), known(), "Unknown", "TooFewSamples"),
+    ],
+)
+def test_whether_metrics_can_be_decided_on(job: Job, memory: JobMemory, status: str, reason: str) -> None:
+    condition = of(told(job, memory={UID: memory}), "MetricsAvailable")
+    assert (condition.status, condition.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "reason"),
+    [
+        (a_job(UID, state=JobState.FINISHED), {}, "Ended"),
+        (replace(a_job(UID), hands_off="it has a GPU"), {}, "HandsOff"),
+        (a_job(UID), {"memory": {UID: JobMemory(alone_until_seconds=START + 1, alone_because="OOM")}}, "LeftAlone"),
+        (a_job(UID), {"mode": "Recommend"}, "ModeRecommend"),
+        (a_job(UID), {"withheld": (Withheld(a_resize(), "canary", "not chosen"),)}, "NotInCanary"),
+    ],
+)
+def test_why_a_job_is_not_changed(job: Job, more: dict[str, Any], reason: str) -> None:
+    condition = of(told(job, **more), "Managed")
+    assert (condition.status, condition.reason) == ("False", reason)
+
+
+def test_a_job_in_auto_is_managed() -> None:
+    assert of(told(a_job(UID)), "Managed").status == "True"
+
+
+def test_a_resize_that_waits_is_told_with_the_kubelets_words() -> None:
+    pending = PendingResize("deferred", START, "Node didn't have enough resource: cpu", CpuAllocation(2000, 500))
+    condition = of(told(replace(a_job(UID), pending=pending)), "ResizePending")
+    assert (condition.status, condition.reason) == ("True", "Deferred")
+    assert condition.message == "Node didn't have enough resource: cpu"
+
+
+def test_a_condition_keeps_the_time_of_its_last_change() -> None:
+    job = a_job(UID)
+    first = told(job)
+    later = a_view(job)
+    later = replace(later, snapshot=replace(later.snapshot, taken_at_seconds=START + 10))
+    again = face([job], later, first)
+    assert of(again, "Managed").last_transition_time == of(first, "Managed").last_transition_time
+    paused = face([job], replace(later, mode="Recommend"), again)
+    assert (of(paused, "Managed").last_transition_time - of(first, "Managed").last_transition_time).seconds == 10
+
+
+def test_figures_that_move_are_progress_and_facts_that_change_are_transitions() -> None:
+    job = a_job(UID, limit=2000)
+    key = transition_key([job], a_view(job))
+    moved = replace(a_job(UID, limit=2000, level=0.5), steps_total=5.0)
+    assert transition_key([moved], a_view(moved)) == key
+    for other in (
+        a_job(UID, limit=1000),
+        a_job(UID, limit=2000, state=JobState.FINISHED),
+        a_job(UID, limit=2000, age=1000.0),
+        replace(job, hands_off="GPU"),
+    ):
+        assert transition_key([other], a_view(other)) != key
+    assert transition_key([job], a_view(job, memory={UID: known(job_class="CL")})) != key
+    assert transition_key([job], a_view(job, outcomes=(Outcome(a_resize(), "failed", "gone"),))) != key
+
+
+def test_eta_is_the_steps_left_at_the_pace_measured_last() -> None:
+    job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0)
+    memory = JobMemory(paces=(Pace(1.0, 9.0, None), *(Pace(2.0, 0.5, 1.0) for _ in range(3))))
+    assert eta(job, memory) == "5m00s"
+    assert eta(job, JobMemory()) == "-"
+    assert eta(replace(job, steps_planned=None), memory) == "-"
+    assert eta(replace(job, state=JobState.FINISHED), memory) == "-"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.4, "59s"), (60, "1m00s"), (3599, "59m59s"), (7500, "2h05m"), (86_400 * 4 + 3 * 3600, "4d03h")],
+)
+def test_durations_have_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_hostile_text_stays_on_one_short_line() -> None:
+    job = replace(a_job(UID), hands_off="x\n" * 1000)
+    reason = told(job).reason or ""
+    assert "\n" not in reason
+    assert len(reason) <= 160
+    assert len(of(told(job), "Managed").message) <= 1024
+
+
+def test_a_pass_that_was_held_has_nothing_to_show() -> None:
+    report = PassReport(START, "flowcon", {}, START, held="Prometheus is gone")
+    assert view_of(report, policy="training", mode="Auto", control="limits") is None

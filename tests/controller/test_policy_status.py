@@ -1,0 +1,116 @@
+"""What a TrainingPolicy's status tells: whether it is obeyed, by whom, and what is in its way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from controller.conditions import Condition
+from controller.growth_face import PassView
+from controller.model import CpuAllocation, Job, JobState, NodeMemory
+from controller.policy_status import (
+    Conflict,
+    Standing,
+    TrainingPolicyStatus,
+    node_intervals,
+    policy_status,
+    standing_key,
+)
+
+NEW = TrainingPolicyStatus()
+
+
+def a_view(*jobs: Job, classes: str = "NL", **more: Any) -> PassView:
+    memory = {job.uid: known(job_class=classes) for job in jobs} | more.get("memory", {})
+    return PassView("training", "Auto", "limits", a_snapshot(jobs), memory, {}, {"n1": a_node()})
+
+
+def a_standing(*jobs: Job, **more: Any) -> Standing:
+    return Standing(3, "Auto", seen=a_view(*jobs) if jobs else None, **more)
+
+
+def conditions(standing: Standing, previous: TrainingPolicyStatus = NEW) -> dict[str, Condition]:
+    return {each.type: each for each in policy_status(standing, previous, now_seconds=START).conditions}
+
+
+def test_a_policy_that_is_obeyed() -> None:
+    status = policy_status(a_standing(a_job("a"), a_job("b")), NEW, now_seconds=START)
+    told = {each.type: (each.status, each.reason) for each in status.conditions}
+    assert told == {
+        "Ready": ("True", "ModeAuto"),
+        "MetricsAvailable": ("True", "Fresh"),
+        "Conflict": ("False", "NoConflict"),
+        "Degraded": ("False", "AllWell"),
+    }
+    assert (status.jobs.total, status.jobs.by_class, status.observed_generation) == (2, {"NL": 2}, 3)
+    assert all(each.observed_generation == 3 for each in status.conditions)
+
+
+def test_a_policy_that_cannot_be_obeyed_says_our_sentence() -> None:
+    ready = conditions(Standing(1, None, invalid="TrainingPolicy p: spec.mode: must be ..."))["Ready"]
+    assert (ready.status, ready.reason, ready.message) == (
+        "False",
+        "InvalidSpec",
+        "TrainingPolicy p: spec.mode: must be ...",
+    )
+
+
+def test_a_held_pass_is_told_and_the_counts_stay() -> None:
+    standing = a_standing(a_job("a"))
+    first = policy_status(standing, NEW, now_seconds=START)
+    held = policy_status(Standing(3, "Auto", held="Prometheus is gone"), first, now_seconds=START)
+    assert held.jobs == first.jobs
+    told = {each.type: each for each in held.conditions}
+    assert (told["Ready"].reason, told["Ready"].message) == ("CannotObserve", "Prometheus is gone")
+    assert told["MetricsAvailable"].status == "Unknown"
+
+
+def test_jobs_without_metrics_are_named() -> None:
+    stale = [a_job(f"job-{number}", age=1000.0) for number in range(4)]
+    told = conditions(a_standing(a_job("good"), *stale))["MetricsAvailable"]
+    assert told.status == "False"
+    assert told.message == ("4 of 5 jobs have no usable evaluation: team/job-0, team/job-1, team/job-2 and more")
+
+
+def test_a_conflict_names_the_winner_and_the_first_pods() -> None:
+    conflict = Conflict(5, ("a/x", "a/y", "a/z"), "older")
+    told = conditions(a_standing(a_job("a"), conflict=conflict))["Conflict"]
+    assert (told.status, told.reason) == ("True", "OlderPolicyWins")
+    assert told.message == (
+        "5 pods are managed by the older policy older: a/x, a/y, a/z and more; narrow one's selector"
+    )
+
+
+def test_what_the_controller_cannot_do_is_told() -> None:
+    told = conditions(a_standing(a_job("a"), degraded="it may not patch pods/resize"))["Degraded"]
+    assert (told.status, told.message) == ("True", "it may not patch pods/resize")
+
+
+def test_the_canary_says_how_many_jobs_it_changes() -> None:
+    jobs = [a_job("a"), a_job("b"), a_job("c", state=JobState.FINISHED)]
+    view = a_view(*jobs, memory={"a": known(original=CpuAllocation(1, 1))})
+    status = policy_status(Standing(1, "Canary", seen=view), NEW, now_seconds=START)
+    assert status.canary == "1 of 2 jobs"
+    assert policy_status(Standing(1, "Auto", seen=view), NEW, now_seconds=START).canary is None
+
+
+def test_a_class_that_nobody_is_in_any_more_counts_zero() -> None:
+    first = policy_status(a_standing(a_job("a")), NEW, now_seconds=START)
+    now = replace(a_standing(), seen=a_view(a_job("a"), classes="CL"))
+    assert policy_status(now, first, now_seconds=START).jobs.by_class == {"CL": 1, "NL": 0}
+
+
+def test_counts_are_progress_and_conditions_are_transitions() -> None:
+    one = a_standing(a_job("a"))
+    assert standing_key(one) == standing_key(a_standing(a_job("a"), a_job("b")))
+    assert standing_key(one) != standing_key(replace(one, held="gone"))
+    assert standing_key(one) != standing_key(replace(one, generation=4))
+
+
+def test_node_intervals_say_when_the_next_look_is() -> None:
+    (node,) = node_intervals({"n1": NodeMemory(frozenset({"a"}), START, 40.0)})
+    assert (node.name, node.interval_seconds, node.looked_at_seconds) == ("n1", 40.0, START)
+    assert node.next_look is not None
+    assert node.next_look.timestamp() == START + 40

@@ -1,0 +1,89 @@
+"""Giving back: whose original resources are due, and what becomes of each, without a pass and without metrics."""
+
+from __future__ import annotations
+
+import pytest
+from support.worlds import START, FakeActuator, FakeMemory
+
+from controller.bounds import in_canary
+from controller.model import Change, CpuAllocation, JobMemory, MemoryState, NodeMemory, Restored
+from controller.restoring import due, give_back
+
+ORIGINAL = CpuAllocation(1000, 250)
+CHANGED = JobMemory(
+    "s",
+    wanted_cores=0.5,
+    original=ORIGINAL,
+    change=Change(START, "limits", 1000, 500),
+    alone_until_seconds=START + 600,
+    alone_because="OOM-killed",
+)
+NEVER_CHANGED = JobMemory("s", wanted_cores=1.0)
+
+
+def three_changed() -> FakeMemory:
+    jobs = {"a": CHANGED, "b": CHANGED, "c": CHANGED, "untouched": NEVER_CHANGED}
+    return FakeMemory(MemoryState(jobs, {"n1": NodeMemory(frozenset(jobs), START, 60.0)}))
+
+
+class TestDue:
+    @pytest.mark.parametrize("mode", ["Observe", "Recommend"])
+    def test_every_changed_job_when_the_mode_changes_nothing(self, mode: str) -> None:
+        assert due(three_changed().state, mode, 1.0, {"a", "b", "c", "untouched"}) == ["a", "b", "c"]
+
+    def test_those_that_the_selector_let_go(self) -> None:
+        assert due(three_changed().state, "Auto", 1.0, {"a", "c"}) == ["b"]
+
+    def test_all_of_a_policy_that_is_deleted(self) -> None:
+        assert due(three_changed().state, "Auto", 1.0, ()) == ["a", "b", "c"]
+
+    def test_those_out_of_the_canary_when_auto_becomes_canary(self) -> None:
+        uids = [f"workload-{number}:0" for number in range(100)]
+        memory = MemoryState(dict.fromkeys(uids, CHANGED))
+        gives_back = due(memory, "Canary", 0.2, set(uids))
+        assert gives_back == [uid for uid in uids if not in_canary(uid, 0.2)]
+        assert 0 < len(gives_back) < 100
+
+
+class TestGiveBack:
+    def test_what_is_back_is_forgotten_and_nothing_else(self) -> None:
+        memory, actuator = three_changed(), FakeActuator()
+        given = give_back(memory, actuator, ["a", "untouched", "unheard-of"])
+        assert (dict(given.restored), actuator.restored) == ({"a": ""}, {"a": ORIGINAL})
+        assert memory.state.jobs["a"] == JobMemory("s", wanted_cores=0.5)
+        assert memory.state.jobs["b"] == CHANGED
+        assert memory.state.nodes == three_changed().state.nodes
+        assert given.settled
+
+    def test_each_answer_is_told_and_only_what_is_back_or_gone_is_forgotten(self) -> None:
+        memory = three_changed()
+        answers = {"a": Restored("gone", "its pod is gone"), "b": Restored("deferred", "no room")}
+        given = give_back(memory, FakeActuator(refuses=frozenset({"c"}), restores=answers))
+        assert (given.gone, given.waiting) == ({"a": "its pod is gone"}, {"b": "no room"})
+        assert given.failed == {"c": "c cannot be reached"}
+        assert [memory.state.jobs[uid].original for uid in "abc"] == [None, ORIGINAL, ORIGINAL]
+        assert not given.settled
+
+    def test_what_no_other_try_would_change_is_settled_and_its_original_kept(self) -> None:
+        memory = three_changed()
+        given = give_back(memory, FakeActuator(restores={"a": Restored("infeasible", "vpa resizes it")}), ["a"])
+        assert given.settled
+        assert given.impossible == {"a": "vpa resizes it"}
+        assert memory.state.jobs["a"].original == ORIGINAL
+
+    def test_a_second_time_there_is_nothing_to_do_and_nothing_is_written(self) -> None:
+        memory, actuator = three_changed(), FakeActuator()
+        give_back(memory, actuator)
+        saved, actuator.restored = len(memory.saved), {}
+        assert give_back(memory, actuator).restored == {}
+        assert (actuator.restored, len(memory.saved)) == ({}, saved)
+
+    def test_when_the_memory_cannot_be_stored_no_original_is_lost(self) -> None:
+        class Full(FakeMemory):
+            def save(self, state: MemoryState) -> None:
+                raise OSError("no space left")
+
+        memory = Full(three_changed().state)
+        with pytest.raises(OSError, match="no space left"):
+            give_back(memory, FakeActuator())
+        assert memory.state.jobs["a"].original == ORIGINAL

@@ -1,0 +1,76 @@
+"""docs/deployment.md: its kustomizations render, its scrape configuration is one, its tables name what there is."""
+
+import copy
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.rendering import MANIFESTS, OVERLAYS, ROOT, only, render, render_in
+
+from controller.adapters.kube.records import FIELD_MANAGER
+
+PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+EXAMPLES = [yaml.safe_load(code) for code in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
+OVERLAYS_OF_USERS = [e for e in EXAMPLES if str(e.get("apiVersion")).startswith("kustomize.config.k8s.io")]
+
+
+@pytest.mark.parametrize("example", OVERLAYS_OF_USERS, ids=lambda example: Path(example["resources"][0]).name)
+def test_an_overlay_of_the_page_renders_as_it_stands(example: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text((ROOT / "examples/cluster/policy.yaml").read_text(encoding="utf-8"))
+
+    documents = render_in(tmp_path, example)
+
+    assert only(documents, "Deployment")["metadata"]["name"] == "slopewise-controller"
+
+
+def test_the_patches_of_the_first_one_reach_what_they_name(tmp_path: Path) -> None:
+    documents = render_in(tmp_path, OVERLAYS_OF_USERS[0])
+    network = only(documents, "NetworkPolicy")["spec"]
+    peers = [network["egress"][0]["to"], network["ingress"][0]["from"]]
+    monitors = [d for d in documents if d["apiVersion"] == "monitoring.coreos.com/v1"]
+
+    assert [rule["port"] for rule in network["egress"][0]["ports"]] == [9090]
+    assert all(
+        p[0]["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] == "observability" for p in peers
+    )
+    assert [monitor["metadata"]["labels"]["release"] for monitor in monitors] == ["kube-prometheus-stack"] * 3
+    assert only(documents, "Deployment")["spec"]["replicas"] == 2
+
+
+def test_the_network_policy_is_narrowed_where_the_page_says(tmp_path: Path) -> None:
+    egress = only(render_in(tmp_path, OVERLAYS_OF_USERS[1]), "NetworkPolicy")["spec"]["egress"]
+
+    assert [(rule["ports"][0]["port"], rule["to"][-1]["ipBlock"]["cidr"]) for rule in egress[1:]] == [
+        (53, "169.254.20.10/32"),
+        (443, "192.0.2.10/32"),
+    ]
+
+
+def test_the_scrape_configuration_is_one(promtool: Path, tmp_path: Path) -> None:
+    (config,) = [copy.deepcopy(example) for example in EXAMPLES if "scrape_configs" in example]
+    for job in config["scrape_configs"]:
+        del job["kubernetes_sd_configs"]  # a promtool may be built without this way of finding targets
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
+
+    command = (promtool, "check", "config", "--syntax-only", tmp_path / "prometheus.yaml")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_page_names_every_overlay_and_every_admission_policy() -> None:
+    minimal = render(MANIFESTS / "overlays/minimal")
+    admission = [d["metadata"]["name"] for d in minimal if d["kind"] == "ValidatingAdmissionPolicy"]
+
+    assert [name for name in OVERLAYS if f"| [{name}](" not in PAGE] == []
+    assert [name for name in admission if f"| `{name}` |" not in PAGE] == []
+    assert only(minimal, "ConfigMap", "slopewise-settings")["data"]["PROMETHEUS_URL"] in PAGE
+
+
+def test_argo_cd_ignores_what_our_field_manager_writes() -> None:
+    (application,) = [example for example in EXAMPLES if example.get("kind") == "Application"]
+
+    assert application["spec"]["ignoreDifferences"][0]["managedFieldsManagers"] == [FIELD_MANAGER]

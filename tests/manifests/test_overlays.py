@@ -1,0 +1,283 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.rendering import MANIFESTS, OVERLAYS, ROOT, Documents, only, render, render_mine
+from typer.main import get_command
+
+from controller import __version__
+from controller.cli import app
+from controller.policies import find
+from controller.settings import TrainingPolicy, validate
+
+UID = 65532
+EVERYWHERE = ["ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
+IN_THE_CLUSTER = [
+    *EVERYWHERE, "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
+    "CustomResourceDefinition", "Namespace", "Role", "RoleBinding", *["ValidatingAdmissionPolicy"] * 3,
+    *["ValidatingAdmissionPolicyBinding"] * 3,
+]  # fmt: skip
+KINDS = {
+    "minimal": IN_THE_CLUSTER,
+    "high-availability": [*IN_THE_CLUSTER, "PodDisruptionBudget"],
+    "prometheus-operator": [*IN_THE_CLUSTER, "PodMonitor", "PodMonitor", "PrometheusRule"],
+    "namespaced": [*EVERYWHERE, "ConfigMap", "Role", "Role", "RoleBinding", "RoleBinding"],
+}
+OF_THE_CLUSTER = {
+    "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}  # fmt: skip
+
+
+@pytest.fixture(params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest) -> Documents:
+    return render(MANIFESTS / "overlays" / str(request.param))
+
+
+@pytest.fixture
+def minimal() -> Documents:
+    return render(MANIFESTS / "overlays/minimal")
+
+
+@pytest.fixture
+def deployment(overlay: Documents) -> dict[str, Any]:
+    spec: dict[str, Any] = only(overlay, "Deployment")["spec"]
+    return spec
+
+
+@pytest.fixture
+def pod(deployment: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = deployment["template"]["spec"]
+    return spec
+
+
+@pytest.fixture
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    (found,) = pod["containers"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_has_what_it_needs_and_no_more(name: str) -> None:
+    documents = render(MANIFESTS / "overlays" / name)
+
+    assert sorted(document["kind"] for document in documents) == sorted(KINDS[name])
+
+
+def test_everything_says_that_it_is_part_of_slopewise(overlay: Documents, deployment: dict[str, Any]) -> None:
+    ours = {"app.kubernetes.io/name": "slopewise", "app.kubernetes.io/part-of": "slopewise"}
+
+    for labelled in (*overlay, deployment["template"]):
+        assert ours.items() <= labelled["metadata"]["labels"].items(), labelled["metadata"]
+
+
+def test_everything_is_in_one_namespace_or_belongs_to_the_cluster(overlay: Documents) -> None:
+    namespaced = {d["metadata"].get("namespace") for d in overlay if d["kind"] not in OF_THE_CLUSTER}
+
+    assert namespaced in ({"slopewise-system"}, {"training"})
+    assert not [d for d in overlay if d["kind"] in OF_THE_CLUSTER and "namespace" in d["metadata"]]
+
+
+def test_the_pods_of_our_own_namespace_must_be_restricted(minimal: Documents) -> None:
+    namespace = only(minimal, "Namespace")["metadata"]
+
+    assert namespace["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert namespace["name"] == only(minimal, "Deployment")["metadata"]["namespace"]
+
+
+def test_the_pod_passes_the_restricted_pod_security_standard(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["privileged"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert {kind for volume in pod["volumes"] for kind in volume} <= {"name", "configMap", "emptyDir"}
+
+
+def test_the_pod_runs_as_the_user_of_the_image(pod: dict[str, Any]) -> None:
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]) == (UID, UID)
+    assert f"USER {UID}:{UID}" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_only_tmp_can_be_written(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert writable == {"/tmp"}
+    assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume)
+
+
+def test_the_token_is_in_the_controllers_pod_and_in_no_other_of_its_account(
+    overlay: Documents, pod: dict[str, Any]
+) -> None:
+    account = only(overlay, "ServiceAccount")
+
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert pod["automountServiceAccountToken"] is True
+    assert account["automountServiceAccountToken"] is False
+
+
+def test_memory_is_bounded_and_cpu_is_not(container: dict[str, Any]) -> None:
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert container["resources"]["limits"].keys() == {"memory"}
+
+
+def test_the_command_line_knows_every_flag_that_the_pod_is_started_with(container: dict[str, Any]) -> None:
+    command = get_command(app).commands[container["args"][0]]  # type: ignore[attr-defined]
+    known = {flag for parameter in command.params for flag in parameter.opts}
+
+    assert {argument.split("=")[0] for argument in container["args"][1:]} <= known
+
+
+def test_prometheus_and_the_lease_are_named_by_the_environment(overlay: Documents, container: dict[str, Any]) -> None:
+    environment = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
+    settings = only(overlay, "ConfigMap", "slopewise-settings")
+
+    assert environment["PROMETHEUS_URL"]["configMapKeyRef"]["name"] == settings["metadata"]["name"]
+    assert settings["data"]["PROMETHEUS_URL"].startswith("http://")
+    assert environment["POD_NAMESPACE"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    assert environment["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+@pytest.mark.parametrize(
+    ("probe", "path"),
+    [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")],
+)
+def test_a_probe_asks_the_port_that_is_served(container: dict[str, Any], probe: str, path: str) -> None:
+    (port,) = container["ports"]
+
+    assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+    assert port["containerPort"] == 8080
+
+
+def test_what_selects_the_controllers_pods_finds_them(overlay: Documents, deployment: dict[str, Any]) -> None:
+    labels = deployment["template"]["metadata"]["labels"].items()
+    selectors = [
+        deployment["selector"]["matchLabels"],
+        only(overlay, "Service")["spec"]["selector"],
+        only(overlay, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        *(d["spec"]["selector"]["matchLabels"] for d in overlay if d["kind"] == "PodDisruptionBudget"),
+        *(d["spec"]["selector"]["matchLabels"] for d in overlay if d["metadata"]["name"] == "slopewise-controller"
+          and d["kind"] == "PodMonitor"),
+    ]  # fmt: skip
+
+    assert all(selector and selector.items() <= labels for selector in selectors)
+
+
+def test_the_service_leads_prometheus_to_the_controllers_port(overlay: Documents, container: dict[str, Any]) -> None:
+    service = only(overlay, "Service")
+    (port,) = service["spec"]["ports"]
+
+    assert port["targetPort"] in {served["name"] for served in container["ports"]}
+    assert service["metadata"]["annotations"]["prometheus.io/port"] == str(port["port"])
+
+
+def test_the_network_policy_lets_out_no_more_than_the_api_server_prometheus_and_dns(minimal: Documents) -> None:
+    spec = only(minimal, "NetworkPolicy")["spec"]
+    ports = [[port["port"] for port in rule["ports"]] for rule in spec["egress"]]
+    anywhere = [rule for rule in spec["egress"] if "to" not in rule]
+
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert sorted(ports) == [[53, 53], [443, 6443], [9090]]
+    assert [[port["port"] for port in rule["ports"]] for rule in anywhere] == [[443, 6443]]
+
+
+def test_a_rollout_starts_the_new_replica_before_the_old_one_ends(deployment: dict[str, Any]) -> None:
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def test_high_availability_is_two_replicas_apart_of_which_a_drain_takes_one() -> None:
+    documents = render(MANIFESTS / "overlays/high-availability")
+    spec = only(documents, "Deployment")["spec"]
+    spread = spec["template"]["spec"]["topologySpreadConstraints"]
+
+    assert spec["replicas"] == 2
+    assert [one["topologyKey"] for one in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert all(one["labelSelector"]["matchLabels"].items() <= spec["selector"]["matchLabels"].items() for one in spread)
+    assert only(documents, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_prometheus_scrapes_every_trainer_that_opted_in_and_believes_none_of_them() -> None:
+    spec = only(render(MANIFESTS / "overlays/prometheus-operator"), "PodMonitor", "slopewise-trainers")["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+
+    assert spec["selector"]["matchLabels"] == {"slopewise.dev/managed": "true"}
+    assert spec["namespaceSelector"] == {"any": True}
+    assert (endpoint["port"], endpoint["interval"]) == ("metrics", "15s")
+    assert endpoint["honorLabels"] is endpoint["honorTimestamps"] is False
+
+
+def test_the_operators_alerts_are_those_of_the_rule_file() -> None:
+    rule = only(render(MANIFESTS / "overlays/prometheus-operator"), "PrometheusRule")
+
+    assert rule["spec"] == yaml.safe_load((MANIFESTS / "rules/slopewise.rules.yaml").read_text(encoding="utf-8"))
+
+
+def test_the_namespaced_variant_reads_its_policy_from_the_file_that_is_mounted() -> None:
+    documents = render(MANIFESTS / "overlays/namespaced")
+    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    policy = only(documents, "ConfigMap", "slopewise-policy")
+    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "policy")
+    volume = next(volume for volume in pod["volumes"] if volume["name"] == "policy")
+    (key,) = policy["data"]
+
+    assert f"--policy-file={mount['mountPath']}/{key}" in container["args"]
+    assert "--namespace=$(POD_NAMESPACE)" in container["args"]
+    assert volume["configMap"]["name"] == policy["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [MANIFESTS / "overlays/namespaced/policy.yaml", *sorted((ROOT / "examples/cluster").glob("policy*.yaml"))],
+    ids=lambda path: path.name,
+)
+def test_a_shipped_policy_is_valid_and_changes_nothing_until_someone_says_auto(path: Path) -> None:
+    policy = validate(TrainingPolicy, yaml.safe_load(path.read_text(encoding="utf-8")), where=str(path))
+
+    assert policy.spec.mode == "Recommend"
+    validate(find(policy.spec.policy.name).parameters, policy.spec.policy.parameters, where=str(path))
+
+
+def test_the_dashboards_travel_under_a_stable_name_with_the_label_that_grafana_looks_for(overlay: Documents) -> None:
+    dashboards = only(overlay, "ConfigMap", "slopewise-dashboards")
+
+    assert dashboards["metadata"]["name"] == "slopewise-dashboards"
+    assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert dashboards["data"] == {
+        file.name: file.read_text(encoding="utf-8") for file in (ROOT / "grafana/dashboards").glob("*.json")
+    }
+
+
+def test_the_image_is_that_of_this_version(container: dict[str, Any]) -> None:
+    assert container["image"] == f"slopewise:{__version__}"
+
+
+def test_somebodys_own_overlay_combines_what_it_wants(tmp_path: Path) -> None:
+    url = "http://prometheus.example.org:9090"
+    documents = render_mine(
+        tmp_path,
+        "high-availability",
+        images=[{"name": "slopewise", "newName": "registry.example.org/slopewise", "newTag": "9"}],
+        configMapGenerator=[{"name": "slopewise-settings", "behavior": "merge", "literals": [f"PROMETHEUS_URL={url}"]}],
+    )
+    settings = only(documents, "ConfigMap", "slopewise-settings")
+    (container,) = only(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+
+    assert container["image"] == "registry.example.org/slopewise:9"
+    assert settings["data"]["PROMETHEUS_URL"] == url
+    assert settings["metadata"]["name"] == container["env"][0]["valueFrom"]["configMapKeyRef"]["name"]
+    unchanged = only(render(MANIFESTS / "overlays/minimal"), "ConfigMap", "slopewise-settings")
+    assert settings["metadata"]["name"] != unchanged["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_another_namespace_takes_all_bindings_along(name: str, tmp_path: Path) -> None:
+    documents = render_mine(tmp_path, name, namespace="elsewhere")
+    subjects = [s for d in documents if d["kind"].endswith("RoleBinding") for s in d["subjects"]]
+
+    assert len(subjects) == 2
+    assert {subject["namespace"] for subject in subjects} == {"elsewhere"}
+    assert only(documents, "Deployment")["metadata"]["namespace"] == "elsewhere"

@@ -1,0 +1,123 @@
+"""Each right of the controller has code that uses it, and each of these has its right."""
+
+from typing import Any
+
+import pytest
+from support.rendering import MANIFESTS, ROOT, Documents, only, render
+
+Right = tuple[str, str, str]
+
+KUBE, WATCHED = "controller/adapters/kube", "controller/cluster"
+NEEDED: dict[Right, tuple[str, str]] = {
+    ("get", "", "pods"): (f"{KUBE}/actuator.py", "self._api.get(_path(managed))"),
+    ("list", "", "pods"): (WATCHED, '"pods"'),
+    ("watch", "", "pods"): (WATCHED, '"pods"'),
+    ("patch", "", "pods/resize"): (f"{KUBE}/actuator.py", "/resize"),
+    ("list", "", "nodes"): (WATCHED, '"nodes"'),
+    ("watch", "", "nodes"): (WATCHED, '"nodes"'),
+    ("list", "", "namespaces"): (WATCHED, '"namespaces"'),
+    ("watch", "", "namespaces"): (WATCHED, '"namespaces"'),
+    ("get", "batch", "jobs"): (f"{KUBE}/owners.py", '("batch", "Job"): "jobs"'),
+    ("list", "batch", "jobs"): (WATCHED, '"jobs"'),
+    ("watch", "batch", "jobs"): (WATCHED, '"jobs"'),
+    ("get", "apps", "deployments"): (f"{KUBE}/owners.py", '"deployments"'),
+    ("get", "apps", "replicasets"): (f"{KUBE}/owners.py", '"replicasets"'),
+    ("get", "apps", "statefulsets"): (f"{KUBE}/owners.py", '"statefulsets"'),
+    ("get", "jobset.x-k8s.io", "jobsets"): (f"{KUBE}/owners.py", '"jobsets"'),
+    ("get", "trainer.kubeflow.org", "trainjobs"): (f"{KUBE}/owners.py", '"trainjobs"'),
+    ("get", "kubeflow.org", "pytorchjobs"): (f"{KUBE}/owners.py", '"pytorchjobs"'),
+    ("get", "slopewise.dev", "trainingpolicies"): (f"{KUBE}/policies.py", "api.get(policy_path(name))"),
+    ("list", "slopewise.dev", "trainingpolicies"): (WATCHED, '"trainingpolicies"'),
+    ("watch", "slopewise.dev", "trainingpolicies"): (WATCHED, '"trainingpolicies"'),
+    ("patch", "slopewise.dev", "trainingpolicies"): (f"{KUBE}/policies.py", "api.patch(policy_path(name)"),
+    ("patch", "slopewise.dev", "trainingpolicies/status"): (f"{KUBE}/status_writer.py", "/status"),
+    ("list", "slopewise.dev", "jobgrowths"): (WATCHED, '"jobgrowths"'),
+    ("watch", "slopewise.dev", "jobgrowths"): (WATCHED, '"jobgrowths"'),
+    ("create", "slopewise.dev", "jobgrowths"): (f"{KUBE}/status_writer.py", "document.create(self._api)"),
+    ("delete", "slopewise.dev", "jobgrowths"): (f"{KUBE}/status_writer.py", "self._api.delete(document.path"),
+    ("patch", "slopewise.dev", "jobgrowths/status"): (f"{KUBE}/status_writer.py", "/status"),
+    ("create", "events.k8s.io", "events"): (f"{KUBE}/events.py", "self._api.create(collection"),
+    ("patch", "events.k8s.io", "events"): (f"{KUBE}/events.py", "self._api.patch(series.path"),
+}
+AT_HOME: dict[Right, tuple[str, str]] = {
+    ("get", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.get(self._path)"),
+    ("create", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.create(self._collection"),
+    ("update", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.replace(self._path"),
+}
+NOT_IN_A_NAMESPACE = {"nodes", "namespaces", "trainingpolicies", "trainingpolicies/status"}
+
+
+def rights(role: dict[str, Any]) -> set[Right]:
+    return {
+        (verb, group, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+@pytest.fixture
+def minimal() -> Documents:
+    return render(MANIFESTS / "overlays/minimal")
+
+
+def test_the_controllers_rights_are_the_ones_that_are_needed(minimal: Documents) -> None:
+    assert rights(only(minimal, "ClusterRole", "slopewise-controller")) == NEEDED.keys()
+    assert rights(only(minimal, "Role", "slopewise-lease")) == AT_HOME.keys()
+
+
+@pytest.mark.parametrize(("right", "use"), [*NEEDED.items(), *AT_HOME.items()], ids=str)
+def test_each_right_is_used_by_code(right: Right, use: tuple[str, str]) -> None:
+    where, text = use
+    files = (ROOT / where).glob("*.py") if (ROOT / where).is_dir() else [ROOT / where]
+
+    assert any(text in file.read_text(encoding="utf-8") for file in files), f"who still needs {' '.join(right)}?"
+
+
+def test_the_namespaced_variant_has_the_same_rights_as_far_as_a_namespace_gives_them() -> None:
+    documents = render(MANIFESTS / "overlays/namespaced")
+
+    assert not [d for d in documents if d["kind"].startswith("Cluster")]
+    assert rights(only(documents, "Role", "slopewise-controller")) == {
+        right for right in NEEDED if right[2] not in NOT_IN_A_NAMESPACE
+    }
+
+
+def test_no_rule_says_everything(minimal: Documents) -> None:
+    roles = [document for document in minimal if document["kind"] in ("Role", "ClusterRole")]
+
+    assert len(roles) == 4
+    assert not [role["metadata"]["name"] for role in roles if "*" in str(role["rules"])]
+
+
+def test_only_one_lease_can_be_changed(minimal: Documents) -> None:
+    rules = only(minimal, "Role", "slopewise-lease")["rules"]
+
+    assert [rule.get("resourceNames") for rule in rules if rule["verbs"] != ["create"]] == [["slopewise-controller"]]
+
+
+def test_tenants_may_look_and_only_platform_engineers_may_write(minimal: Documents) -> None:
+    view, admin = (only(minimal, "ClusterRole", name) for name in ("slopewise-view", "slopewise-admin"))
+
+    assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    assert {verb for verb, *_ in rights(view)} == {"get", "list", "watch"}
+    assert not [label for label in admin["metadata"]["labels"] if "aggregate" in label]
+    assert ("create", "slopewise.dev", "trainingpolicies") in rights(admin)
+
+
+def test_the_admission_policies_know_the_account_that_the_pod_runs_as(minimal: Documents) -> None:
+    account = only(minimal, "ServiceAccount")["metadata"]["name"]
+    policies = [document for document in minimal if document["kind"] == "ValidatingAdmissionPolicy"]
+    about_us = [p["spec"]["matchConditions"][0]["expression"] for p in policies if "matchConditions" in p["spec"]]
+
+    assert len(about_us) == 2
+    assert all(f":{account}$" in expression for expression in about_us)
+
+
+def test_every_admission_policy_is_bound_and_refuses(minimal: Documents) -> None:
+    policies = {d["metadata"]["name"] for d in minimal if d["kind"] == "ValidatingAdmissionPolicy"}
+    bindings = [d["spec"] for d in minimal if d["kind"] == "ValidatingAdmissionPolicyBinding"]
+
+    assert {binding["policyName"] for binding in bindings} == policies
+    assert all(binding["validationActions"] == ["Deny"] for binding in bindings)

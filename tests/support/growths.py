@@ -1,0 +1,106 @@
+"""Workloads with JobGrowths, for tests of the memory and of what is told: over a real (small) API server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from controller.adapters.kube.api import KubeApi
+from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.growth_objects import COLLECTION, GrowthRecord, parse_growth
+from controller.adapters.kube.memory import KubeMemory
+from controller.adapters.kube.records import ManagedPod, OwnerRef
+from controller.adapters.kube.status_writer import StatusDocument, StatusSender, StatusWriter
+from support.managed_pods import NAMESPACE, a_managed_pod
+
+GROWTHS = f"/apis/slopewise.dev/v1alpha1/namespaces/{NAMESPACE}/jobgrowths"
+T = TypeVar("T")
+
+
+def a_workload(name: str, kind: str = "Job", uid: str = "") -> OwnerRef:
+    return OwnerRef("batch/v1" if kind == "Job" else "v1", kind, name, uid or f"uid-of-{name}")
+
+
+@dataclass
+class Pods:
+    """The roster of a test: pods by job uid."""
+
+    by_job: dict[str, ManagedPod] = field(default_factory=dict)
+
+    def add(self, workload: OwnerRef | str, slot: str = "0", *, pod_uid: str = "", node: str = "n1") -> str:
+        """A pod of a workload; returns its job's uid."""
+        owner = a_workload(workload) if isinstance(workload, str) else workload
+        name = f"{owner.name}-{slot}"
+        pod = replace(a_managed_pod(node=node).pod, uid=pod_uid or f"pod-of-{name}", name=name)
+        job_uid = f"{owner.uid}:{slot}"
+        self.by_job[job_uid] = ManagedPod(job_uid, owner, slot, pod, pod.containers[0])
+        return job_uid
+
+    def find(self, job_uid: str) -> ManagedPod | None:
+        return self.by_job.get(job_uid)
+
+
+@dataclass
+class Listed(Generic[T]):
+    """A store that reads a list whenever it is asked: a watch that is never late."""
+
+    api: KubeApi
+    path: str
+    parse: Callable[[dict[str, Any]], T]
+    synced: bool = True
+
+    def silent_seconds(self) -> float:
+        return 0.0
+
+    def items(self) -> list[T]:
+        return [self.parse(each) for each in self.api.get(self.path)["items"]]
+
+    def get(self, namespace: str, name: str) -> T | None:
+        return next((each for each in self.items() if getattr(each, "name", "") == name), None)
+
+
+@dataclass
+class HeldBack:
+    """A writer that keeps what was submitted until it is told to write."""
+
+    send: Callable[[StatusDocument], bool]
+    waiting: dict[str, tuple[StatusDocument, bool]] = field(default_factory=dict)
+
+    def submit(self, document: StatusDocument, *, transition: bool) -> None:
+        urgent = transition or self.waiting.get(document.key, (document, False))[1]
+        self.waiting[document.key] = (document, urgent)
+
+    def forget(self, document: StatusDocument) -> None:
+        self.waiting.pop(document.key, None)
+
+    def write(self) -> None:
+        """Everything that waits, in the order in which it came."""
+        waiting, self.waiting = self.waiting, {}
+        for document, _ in waiting.values():
+            self.send(document)
+
+    def urgent(self) -> set[str]:
+        """The keys of what may not wait."""
+        return {key for key, (_, urgent) in self.waiting.items() if urgent}
+
+
+class Replica:
+    """One controller process, as far as its memory goes: a book, a writer that is held back, and policies' views."""
+
+    def __init__(self, api: KubeApi, pods: Pods, may_write: Callable[[], bool] = lambda: True) -> None:
+        self.pods = pods
+        sender = StatusSender(api, may_write)
+        self.writer = HeldBack(sender.send)
+        self.store: Listed[GrowthRecord] = Listed(api, COLLECTION, parse_growth)
+        self.book = GrowthBook(self.store, sender, as_writer(self.writer))
+
+    def memory(self, policy: str = "training", **more: Any) -> KubeMemory:
+        """A policy's view."""
+        return KubeMemory(policy, self.book, self.pods, **{"intervals": {}, **more})
+
+
+def as_writer(held_back: HeldBack) -> StatusWriter:
+    """The same shape, for the type checker."""
+    writer: Any = held_back
+    return writer
