@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 
-.PHONY: help demo test bench replicate validate accept lock generate lint format clean cluster cluster-down test-cluster
+.PHONY: help demo test bench replicate validate accept lock generate lint format clean cluster cluster-down test-cluster \
+	test-faults bench-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -17,7 +18,9 @@ help:
 	@echo "make cluster   a real Kubernetes on this machine, without Docker (Linux, root, Go; built once, about 10 minutes)"
 	@echo "make cluster-down   end it and leave nothing behind"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
-	@echo "make generate  rewrite what is generated (dashboards)"
+	@echo "make test-faults    the rest of the faults, on the same"
+	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods"
+	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
 
 demo: $(VENV)/.done
@@ -31,6 +34,8 @@ bench: $(VENV)/.done
 
 generate: $(VENV)/.done
 	$(BIN)/python grafana/generate.py
+	$(BIN)/python manifests/rules/generate.py
+	$(BIN)/python -m controller.crds
 
 replicate: $(VENV)/.done
 	$(BIN)/python -m replication
@@ -48,7 +53,14 @@ cluster-down: $(VENV)/.done
 	$(BIN)/python -m testbed down
 
 test-cluster: $(VENV)/.done
-	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 tests/cluster
+	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 -m "not faults" tests/cluster
+
+test-faults: $(VENV)/.done
+	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 -m faults tests/cluster
+
+bench-cluster: $(VENV)/.done
+	@for bench in benchmarks/cluster/bench_*.py; do echo "== $$bench"; \
+		$(BIN)/python -m testbed run -- $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
 
 lint: $(VENV)/.done
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -7,7 +7,6 @@ the objects, and `crds/definitions.py` makes the schema out of these models.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from pydantic import Field
 
@@ -59,7 +58,8 @@ class PodGrowth(StatusPart):
     node: str = Field("", description="where it runs; empty once it has ended")
     container: str = Field("", description="the container that is resized")
     original: Original | None = None
-    memory: dict[str, Any] = Field(default_factory=dict, description="what the controller remembers between passes")
+    memory: str = Field("", description="what the controller remembers between passes, as JSON; its own")
+    """As text: the API server leaves out nulls of an object that it stores, and lists each of its fields as managed."""
 
 
 SLOTS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["slot"]}

@@ -32,9 +32,9 @@ class AnyOf:
 Matchers = Sequence[tuple[str, str | AnyOf]]
 """Pairs of label and value, not a mapping: a user's `namespace` narrows the controller's, never replaces it."""
 
-_LONGEST_PATTERN = 400
-"""Characters of one list of values. LEVELS repeats it seven times in a URL, and proxies refuse those above 8 KiB; a
-longer list becomes "whatever it is", which costs rows and is as right: rows are joined by pod."""
+_LONGEST_PATTERN = 200
+"""Characters of one list of values. LEVELS repeats it ten times in a URL, which then is 7 KB, and proxies refuse those
+above 8; a longer list becomes "whatever it is", which costs rows and is as right: rows are joined by pod."""
 
 STEP_LABELS = ("epoch", "step")
 """Labels that grow with the training: each step makes a new series, and no window ever fills."""

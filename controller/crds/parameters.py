@@ -30,6 +30,8 @@ def parameters_schema(of: Iterable[PolicyFile]) -> Schema:
         "type": "object",
         "description": "the policy's own parameters; each has a default (`slopewise policies NAME` lists them)",
         "properties": {key: _common(key, users) for key, users in sorted(_users(of).items())},
+        # Server-side apply makes null of an object whose last key it removes; with a default it is {} again.
+        "default": {},
     }
 
 

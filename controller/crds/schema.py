@@ -98,6 +98,7 @@ class _Translator:
             schema["items"] = self._node(raw["items"])
         if isinstance(raw.get("additionalProperties"), dict):
             schema["additionalProperties"] = self._node(raw["additionalProperties"])
+            schema["default"] = {}  # a map whose last key server-side apply removes becomes null, and that is no object
         elif raw.get("type") == "object":
             schema["x-kubernetes-preserve-unknown-fields"] = True
         return self._with_format(schema)
@@ -151,7 +152,7 @@ def _bounds(schema: Schema, raw: Schema) -> None:
 def _default(schema: Schema) -> None:
     """What is empty by default is left out, and 60.0 is written as 60."""
     default = schema.get("default")
-    if default is None or default == []:
+    if default in (None, [], ""):
         schema.pop("default", None)
     elif isinstance(default, float) and default.is_integer():
         schema["default"] = int(default)

@@ -25,6 +25,8 @@ from controller.crds.definitions import definitions
 from controller.model import Decisions, Job, JobState, MemoryState, Outcome, Pace, PassReport, Resize
 from controller.settings import TrainingPolicySpec
 
+COLUMNS = ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "REASON", "AGE"]
+WIDE = ["CLASS", "LOSS", "GROWTH", "POLICY", "LAST", "ACTION", "NODE"]
 NOW = 1_800_000_000.0
 
 
@@ -88,11 +90,11 @@ class Controller:
         self.writer.stop()
         self.watch.stop()
 
-    def a_pass(self, state: MemoryState, at: float = NOW, **more: Any) -> None:
-        """One pass over the one job, which trains unless it is said to be in another state."""
+    def a_pass(self, state: MemoryState, at: float = NOW, job_state: JobState = JobState.TRAINING, **more: Any) -> None:
+        """One pass over the one job."""
         self.memory.load()
         self.memory.save(state)
-        job = self._job(at, more.pop("state", JobState.TRAINING))
+        job = self._job(at, job_state)
         decisions = Decisions("flowcon", (), {job.uid: "grows slowly"}, state)
         snapshot = a_snapshot([job], [a_node(job.node, 2.0)], at)
         self.reporter(PassReport(at, "flowcon", {}, at, snapshot=snapshot, decisions=decisions, **more))
@@ -124,7 +126,7 @@ def test_what_kubectl_get_growth_prints(
     look = ("get", "growth", "-n", namespace)
     wait_for("the status is written", lambda: kubectl.run(*look), lambda text: "Training" in text)
     head, row = kubectl.run(*look, "-o", "wide").splitlines()
-    assert head.split() == ("NAME STATE PROGRESS ETA CPU REASON AGE CLASS LOSS GROWTH POLICY LAST ACTION NODE".split())
+    assert head.split() == COLUMNS + WIDE
     for text in (
         "train",
         "40%",
@@ -150,7 +152,7 @@ def test_a_finished_training_can_be_waited_for(
     kubectl: Kubectl, namespace: str, controller: Controller, train: OnePod
 ) -> None:
     controller.a_pass(remembered(train))
-    controller.a_pass(remembered(train), NOW + 1, state=JobState.FINISHED)
+    controller.a_pass(remembered(train), NOW + 1, JobState.FINISHED)
     wait_for("there is a growth", lambda: kubectl.get("growth", "-n", namespace)["items"], bool)
     kubectl.run("wait", "--for=condition=Finished", "growth/train", "-n", namespace, "--timeout=20s")
 

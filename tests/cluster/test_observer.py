@@ -43,6 +43,7 @@ class Page(http.server.BaseHTTPRequestHandler):
             '',
         ]
         self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
         self.wfile.write(chr(10).join(lines).encode())
     def log_message(self, *_): pass

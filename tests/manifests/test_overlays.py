@@ -191,11 +191,12 @@ def test_a_rollout_starts_the_new_replica_before_the_old_one_ends(deployment: di
 def test_high_availability_is_two_replicas_apart_of_which_a_drain_takes_one() -> None:
     documents = render(MANIFESTS / "overlays/high-availability")
     spec = only(documents, "Deployment")["spec"]
-    spread = spec["template"]["spec"]["topologySpreadConstraints"]
+    affinity = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
+    terms = [wish["podAffinityTerm"] for wish in affinity["preferredDuringSchedulingIgnoredDuringExecution"]]
 
     assert spec["replicas"] == 2
-    assert [one["topologyKey"] for one in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
-    assert all(one["labelSelector"]["matchLabels"].items() <= spec["selector"]["matchLabels"].items() for one in spread)
+    assert [term["topologyKey"] for term in terms] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert all(term["labelSelector"]["matchLabels"] == spec["selector"]["matchLabels"] for term in terms)
     assert only(documents, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 

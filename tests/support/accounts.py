@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from support.cluster import Kubectl
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
+
+SYSTEM = "slopewise-system"
+ACCOUNT = "slopewise-controller"
+GROUP = "/apis/slopewise.dev/v1alpha1"
 
 
 def api_of_account(kubectl: Kubectl, namespace: str, account: str, folder: Path) -> KubeApi:
@@ -30,3 +35,19 @@ def refusal(call: Callable[[], object]) -> str:
     except ApiError as error:
         return error.message
     return ""
+
+
+def growths(namespace: str) -> str:
+    """The path of a namespace's JobGrowths."""
+    return f"{GROUP}/namespaces/{namespace}/jobgrowths"
+
+
+def a_growth(**metadata: Any) -> dict[str, Any]:
+    """A JobGrowth `a` of a Job that need not be there."""
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "1"}
+    return {
+        "apiVersion": "slopewise.dev/v1alpha1",
+        "kind": "JobGrowth",
+        "metadata": {"name": "a", **metadata},
+        "spec": {"workload": workload},
+    }

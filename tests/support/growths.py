@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from support.managed_pods import NAMESPACE, a_managed_pod
+
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.growth_book import GrowthBook
 from controller.adapters.kube.growth_objects import COLLECTION, GrowthRecord, parse_growth
 from controller.adapters.kube.memory import KubeMemory
 from controller.adapters.kube.records import ManagedPod, OwnerRef
 from controller.adapters.kube.status_writer import StatusDocument, StatusSender, StatusWriter
-from support.managed_pods import NAMESPACE, a_managed_pod
 
 GROWTHS = f"/apis/slopewise.dev/v1alpha1/namespaces/{NAMESPACE}/jobgrowths"
 T = TypeVar("T")

@@ -16,6 +16,9 @@ from controller.adapters.kube.records import OwnerRef, PodRecord
 from controller.adapters.kube.status_writer import StatusDocument, StatusSender, StatusWriter
 from controller.errors import ObservationError
 
+LATE_LOOKS = 3
+"""A watch is milliseconds late. Should it be later than so many looks, the object is found when it is made again."""
+
 
 class GrowthBook:
     """The documents of all workloads, by the workload's uid; fed by a watch, written by one writer."""
@@ -62,8 +65,12 @@ class GrowthBook:
         return self._identities.get(pod.uid)
 
     def _note_deleted(self, there: set[str]) -> None:
+        """An object that was shown and is not any more is gone; so is one that was made and is still not shown."""
         for document in self._documents.values():
-            if document.seen and document.uid not in there:
+            if document.uid is None or document.uid in there:
+                continue
+            document.missed += 1
+            if document.seen or document.missed > LATE_LOOKS:
                 document.lose()
         self._objects &= there
 

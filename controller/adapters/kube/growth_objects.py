@@ -93,7 +93,7 @@ class Slot:
     def rendered(self) -> PodGrowth:
         """As it is stored: the original in words that people can read, the rest as the controller's own."""
         original = self.memory.original
-        memory = json.loads(_MEMORY.dump_json(self.memory, exclude={"original"}, exclude_defaults=True))
+        memory = _MEMORY.dump_json(self.memory, exclude={"original"}, exclude_defaults=True).decode()
         return self.pod.model_copy(
             update={"original": None if original is None else Original.of(original), "memory": memory}
         )
@@ -112,6 +112,8 @@ class GrowthDocument(StatusDocument):
         self.slots: dict[str, Slot] = {}
         self.seen = False
         """The watch has shown the object: from then on its absence means that it was deleted."""
+        self.missed = 0
+        """How often the watch was looked at and did not show it yet."""
         self.lost = False
         """The object was deleted, and nobody has made it anew."""
         self.lock = lock
@@ -120,7 +122,7 @@ class GrowthDocument(StatusDocument):
 
     def lose(self) -> None:
         """The object was deleted: nothing is stored any more."""
-        self.seen, self.lost = False, True
+        self.seen, self.lost, self.missed = False, True, 0
         self.forget_object()
         for slot in self.slots.values():
             slot.stored_original = None
@@ -215,11 +217,11 @@ def _read_slot(workload_uid: str, raw: Json) -> tuple[Slot, Exception | None]:
     original = None if pod.original is None else pod.original.allocation()
     problem = None
     try:
-        memory = _MEMORY.validate_python({**pod.memory, "original": None})
-    except (ValidationError, TypeError) as error:
+        memory = _MEMORY.validate_json(pod.memory or "{}")
+    except ValidationError as error:
         memory, problem = JobMemory(), error
     known = replace(memory, original=original)
-    there = pod.model_copy(update={"memory": {}})
+    there = pod.model_copy(update={"memory": ""})
     return Slot(f"{workload_uid}:{pod.slot}", known, stored_original=original, pod=there), problem
 
 

@@ -142,17 +142,17 @@ class KubeObserver:
 
     def _check_heard(self) -> None:
         """What was last heard of long ago may be wrong by now: then nothing is known."""
-        stores = {
+        stores: Mapping[str, Store[object] | None] = {
             "pods": self._stores.pods,
             "nodes": self._stores.nodes,
             "namespaces": self._stores.namespaces,
+            "jobs": self._owners.jobs,
         }
         for what, store in stores.items():
-            if store is None:
-                continue
-            if not store.synced:
+            if store is not None and not store.synced:
                 raise ObservationError(f"The {what} of the cluster are not read yet; nothing is changed meanwhile.")
-            if (silent := store.silent_seconds()) > MAX_SILENCE_SECONDS:
+            silent = 0.0 if store is None else store.silent_seconds()
+            if silent > MAX_SILENCE_SECONDS:
                 raise ObservationError(
                     f"The API server has told nothing of {what} for {silent:.0f} s, bound {MAX_SILENCE_SECONDS:.0f} s; "
                     "see whether it runs and can be reached; nothing is changed meanwhile."

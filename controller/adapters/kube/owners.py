@@ -93,7 +93,8 @@ class Owners:
         recorded: Callable[[PodRecord], Identity | None] = nothing_recorded,
     ) -> None:
         """`recorded` tells under which identity a pod is remembered already, after a restart of the controller."""
-        self._jobs = jobs
+        self.jobs = jobs
+        """Must be synced before anything is resolved: else each Job would be asked for by itself."""
         self._api = api
         self._recorded = recorded
         self._lock = threading.Lock()
@@ -166,7 +167,7 @@ class Owners:
     def _find(self, namespace: str, link: OwnerRef, silent: ApiError | None) -> _Owner:
         kind = (_group(link), link.kind)
         if kind == ("batch", "Job"):
-            job = self._jobs.get(namespace, link.name)
+            job = self.jobs.get(namespace, link.name)
             if job is not None and job.uid == link.uid:
                 return _Owner(job.owner)
         if kind not in _PLURALS:

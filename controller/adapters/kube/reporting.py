@@ -6,7 +6,7 @@ a comparison each, 0.1 s of a pass; texts are made when a status is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from controller.adapters.kube.contracts import Roster
@@ -93,7 +93,7 @@ class StatusReporter:
             for uid, detail in told.items():
                 self._tell_pod(uid, reason, detail or "its original resources are back", warning=warning)
             if told:
-                self._tell_policy(reason, f"{len(told)} jobs: {_first(told.values())}", warning=warning)
+                self._tell_policy(reason, _together(told.values()), warning=warning)
 
     def _show_jobs(self, view: PassView) -> None:
         jobs_of: dict[str, list[Job]] = {}
@@ -134,7 +134,7 @@ class StatusReporter:
             self._tell_pod(outcome.resize.job_uid, reason, note, warning=reason != "Resized")
             by_reason.setdefault(reason, []).append(note)
         for reason, notes in by_reason.items():
-            self._tell_policy(reason, f"{len(notes)} jobs: {_first(notes)}", warning=reason != "Resized")
+            self._tell_policy(reason, _together(notes), warning=reason != "Resized")
 
     def _tell_withheld(self, withheld: Sequence[Withheld]) -> None:
         guards = {each.resize.job_uid: each for each in withheld if each.guard not in _ROUTINE_GUARDS}
@@ -185,8 +185,9 @@ def _note(resize: Resize, why: str) -> str:
     return f"{change}: {why}"
 
 
-def _first(texts: Iterable[str]) -> str:
-    return next(iter(texts), "") or "done"
+def _together(texts: Collection[str]) -> str:
+    """How many jobs, and the first one's words: the pods have an event each."""
+    return f"{len(texts)} {'job' if len(texts) == 1 else 'jobs'}: {next(iter(texts)) or 'done'}"
 
 
 def _slot_order(job: Job) -> tuple[int, str]:

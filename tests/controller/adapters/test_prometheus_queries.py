@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote_plus
+
 import pytest
 
 from controller.adapters import queries
@@ -12,6 +14,24 @@ def test_matchers_are_rendered_one_a_line():
     assert queries.render_matchers((("namespace", "flowcon"), ("stage", "eval"))) == (
         'namespace="flowcon",\n    stage="eval",'
     )
+
+
+def test_several_values_are_compared_as_text_in_one_pattern():
+    values = queries.AnyOf(("team-a", "b.c|.*", 'd"'))
+    assert queries.render_matchers((("namespace", values),)) == 'namespace=~"team\\\\-a|b\\\\.c\\\\|\\\\.\\\\*|d\\"",'
+
+
+def test_no_values_or_too_many_for_a_url_mean_any_but_none():
+    many = queries.AnyOf(tuple(f"team-{number}" for number in range(100)))
+    assert queries.render_matchers((("namespace", many), ("pod", queries.AnyOf()))) == 'namespace!="",\n    pod!="",'
+
+
+def test_the_longest_query_fits_into_a_url_that_proxies_let_through():
+    namespaces = queries.AnyOf(tuple(f"team-{number:02}" for number in range(22)))
+    matchers = (("pod", queries.AnyOf()), ("stage", "eval"), ("namespace", namespaces))
+    rendered = [queries.levels("training_loss", matchers, 20, 5), queries.resources((), namespaces)]
+    assert '=~"team' in rendered[0]
+    assert max(len(quote_plus(query)) for query in rendered) < 8 * 1024
 
 
 @pytest.mark.parametrize(

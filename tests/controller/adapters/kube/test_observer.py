@@ -22,7 +22,7 @@ from support.worlds import START, FakeClock
 from controller.adapters.kube.joining import PATIENCE_SECONDS
 from controller.adapters.kube.observer import KubeObserver, Stores
 from controller.adapters.kube.owners import Owners
-from controller.adapters.kube.records import NodeRecord, PodPending, PodRecord
+from controller.adapters.kube.records import NodeRecord, ObjectRecord, PodPending, PodRecord
 from controller.adapters.prometheus import JobSeries, PrometheusReading, Scope
 from controller.adapters.prometheus_resources import ContainerKey, ContainerUse, Machine
 from controller.adapters.prometheus_series import JobKey
@@ -74,6 +74,7 @@ class World:
 
     pods: FakeStore[PodRecord]
     nodes: FakeStore[NodeRecord] | None
+    jobs: FakeStore[ObjectRecord]
     reader: FakeReader
     clock: FakeClock
     observer: KubeObserver
@@ -94,10 +95,11 @@ def world(
 ) -> World:
     store, machines = FakeStore(tuple(pods)), None if nodes is None else FakeStore(nodes)
     reader, clock = FakeReader(series), FakeClock()
-    owners = Owners(FakeStore((an_object("train", "job-1"),)), api or FakeOwnersApi())  # type: ignore[arg-type]
+    jobs = FakeStore((an_object("train", "job-1"),))
+    owners = Owners(jobs, api or FakeOwnersApi())  # type: ignore[arg-type]
     policy = TrainingPolicySpec.model_validate(spec or {})
     observer = KubeObserver(Stores(store, machines, None), owners, reader, select, policy, clock, original)
-    return World(store, machines, reader, clock, observer)
+    return World(store, machines, jobs, reader, clock, observer)
 
 
 def names(snapshot: ClusterSnapshot) -> list[str]:
@@ -301,7 +303,7 @@ def test_a_changed_pod_node_or_original_is_looked_at_again():
     assert (here.job().hands_off or "").startswith("node n1 is not ready")
 
 
-@pytest.mark.parametrize("what", ["pods", "nodes"])
+@pytest.mark.parametrize("what", ["pods", "nodes", "jobs"])
 def test_an_api_server_that_is_not_heard_of_holds_the_pass(what: str):
     here = world(a_pod())
     store = getattr(here, what)

@@ -100,7 +100,7 @@ def test_a_growth_tells_what_is_shown_and_what_is_remembered(world: World) -> No
     world.replica.writer.write()
     status = world.growth("train")
     assert (status["state"], status["cpu"], status["class"]) == ("Training", "2 → 1.5", "NL")
-    assert status["pods"][0]["memory"]["job_class"] == "NL"
+    assert '"job_class":"NL"' in status["pods"][0]["memory"]
     finished = {each["type"]: each["status"] for each in status["conditions"]}["Finished"]
     assert finished == "False"
 
@@ -132,8 +132,8 @@ def test_every_outcome_is_told_on_its_pod_and_all_together_on_the_policy(world: 
         ("ResizeInfeasible", "CPU limits 2 to 1500m: the node is too small"),
     ]
     assert world.told.of("TrainingPolicy") == [
-        ("Resized", "1 jobs: CPU limits 2 to 1500m: class NL"),
-        ("ResizeInfeasible", "1 jobs: CPU limits 2 to 1500m: the node is too small"),
+        ("Resized", "1 job: CPU limits 2 to 1500m: class NL"),
+        ("ResizeInfeasible", "1 job: CPU limits 2 to 1500m: the node is too small"),
     ]
 
 

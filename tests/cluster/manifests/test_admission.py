@@ -1,71 +1,27 @@
-"""What the API server of a real cluster says to manifests/: that all of it is valid, and what the controller may do."""
+"""What the API server refuses to the controller's account, and to tenants with every right in their namespace."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from support.accounts import api_of_account, refusal
+from support.accounts import ACCOUNT, GROUP, a_growth, api_of_account, growths, refusal
 from support.cluster import Kubectl, PodShape, wait_for
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.contracts import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
-MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
-OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
-SYSTEM = "slopewise-system"
-ACCOUNT = "slopewise-controller"
-GROUP = "/apis/slopewise.dev/v1alpha1"
-OPERATOR_CRDS = Path(__file__).with_name("prometheus-operator-crds.yaml")
 NOT_OURS = "a JobGrowth is the controller's memory"
-
-
-def rendered(kubectl: Kubectl, folder: Path) -> list[dict[str, Any]]:
-    result = subprocess.run([kubectl.program, "kustomize", folder], capture_output=True, text=True, check=True)
-    return list(yaml.safe_load_all(result.stdout))
 
 
 def refused(kubectl: Kubectl, *arguments: str, stdin: str | None = None) -> str:
     """Why it was refused; empty when it was not."""
     done = kubectl.attempt(*arguments, stdin=stdin)
     return "" if done.returncode == 0 else done.stderr
-
-
-@pytest.fixture(scope="module")
-def installed(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """kubectl, with all but the Deployment applied; left as it is where somebody had installed it."""
-    was_there = bool(kubectl.run("get", "namespace", SYSTEM, "--ignore-not-found", "-o", "name"))
-    objects = [d for d in rendered(kubectl, MANIFESTS / "overlays/minimal") if d["kind"] != "Deployment"]
-    bundle = yaml.safe_dump_all(objects)
-    kubectl.run("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=bundle)
-    yield kubectl
-    if not was_there:
-        kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=bundle)
-
-
-@pytest.fixture(scope="module")
-def operators_kinds(kubectl: Kubectl) -> Iterator[None]:
-    """PodMonitor and PrometheusRule, for a while where the cluster has no prometheus-operator."""
-    was_there = not refused(kubectl, "get", "crd", "podmonitors.monitoring.coreos.com")
-    if was_there:
-        yield
-        return
-    kubectl.run("apply", "--server-side", "-f", str(OPERATOR_CRDS))
-    kubectl.run("wait", "--for=condition=Established", "--timeout=30s", "-f", str(OPERATOR_CRDS))
-    yield
-    kubectl.run("delete", "-f", str(OPERATOR_CRDS))
-
-
-@pytest.fixture(scope="module")
-def controller(installed: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> KubeApi:
-    """The API server as the controller sees it."""
-    return api_of_account(installed, SYSTEM, ACCOUNT, tmp_path_factory.mktemp("account"))
 
 
 @pytest.fixture
@@ -99,57 +55,11 @@ def policy(installed: Kubectl) -> Iterator[str]:
     installed.run("delete", "trainingpolicy", "manifests-test")
 
 
-def growths(namespace: str) -> str:
-    return f"{GROUP}/namespaces/{namespace}/jobgrowths"
-
-
-def growth(**metadata: Any) -> dict[str, Any]:
-    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "1"}
-    metadata = {"name": "a", **metadata}
-    return {"apiVersion": "slopewise.dev/v1alpha1", "kind": "JobGrowth", "metadata": metadata,
-            "spec": {"workload": workload}}  # fmt: skip
-
-
 def resize(api: KubeApi, namespace: str, pod: str, **resources: dict[str, str]) -> str:
     """Why a resize of the pod's one container was refused; empty when it was not."""
     patch = {"spec": {"containers": [{"name": "trainer", "resources": resources}]}}
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/resize"
     return refusal(lambda: api.patch(path, patch, STRATEGIC_MERGE_PATCH))
-
-
-@pytest.mark.usefixtures("operators_kinds")
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_api_server_accepts_every_object_and_knows_every_field(
-    installed: Kubectl, namespace: str, tmp_path: Path, overlay: str
-) -> None:
-    (tmp_path / "repository").symlink_to(MANIFESTS.parent)
-    (tmp_path / "mine").mkdir()
-    customisation = {"namespace": namespace, "resources": [f"../repository/manifests/overlays/{overlay}"]}
-    (tmp_path / "mine/kustomization.yaml").write_text(yaml.safe_dump(customisation))
-    objects = rendered(installed, tmp_path / "mine")
-
-    validated = installed.run(
-        "apply", "--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts", "-f", "-",
-        stdin=yaml.safe_dump_all(objects),
-    )  # fmt: skip
-
-    assert len(validated.splitlines()) == len(objects) >= 10
-
-
-def test_the_server_finds_no_fault_in_the_expressions_of_the_admission_policies(installed: Kubectl) -> None:
-    names = [
-        document["metadata"]["name"]
-        for document in rendered(installed, MANIFESTS / "cluster")
-        if document["kind"] == "ValidatingAdmissionPolicy"
-    ]
-
-    def statuses() -> list[dict[str, Any]]:
-        return [installed.get("validatingadmissionpolicy", name).get("status", {}) for name in names]
-
-    checked = wait_for("types are checked", statuses, lambda found: all("typeChecking" in one for one in found))
-
-    assert len(checked) == 3
-    assert not any(status["typeChecking"].get("expressionWarnings") for status in checked)
 
 
 def test_the_controller_changes_the_cpu_of_a_managed_pod(
@@ -251,8 +161,8 @@ def test_the_controller_writes_the_memory_of_a_job_and_a_tenant_with_every_right
     status = {"status": {"state": "Training"}}
     forged = ("--subresource=status", "--type=merge", "-p", '{"status": {"state": "Finished"}}')
 
-    assert NOT_OURS in refused(tenant, "create", "-n", namespace, "-f", "-", stdin=json.dumps(growth()))
-    controller.create(ours, growth())
+    assert NOT_OURS in refused(tenant, "create", "-n", namespace, "-f", "-", stdin=json.dumps(a_growth()))
+    controller.create(ours, a_growth())
     controller.patch(f"{ours}/a/status", status, MERGE_PATCH)
     assert NOT_OURS in refused(tenant, "patch", *theirs, *forged)
     assert NOT_OURS in refused(tenant, "label", *theirs, "a=b")
@@ -264,7 +174,7 @@ def test_the_controller_writes_the_memory_of_a_job_and_a_tenant_with_every_right
 def test_no_finalizer_of_the_controller_keeps_a_namespace_from_being_deleted(
     controller: KubeApi, namespace: str
 ) -> None:
-    blocking = growth(finalizers=["example.org/for-ever"])
+    blocking = a_growth(finalizers=["example.org/for-ever"])
 
     assert "gives a JobGrowth no finalizers" in refusal(lambda: controller.create(growths(namespace), blocking))
 
@@ -275,7 +185,7 @@ def test_a_jobs_memory_goes_with_the_job_that_owns_it(
     installed.apply(idle.job("training"), namespace=namespace)
     uid = installed.get("job", "training", "-n", namespace)["metadata"]["uid"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "training", "uid": uid, "blockOwnerDeletion": False}
-    controller.create(growths(namespace), growth(ownerReferences=[owner]))
+    controller.create(growths(namespace), a_growth(ownerReferences=[owner]))
 
     installed.run("delete", "job", "training", "-n", namespace, "--cascade=foreground")
 
@@ -284,7 +194,7 @@ def test_a_jobs_memory_goes_with_the_job_that_owns_it(
 
 def test_a_namespace_with_jobs_memories_can_be_deleted(installed: Kubectl, controller: KubeApi) -> None:
     installed.run("create", "namespace", "slopewise-test-leaving")
-    controller.create(growths("slopewise-test-leaving"), growth())
+    controller.create(growths("slopewise-test-leaving"), a_growth())
 
     installed.run("delete", "namespace", "slopewise-test-leaving", "--wait=false")
 
@@ -296,42 +206,6 @@ def test_tenants_see_how_their_jobs_fare(installed: Kubectl, namespace: str) -> 
     viewer = dataclasses.replace(installed, arguments=("--as=viewer",))
 
     wait_for("`view` has it", lambda: refused(viewer, "get", "growth", "-n", namespace), lambda reason: not reason)
-    assert "cannot create resource" in refused(viewer, "create", "-n", namespace, "-f", "-", stdin=json.dumps(growth()))
-
-
-def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str, str]]:
-    """Each right by itself: verb, API group, resource, name (empty: any)."""
-    return {
-        (verb, group, resource, name)
-        for rule in rules
-        for verb in rule["verbs"]
-        for group in rule.get("apiGroups", [])
-        for resource in rule.get("resources", [])
-        for name in rule.get("resourceNames", [""])
-    }
-
-
-def test_the_account_has_the_rights_that_are_written_down_and_no_other(
-    installed: Kubectl, controller: KubeApi, namespace: str, tmp_path: Path
-) -> None:
-    installed.run("create", "serviceaccount", "anybody", "-n", namespace)
-    everybodys = rights_in("default", api_of_account(installed, namespace, "anybody", tmp_path))
-    roles = {
-        (document["kind"], document["metadata"]["name"]): rights(document["rules"])
-        for document in rendered(installed, MANIFESTS / "overlays/minimal")
-        if document["kind"] in ("Role", "ClusterRole")
-    }
-    everywhere, at_home = roles["ClusterRole", ACCOUNT], roles["Role", "slopewise-lease"]
-
-    assert rights_in("default", controller) - everybodys == everywhere
-    assert rights_in(SYSTEM, controller) - everybodys == everywhere | at_home
-
-
-def rights_in(namespace: str, api: KubeApi) -> set[tuple[str, str, str, str]]:
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": namespace},
-    }
-    answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)
-    return rights(answer["status"]["resourceRules"])
+    assert "cannot create resource" in refused(
+        viewer, "create", "-n", namespace, "-f", "-", stdin=json.dumps(a_growth())
+    )

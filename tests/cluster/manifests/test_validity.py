@@ -1,0 +1,99 @@
+"""What the API server of a real cluster says to manifests/, and which rights come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.accounts import ACCOUNT, SYSTEM, api_of_account
+from support.cluster import Kubectl, wait_for
+from support.rendering import MANIFESTS, OVERLAYS, render, render_mine
+
+from controller.adapters.kube.api import KubeApi
+
+OPERATOR_CRDS = Path(__file__).with_name("prometheus-operator-crds.yaml")
+
+
+@pytest.fixture(scope="module")
+def operators_kinds(kubectl: Kubectl) -> Iterator[None]:
+    """PodMonitor and PrometheusRule, for a while where the cluster has no prometheus-operator."""
+    was_there = kubectl.attempt("get", "crd", "podmonitors.monitoring.coreos.com").returncode == 0
+    if was_there:
+        yield
+        return
+    kubectl.run("apply", "--server-side", "-f", str(OPERATOR_CRDS))
+    kubectl.run("wait", "--for=condition=Established", "--timeout=30s", "-f", str(OPERATOR_CRDS))
+    yield
+    kubectl.run("delete", "-f", str(OPERATOR_CRDS))
+
+
+@pytest.mark.usefixtures("operators_kinds")
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_api_server_accepts_every_object_and_knows_every_field(
+    installed: Kubectl, namespace: str, tmp_path: Path, overlay: str
+) -> None:
+    objects = render_mine(tmp_path, overlay, namespace=namespace)
+
+    validated = installed.run(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts", "-f", "-",
+        stdin=yaml.safe_dump_all(objects),
+    )  # fmt: skip
+
+    assert len(validated.splitlines()) == len(objects) >= 10
+
+
+def test_the_server_finds_no_fault_in_the_expressions_of_the_admission_policies(installed: Kubectl) -> None:
+    names = [
+        document["metadata"]["name"]
+        for document in render(MANIFESTS / "cluster")
+        if document["kind"] == "ValidatingAdmissionPolicy"
+    ]
+
+    def statuses() -> list[dict[str, Any]]:
+        return [installed.get("validatingadmissionpolicy", name).get("status", {}) for name in names]
+
+    checked = wait_for("types are checked", statuses, lambda found: all("typeChecking" in one for one in found))
+
+    assert len(checked) == 3
+    assert not any(status["typeChecking"].get("expressionWarnings") for status in checked)
+
+
+def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str, str]]:
+    """Each right by itself: verb, API group, resource, name (empty: any)."""
+    return {
+        (verb, group, resource, name)
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule.get("apiGroups", [])
+        for resource in rule.get("resources", [])
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def test_the_account_has_the_rights_that_are_written_down_and_no_other(
+    installed: Kubectl, controller: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    installed.run("create", "serviceaccount", "anybody", "-n", namespace)
+    everybodys = rights_in("default", api_of_account(installed, namespace, "anybody", tmp_path))
+    roles = {
+        (document["kind"], document["metadata"]["name"]): rights(document["rules"])
+        for document in render(MANIFESTS / "overlays/minimal")
+        if document["kind"] in ("Role", "ClusterRole")
+    }
+    everywhere, at_home = roles["ClusterRole", ACCOUNT], roles["Role", "slopewise-lease"]
+
+    assert rights_in("default", controller) - everybodys == everywhere
+    assert rights_in(SYSTEM, controller) - everybodys == everywhere | at_home
+
+
+def rights_in(namespace: str, api: KubeApi) -> set[tuple[str, str, str, str]]:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)
+    return rights(answer["status"]["resourceRules"])

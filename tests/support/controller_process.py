@@ -1,0 +1,123 @@
+"""The controller as a process outside the cluster, behind gateways of the test's own: started, watched, killed.
+
+`fault_stage.py` makes these. The process is `slopewise run` as a user starts it, so that what a test sees is what a
+pod would do; its log lines and metrics are what a test reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from support.cluster import wait_for
+
+_STARTS_WITHIN_SECONDS = 60.0
+_ENDS_WITHIN_SECONDS = 30.0
+_PORT = re.compile(r"/metrics on 127\.0\.0\.1:(\d+)\.")
+
+
+class ControllerProcess:
+    """One replica. `log`: the file that its output goes to."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "controller", "run", "--json-logs", "--port", "0", *arguments]
+        self._process = subprocess.Popen(
+            command, stdout=log.open("wb"), stderr=subprocess.STDOUT, env={**os.environ, "NO_PROXY": "*"}
+        )
+
+    @property
+    def text(self) -> str:
+        """All that it has written so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """Its log lines of one kind, e.g. `pass`; the oldest first."""
+        complete = self.text.rpartition("\n")[0].splitlines()
+        told = (json.loads(line) for line in complete if line.startswith("{"))
+        return [line for line in told if line["event"] == event]
+
+    def wait_for_line(self, event: str, times: int = 1, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait until it has logged this so many times; returns the last of them."""
+        found = wait_for(
+            f"the controller logs {event!r} {times} times",
+            lambda: self.lines(event) or self.text[-2000:],
+            lambda seen: not isinstance(seen, str) and len(seen) >= times,
+            seconds,
+        )
+        return dict(found[times - 1])
+
+    def wait_until_ready(self) -> None:
+        """Until /readyz says so: everything that it watches has been read."""
+        wait_for("the controller is ready", self._ready, lambda seen: seen == "200", _STARTS_WITHIN_SECONDS)
+
+    def wait_until_leading(self) -> None:
+        self.wait_for_line("leading", seconds=_STARTS_WITHIN_SECONDS)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all series of a metric that carry these labels; 0 where there is none."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port()}/metrics", timeout=10) as page:
+            text = page.read().decode()
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def wait_for_passes(self, more: int = 1, seconds: float = 60.0) -> None:
+        """Wait for so many further passes that could observe."""
+        wanted = len(self.lines("pass")) + more
+        self.wait_for_line("pass", wanted, seconds)
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def suspend(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As the kernel does it when memory runs out. Returns when it is gone."""
+        self._process.kill()
+        self._process.wait(_ENDS_WITHIN_SECONDS)
+
+    def stop(self) -> int:
+        """As a kubelet does it; returns the exit code."""
+        if self.is_running():
+            self.resume()
+            self._process.terminate()
+        return self.wait_until_ended()
+
+    def wait_until_ended(self, seconds: float = _ENDS_WITHIN_SECONDS) -> int:
+        """The exit code of a process that is to end by itself."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the controller did not end within {seconds:g} s:\n{self.text[-3000:]}") from None
+
+    def _port(self) -> int:
+        found = wait_for("the controller serves", lambda: self.text, _PORT.search, _STARTS_WITHIN_SECONDS)
+        match = _PORT.search(found)
+        assert match is not None
+        return int(match[1])
+
+    def _ready(self) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port()}/readyz", timeout=5) as page:
+                return str(page.status)
+        except OSError as error:
+            return str(error)
