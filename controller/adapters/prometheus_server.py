@@ -58,10 +58,12 @@ class PrometheusServer:
         start_process: Callable[[Command], ManagedProcess] = start_unrecorded,
         ready_timeout_seconds: float = 30.0,
         free_port: Callable[[], int] = free_loopback_port,
+        honor_labels: bool = False,
     ) -> None:
         """`data_dir` must be missing or empty, and is removed by `stop`.
 
-        `targets` are scraped from the start on; `set_targets` replaces them later, with a delay.
+        `targets` are scraped from the start on; `set_targets` replaces them later, with a delay. `honor_labels` lets a
+        target choose its own labels, its namespace and pod as well: only for one that stands for many.
 
         `start_process`: `Launcher.start` makes sure that a caller that is killed, at whatever moment, finds what
         it left. The process leads a group of its own.
@@ -73,6 +75,7 @@ class PrometheusServer:
         self._start_process = start_process
         self._ready_timeout_seconds = ready_timeout_seconds
         self._free_port = free_port
+        self._honor_labels = honor_labels
         self._process: ManagedProcess | None = None
         self._port = 0
 
@@ -174,7 +177,8 @@ class PrometheusServer:
         self._data_dir.mkdir(parents=True, exist_ok=True)
         self.set_targets(self._first_targets)
         config = self._data_dir / "prometheus.yml"
-        config.write_text(yaml.safe_dump(_configuration(self._scrape_interval_seconds)), encoding="utf-8")
+        settings = _configuration(self._scrape_interval_seconds, honor_labels=self._honor_labels)
+        config.write_text(yaml.safe_dump(settings), encoding="utf-8")
 
     def _launch_on_a_free_port(self) -> None:
         for _ in range(_PORT_ATTEMPTS):
@@ -241,15 +245,15 @@ class PrometheusServer:
         return DataSourceError(f"Prometheus {self.version} ({self._binaries.prometheus}) {what}; {remedy}.")
 
 
-def _configuration(scrape_interval_seconds: float) -> dict[str, object]:
-    """One job of file targets. `honor_labels: false`: a process cannot choose its namespace or pod."""
+def _configuration(scrape_interval_seconds: float, *, honor_labels: bool) -> dict[str, object]:
+    """One job of file targets. With `honor_labels: false` a process cannot choose its namespace or pod."""
     interval = f"{round(scrape_interval_seconds * 1000)}ms"
     return {
         "global": {"scrape_interval": interval, "scrape_timeout": interval},
         "scrape_configs": [
             {
                 "job_name": "slopewise",
-                "honor_labels": False,
+                "honor_labels": honor_labels,
                 "file_sd_configs": [{"files": ["targets.json"], "refresh_interval": "5s"}],
             }
         ],

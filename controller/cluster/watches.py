@@ -83,7 +83,7 @@ def make_watches(api: Api, namespace: str | None, on_pod: OnPod) -> Watches:
     """
     pods = Reflector(
         api, path_of("v1", "pods", namespace), parse_pod, on_change=on_pod,
-        params={"labelSelector": f"{MANAGED_LABEL}=true"},
+        params={"labelSelector": MANAGED_LABEL},
     )  # fmt: skip
     jobs = Reflector(api, path_of("batch/v1", "jobs", namespace), parse_object, metadata_only=True)
     growths = Reflector(api, path_of(API_VERSION, "jobgrowths", namespace), parse_growth)

@@ -31,6 +31,7 @@ NEEDED: dict[Right, tuple[str, str]] = {
     ("watch", "slopewise.dev", "trainingpolicies"): (WATCHED, '"trainingpolicies"'),
     ("patch", "slopewise.dev", "trainingpolicies"): (f"{KUBE}/policies.py", "api.patch(policy_path(name)"),
     ("patch", "slopewise.dev", "trainingpolicies/status"): (f"{KUBE}/status_writer.py", "/status"),
+    ("get", "slopewise.dev", "jobgrowths"): (f"{KUBE}/growth_objects.py", "api.get("),
     ("list", "slopewise.dev", "jobgrowths"): (WATCHED, '"jobgrowths"'),
     ("watch", "slopewise.dev", "jobgrowths"): (WATCHED, '"jobgrowths"'),
     ("create", "slopewise.dev", "jobgrowths"): (f"{KUBE}/status_writer.py", "document.create(self._api)"),

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ class ControllerProcess:
 
     def wait_until_ready(self) -> None:
         """Until /readyz says so: everything that it watches has been read."""
-        wait_for("the controller is ready", self._ready, lambda seen: seen == "200", _STARTS_WITHIN_SECONDS)
+        wait_for("the controller is ready", self.readiness, lambda seen: seen.startswith("200"), _STARTS_WITHIN_SECONDS)
 
     def wait_until_leading(self) -> None:
         self.wait_for_line("leading", seconds=_STARTS_WITHIN_SECONDS)
@@ -115,9 +116,12 @@ class ControllerProcess:
         assert match is not None
         return int(match[1])
 
-    def _ready(self) -> str:
+    def readiness(self) -> str:
+        """What /readyz says: the status, and why."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port()}/readyz", timeout=5) as page:
-                return str(page.status)
+                return f"{page.status} {page.read().decode()}"
+        except urllib.error.HTTPError as error:
+            return f"{error.code} {error.read().decode()}"
         except OSError as error:
             return str(error)

@@ -181,6 +181,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     gateway: Gateway
     protocol_version = "HTTP/1.1"
+    upstream: http.client.HTTPConnection
+
+    def setup(self) -> None:
+        super().setup()
+        self.upstream = self.gateway.connect()
+
+    def finish(self) -> None:
+        self.gateway.disconnect(self.upstream)
+        super().finish()
 
     def _handle(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
@@ -202,20 +211,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, request: Request, raw: bytes) -> None:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
-        connection = self.gateway.connect()
-        try:
-            connection.request(request.method, self.gateway.target(request), raw or None, headers)
-            response = connection.getresponse()
-            if "watch=true" in request.query and response.status == 200:
-                self._stream(response)
-                return
-            body = response.read()
-            self.gateway.wait_until_flowing()
-            self.gateway.after(request, response.status)
-            kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
-            self._reply(response.status, kept, self.gateway.edit(request, body))
-        finally:
-            self.gateway.disconnect(connection)
+        self.upstream.request(request.method, self.gateway.target(request), raw or None, headers)
+        response = self.upstream.getresponse()
+        if "watch=true" in request.query and response.status == 200:
+            self._stream(response)
+            return
+        body = response.read()
+        self.gateway.wait_until_flowing()
+        self.gateway.after(request, response.status)
+        kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
+        self._reply(response.status, kept, self.gateway.edit(request, body))
 
     def _stream(self, response: http.client.HTTPResponse) -> None:
         self.send_response(response.status)

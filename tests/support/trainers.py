@@ -6,11 +6,11 @@ run on this machine has none, and its tests that need trainers are skipped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from support.cluster import MANAGED, PodShape
+from support.cluster import PodShape
 
 METRICS_PORT = 9464
 _EXPORTERS = Path(__file__).resolve().parents[2] / "exporters"
@@ -56,7 +56,6 @@ class Trainers:
     """Makes pods of one shape."""
 
     shape: PodShape
-    labels: dict[str, str] = field(default_factory=lambda: dict(MANAGED))
 
     def pod(self, name: str, loss: str = FALLING, **more: Any) -> dict[str, Any]:
         """A pod whose loss is this expression of `seconds` since its start."""
@@ -74,4 +73,4 @@ class Trainers:
 
     def _with_script(self, script: str, more: dict[str, Any]) -> PodShape:
         command = ("python3", "-c", script)
-        return replace(self.shape, command=command, metrics_port=METRICS_PORT, labels=self.labels, **more)
+        return replace(self.shape, command=command, metrics_port=METRICS_PORT, **more)

@@ -17,7 +17,7 @@ from typing import Protocol
 from controller.adapters.kube.contracts import Store
 from controller.adapters.kube.joining import FirstSights, jobs
 from controller.adapters.kube.owners import Identity, Owners, Resolution
-from controller.adapters.kube.records import ManagedPod, NodeRecord, ObjectRecord, PodRecord
+from controller.adapters.kube.records import MANAGED_LABEL, ManagedPod, NodeRecord, ObjectRecord, PodRecord
 from controller.adapters.kube.standing import Standing, standing
 from controller.adapters.prometheus import PrometheusReading, Scope
 from controller.adapters.prometheus_resources import Machine
@@ -57,7 +57,7 @@ class Stores:
 
     def selects(self, selection: Selection, pod: PodRecord) -> bool:
         """Whether the selection picks this pod, its namespace and, once it has one, its node."""
-        if not selection.pods.matches(pod.labels):
+        if pod.labels.get(MANAGED_LABEL) != "true" or not selection.pods.matches(pod.labels):
             return False
         namespace = None if self.namespaces is None else self.namespaces.get("", pod.namespace)
         if not selection.namespaces.matches(namespace.labels if namespace else {}):

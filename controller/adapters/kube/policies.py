@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json
-from controller.adapters.kube.records import API_VERSION, FINALIZER, PodRecord
+from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL, PodRecord
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.documents import policy_of
 from controller.errors import UsageError
@@ -166,6 +166,7 @@ class _Chooser:
             (self._any_namespace or pod.namespace in self._namespaces)
             and (self._any_node or pod.node in self._nodes)
             and self._pods.matches(pod.labels)
+            and pod.labels.get(MANAGED_LABEL) == "true"
         )
 
 

@@ -17,8 +17,9 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 MANAGED_LABEL = f"{GROUP}/managed"
-"""A pod without `slopewise.dev/managed: "true"` is never looked at: the owner opts in, and the admission policy that
-keeps our account within its purpose has one fixed thing to check. Policies select among the pods that carry it."""
+"""A pod is managed only with `slopewise.dev/managed: "true"`: the owner opts in, and the admission policy that keeps
+our account within its purpose has one fixed thing to check. Policies select among the pods that carry it. A pod that
+carries it with another value is watched all the same, so that it gets back what we have changed."""
 
 FIELD_MANAGER = "slopewise"
 FINALIZER = f"{GROUP}/restore"

@@ -22,7 +22,7 @@ from controller.adapters.kube.policies import (
     policy_path,
     remove_finalizer,
 )
-from controller.adapters.kube.records import FINALIZER, PodRecord
+from controller.adapters.kube.records import FINALIZER, MANAGED_LABEL, PodRecord
 from controller.adapters.kube.status_writer import StatusSender
 from controller.model import NodeMemory
 from controller.policy_status import Conflict, Standing
@@ -44,7 +44,8 @@ def a_policy(name: str = "p", created: str = "2026-01-01T00:00:00Z", **selector:
 
 
 def a_pod(name: str, *, namespace: str = "team-a", node: str = "node-a", **labels: str) -> PodRecord:
-    return replace(a_managed_pod().pod, uid=f"uid-{name}", name=name, namespace=namespace, node=node, labels=labels)
+    all_labels = {MANAGED_LABEL: "true", **labels}
+    return replace(a_managed_pod().pod, uid=f"uid-{name}", name=name, namespace=namespace, node=node, labels=all_labels)
 
 
 def test_a_policy_as_the_api_server_stores_it() -> None:
@@ -83,6 +84,11 @@ def test_the_older_policy_wins_and_the_other_one_knows_what_it_lost() -> None:
     assert claims.policy_of["uid-pod-0"] == "zebra"
     assert claims.policy_of["uid-other"] == "ant"
     assert claims.conflicts == {"ant": Conflict(4, ("team-a/pod-0", "team-a/pod-1", "team-a/pod-2"), "zebra")}
+
+
+def test_a_pod_whose_owner_takes_the_label_back_is_nobodys() -> None:
+    let_go = replace(a_pod("x"), labels={MANAGED_LABEL: "false"})
+    assert claim_pods([a_policy("a")], [let_go, a_pod("y")], {}, {}).policy_of == {"uid-y": "a"}
 
 
 def test_of_two_policies_of_one_second_the_name_decides() -> None:

@@ -1,0 +1,146 @@
+"""The controller's own parts in this process, wired as `slopewise run` wires them, with a stopwatch on each.
+
+For what cannot be seen from outside: which part of a pass takes the time. The stopwatch counts CPU seconds of the
+pass's own thread, so that other work on the machine does not blur it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import cast
+
+from controller.adapters.clock import SystemClock
+from controller.adapters.kube.api import KubeApi
+from controller.adapters.kube.policies import PolicyRecord
+from controller.adapters.prometheus import EVERYTHING, PrometheusReader, PrometheusReading, Scope
+from controller.adapters.prometheus_resources import Machine
+from controller.cluster.metrics import ClusterMetrics
+from controller.cluster.options import ClusterOptions, Connection, Rates
+from controller.cluster.runner import PolicyRunner
+from controller.cluster.watches import make_watches
+from controller.cluster.world import World, make_world
+from controller.model import PassReport
+from controller.settings import TrainingPolicy
+from controller.telemetry import Instruments
+
+PARTS = ("claim", "query", "join", "decide", "guard", "act", "report")
+"""`claim`: whose pods they are, and what is to be given back. `query`: Prometheus, with reading its answers. `join`:
+what else observing takes. `report`: metrics, log, events, and which statuses are to be written."""
+
+_SYNC_SECONDS = 60.0
+UNBOUNDED = Rates(1_000_000, 1_000_000, 1_000_000)
+
+
+class CpuClock(SystemClock):
+    """A clock whose stopwatch runs only while the thread that reads it does."""
+
+    def monotonic(self) -> float:
+        """CPU seconds of this thread."""
+        return time.thread_time()
+
+
+@contextmanager
+def running_world(
+    prometheus_url: str, scrape_seconds: float, policy: Mapping[str, object], clock: SystemClock, rates: Rates
+) -> Iterator[World]:
+    """Everything but the passes, with the one policy, from entry to exit."""
+    instruments = Instruments()
+    metrics = ClusterMetrics(instruments.registry)
+    api = KubeApi.connect(on_request=metrics.on_request)
+    document = TrainingPolicy.model_validate(policy)
+    record = PolicyRecord("", document.metadata.name, "", 1, 0.0, document, None)
+    options = ClusterOptions(Connection(), prometheus_url, scrape_interval_seconds=scrape_seconds, rates=rates)
+    watches = make_watches(api, None, lambda old, new: None)
+    world = replace(make_world(options, api, watches, lambda: True, instruments, metrics, record), clock=clock)
+    watches.start()
+    world.start()
+    try:
+        deadline = time.monotonic() + _SYNC_SECONDS
+        while (waits_for := watches.waits_for()) is not None:
+            if time.monotonic() > deadline:
+                raise RuntimeError(waits_for)
+            time.sleep(0.01)
+        yield world
+    finally:
+        world.stop()
+        watches.stop()
+        api.close()
+
+
+class TimedReader:
+    """A PrometheusReader with a stopwatch and a count."""
+
+    def __init__(self, reader: PrometheusReader, clock: SystemClock) -> None:
+        self._reader = reader
+        self._clock = clock
+        self.scrape_interval_seconds = reader.scrape_interval_seconds
+        self.seconds = 0.0
+        self.queries = 0
+        """Of the last reading."""
+
+    def read(self, at_seconds: float, scope: Scope = EVERYTHING) -> PrometheusReading:
+        """As the reader does it."""
+        start = self._clock.monotonic()
+        reading = self._reader.read(at_seconds, scope)
+        self.seconds, self.queries = self._clock.monotonic() - start, reading.queries
+        return reading
+
+    def machines(self, at_seconds: float) -> Mapping[str, Machine]:
+        """As the reader does it."""
+        return self._reader.machines(at_seconds)
+
+    def close(self) -> None:
+        """As the reader does it."""
+        self._reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One pass: its report, the seconds of each part, and how many queries it took."""
+
+    report: PassReport
+    seconds: Mapping[str, float]
+    queries: int
+
+    @property
+    def whole_seconds(self) -> float:
+        """All parts together."""
+        return sum(self.seconds.values())
+
+
+class MeasuredRunner(PolicyRunner):
+    """A policy's runner that tells what each part of a pass took, by the world's clock."""
+
+    def __init__(self, world: World) -> None:
+        record = world.claims.policies()[0]
+        if record.document is None:
+            raise RuntimeError(f"{record.invalid}")
+        self._clock = world.clock
+        super().__init__(world, record, record.document, None)
+
+    def _prometheus(self) -> PrometheusReader:
+        self.reader = TimedReader(super()._prometheus(), self._clock)
+        return cast("PrometheusReader", self.reader)
+
+    def measured_pass(self) -> Measured:
+        """One pass and its report, as the loop runs them; RuntimeError when it could not observe."""
+        start = self._clock.monotonic()
+        report = self.one_pass()
+        passed = self._clock.monotonic()
+        self.tell(report)
+        told = self._clock.monotonic()
+        if report.held is not None:
+            raise RuntimeError(report.held)
+        verbs = report.seconds_by_verb
+        query = self.reader.seconds
+        seconds = {
+            "claim": passed - start - sum(verbs.values()),
+            "query": query,
+            "join": verbs["observe"] - query,
+            **{verb: verbs[verb] for verb in ("decide", "guard", "act")},
+            "report": told - passed,
+        }
+        return Measured(report, seconds, self.reader.queries)

@@ -1,0 +1,58 @@
+"""What the fault tests share: a stage of their own on the cluster, and the cluster's components one at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from support.cluster import Kubectl, PodShape, wait_for
+from support.fault_stage import Stage
+from support.trainers import Trainers
+
+from controller.crds.definitions import definitions
+
+_LOCK = Path(tempfile.gettempdir()) / "cluster-fault.lock"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kinds(kubectl: Kubectl) -> None:
+    """Our custom resources are served."""
+    looks = ("get", "growth,tp", "-A")
+    if kubectl.attempt(*looks).returncode != 0:
+        kubectl.apply(*definitions().values())
+        wait_for("the kinds are served", lambda: kubectl.attempt(*looks), lambda seen: seen.returncode == 0)
+
+
+@pytest.fixture
+def stage(
+    kubectl: Kubectl, kubeconfig: Path, prometheus_url: str, namespace: str, idle: PodShape, tmp_path: Path
+) -> Iterator[Stage]:
+    """The test's namespace, and controllers that see nothing else."""
+    with ExitStack() as stack:
+        made = Stage(kubectl, kubeconfig, prometheus_url, namespace, idle, tmp_path, stack)
+        yield made
+        made.clean_up()
+
+
+@pytest.fixture
+def trainers(idle: PodShape) -> Trainers:
+    """Pods that report a loss."""
+    return Trainers(idle)
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Nobody else disturbs the cluster's components meanwhile."""
+    with _locked():
+        yield
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,211 @@
+"""The API server is away, slow or refuses: a leader that cannot prove its lease writes nothing, and another goes on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from support.cluster import wait_for
+from support.fault_stage import LEASE_SECONDS, Stage
+from support.gateway import Gateway, Request, drop, status_answer
+
+from testbed.faults import Faults
+
+RENEW_DEADLINE_SECONDS = LEASE_SECONDS * 10 / 15
+UNDER_WAY_SECONDS = 0.5
+"""Between the controller's look at its clock and the gateway's: both are busy, and so is the machine."""
+
+EVEN = {"a": 1000, "b": 1000}
+THIRDS = {"a": 667, "b": 667, "c": 667}
+
+
+def last_renewal_seconds(gateway: Gateway) -> float:
+    """When the last renewal of the lease was sent that the API server heard of."""
+    return max(each.at_seconds for each in gateway.writes("leases"))
+
+
+def written_too_late(gateway: Gateway, deadline: float) -> list[str]:
+    """What was sent past the deadline, except for tries to renew."""
+    late = [each for each in gateway.requests if each.writes and each.at_seconds > deadline + UNDER_WAY_SECONDS]
+    return [each.kind for each in late if "leases" not in each.kind]
+
+
+def count_resizes(*gateways: Gateway) -> Counter[str]:
+    """Resizes that the API server took, by pod, from now on."""
+    accepted: Counter[str] = Counter()
+
+    def count(request: Request, status: int) -> None:
+        if request.kind == "patch pods/resize" and status == 200:
+            accepted[request.path.split("/")[-2]] += 1
+
+    for gateway in gateways:
+        gateway.after = count
+    return accepted
+
+
+def test_a_leader_that_is_cut_off_writes_nothing_past_its_deadline_and_another_one_goes_on(stage: Stage) -> None:
+    stage.pods("a", "b")
+    stage.policy()
+    gateway, other = stage.gateway(), stage.gateway()
+    leader = stage.controller(gateway)
+    stage.wait_for_limits(EVEN)
+    follower = stage.controller(other, leading=False)
+    follower.wait_until_ready()
+    accepted = count_resizes(gateway, other)
+    gateway.before = drop
+    cut_off_at = time.monotonic()
+    deadline = last_renewal_seconds(gateway) + RENEW_DEADLINE_SECONDS
+    stage.pods("c")
+    assert leader.wait_until_ended() == 1
+    assert time.monotonic() - cut_off_at < 60
+    lost = leader.wait_for_line("lease lost")
+    assert f"could not be renewed for {RENEW_DEADLINE_SECONDS:g} s" in lost["reason"]
+    follower.wait_until_leading()
+    stage.wait_for_limits(THIRDS)
+    assert written_too_late(gateway, deadline) == []
+    assert accepted == {"a": 1, "b": 1, "c": 1}
+    assert stage.originals() == dict.fromkeys("abc", {"cpuLimit": "300m", "cpuRequest": "100m"})
+
+
+def test_a_leader_that_was_suspended_finds_out_before_it_writes(stage: Stage) -> None:
+    stage.pods("a", "b")
+    stage.policy()
+    gateway, other = stage.gateway(), stage.gateway()
+    leader, follower = stage.controller(gateway), stage.controller(other, leading=False)
+    stage.wait_for_limits(EVEN)
+    follower.wait_until_ready()
+    accepted = count_resizes(gateway, other)
+    leader.suspend()
+    suspended_at = time.monotonic()
+    stage.pods("c")
+    follower.wait_until_leading()
+    stage.wait_for_limits(THIRDS)
+    leader.resume()
+    assert leader.wait_until_ended() == 1
+    assert [each.kind for each in gateway.writes(since=suspended_at) if "leases" not in each.kind] == []
+    assert accepted == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_resize_that_is_refused_for_a_while_is_told_and_done_once_later(stage: Stage) -> None:
+    stage.pods("a", "b")
+    gateway = stage.gateway()
+    accepted = count_resizes(gateway)
+    controller = stage.controller(gateway)
+
+    def internal_error(request: Request) -> object:
+        return status_answer(500, "InternalError", "etcd is tired") if request.kind == "patch pods/resize" else None
+
+    with gateway.interfering(internal_error):
+        stage.policy()
+        stage.wait_for_event("a", "ResizeFailed", "etcd is tired")
+        wait_for("it is shown", lambda: stage.growth("a").get("reason", ""), lambda text: "etcd is tired" in text)
+        assert controller.metric("slopewise_resizes_total", outcome="failed") >= 2
+        assert stage.limits() == {"a": 300, "b": 300}
+    stage.wait_for_limits(EVEN)
+    assert accepted == {"a": 1, "b": 1}
+
+
+def test_an_api_server_that_is_too_busy_is_asked_again_only_after_it_said(stage: Stage) -> None:
+    stage.pods("a")
+    gateway = stage.gateway()
+    controller = stage.controller(gateway)
+    asked: list[float] = []
+
+    def too_busy(request: Request) -> object:
+        if request.kind != "patch pods/resize":
+            return None
+        asked.append(time.monotonic())
+        return status_answer(429, "TooManyRequests", "slow down", **{"Retry-After": "600"})
+
+    with gateway.interfering(too_busy):
+        stage.policy()
+        note = stage.wait_for_event("a", "ResizeDeferred", "600 s")
+        assert "too much to do" in note
+        controller.wait_for_passes(2)
+    assert len(asked) == 1
+    assert stage.limits() == {"a": 300}
+
+
+def test_a_resize_whose_answer_is_lost_is_found_out_about_and_not_sent_again(stage: Stage) -> None:
+    stage.pods("a")
+    gateway = stage.gateway()
+    accepted = count_resizes(gateway)
+    count = gateway.after
+
+    def lose_answer(request: Request, status: int) -> None:
+        count(request, status)
+        if request.kind == "patch pods/resize":
+            drop(request)
+
+    gateway.after = lose_answer
+    controller = stage.controller(gateway)
+    stage.policy()
+    stage.wait_for_event("a", "Resized", "answer was lost")
+    controller.wait_for_passes(2)
+    assert accepted == {"a": 1}
+    assert stage.limits() == {"a": 2000}
+    assert stage.originals() == {"a": {"cpuLimit": "300m", "cpuRequest": "100m"}}
+
+
+@pytest.mark.faults
+def test_without_the_api_server_a_controller_starts_waits_and_says_for_what(stage: Stage) -> None:
+    gateway = stage.gateway()
+    gateway.before = drop
+    stage.pods("a")
+    stage.policy()
+    controller = stage.controller(gateway, leading=False)
+    said = wait_for("it says what it waits for", controller.readiness, lambda text: "waiting for" in text, 60)
+    assert "trainingpolicies" in said
+    assert controller.is_running()
+    gateway.before = lambda _: None
+    stage.wait_for_limits({"a": 2000})
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_an_api_server_that_hangs_for_15_seconds_costs_nobody_a_second_resize(
+    stage: Stage, faults: Faults, alone: None
+) -> None:
+    stage.pods("a", "b")
+    stage.policy()
+    gateway, other = stage.gateway(), stage.gateway()
+    leader = stage.controller(gateway)
+    stage.wait_for_limits(EVEN)
+    accepted = count_resizes(gateway, other)
+    stage.kubectl.run("delete", "pod", "b", "-n", stage.namespace, "--wait=false")  # something to do, just now
+    faults.stop("kube-apiserver")
+    try:
+        deadline = last_renewal_seconds(gateway) + RENEW_DEADLINE_SECONDS
+        assert leader.wait_until_ended() == 1
+        time.sleep(15 - LEASE_SECONDS)
+    finally:
+        faults.resume("kube-apiserver")
+    successor = stage.controller(other)
+    stage.wait_for_limits({"a": 2000}, seconds=90)
+    successor.wait_for_passes(1)
+    assert written_too_late(gateway, deadline) == []
+    assert accepted["a"] == 1
+    stage.delete_policy()
+    assert stage.limits("a") == {"a": 300}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_a_restart_of_the_api_server_changes_nothing(stage: Stage, faults: Faults, alone: None) -> None:
+    stage.pods("a", "b")
+    stage.policy()
+    gateway = stage.gateway()
+    controller = stage.controller(gateway)
+    stage.wait_for_limits(EVEN)
+    accepted = count_resizes(gateway)
+    faults.restart("kube-apiserver")
+    looks = ("get", "--raw", "/readyz")
+    wait_for("the API server is back", lambda: stage.kubectl.attempt(*looks), lambda seen: seen.returncode == 0, 90)
+    if not controller.is_running():  # it was away for longer than the lease allows
+        assert controller.wait_until_ended() == 1
+        controller = stage.controller(gateway)
+    controller.wait_for_passes(2)
+    assert accepted == {}
+    stage.pods("c")
+    stage.wait_for_limits(THIRDS)

@@ -1,0 +1,167 @@
+"""The leader is killed at every write that it makes, and between them; the next one goes on without a mistake."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.cluster import wait_for
+from support.controller_process import ControllerProcess
+from support.fault_stage import Stage
+from support.gateway import Answer, Dropped, Gateway, Request
+
+from controller.model import CpuAllocation
+
+PODS = ("a", "b", "c")
+BEFORE = CpuAllocation(300, 100)
+STORED = {"cpuLimit": "300m", "cpuRequest": "100m"}
+SHARES = dict.fromkeys(PODS, 667)
+"""A third of node-a's two cores."""
+
+MOST_WRITES = 40
+"""Of one pass or one restoration over three pods; they make about 14."""
+
+QUIET_SECONDS = 1.5
+"""Without a write for so long, all that was to be written is written."""
+
+
+class Chain:
+    """A leader and one that waits; whenever the leader is killed, the other leads and a new one waits."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.gateway, self.leader = self._start(leading=True)
+        self.next_gateway, self.next = self._start(leading=False)
+        self.accepted: Counter[str] = Counter()
+        """Resizes that the API server took, by pod."""
+        self.killed_at: Request | None = None
+
+    def _start(self, *, leading: bool) -> tuple[Gateway, ControllerProcess]:
+        gateway = self.stage.gateway()
+        gateway.after = self._count
+        return gateway, self.stage.controller(gateway, leading=leading)
+
+    def _count(self, request: Request, status: int) -> None:
+        if request.kind == "patch pods/resize" and status == 200:
+            self.accepted[request.path.split("/")[-2]] += 1
+
+    def kill_at(self, number: int, moment: str) -> None:
+        """Let the leader be killed at its write of this number from now on, before it is sent or after it was done."""
+        numbers, victim, process = itertools.count(), self.gateway, self.leader
+
+        def before(request: Request) -> Answer | None:
+            if request.acts and next(numbers) == number:
+                self.killed_at = request
+                if moment == "before":
+                    process.kill()
+                    raise Dropped
+            return None
+
+        def after(request: Request, status: int) -> None:
+            self._count(request, status)
+            if request is self.killed_at:
+                process.kill()
+                raise Dropped
+
+        self.killed_at = None
+        victim.before, victim.after = before, after
+
+    def is_over(self) -> bool:
+        """The leader is dead, or writes no more."""
+        if not self.leader.is_running():
+            return True
+        writes = [each for each in self.gateway.requests if each.acts]
+        return bool(writes) and time.monotonic() - writes[-1].at_seconds > QUIET_SECONDS
+
+    def take_over(self) -> None:
+        """The one that waited leads. Its wait for the lease is cut short: other tests are about that."""
+        self.leader.kill()
+        self.stage.kubectl.run("delete", "lease", "--all", "-n", self.stage.namespace)
+        self.gateway, self.leader = self.next_gateway, self.next
+        self.next_gateway, self.next = self._start(leading=False)
+        self.leader.wait_until_leading()
+
+
+def rounds(chain: Chain, moment: str, act: Callable[[], None]) -> Iterator[str]:
+    """`act` again and again, with the leader killed at its first write, its second and so on, until it is not.
+
+    Yields what was being written, while another one leads. A round in which nobody was killed ends it.
+    """
+    for number in range(MOST_WRITES):
+        chain.accepted.clear()
+        chain.gateway.requests.clear()
+        chain.kill_at(number, moment)
+        act()
+        wait_for(f"write {number}", chain.is_over, bool, 60)
+        if chain.killed_at is None:
+            return
+        chain.take_over()
+        yield chain.killed_at.kind
+    raise AssertionError(f"more than {MOST_WRITES} writes")
+
+
+@pytest.fixture
+def chain(stage: Stage) -> Chain:
+    stage.pods(*PODS)
+    return Chain(stage)
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("moment", ["after", pytest.param("before", marks=pytest.mark.faults)])
+def test_a_pass_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(chain: Chain, moment: str) -> None:
+    stage, seen = chain.stage, Counter[str]()
+    for kind in rounds(chain, moment, stage.policy):
+        seen[kind] += 1
+        stage.wait_for_limits(SHARES)
+        assert chain.accepted == dict.fromkeys(PODS, 1), f"killed {moment} {kind}"
+        assert stage.originals() == dict.fromkeys(PODS, STORED), f"killed {moment} {kind}"
+        stage.delete_policy()
+        assert stage.cpu() == dict.fromkeys(PODS, BEFORE), f"killed {moment} {kind}"
+    assert seen["patch pods/resize"] == 3
+    assert seen["create jobgrowths"] == 3
+    assert seen["patch trainingpolicies"] == 1
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_deletion_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(chain: Chain, moment: str) -> None:
+    stage, seen = chain.stage, Counter[str]()
+
+    def change_and_delete() -> None:
+        before, chain.gateway.before = chain.gateway.before, lambda _: None
+        stage.policy()
+        stage.wait_for_limits(SHARES)
+        wait_for("all is written", chain.is_over, bool)
+        chain.accepted.clear()
+        chain.gateway.requests.clear()
+        chain.gateway.before = before
+        stage.kubectl.run("delete", "trainingpolicy", stage.name("policy"), "--wait=false")
+
+    for kind in rounds(chain, moment, change_and_delete):
+        seen[kind] += 1
+        stage.wait_for_no_policy()
+        assert stage.cpu() == dict.fromkeys(PODS, BEFORE), f"killed {moment} {kind}"
+        assert chain.accepted == dict.fromkeys(PODS, 1), f"killed {moment} {kind}"
+    assert seen["patch pods/resize"] == 3
+    assert seen["patch trainingpolicies"] == 1
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_a_leader_killed_at_any_moment_leaves_true_originals(chain: Chain) -> None:
+    stage, chance = chain.stage, random.Random(4)
+    for _ in range(6):
+        chain.accepted.clear()
+        stage.policy()
+        time.sleep(chance.uniform(0.2, 1.5))  # the moment is what the test is about
+        chain.take_over()
+        stage.wait_for_limits(SHARES)
+        assert chain.accepted == dict.fromkeys(PODS, 1)
+        assert stage.originals() == dict.fromkeys(PODS, STORED)
+        stage.delete_policy()
+        assert stage.cpu() == dict.fromkeys(PODS, BEFORE)
