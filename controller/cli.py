@@ -1,6 +1,7 @@
 """The commands. Data goes to stdout, messages and progress to stderr.
 
-Exit codes: 0 ok, 1 error, 2 usage, 4 data source unreachable, 128 + signal when stopped. Commands are thin: each reads
+Exit codes: 0 ok, 1 error, 2 usage, 4 data source unreachable, 128 + signal when stopped before the work was done (the
+controller of a cluster has no end of its own: stopped in an orderly way it says 0). Commands are thin: each reads
 what the user gave, checks all of it before anything starts, and hands over.
 """
 
@@ -80,15 +81,25 @@ PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A Traini
 PrometheusUrl = Annotated[
     str | None, typer.Option(envvar="PROMETHEUS_URL", help="Cluster: the Prometheus that scrapes the trainers.")
 ]
-Kubeconfig = Annotated[Path | None, typer.Option(help="Else the pod's own account, KUBECONFIG or ~/.kube/config.")]
-KubeContext = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig; else its current one.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(help="How to reach the cluster; else as the pod's account, by KUBECONFIG, or by ~/.kube/config."),
+]
+KubeContext = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig; else its current one.")]
 OneNamespace = Annotated[
-    str | None, typer.Option("--namespace", help="Only this namespace, with no right beyond it; the policy is a file.")
+    str | None, typer.Option("--namespace", help="Only this namespace of the cluster, with no right beyond it.")
 ]
 LeaseNamespace = Annotated[
-    str | None, typer.Option(envvar="POD_NAMESPACE", help="Where the controllers' Lease is; else slopewise-system.")
+    str | None,
+    typer.Option(envvar="POD_NAMESPACE", help="Where the controllers' Lease is; else --namespace or slopewise-system."),
 ]
 Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weights, or stop-and-continue.")]
+
+
+NO_PROMETHEUS = (
+    "no Prometheus is named; add --prometheus-url http://HOST:9090, or set PROMETHEUS_URL (in a pod, by "
+    "the ConfigMap slopewise-settings); or manage this machine with --local --jobs FILE."
+)
 
 
 def announce(message: str) -> None:
@@ -171,7 +182,7 @@ def run(
     local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine, not a cluster.")] = False,
     jobs: JobsFile = None,
     policy_file: PolicyFile = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, write nothing.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Cluster: one pass of each policy, then exit.")] = False,
     actuator: Actuator = ActuatorOption.auto,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz and /metrics; 0: a free one.")] = 8080,
@@ -196,16 +207,14 @@ def run(
     """
     if not local:
         _refuse_without_local(jobs, actuator)
-        from controller.cluster.options import ClusterOptions, Connection, LeaseTimes, own_namespace
-        from controller.cluster.process import run_cluster
-
         if prometheus_url is None:
-            raise UsageError(
-                "slopewise run: no Prometheus is named; add --prometheus-url (or set PROMETHEUS_URL), for example "
-                "http://prometheus-operated.monitoring.svc:9090; or --local --jobs FILE to manage this machine."
-            )
+            raise UsageError(NO_PROMETHEUS)
+        from controller.cluster.options import ClusterOptions, Connection, LeaseTimes, lease_namespace_of
+        from controller.cluster.signals import heard_signals
+
+        connection = Connection(kubeconfig, context, namespace)
         cluster = ClusterOptions(
-            Connection(kubeconfig, context, namespace),
+            connection,
             prometheus_url,
             policy_file,
             scrape_interval,
@@ -215,11 +224,15 @@ def run(
             port=port,
             json_logs=json_logs,
             lease=LeaseTimes.within(lease_seconds),
-            lease_namespace=lease_namespace or own_namespace(),
+            lease_namespace=lease_namespace_of(connection, lease_namespace),
         )
-        raise typer.Exit(run_cluster(cluster, announce))
+        with heard_signals() as stop:
+            from controller.cluster.process import run_cluster  # takes seconds on a busy node
+
+            raise typer.Exit(run_cluster(cluster, stop, announce))
+    _refuse_with_local(once, kubeconfig, context, namespace)
     if jobs is None:
-        raise UsageError("slopewise run --local: there is nothing to run; add --jobs FILE (see the README).")
+        raise UsageError("run --local: there is nothing to run; add --jobs FILE (see the README).")
     from controller.local_run import LocalRunOptions, run_local
 
     options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs)
@@ -230,9 +243,15 @@ def run(
 
 def _refuse_without_local(jobs: Path | None, actuator: ActuatorOption) -> None:
     if jobs is not None:
-        raise UsageError("slopewise run: --jobs names commands of this machine; add --local, or leave it out.")
+        raise UsageError("--jobs names commands of this machine; add --local, or leave it out.")
     if actuator is not ActuatorOption.auto:
-        raise UsageError("slopewise run: --actuator is for this machine; add --local, or leave it out.")
+        raise UsageError("--actuator is for this machine; add --local, or leave it out.")
+
+
+def _refuse_with_local(once: bool, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
+    given = {"--once": once, "--kubeconfig": kubeconfig, "--context": context, "--namespace": namespace}
+    if named := [option for option, value in given.items() if value]:
+        raise UsageError(f"--local and {named[0]}: {named[0]} is for a cluster; leave out one of the two.")
 
 
 @app.command()
@@ -251,16 +270,20 @@ def restore(
     Example: `kubectl -n slopewise-system scale deployment slopewise-controller --replicas=0; slopewise restore --all`.
     """
     if not everything:
-        raise UsageError("slopewise restore: say --all; it gives every changed pod its original resources back.")
+        raise UsageError("restore: say --all; it gives every changed pod its original resources back.")
     from controller.cluster.options import Connection
-    from controller.cluster.restore import listing, restore_all
+    from controller.cluster.signals import heard_signals
 
-    result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, announce)
+    with heard_signals() as stop:
+        from controller.cluster.restore import listing, restore_all
+
+        result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, stop, announce)
+        exit_code = 0 if result.complete else 1 if stop.number is None else stop.exit_code
     if output is OutputFormat.json:
         print_json(result.as_json())
     else:
         out.print(listing(result))
-    raise typer.Exit(0 if result.complete else 1)
+    raise typer.Exit(exit_code)
 
 
 @app.command()

@@ -38,6 +38,9 @@ THROTTLED_RATIO = 0.5
 THROTTLED_PERIODS = 100
 """Periods of 0.1 s that must have passed for that share to mean anything: 10 s."""
 
+CPU_COUNT_AGE_SECONDS = 19.0
+"""A kubelet counts CPU every 10 to 15 s, and is scraped a few seconds later."""
+
 WASTE_FACTOR = 1.4
 """CPU-seconds a step beyond which throttling wastes: threads that wait for a throttled one, spinning."""
 
@@ -187,7 +190,7 @@ def _throttled(change: Change, vitals: Vitals, case: _Case) -> str | None:
     CPU-seconds, and 6 s at 0.5 cores now, which is 3: 1.5 times as much, and throttled in 90 % of the periods.
     """
     ratio = _throttled_ratio(change.vitals, vitals)
-    before, now = _cpu_seconds_a_step(change.pace), _cpu_seconds_a_step(_pace_since(change, case))
+    before, now = _dearest_step_before(change, case.known), _cpu_seconds_a_step(_pace_since(change, case))
     if ratio is None or ratio <= THROTTLED_RATIO or not before or now is None or now <= WASTE_FACTOR * before:
         return None
     return f"throttled in {ratio:.0%} of the time and {now / before:.1f} times the CPU a step"
@@ -207,14 +210,22 @@ def _increase(before: float | None, now: float | None) -> float | None:
     return None if before is None or now is None or now < before else now - before
 
 
-def _pace_since(change: Change, case: _Case) -> Pace | None:
-    """The newest pace when at least three quarters of its interval lie after the change.
+def _dearest_step_before(change: Change, known: JobMemory) -> float | None:
+    """CPU-seconds, of two intervals: the same lag makes steps look cheap in one at whose start CPU was raised."""
+    earlier = [pace for pace in known.paces if pace.at_seconds <= change.at_seconds][-2:]
+    costs = [_cpu_seconds_a_step(pace) for pace in (change.pace, *earlier)]
+    return max((cost for cost in costs if cost is not None), default=None)
 
-    A kubelet's counters are up to 15 s older than the pass that read them, so the interval that began at the pass of
-    the change began, by its own count, up to a quarter of a minute before it.
+
+def _pace_since(change: Change, case: _Case) -> Pace | None:
+    """The newest pace when its interval began clearly after the change.
+
+    A kubelet's count of CPU is up to 20 s older than the steps. In the interval that began at the pass of the change,
+    it is partly of the time before: of 15 s at 0.5 cores and 5 s at 0.25, for steps done at 0.25, which looks like 1.75
+    times the CPU a step.
     """
     paces = case.known.paces
-    if len(paces) < 2 or paces[-2].at_seconds < change.at_seconds - case.patience.interval_seconds / 4:
+    if len(paces) < 2 or paces[-2].at_seconds < change.at_seconds + CPU_COUNT_AGE_SECONDS:
         return None
     return paces[-1]
 

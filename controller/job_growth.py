@@ -7,6 +7,7 @@ the objects, and `crds/definitions.py` makes the schema out of these models.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
 
@@ -62,7 +63,7 @@ class PodGrowth(StatusPart):
     """As text: the API server leaves out nulls of an object that it stores, and lists each of its fields as managed."""
 
 
-SLOTS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["slot"]}
+SLOTS: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["slot"]}
 
 
 class JobGrowthStatus(StatusPart):

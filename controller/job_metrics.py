@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -23,23 +24,27 @@ class LastPasses(Collector):
     """The last pass of each policy that observed anything, by the name of its document."""
 
     def __init__(self) -> None:
-        self._seen: Mapping[str, _Seen] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._lock = threading.Lock()  # passes end, and Prometheus scrapes, in threads of their own
 
     def keep(self, document: str, report: PassReport, control: CpuControl) -> None:
         """Replace what this policy's last pass saw; a pass that was held saw nothing."""
         if not report.held and report.snapshot is not None and report.decisions is not None:
-            self._seen = {**self._seen, document: _Seen(report.snapshot, report.decisions, control)}
+            with self._lock:
+                self._seen[document] = _Seen(report.snapshot, report.decisions, control, report.snapshot.jobs)
 
     def forget(self, document: str) -> None:
         """A policy that is gone, and its jobs with it."""
-        self._seen = {name: seen for name, seen in self._seen.items() if name != document}
+        with self._lock:
+            self._seen.pop(document, None)
 
     def collect(self) -> Iterator[Metric]:
         """One family per figure, over all policies."""
-        passes = list(self._seen.values())
+        with self._lock:
+            passes = _newest_first(self._seen.values())
         if not passes:
             return
-        yield _jobs_by_state([job for seen in passes for job in seen.snapshot.jobs])
+        yield _jobs_by_state([job for seen in passes for job in seen.jobs])
         yield _growth_sum(passes)
         yield from _job_families(passes)
 
@@ -49,6 +54,17 @@ class _Seen:
     snapshot: ClusterSnapshot
     decisions: Decisions
     control: CpuControl
+    jobs: Sequence[Job]
+    """Those that are told of: a job that went to another policy was seen by both, and counts where it was seen last."""
+
+
+def _newest_first(passes: Iterable[_Seen]) -> list[_Seen]:
+    told: set[str] = set()
+    left: list[_Seen] = []
+    for seen in sorted(passes, key=lambda each: -each.snapshot.taken_at_seconds):
+        left.append(replace(seen, jobs=[job for job in seen.jobs if job.uid not in told]))
+        told |= {job.uid for job in seen.jobs}
+    return left
 
 
 def _jobs_by_state(jobs: Sequence[Job]) -> Metric:
@@ -66,7 +82,7 @@ def _growth_sum(passes: Sequence[_Seen]) -> Metric:
     sums: dict[str, float] = {}
     for seen in passes:
         sums |= {node.name: 0.0 for node in seen.snapshot.nodes if node.name not in sums}
-        for job in seen.snapshot.jobs:
+        for job in seen.jobs:
             known = seen.decisions.memory.jobs[job.uid].growth
             sums[job.node] += (known.cpu_efficiency or 0.0) if known else 0.0
     for node, total in sums.items():
@@ -117,6 +133,6 @@ def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
     families = _JobFamilies()
     for seen in passes:
         allotted = allotted_cores(seen.snapshot, seen.control)
-        for job in seen.snapshot.jobs:
+        for job in seen.jobs:
             families.add(job, seen.decisions.memory.jobs[job.uid], seen.snapshot, allotted[job.uid])
     yield from vars(families).values()

@@ -4,7 +4,8 @@
 (FlowCon backs off); an event (a job started or ended) interrupts the interval and runs one at once. APScheduler
 would drop a run that comes more than a second late, and a hung run stops its schedule silently: hence
 `coalesce`, `max_instances=1`, a grace of at least one interval, listeners for what it skips, and `is_alive`,
-which fails after three intervals without a pass.
+which fails after three intervals without a pass. Each pass has a daemon thread, so that one that hangs in a read does
+not hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
-from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.executors.base import BaseExecutor, run_job
 from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
@@ -69,7 +70,7 @@ class ControllerLoop:
         self._job: Job | None = None
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
-            executors={"default": ThreadPoolExecutor(1)},
+            executors={"default": _DaemonThreads()},
             job_defaults={
                 "coalesce": True,
                 "max_instances": 1,
@@ -90,17 +91,34 @@ class ControllerLoop:
         if not self._busy.locked():
             self._plan(0.0)
 
-    def stop(self) -> None:
-        """No further pass; waits for the one that is under way."""
+    def stop(self, patience_seconds: float | None = None) -> bool:
+        """No further pass; waits for the one that is under way (None: however long it takes). True: there is none.
+
+        May be called again, and before `start`.
+        """
         with self._planning:
             self._stopping.set()
         if self._scheduler.running:
-            self._scheduler.shutdown(wait=True)
-        with self._busy:  # a Ctrl-C may have cut the wait above short: nobody tidies up under a pass
-            pass
+            self._scheduler.shutdown(wait=False)
+        idle = self._busy.acquire(timeout=-1 if patience_seconds is None else patience_seconds)
+        if idle:
+            self._busy.release()
+        return idle
+
+    @property
+    def busy(self) -> bool:
+        """True during a pass."""
+        return self._busy.locked()
+
+    @property
+    def stopping(self) -> bool:
+        """True once it was told to stop, though a pass may still be under way."""
+        return self._stopping.is_set()
 
     def is_alive(self) -> bool:
-        """False once no pass has ended for three times as long as the last one planned to wait."""
+        """False once no pass has ended for three times as long as the last one planned to wait; true when stopped."""
+        if self.stopping:
+            return True
         bound = ALIVE_INTERVALS * max(self._planned_seconds, self._interval_seconds)
         return time.monotonic() - self._last_end <= bound
 
@@ -117,7 +135,8 @@ class ControllerLoop:
 
     def _one_pass(self) -> None:
         with self._busy:
-            self._timed_pass()
+            if not self._stopping.is_set():  # whoever has stopped the loop relies on it as soon as nobody is busy
+                self._timed_pass()
 
     def _timed_pass(self) -> None:
         started = time.thread_time()
@@ -162,3 +181,18 @@ class ControllerLoop:
             self._plan(SOON_SECONDS)
         else:
             self._telemetry.record_missed("the one before is still running")
+
+
+class _DaemonThreads(BaseExecutor):  # type: ignore[misc]  # the package has no types
+    """A thread for each run. The pool that comes with APScheduler is waited for when the interpreter ends."""
+
+    def _do_submit_job(self, job: Job, run_times: Sequence[datetime]) -> None:
+        threading.Thread(target=self._run, args=(job, run_times), name="pass", daemon=True).start()
+
+    def _run(self, job: Job, run_times: Sequence[datetime]) -> None:
+        try:
+            events = run_job(job, "default", run_times, self._logger.name)
+        except BaseException as error:
+            self._run_job_error(job.id, error, error.__traceback__)
+        else:
+            self._run_job_success(job.id, events)

@@ -288,6 +288,8 @@ class PaceAnchor:
     """Seconds spent on responses; None for steps, whose time is the interval itself."""
     cpu_seconds_total: float | None
     life_started_at_seconds: float | None = None
+    cpu_sampled_at_seconds: float | None = None
+    """When the CPU was counted: a kubelet does so up to 20 s before the steps are read. None: at the same moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
     """Bring the paces of all jobs up to this snapshot; a job without counters is left as it is."""
     changed = {}
     for job in snapshot.jobs:
-        now = _counters(job, snapshot.taken_at_seconds)
+        now = _counters(job, snapshot)
         if now is None:
             continue
         known = memory.jobs.get(job.uid) or JobMemory()
@@ -51,17 +51,28 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
-def _counters(job: Job, now_seconds: float) -> PaceAnchor | None:
+def _counters(job: Job, snapshot: ClusterSnapshot) -> PaceAnchor | None:
     """What the job has done and used so far; None when nothing counts it."""
     used = job.usage
-    at_seconds = used.sampled_at_seconds if used else now_seconds
-    cpu_seconds = used.cpu_seconds_total if used else None
-    life = job.life_started_at_seconds
+    cpu_seconds, cpu_at_seconds = (used.cpu_seconds_total, used.sampled_at_seconds) if used else (None, None)
+    at_seconds, life = _scraped_at_seconds(job, snapshot), job.life_started_at_seconds
     if job.responses is not None:
-        return PaceAnchor(at_seconds, job.responses.count_total, job.responses.seconds_total, cpu_seconds, life)
+        done, busy = job.responses.count_total, job.responses.seconds_total
+        return PaceAnchor(at_seconds, done, busy, cpu_seconds, life, cpu_at_seconds)
     if job.steps_total is not None:
-        return PaceAnchor(at_seconds, job.steps_total, None, cpu_seconds, life)
+        return PaceAnchor(at_seconds, job.steps_total, None, cpu_seconds, life, cpu_at_seconds)
     return None
+
+
+def _scraped_at_seconds(job: Job, snapshot: ClusterSnapshot) -> float:
+    """When the job's own counters were read: with its evaluation, else with a count of CPU that is no older than a
+    scrape, else about now."""
+    if job.evaluation is not None:
+        return job.evaluation.sampled_at_seconds
+    now = snapshot.taken_at_seconds
+    if job.usage is not None and now - job.usage.sampled_at_seconds <= snapshot.scrape_interval_seconds:
+        return job.usage.sampled_at_seconds
+    return now
 
 
 def _same_life(before: PaceAnchor, now: PaceAnchor) -> bool:
@@ -99,14 +110,23 @@ def _pace(before: PaceAnchor, now: PaceAnchor) -> Pace | None:
     # A server that waits for requests uses little CPU, and answers fast: what counts is what it used while it was
     # busy. The response that is under way is not in `busy` yet, so that one more is allowed for: worked example,
     # always busy, 15 s each, 20 s of which 15 are counted: 15 + 15 > 20, and all 20 s count.
-    return Pace(now.at_seconds, seconds, _cores(before, now, min(elapsed, busy + seconds)))
+    return Pace(now.at_seconds, seconds, _cores(before, now, min(1.0, (busy + seconds) / elapsed)))
 
 
-def _cores(before: PaceAnchor, now: PaceAnchor, busy_seconds: float) -> float | None:
+def _cores(before: PaceAnchor, now: PaceAnchor, busy_ratio: float) -> float | None:
+    """CPU used while at work, over the time between the two counts of CPU: with steps of one time and CPU of another, a
+    count that is 19 s old first and 4 s old then would make 35 s of CPU out of an interval of 20 s."""
     if now.cpu_seconds_total is None or before.cpu_seconds_total is None:
         return None
-    cores = max(0.0, now.cpu_seconds_total - before.cpu_seconds_total) / busy_seconds
+    elapsed = _cpu_at_seconds(now) - _cpu_at_seconds(before)
+    if elapsed <= 0:
+        return None
+    cores = max(0.0, now.cpu_seconds_total - before.cpu_seconds_total) / (elapsed * busy_ratio)
     return cores if math.isfinite(cores) else None
+
+
+def _cpu_at_seconds(anchor: PaceAnchor) -> float:
+    return anchor.at_seconds if anchor.cpu_sampled_at_seconds is None else anchor.cpu_sampled_at_seconds
 
 
 def fit(paces: Sequence[Pace]) -> Line | None:

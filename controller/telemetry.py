@@ -1,14 +1,13 @@
 """What the controller says of itself: one structured log line a pass, and the metrics of docs/metrics.md.
 
 Comes after a pass: `loop.py` hands every PassReport to `Telemetry.record`. The figures of jobs and nodes are made in
-`job_metrics.py`.
+`job_metrics.py`, what is in the line in `pass_line.py`.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter as Tally
 from collections.abc import Sequence
 from typing import TextIO, get_args
 
@@ -18,15 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from controller import __version__, move_guards
 from controller.errors import SlopewiseError
 from controller.job_metrics import LastPasses
-from controller.model import (
-    CpuControl,
-    Job,
-    Move,
-    OutcomeResult,
-    PassReport,
-    Place,
-    Resize,
-)
+from controller.model import CpuControl, Job, OutcomeResult, PassReport
+from controller.pass_line import PassLines, kind_of, withheld_by_guard
 
 VERBS = ("observe", "decide", "guard", "act", "report")
 MOVE_KINDS = ("place", "migrate")
@@ -114,6 +106,7 @@ class Telemetry:
         self._metrics = instruments or Instruments()
         self._metrics.interval.set(interval_seconds)
         self._log = structlog.get_logger("slopewise")
+        self._lines = PassLines(interval_seconds)
         self._warned: set[tuple[str, str]] = set()
 
     @property
@@ -134,8 +127,8 @@ class Telemetry:
         for outcome in report.outcomes:
             self._metrics.resizes.labels(outcome.result).inc()
         for moved in report.moves:
-            self._metrics.moves.labels(_kind(moved.move), moved.result).inc()
-        for guard, times in _withheld_by_guard(report).items():
+            self._metrics.moves.labels(kind_of(moved.move), moved.result).inc()
+        for guard, times in withheld_by_guard(report).items():
             self._metrics.withheld.labels(guard).inc(times)
         if not report.held:
             self._metrics.last_pass.set(report.taken_at_seconds + sum(report.seconds_by_verb.values()))
@@ -151,13 +144,13 @@ class Telemetry:
         """A pass that could not be finished: one sentence for what was to be expected, a mistake of ours in full."""
         self._metrics.passes.labels("failed").inc()
         if isinstance(error, SlopewiseError):
-            self._log.error("pass failed", reason=str(error))
+            self._log.error("pass failed", name=self._document, reason=str(error))
         else:
-            self._log.error("pass failed", exc_info=error)
+            self._log.error("pass failed", name=self._document, exc_info=error)
 
     def record_missed(self, event: str) -> None:
         """A run that the scheduler had to skip."""
-        self._log.warning("pass skipped", reason=event)
+        self._log.warning("pass skipped", name=self._document, reason=event)
 
     def _log_warnings(self, jobs: Sequence[Job]) -> None:
         """Each warning of a job once: it stays true for hours. What was said of jobs that are gone is forgotten."""
@@ -166,54 +159,17 @@ class Telemetry:
         for job in jobs:
             for warning in job.warnings:
                 if (job.uid, warning) not in self._warned:
-                    self._log.warning("job", name=job.name, warning=warning)
+                    self._log.warning("job", job=f"{job.namespace}/{job.name}", warning=warning)
                     self._warned.add((job.uid, warning))
 
     def _log_pass(self, report: PassReport) -> None:
+        facts = self._lines.facts(report)
+        if facts is None:
+            return
+        about: dict[str, object] = {"name": self._document, "policy": report.policy}
         milliseconds = {f"{verb}_ms": round(1000 * s, 1) for verb, s in report.seconds_by_verb.items()}
         if report.held:
-            self._log.warning("pass held", policy=report.policy, reason=report.held, **milliseconds)
+            self._log.warning("pass held", **about, **facts, **milliseconds)
             return
-        self._log.info(
-            "pass",
-            policy=report.policy,
-            jobs=len(report.snapshot.jobs) if report.snapshot else 0,
-            wanted=len(report.decisions.resizes) if report.decisions else 0,
-            applied=report.count("applied"),
-            deferred=report.count("deferred"),
-            failed=report.count("failed") + report.count("infeasible"),
-            withheld=_withheld_by_guard(report),
-            changes=_changes(report),
-            moves=_moves(report),
-            next_look_s=round(report.next_look_at_seconds - report.taken_at_seconds, 1),
-            **milliseconds,
-        )
-
-
-def _withheld_by_guard(report: PassReport) -> dict[str, int]:
-    """How often each guard said no, to resizes and to moves."""
-    guards_of_moves = [each.guard for each in report.moves_withheld]
-    return dict(Tally([*(each.guard for each in report.withheld), *guards_of_moves]))
-
-
-def _changes(report: PassReport) -> list[str]:
-    """Every change that was wanted: which, what became of it, and why."""
-    done: list[tuple[Resize, str, str]]
-    done = [(each.resize, each.result, each.detail or each.resize.reason) for each in report.outcomes]
-    done += [(each.resize, "withheld", each.reason) for each in report.withheld]
-    return [
-        f"{resize.job_uid} {resize.from_millicores}m to {resize.to_millicores}m {became}: {why}"
-        for resize, became, why in done
-    ]
-
-
-def _moves(report: PassReport) -> list[str]:
-    """Every placement and migration that was wanted: which, what became of it, and why."""
-    done: list[tuple[Move, str, str]]
-    done = [(each.move, each.result, each.detail or each.move.reason) for each in report.moves]
-    done += [(each.move, "withheld", each.reason) for each in report.moves_withheld]
-    return [f"{_kind(move)} {move.job_uid} on {move.node} {became}: {why}" for move, became, why in done]
-
-
-def _kind(move: Move) -> str:
-    return "place" if isinstance(move, Place) else "migrate"
+        next_look = round(report.next_look_at_seconds - report.taken_at_seconds, 1)
+        self._log.info("pass", **about, **facts, next_look_s=next_look, **milliseconds)

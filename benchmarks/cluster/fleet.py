@@ -103,7 +103,7 @@ class FleetServer:
         owner = self
 
         class Page(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the base class's name
+            def do_GET(self) -> None:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.end_headers()

@@ -23,6 +23,7 @@ from controller.cluster.runner import PolicyRunner
 from controller.cluster.watches import make_watches
 from controller.cluster.world import World, make_world
 from controller.model import PassReport
+from controller.policies import PolicyProtocol
 from controller.settings import TrainingPolicy
 from controller.telemetry import Instruments
 
@@ -31,7 +32,6 @@ PARTS = ("claim", "query", "join", "decide", "guard", "act", "report")
 what else observing takes. `report`: metrics, log, events, and which statuses are to be written."""
 
 _SYNC_SECONDS = 60.0
-UNBOUNDED = Rates(1_000_000, 1_000_000, 1_000_000)
 
 
 class CpuClock(SystemClock):
@@ -68,6 +68,17 @@ def running_world(
         world.stop()
         watches.stop()
         api.close()
+
+
+def requests_of(world: World, **labels: str) -> float:
+    """How many requests to the API server had these labels so far, e.g. `verb="list"`."""
+    return sum(
+        sample.value
+        for family in world.instruments.registry.collect()
+        if family.name == "slopewise_api_requests"
+        for sample in family.samples
+        if sample.name.endswith("_total") and labels.items() <= sample.labels.items()
+    )
 
 
 class TimedReader:
@@ -114,12 +125,14 @@ class Measured:
 class MeasuredRunner(PolicyRunner):
     """A policy's runner that tells what each part of a pass took, by the world's clock."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, policy: PolicyProtocol | None = None) -> None:
+        """`policy`: instead of the one that the document names."""
         record = world.claims.policies()[0]
         if record.document is None:
             raise RuntimeError(f"{record.invalid}")
         self._clock = world.clock
         super().__init__(world, record, record.document, None)
+        self._policy = policy or self._policy
 
     def _prometheus(self) -> PrometheusReader:
         self.reader = TimedReader(super()._prometheus(), self._clock)

@@ -14,10 +14,6 @@ from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.records import API_VERSION, MANAGED_LABEL
 from controller.crds.definitions import definitions
 
-SCRAPE_SECONDS = 5.0
-INTERVAL_SECONDS = 20.0
-"""The shortest that four scrapes allow: a controller at rest has most to do like this."""
-
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS = 0.05
 Seen = TypeVar("Seen")
@@ -63,8 +59,8 @@ def own_namespace(api: KubeApi) -> Iterator[str]:
         api.delete(f"/api/v1/namespaces/{name}")
 
 
-def policy(namespace: str, **spec: Any) -> dict[str, Any]:
-    """A TrainingPolicy that acts on one namespace, and is bounded by nothing that would blur a measurement."""
+def policy(namespace: str, interval_seconds: float, **spec: Any) -> dict[str, Any]:
+    """A TrainingPolicy that acts on one namespace, and waits for no cooldown."""
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainingPolicy",
@@ -72,7 +68,7 @@ def policy(namespace: str, **spec: Any) -> dict[str, Any]:
         "spec": {
             "mode": "Auto",
             "selector": {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
-            "behaviour": {"intervalSeconds": INTERVAL_SECONDS, "cooldownSeconds": 0, "maxStepRatio": 100},
+            "behaviour": {"intervalSeconds": interval_seconds, "cooldownSeconds": 0, "maxStepRatio": 100},
             **spec,
         },
     }

@@ -55,7 +55,6 @@ class JobSeries:
     state: JobState | None = None
     objective: Objective | None = None
     """What the job's own `training_info` says; already applied to `evaluation`."""
-    nonfinite_total: float | None = None
     responses: Responses | None = None
     """What its latest process has answered since its start; None: it is not a served model."""
     life_started_at_seconds: float | None = None
@@ -123,14 +122,13 @@ class PrometheusReader:
         """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
         asked = self._render(scope)
         self._http.begin()
-        # Levels first: samples that are stored between two queries then show as a restart too much, never too few.
+        # No rows are kept for longer than they are read: those about 5,000 jobs are 30 MB an answer.
+        resources = use_by_container(self._http.ask(asked.resources, at_seconds)) if asked.resources else {}
+        # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
         levels = [self._http.ask(query, at_seconds) for query in asked.levels]
-        facts_rows = self._http.ask(asked.facts, at_seconds)
-        events_rows = self._http.ask(asked.events, at_seconds)
-        resource_rows = self._http.ask(asked.resources, at_seconds) if asked.resources else []
+        facts = facts_by_job(self._http.ask(asked.facts, at_seconds), self._http.ask(asked.events, at_seconds))
 
         oldest_seconds = at_seconds - self.window_seconds
-        facts = facts_by_job(facts_rows, events_rows)
         by_mapping = [
             candidates_by_job(settings, rows, oldest_seconds, lambda key: facts.get(key, _NO_FACTS).target_labels)
             for settings, rows in zip(self._evaluations, levels, strict=True)
@@ -141,7 +139,6 @@ class PrometheusReader:
             )
             for key in sorted(facts.keys() | set().union(*by_mapping))
         }
-        resources = use_by_container(resource_rows) if resource_rows else {}
         return PrometheusReading(at_seconds, jobs, self._http.queries, resources)
 
     def machines(self, at_seconds: float) -> dict[str, Machine]:
@@ -214,7 +211,6 @@ class PrometheusReader:
             steps_planned=life.numbers.get("training_steps_planned"),
             state=life.state,
             objective=life.objective,
-            nonfinite_total=life.numbers.get("training_nonfinite_loss_total"),
             responses=life.responses,
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
             restarted=facts.restarted(instances, oldest_seconds - self.scrape_interval_seconds),

@@ -31,7 +31,11 @@ port reports the same `training_loss{stage="eval"}`. A scrape that copies the po
 _NO_TARGETS: Mapping[str, frozenset[str]] = {}
 
 
-_Labels = frozenset[tuple[str, str]]
+class _Series(NamedTuple):
+    """One series: its labels without the one that tells values apart, and the values of its rows by that."""
+
+    labels: Mapping[str, str]
+    values: dict[str, float]
 
 
 class JobKey(NamedTuple):
@@ -81,12 +85,8 @@ def job_key(labels: Mapping[str, str]) -> JobKey | None:
 
 def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
     """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
-    own = sorted(
-        (name, value)
-        for name, value in labels.items()
-        if name not in TARGET_LABELS and name not in target_labels and name != VALUE_LABEL
-    )
-    inner = ",".join(f'{name}="{_quoted(value)}"' for name, value in own)
+    own = sorted(labels.keys() - TARGET_LABELS - target_labels - {VALUE_LABEL})
+    inner = ",".join(f'{name}="{_quoted(labels[name])}"' for name in own)
     return f"{metric}{{{inner}}}" if inner else metric
 
 
@@ -105,23 +105,29 @@ def candidates_by_job(
 
     `target_labels`: the names of the scrape's own labels by instance, for each of a job's targets.
     """
-    values: dict[JobKey, dict[_Labels, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    series: dict[frozenset[tuple[str, str]], _Series] = {}
     warnings: dict[JobKey, set[str]] = defaultdict(set)
     for row in rows:
-        kind = row.labels.get(VALUE_LABEL, "")
-        if (key := job_key(row.labels)) is None:
-            continue
+        labels = dict(row.labels)
+        kind = labels.pop(VALUE_LABEL, "")
+        labels.pop("__name__", None)
         if kind in STEP_LABELS:
-            warnings[key].add(_step_warning(settings.metric, kind))
-        else:
-            values[key][_identity(row.labels)][kind] = row.value
+            if (key := job_key(labels)) is not None:
+                warnings[key].add(_step_warning(settings.metric, kind))
+            continue
+        identity = frozenset(labels.items())
+        if (known := series.get(identity)) is None:
+            known = series[identity] = _Series(labels, {})
+        known.values[kind] = row.value
+    windows: dict[JobKey, list[SeriesWindow]] = defaultdict(list)
+    for one in series.values():
+        if (key := job_key(one.labels)) is not None:
+            of_target = target_labels(key).get(one.labels.get("instance", ""), TARGET_LABELS)
+            text = series_text(settings.metric, one.labels, of_target)
+            windows[key].append(_window(text, one.labels, one.values, oldest_seconds))
     return {
-        key: Candidates(
-            settings.objective,
-            _windows(settings.metric, values[key], oldest_seconds, target_labels(key)),
-            tuple(sorted(warnings[key])),
-        )
-        for key in values.keys() | warnings.keys()
+        key: Candidates(settings.objective, tuple(windows.get(key, ())), tuple(sorted(warnings.get(key, ()))))
+        for key in windows.keys() | warnings.keys()
     }
 
 
@@ -160,24 +166,6 @@ def evaluation(chosen: Chosen, objective: Objective | None, diverged: bool) -> E
         objective=objective or chosen.objective,
         finite=math.isfinite(window.level) and not diverged,
     )
-
-
-def _identity(labels: Mapping[str, str]) -> _Labels:
-    return frozenset((name, value) for name, value in labels.items() if name not in ("__name__", VALUE_LABEL))
-
-
-def _windows(
-    metric: str,
-    series: Mapping[_Labels, Mapping[str, float]],
-    oldest_seconds: float,
-    target_labels: Mapping[str, frozenset[str]],
-) -> tuple[SeriesWindow, ...]:
-    windows = []
-    for identity, values in series.items():
-        labels = dict(identity)
-        of_target = target_labels.get(labels.get("instance", ""), TARGET_LABELS)
-        windows.append(_window(series_text(metric, labels, of_target), labels, values, oldest_seconds))
-    return tuple(windows)
 
 
 def _window(text: str, labels: Mapping[str, str], values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:

@@ -33,8 +33,8 @@ Matchers = Sequence[tuple[str, str | AnyOf]]
 """Pairs of label and value, not a mapping: a user's `namespace` narrows the controller's, never replaces it."""
 
 _LONGEST_PATTERN = 200
-"""Characters of one list of values. LEVELS repeats it ten times in a URL, which then is 7 KB, and proxies refuse those
-above 8; a longer list becomes "whatever it is", which costs rows and is as right: rows are joined by pod."""
+"""Characters of one list of values. LEVELS repeats it eleven times in a URL, which then is 7 KB, and proxies refuse
+those above 8; a longer list becomes "whatever it is", which costs rows and is as right: rows are joined by pod."""
 
 STEP_LABELS = ("epoch", "step")
 """Labels that grow with the training: each step makes a new series, and no window ever fills."""
@@ -52,24 +52,11 @@ $metric{
 
 # avg_over_time is NaN or infinite when one sample of the window is: that is how divergence shows. Only then is there
 # something else to show: the last sample, or the lowest (min_over_time skips NaN). timestamp() knows only live series;
-# the subquery finds the newest sample of one that has gone.
+# the subquery finds the newest sample of one that has gone. The loss of the last minibatch is left out where the same
+# target has a better one alive: it would not be chosen, and makes half of all rows. What is mostly empty comes first,
+# because each `or` hashes all that stands before it.
 LEVELS = Template("""\
-  label_replace(avg_over_time($series[$window]), "slopewise_value", "level", "", "")
-or
-  label_replace(count_over_time($series[$window]), "slopewise_value", "samples", "", "")
-or
-  label_replace(
-    last_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
-    "slopewise_value", "last", "", "")
-or
-  label_replace(
-    min_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
-    "slopewise_value", "lowest", "", "")
-or
-  label_replace(
-    timestamp($series) or max_over_time(timestamp($series)[$window:$scrape]),
-    "slopewise_value", "sampled_at", "", "")
-or
+(
   label_replace(count by (namespace, pod) ($metric{
     $matchers
     epoch!=""
@@ -79,29 +66,40 @@ or
     $matchers
     step!=""
   }), "slopewise_value", "step", "", "")
+or
+  label_replace(
+    last_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
+    "slopewise_value", "last", "", "")
+or
+  label_replace(
+    min_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
+    "slopewise_value", "lowest", "", "")
+or
+  label_replace(avg_over_time($series[$window]), "slopewise_value", "level", "", "")
+or
+  label_replace(count_over_time($series[$window]), "slopewise_value", "samples", "", "")
+or
+  label_replace(
+    timestamp($series) or max_over_time(timestamp($series)[$window:$scrape]),
+    "slopewise_value", "sampled_at", "", "")
+)
+unless on (namespace, pod, instance, stage)
+  label_replace(group by (namespace, pod, instance) ($better), "stage", "train", "", "")
 """)
+
+BETTER_THAN_TRAIN = AnyOf(("eval", "train_ema"))
+"""The stages of which one is chosen before `train` (`prometheus_series.STAGE_PREFERENCE`)."""
 
 RESPONSES_COUNT = "inference_response_duration_seconds_count"
 RESPONSES_SUM = "inference_response_duration_seconds_sum"
 
-FACT_NAMES = "training_(steps_total|steps_planned|info|nonfinite_loss_total)|process_start_time_seconds"
+FACT_NAMES = "training_(steps_total|steps_planned|info)|process_start_time_seconds"
 """What the jobs say of themselves, as one pattern: a further fact costs rows, and no further query."""
 
 # Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min". Only labels
-# that are read come back, and of five states the one that holds: 5,000 jobs are 30,000 rows like this, 8 MB, and
-# would be 70,000. What a model server splits by model and status code only means something as a whole: sum by.
+# that are read come back, and of five states the one that holds: 5,000 jobs are 30,000 rows like this, 6 MB, and
+# would be 60,000. What a model server splits by model and status code only means something as a whole: sum by.
 FACTS = Template("""\
-  max by (__name__, namespace, pod, instance, objective) (last_over_time({
-    __name__=~"$names",
-    $matchers
-    slopewise_value=""
-  }[$window]))
-or
-  (max by (__name__, namespace, pod, instance, state) (last_over_time(training_state{
-    $matchers
-    slopewise_value=""
-  }[$window])) > 0)
-or
   label_replace(sum by (__name__, namespace, pod, instance) (last_over_time({
     __name__=~"inference_response_duration_seconds_(count|sum)",
     $matchers
@@ -112,6 +110,17 @@ or
     $matchers
     slopewise_value=""
   }, "slopewise_value", "up", "", "")
+or
+  (max by (__name__, namespace, pod, instance, state) (last_over_time(training_state{
+    $matchers
+    slopewise_value=""
+  }[$window])) > 0)
+or
+  max by (__name__, namespace, pod, instance, objective) (last_over_time({
+    __name__=~"$names",
+    $matchers
+    slopewise_value=""
+  }[$window]))
 """)
 
 # What happened within the window; rows only where something did. max - min, not increase(): an extrapolated
@@ -217,6 +226,7 @@ def levels(metric: str, matchers: Matchers, window_seconds: float, scrape_second
     """The query for the windows of one evaluation mapping; UsageError for a name that is none."""
     return LEVELS.substitute(
         series=loss_series(metric, matchers),
+        better=loss_series(metric, (*matchers, ("stage", BETTER_THAN_TRAIN))),
         metric=checked_metric_name(metric),
         matchers=render_matchers(matchers),
         window=duration(window_seconds),

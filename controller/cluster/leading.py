@@ -1,227 +1,237 @@
 """What the one leader does: a runner for each TrainingPolicy, from its creation until its pods have their originals.
 
-`process.py` calls `tick` about twice a second while this replica leads. A policy is obeyed from the moment its
-finalizer is set, so that it cannot go before its pods are what they were; one that cannot be obeyed changes nothing and
-says why; one that is deleted waits for its pods, but never for ever: pods and nodes may be gone.
+`process.py` calls `tick` about twice a second while this replica leads; nothing here waits for a pass or for a pod. A
+policy is obeyed from the moment its finalizer is set, so that it cannot go before its pods are what they were; one that
+cannot be obeyed changes nothing and says why; for one that is deleted see `endings.py`.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from typing import Any
 
 import structlog
 
-from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.events import About, Event
-from controller.adapters.kube.policies import (
-    PolicyDocument,
-    PolicyRecord,
-    add_finalizer,
-    remove_finalizer,
-)
+from controller.adapters.kube.policies import PolicyDocument, PolicyRecord, add_finalizer, remove_finalizer
 from controller.adapters.kube.records import FINALIZER, PodRecord
 from controller.adapters.kube.reporting import tell_invalid
 from controller.bounds import acts
-from controller.cluster.runner import PolicyRunner, check_interval
+from controller.cluster.endings import Endings
+from controller.cluster.runner import PolicyRunner
 from controller.cluster.world import World
+from controller.errors import SlopewiseError
 from controller.policy_status import Standing
-from controller.restoring import GivenBack
 from controller.settings import TrainingPolicy
 
 TRY_AGAIN_SECONDS = 3.0
-"""Between two tries to give a deleted policy's pods their originals, or to set a finalizer."""
-
-
-@dataclass(slots=True)
-class _Ending:
-    """A policy that is being deleted."""
-
-    give_up_at: float
-    try_at: float
-    last: GivenBack
+"""Between two tries to set or remove a finalizer."""
 
 
 class Leadership:
-    """All policies of the cluster. Called by one thread; `stir` by any."""
+    """All policies of the cluster. Called by one thread; `stir` and `is_alive` by any."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._runners: dict[str, PolicyRunner] = {}
+        """By the policy's uid: another policy of the same name is not the same policy."""
         self._documents: dict[str, PolicyDocument] = {}
         self._told: dict[str, tuple[int, str]] = {}
         """Of each policy that is not obeyed: its generation, and the sentence that was told."""
-        self._endings: dict[str, _Ending] = {}
         self._finalizer_at: dict[str, float] = {}
-        self._stirred = threading.Event()
+        self._endings = Endings(world)
+        self._caught_up = False
         self._log = structlog.get_logger("slopewise")
 
     def stir(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """A pod changed: whoever manages it looks again soon, when it is a change that a decision may depend on."""
-        if _matters(old) != _matters(new):
-            self._stirred.set()
+        if _matters(old) == _matters(new):
+            return
+        stores = self._world.watches.stores
+        pods = [pod for pod in (old, new) if pod is not None]
+        for runner in list(self._runners.values()):
+            if any(stores.selects(runner.spec.selector, pod) for pod in pods):
+                runner.stir()
 
     def tick(self) -> None:
         """Bring the runners in line with the policies as they are now."""
+        if not self._caught_up:
+            self._world.watches.catch_up(self._world.api)
+            self._caught_up = True
         policies = {record.uid or record.name: record for record in self._world.claims.policies()}
+        self._forget_all_but(policies)  # first: a policy may have come in the place of one of the same name
         for key, record in policies.items():
-            try:
-                self._follow(key, record)
-            except ApiError as error:
-                self._tell(key, record, degraded=f"{record.name}: {error}")
-        for key in self._runners.keys() - policies.keys():
-            self._drop(key)
-        for key in self._documents.keys() - policies.keys():
-            del self._documents[key]
-        stirred = self._stirred.is_set()
-        self._stirred.clear()
-        for runner in list(self._runners.values()):
+            self._follow_safely(key, record)
+        if self._sees_policies():
+            self._endings.look_for_orphans({record.name for record in policies.values()})
+        for runner in self._runners.values():
             runner.tick()
-            if stirred and not runner.wake():
-                self._stirred.set()  # its turn comes a moment later
         self._count(policies)
 
     def is_alive(self) -> bool:
         """False once a policy had no pass for three of its intervals."""
-        return all(runner.loop.is_alive() for runner in list(self._runners.values()))
+        return all(runner.is_alive() for runner in list(self._runners.values()))
 
-    def stop(self) -> None:
+    def stop(self, patience_seconds: float) -> None:
         """No further pass. Every pod keeps what it has: another replica takes over."""
+        deadline = time.monotonic() + patience_seconds
         for runner in self._runners.values():
             runner.stop()
-        self._runners.clear()
+        self._endings.stop_all(patience_seconds)
+        hanging = [
+            runner.record.name
+            for runner in self._runners.values()
+            if not runner.stop(max(0.0, deadline - time.monotonic()))
+        ]
+        if hanging:
+            self._log.warning("passes left hanging", names=hanging, reason="they write nothing more")
+
+    def _sees_policies(self) -> bool:
+        """Whether it is known which policies there are: one that came as a file may have brothers elsewhere."""
+        options = self._world.options
+        return self._world.watches.policies is not None and options.policy_file is None and not options.dry_run
+
+    def _forget_all_but(self, policies: Mapping[str, PolicyRecord]) -> None:
+        for key in self._runners.keys() - policies.keys():
+            self._drop(key)
+        _keep_only(self._documents, policies)
+        _keep_only(self._told, policies)
+        _keep_only(self._finalizer_at, policies)
+
+    def _follow_safely(self, key: str, record: PolicyRecord) -> None:
+        """A mistake of ours about one policy is no reason to neglect the others."""
+        try:
+            self._follow(key, record)
+        except SlopewiseError as error:
+            self._tell(key, record, degraded=f"{record.name}: {error}")
+        except Exception as error:
+            self._tell(key, record, degraded=f"{record.name}: an error of the controller: {error!r}", cause=error)
 
     def _follow(self, key: str, record: PolicyRecord) -> None:
         if record.deleting:
             self._end(key, record)
         elif record.document is None:
-            self._refuse(key, record, record.invalid or "it cannot be read")
-        elif (why := check_interval(record.document, self._world.options.scrape_interval_seconds)) is not None:
-            self._refuse(key, record, f"TrainingPolicy {record.name}: {why}.")
+            self._refuse(key, record, record.invalid or f"TrainingPolicy {record.name} cannot be read.")
         else:
             self._obey(key, record, record.document)
 
     # --- obeying a policy ------------------------------------------------------------------------------------
 
     def _obey(self, key: str, record: PolicyRecord, document: TrainingPolicy) -> None:
-        self._told.pop(key, None)
         runner = self._runners.get(key)
-        if runner is not None and runner.record.generation == record.generation:
-            self._let_finalizer_go(record, runner)
+        if runner is not None and runner.record.generation == record.generation and not runner.loop.stopping:
+            if self._has_right_finalizer(key, record, runner):
+                runner.trouble = None
+                self._told.pop(key, None)
             return
-        if acts(document.spec.mode) and not self._hold(key, record):
+        if not (self._drop(key) and self._name_is_free(record)):
+            return  # the pass that is under way ends first
+        if acts(document.spec.mode) and not self._is_held(record) and not self._try_finalizer(key, record, hold=True):
             return
-        if runner is not None:
-            self._drop(key)
         runner = PolicyRunner(self._world, record, document, self._status(key, record))
         self._runners[key] = runner
+        self._told.pop(key, None)
         self._log.info("policy", name=record.name, mode=document.spec.mode, policy=document.spec.policy.name)
         runner.start()
 
-    def _hold(self, key: str, record: PolicyRecord) -> bool:
-        """Set the finalizer before anything is changed; False when it must be tried again later."""
-        if not record.uid or self._world.options.dry_run or FINALIZER in record.finalizers:
-            return True
-        now = time.monotonic()
-        if now < self._finalizer_at.get(key, 0.0):
+    def _name_is_free(self, record: PolicyRecord) -> bool:
+        """Whether nobody acts under this name any more: what is remembered is remembered by name."""
+        others = (runner.record for runner in self._runners.values())
+        return self._endings.stop(record.name) and all(other.name != record.name for other in others)
+
+    def _is_held(self, record: PolicyRecord) -> bool:
+        """Whether it cannot go before its pods are what they were; a file cannot be deleted, a dry run changes none."""
+        return FINALIZER in record.finalizers or not record.uid or self._world.options.dry_run
+
+    def _has_right_finalizer(self, key: str, record: PolicyRecord, runner: PolicyRunner) -> bool:
+        """Mend what somebody has taken off, and let go of a policy that changes nothing and has nothing to give back.
+
+        False while there is something to mend.
+        """
+        if acts(runner.spec.mode):
+            if not self._is_held(record):
+                self._try_finalizer(key, record, hold=True)
+                return False
+        elif FINALIZER in record.finalizers and runner.loop.passes and not runner.holds_originals():
+            self._try_finalizer(key, record, hold=False)
             return False
-        self._finalizer_at[key] = now + TRY_AGAIN_SECONDS
-        add_finalizer(self._world.api, record.name)
         return True
 
-    def _let_finalizer_go(self, record: PolicyRecord, runner: PolicyRunner) -> None:
-        """A policy that changes nothing and has nothing to give back can be deleted without us."""
-        if acts(runner.spec.mode) or FINALIZER not in record.finalizers or self._world.options.dry_run:
-            return
+    def _try_finalizer(self, key: str, record: PolicyRecord, *, hold: bool) -> bool:
+        """Set it or take it off, not more often than every few seconds; True when that is done."""
         now = time.monotonic()
-        if now < self._finalizer_at.get(record.uid, 0.0) or not runner.loop.passes or runner.holds_originals():
-            return
-        self._finalizer_at[record.uid] = now + TRY_AGAIN_SECONDS
-        remove_finalizer(self._world.api, record.name)
+        if now < self._finalizer_at.get(key, 0.0) or self._world.options.dry_run:
+            return False
+        self._finalizer_at[key] = now + TRY_AGAIN_SECONDS
+        if hold:
+            add_finalizer(self._world.impatient, record.name)
+        else:
+            remove_finalizer(self._world.impatient, record.name)
+        return True
 
-    def _drop(self, key: str) -> None:
-        runner = self._runners.pop(key)
-        runner.stop()
+    def _drop(self, key: str) -> bool:
+        """No further pass of this runner; True once it is gone."""
+        runner = self._runners.get(key)
+        if runner is None:
+            return True
+        if not runner.stop():
+            return False
         runner.forget()
+        del self._runners[key]
+        return True
 
-    # --- a policy that cannot be obeyed ----------------------------------------------------------------------
+    # --- a policy that is not obeyed -------------------------------------------------------------------------
+
+    def _end(self, key: str, record: PolicyRecord) -> None:
+        """It is being deleted: no further pass, and then its pods get their originals."""
+        self._told.pop(key, None)
+        if self._drop(key) and not self._world.options.dry_run:
+            self._endings.of(record)
 
     def _refuse(self, key: str, record: PolicyRecord, why: str) -> None:
         """Change nothing under it, and say why where people look: its condition, an event, the log."""
-        if key in self._runners:
-            self._drop(key)
-        self._tell(key, record, invalid=why)
+        if self._drop(key):
+            self._tell(key, record, invalid=why)
 
-    def _tell(self, key: str, record: PolicyRecord, *, invalid: str | None = None, degraded: str | None = None) -> None:
+    def _tell(
+        self,
+        key: str,
+        record: PolicyRecord,
+        *,
+        invalid: str | None = None,
+        degraded: str | None = None,
+        cause: Exception | None = None,
+    ) -> None:
         sentence = invalid or degraded or ""
         if self._told.get(key) == (record.generation, sentence):
             return
         self._told[key] = (record.generation, sentence)
-        self._log.warning("policy not obeyed", name=record.name, reason=sentence)
+        self._log.warning("policy not obeyed", name=record.name, reason=sentence, exc_info=cause)
         if self._world.options.dry_run or not record.uid:
             return
         if invalid is not None:
             tell_invalid(self._world.events, record.name, record.uid, invalid)
+        if (runner := self._runners.get(key)) is not None:
+            runner.trouble = degraded  # it writes the same status with each pass
+            return
         document = self._status(key, record)
         if document is not None:
             mode = None if record.document is None else record.document.spec.mode
-            standing = Standing(record.generation, mode, invalid=invalid, degraded=degraded)
-            document.show(standing, self._world.clock.now())
+            document.show(
+                Standing(record.generation, mode, invalid=invalid, degraded=degraded), self._world.clock.now()
+            )
             self._world.book.changed(document, transition=True)
 
     def _status(self, key: str, record: PolicyRecord) -> PolicyDocument | None:
         """The document of its status, the same one as long as the policy is there."""
         if not record.uid:
             return None
-        return self._documents.setdefault(key, PolicyDocument(record))
-
-    # --- the end of a policy ---------------------------------------------------------------------------------
-
-    def _end(self, key: str, record: PolicyRecord) -> None:
-        """Give every pod what it came with, then let the policy go."""
-        if FINALIZER not in record.finalizers or self._world.options.dry_run:
-            return
-        now = time.monotonic()
-        ending = self._endings.get(key)
-        if ending is None:
-            deadline = now + self._world.options.restore_deadline_seconds
-            ending = self._endings[key] = _Ending(deadline, now, GivenBack())
-        if now < ending.try_at:
-            return
-        ending.try_at = now + TRY_AGAIN_SECONDS
-        runner = self._stopped_runner(key, record)
-        ending.last = runner.give_back_all()
-        if not ending.last.settled and now < ending.give_up_at:
-            return
-        self._say_what_stays(record, ending.last)
-        runner.retire()
-        remove_finalizer(self._world.api, record.name)
-        del self._endings[key]
-        self._drop(key)
-
-    def _stopped_runner(self, key: str, record: PolicyRecord) -> PolicyRunner:
-        """Of a policy that is deleted: it runs no pass, and knows who has what. Also after a restart of ours."""
-        runner = self._runners.get(key)
-        if runner is None:
-            document = record.document or TrainingPolicy()
-            runner = self._runners[key] = PolicyRunner(self._world, record, document, None)
-        runner.stop()
-        return runner
-
-    def _say_what_stays(self, record: PolicyRecord, given_back: GivenBack) -> None:
-        stays: Mapping[str, str] = {**given_back.waiting, **given_back.failed, **given_back.impossible}
-        if not stays:
-            return
-        first = next(iter(stays.values()))
-        note = f"{len(stays)} pods do not have their original resources back, and the policy goes all the same: {first}"
-        self._log.warning("policy deleted", name=record.name, reason=note)
-        about = About.policy(record.name, record.uid)
-        self._world.events.emit(Event(about, "RestoreFailed", note, warning=True, action="Restore"))
+        if key not in self._documents:
+            self._documents[key] = PolicyDocument(record)
+        return self._documents[key]
 
     def _count(self, policies: Mapping[str, PolicyRecord]) -> None:
-        """For the metric: how many are obeyed, how many cannot be, how many are on their way out."""
+        """For the metrics: how many are obeyed, how many cannot be, how many are on their way out."""
         deleting = sum(record.deleting for record in policies.values())
         refused = sum(key in self._told for key, record in policies.items() if not record.deleting)
         for condition, count in (
@@ -230,6 +240,13 @@ class Leadership:
             ("deleting", deleting),
         ):
             self._world.metrics.policies.labels(condition).set(count)
+        if not self._runners:  # nobody is to be looked at, and that was seen just now
+            self._world.instruments.last_pass.set(self._world.clock.now())
+
+
+def _keep_only(known: dict[str, Any], keys: Container[str]) -> None:
+    for key in [key for key in known if key not in keys]:
+        del known[key]
 
 
 def _matters(pod: PodRecord | None) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,6 +23,9 @@ class ClusterMetrics:
         self.policies = Gauge(
             "slopewise_policies", "TrainingPolicies by what they are.", ["condition"], registry=registry
         )
+        self.tick_failures = Counter(
+            "slopewise_tick_failures", "Looks at the policies that ended in an error of ours.", registry=registry
+        )
         self._requests = Counter(
             "slopewise_api_requests", "Requests to the API server.", ["verb", "resource", "code"], registry=registry
         )
@@ -38,6 +42,10 @@ class ClusterMetrics:
         )  # fmt: skip
         for outcome in ("restored", "waiting", "gone", "failed"):
             self.given_back.labels(outcome)
+        self.not_given_back = Gauge(
+            "slopewise_not_given_back", "Pods that are to get their resources back and have not.", ["name"],
+            registry=registry,
+        )  # fmt: skip
         self._status_writes = Counter(
             "slopewise_status_writes", "Writes of the status of custom resources.", ["outcome"], registry=registry
         )
@@ -64,6 +72,11 @@ class ClusterMetrics:
             ("failed", {**given_back.failed, **given_back.impossible}),
         ):
             self.given_back.labels(outcome).inc(len(jobs))
+
+    def forget_policy(self, name: str) -> None:
+        """It is gone, and its figures with it."""
+        with suppress(KeyError):
+            self.not_given_back.remove(name)
 
     def follow_watches(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
         """`watches`: seconds since the API server was heard of, and restarts, by resource; asked at each scrape."""

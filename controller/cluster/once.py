@@ -6,60 +6,100 @@ import time
 from collections.abc import Callable
 
 from controller.adapters.kube.election import Elector
-from controller.adapters.kube.policies import PolicyRecord
+from controller.adapters.kube.policies import PolicyDocument, PolicyRecord, add_finalizer
+from controller.adapters.kube.records import FINALIZER
+from controller.bounds import acts
 from controller.cluster.runner import PolicyRunner
+from controller.cluster.signals import StopSignal
 from controller.cluster.watches import Watches
 from controller.cluster.world import World
 from controller.errors import ObservationError, SlopewiseError
+from controller.settings import TrainingPolicy
 
 SYNC_SECONDS = 30.0
 HELD_EXIT_CODE = 4
+REFUSED_EXIT_CODE = 1
+
+_POLL_SECONDS = 0.05
 
 
-def run_once(world: World, elector: Elector, announce: Callable[[str], None]) -> int:
-    """0 when every policy had its pass; 4 when one could not observe. What would change is changed, unless dry-run."""
-    wait_for_watches(world.watches)
+class StoppedError(SlopewiseError):
+    """A signal came while there was still something to wait for."""
+
+    def __init__(self, stop: StopSignal) -> None:
+        super().__init__(f"stopped by {stop.name}; nothing was changed.")
+        self.exit_code = stop.exit_code
+
+
+def run_once(world: World, elector: Elector, stop: StopSignal, announce: Callable[[str], None]) -> int:
+    """0 when every policy had its pass; 4 when one could not observe, 1 when one cannot be obeyed.
+
+    What would change is changed, unless it is a dry run.
+    """
+    wait_for_watches(world.watches, stop)
     if not world.options.dry_run:
-        take_lease(elector, world.options.lease_namespace)
+        take_lease(elector, world.options.lease_namespace, stop)
+    world.watches.catch_up(world.api)
     policies = [record for record in world.claims.policies() if not record.deleting]
     if not policies:
         announce("There is no TrainingPolicy; apply one, or name one with --policy-file.")
-    held = [record.name for record in policies if _one(world, record, announce)]
-    return HELD_EXIT_CODE if held else 0
+    codes = []
+    for record in policies:
+        if stop.number is not None:
+            return stop.exit_code
+        codes.append(_one(world, record, announce))
+    return max(codes, default=0)
 
 
-def _one(world: World, record: PolicyRecord, announce: Callable[[str], None]) -> bool:
-    """One policy's pass; True when it was held."""
+def _one(world: World, record: PolicyRecord, announce: Callable[[str], None]) -> int:
+    """One policy's pass."""
     if record.document is None:
-        announce(f"{record.invalid}")
-        return False
-    runner = PolicyRunner(world, record, record.document, None)
+        announce(f"slopewise: {record.invalid}")
+        return REFUSED_EXIT_CODE
+    runner = _runner(world, record, record.document)
     try:
         report = runner.one_pass()
         runner.tell(report)
     finally:
         runner.stop()
-    return report.held is not None
+    return HELD_EXIT_CODE if report.held is not None else 0
 
 
-def wait_for_watches(watches: Watches) -> None:
+def _runner(world: World, record: PolicyRecord, document: TrainingPolicy) -> PolicyRunner:
+    """As `leading.py` makes it: a policy that changes pods is held before it changes any."""
+    if not record.uid:
+        return PolicyRunner(world, record, document, None)
+    if acts(document.spec.mode) and not world.options.dry_run and FINALIZER not in record.finalizers:
+        add_finalizer(world.api, record.name)
+    return PolicyRunner(world, record, document, PolicyDocument(record))
+
+
+def wait_for_watches(watches: Watches, stop: StopSignal) -> None:
     """Until everything that is watched has been read once; ObservationError when that takes too long."""
     deadline = time.monotonic() + SYNC_SECONDS
     while (waits_for := watches.waits_for()) is not None:
         if time.monotonic() > deadline:
             raise ObservationError(f"The cluster cannot be read: {waits_for}; nothing was changed.")
-        time.sleep(0.05)
+        if stop.wait(_POLL_SECONDS):
+            raise StoppedError(stop)
 
 
-def take_lease(elector: Elector, namespace: str) -> None:
+def take_lease(elector: Elector, namespace: str, stop: StopSignal) -> None:
     """Only one controller changes a cluster at a time, also for one pass; SlopewiseError when another one holds it."""
     elector.start()
     deadline = time.monotonic() + 2 * elector.terms.lease_seconds
     while not elector.is_leader:
         if time.monotonic() > deadline:
-            raise SlopewiseError(
-                f"{elector.holder or 'Somebody else'} holds the lease {namespace}/slopewise-controller"
-                f"{f' ({elector.failure})' if elector.failure else ''}; stop that controller first (scale its "
-                "Deployment to 0 replicas), or only look (slopewise run --once --dry-run)."
-            )
-        time.sleep(0.05)
+            raise SlopewiseError(_not_ours(elector, namespace))
+        if stop.wait(_POLL_SECONDS):
+            raise StoppedError(stop)
+
+
+def _not_ours(elector: Elector, namespace: str) -> str:
+    lease = f"the lease {namespace}/slopewise-controller"
+    if elector.failure is not None:
+        return f"{lease} cannot be had ({elector.failure}); see to that, or name its namespace with --lease-namespace."
+    return (
+        f"{elector.holder or 'somebody else'} holds {lease}; stop that controller first (scale its Deployment to 0 "
+        "replicas), or only look (slopewise run --once --dry-run)."
+    )

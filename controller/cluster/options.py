@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.errors import UsageError
+
 DEFAULT_NAMESPACE = "slopewise-system"
 """Where the controller lives; its Lease is kept there."""
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def own_identity() -> str:
@@ -18,9 +23,9 @@ def own_identity() -> str:
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
-def own_namespace() -> str:
-    """The pod's namespace; `slopewise-system` outside a pod."""
-    return os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE
+def lease_namespace_of(connection: Connection, named: str | None = None) -> str:
+    """Where the controllers' Lease is: as the user or the pod says; where one namespace is managed alone, there."""
+    return named or connection.namespace or DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,12 @@ class Connection:
     namespace: str | None = None
     """Only this namespace, with no right beyond it; None: the whole cluster."""
     timeout_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.namespace is not None and not _NAMESPACE.fullmatch(self.namespace):
+            raise UsageError(
+                f"--namespace {self.namespace!r}: cannot be the name of a namespace; write small letters, digits and -."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,7 @@ class ClusterOptions:
     host: str = "127.0.0.1"
     port: int = 8080
     json_logs: bool = False
-    lease_namespace: str = field(default_factory=own_namespace)
+    lease_namespace: str = DEFAULT_NAMESPACE
     identity: str = field(default_factory=own_identity)
     lease: LeaseTimes = LeaseTimes()
     rates: Rates = Rates()

@@ -7,12 +7,9 @@ again by the kubelet: what it was about to do was decided under a lease that is 
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import FrameType
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import structlog
 
@@ -20,12 +17,16 @@ from controller.adapters.health import HealthServer
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.election import Elector, Terms
 from controller.adapters.kube.policies import PolicyRecord
+from controller.adapters.prometheus_http import PrometheusHttp
+from controller.cluster.claims import checked
 from controller.cluster.leading import Leadership
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.once import run_once
 from controller.cluster.options import ClusterOptions
+from controller.cluster.signals import StopSignal
 from controller.cluster.watches import make_watches
 from controller.cluster.world import World, make_world
+from controller.documents import policy_of
 from controller.errors import SlopewiseError, UsageError
 from controller.loop import calm_garbage_collector
 from controller.settings import load_training_policy
@@ -35,14 +36,18 @@ LEASE_NAME = "slopewise-controller"
 
 TICK_SECONDS = 0.5
 STALLED_SECONDS = 60.0
-"""Without a tick for so long this thread hangs, and the kubelet is to start us again."""
+"""Without a good tick for so long this process hangs or errs, and the kubelet is to start it again."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SECONDS = 3.0
+"""How long a pass that is under way is waited for at the end; the kubelet kills after 30 s."""
+
+SAY_AGAIN_SECONDS = 60.0
 
 
-def run_cluster(options: ClusterOptions, announce: Callable[[str], None]) -> int:
-    """Run until a signal comes (0) or the lease is lost (1); with `once`, one pass of each policy (0, 4 if held)."""
-    file_policy = _file_policy(options)
+def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[str], None]) -> int:
+    """Run until a signal comes (0) or the lease is lost (1); with `once`, one pass of each policy (see `once.py`)."""
+    file_policy = policy_of_file(options)
+    shown_prometheus = _checked_prometheus(options.prometheus_url)
     configure_logging(as_json=options.json_logs)
     calm_garbage_collector()
     instruments = Instruments()
@@ -53,25 +58,32 @@ def run_cluster(options: ClusterOptions, announce: Callable[[str], None]) -> int
         timeout_seconds=options.connection.timeout_seconds,
         on_request=metrics.on_request,
     )
-    announce(f"API server: {api.host}; Prometheus: {options.prometheus_url}.")
+    announce(f"API server: {api.host}; Prometheus: {shown_prometheus}.")
     with Replica(options, api, instruments, metrics, file_policy) as replica:
         if options.once:
-            return run_once(replica.world, replica.elector, announce)
+            return run_once(replica.world, replica.elector, stop, announce)
         announce(f"/healthz, /readyz and /metrics on {options.host}:{replica.health.port}.")
-        return replica.run()
+        return replica.run(stop)
 
 
-def _file_policy(options: ClusterOptions) -> PolicyRecord | None:
-    """The policy of --policy-file, as if it were the cluster's only one."""
+def _checked_prometheus(url: str) -> str:
+    """The URL as it may be shown, without a password; UsageError where it cannot be one."""
+    http = PrometheusHttp(url, timeout_seconds=1.0)
+    http.close()
+    return http.shown_url
+
+
+def policy_of_file(options: ClusterOptions) -> PolicyRecord | None:
+    """The policy of --policy-file, as if it were the cluster's only one; UsageError where it cannot be obeyed."""
     if options.policy_file is None:
         if options.connection.namespace is not None:
             raise UsageError(
-                "slopewise run --namespace: TrainingPolicies belong to the whole cluster and are not read; "
-                "add --policy-file FILE."
+                "--namespace: TrainingPolicies belong to the whole cluster and are not read; add --policy-file FILE."
             )
         return None
     document = load_training_policy(options.policy_file)
-    return PolicyRecord(
+    policy_of(document)
+    record = PolicyRecord(
         uid="",
         name=document.metadata.name,
         resource_version="",
@@ -80,6 +92,10 @@ def _file_policy(options: ClusterOptions) -> PolicyRecord | None:
         document=document,
         invalid=None,
     )
+    record = checked(record, options.scrape_interval_seconds)
+    if record.invalid is not None:
+        raise UsageError(f"{options.policy_file}: {record.invalid}")
+    return record
 
 
 class Replica:
@@ -95,9 +111,9 @@ class Replica:
     ) -> None:
         self._options = options
         self._metrics = metrics
-        self._stopping = threading.Event()
         self._ticked_at = time.monotonic()
         self._log = structlog.get_logger("slopewise")
+        self._said: dict[str, tuple[str, float]] = {}
         self.watches = make_watches(api, options.connection.namespace, lambda old, new: self.leadership.stir(old, new))
         metrics.follow_watches(self.watches.watches)
         self._api = api
@@ -110,55 +126,84 @@ class Replica:
     def __enter__(self) -> Replica:
         with ExitStack() as stack:
             stack.callback(self._api.close)
-            self.health = stack.enter_context(
-                HealthServer(
-                    self.world.instruments.registry,
-                    self.is_alive,
-                    self._options.host,
-                    self._options.port,
-                    self.watches.waits_for,
-                )
-            )
+            if not self._options.once:  # nobody probes it, and the port may be a running controller's
+                self.health = stack.enter_context(self._health_server())
             stack.callback(self.watches.stop)
             self.watches.start()
             # The lease is handed back last: nobody else writes while our last statuses are still under way.
             stack.callback(self._stop_elector)
             stack.callback(self.world.stop)
             self.world.start()
-            stack.callback(self.leadership.stop)
+            stack.callback(self.leadership.stop, STOP_SECONDS)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def run(self) -> int:
+    def run(self, stop: StopSignal) -> int:
         """Wait for the lease, lead, end at a signal or when the lease is lost."""
-        with self._signals():
-            if not self._options.dry_run:
-                self.elector.start()
-            while not self._stopping.wait(TICK_SECONDS):
-                self._ticked_at = time.monotonic()
-                if self._lost is not None:
-                    self._log.error("lease lost", reason=self._lost)
-                    return 1
-                self._tick()
-        self._log.info("stopped")
+        if not self._options.dry_run:
+            self.elector.start()
+        while not stop.wait(TICK_SECONDS):
+            if self._lost is not None:
+                self._log.error("lease lost", reason=self._lost)
+                return 1
+            self._tick_safely()
+        self._log.info("stopping", signal=stop.name)
         return 0
 
     def is_alive(self) -> bool:
-        """Whether this process does what it is for: ticks, and passes where it leads."""
+        """Whether this process does what it is for: ticks, and passes where it leads.
+
+        An API server or a Prometheus that is away is no reason: starting again would not bring it back.
+        """
         ticking = self._options.once or time.monotonic() - self._ticked_at < STALLED_SECONDS
         return ticking and self.leadership.is_alive()
+
+    def _health_server(self) -> HealthServer:
+        registry, options = self.world.instruments.registry, self._options
+        return HealthServer(registry, self.is_alive, options.host, options.port, self.watches.waits_for)
+
+    def _tick_safely(self) -> None:
+        """An error that nobody expected is told, and counts as no tick: if it stays, the process is started again."""
+        try:
+            self._tick()
+        except SlopewiseError as error:
+            self._say("tick failed", str(error))
+        except Exception as error:
+            self._metrics.tick_failures.inc()
+            self._say("tick failed", repr(error), error)
+            return
+        self._ticked_at = time.monotonic()
 
     def _tick(self) -> None:
         leads = self._options.dry_run or self.elector.is_leader
         self._metrics.leader.set(leads and not self._options.dry_run)
-        if leads and self.watches.waits_for() is None:
-            try:
-                self.leadership.tick()
-            except SlopewiseError as error:  # said, and tried again at the next tick
-                self._log.error("tick failed", reason=str(error))
+        if (waits_for := self.watches.waits_for()) is not None:
+            self._say("not ready", waits_for)
+            return
+        if (silence := self.watches.trouble()) is not None:
+            self._say("not heard", silence)
+        if leads:
+            self.leadership.tick()
+        elif (why := self._why_standing_by()) is not None:
+            self._say("standing by", why)
+
+    def _why_standing_by(self) -> str | None:
+        """None in the first moments, when nobody knows yet."""
+        if self.elector.failure is not None:
+            return self.elector.failure
+        holder = self.elector.holder
+        return None if holder in (None, self._options.identity) else f"{holder} holds the lease"
+
+    def _say(self, event: str, reason: str, error: Exception | None = None) -> None:
+        """A warning when it is new, and not more often than once a minute while it changes."""
+        said, at = self._said.get(event, ("", float("-inf")))
+        now = time.monotonic()
+        if reason != said and now - at >= SAY_AGAIN_SECONDS:
+            self._said[event] = (reason, now)
+            self._log.warning(event, reason=reason, exc_info=error)
 
     def _make_elector(self, api: KubeApi) -> Elector:
         lease = self._options.lease
@@ -181,21 +226,3 @@ class Replica:
     def _stop_elector(self) -> None:
         if not self._options.dry_run:
             self.elector.stop()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """The first signal ends the loop in an orderly way; nothing is interrupted in the middle of a write."""
-
-        def on_signal(number: int, _frame: FrameType | None) -> None:
-            self._log.info("stopping", signal=signal.Signals(number).name)
-            self._stopping.set()
-
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, on_signal)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

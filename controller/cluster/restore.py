@@ -7,31 +7,35 @@ meanwhile, and works on what is stored in the JobGrowths: no Prometheus, no poli
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
 
-from controller.adapters.clock import SystemClock
-from controller.adapters.kube.actuator import KubeActuator
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.election import Elector, Terms
 from controller.adapters.kube.growth_book import GrowthBook
-from controller.adapters.kube.memory import KubeMemory
-from controller.adapters.kube.owners import Identity, Owners
+from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.policies import remove_finalizer
-from controller.adapters.kube.records import FINALIZER, ManagedPod
+from controller.adapters.kube.records import FINALIZER
 from controller.adapters.kube.status_writer import StatusSender, StatusWriter
 from controller.cluster.once import take_lease, wait_for_watches
-from controller.cluster.options import Connection, own_identity, own_namespace
+from controller.cluster.options import Connection, lease_namespace_of, own_identity
 from controller.cluster.process import LEASE_NAME
+from controller.cluster.signals import StopSignal
+from controller.cluster.undoing import Undoing
 from controller.cluster.watches import Watches, make_watches
-from controller.restoring import GivenBack, give_back
-from controller.settings import ResourceSettings
+from controller.restoring import GivenBack
+from controller.telemetry import configure_logging
 
 TRY_AGAIN_SECONDS = 2.0
+LEASE_TIMEOUT_SECONDS = 3.0
+"""A renewal that hangs must end while there is time for another one."""
+
+_FLUSH_SECONDS = 5.0
 
 
 class NoTurns:
@@ -44,43 +48,60 @@ class NoTurns:
 
 @dataclass(slots=True)
 class Restoration:
-    """What became of every changed pod, and which policies were let go."""
+    """What became of every changed pod (as `namespace/name`), and which policies were let go."""
 
     restored: dict[str, str] = field(default_factory=dict)
+    """The detail says what could not come back with the rest, such as a limit that was added and stays."""
     gone: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
-    """Not restored, and why."""
+    """Not restored within the deadline, and why: run it again."""
+    impossible: dict[str, str] = field(default_factory=dict)
+    """Not restored, and no other try helps until somebody changes something."""
     policies: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
         """True when nothing of ours is left."""
-        return not self.left and not self.problems
+        return not self.left and not self.impossible and not self.problems
 
     def as_json(self) -> dict[str, Any]:
         """For `--output json`."""
         return {
-            "restored": self.restored, "gone": self.gone, "left": self.left,
-            "policiesLetGo": self.policies, "problems": self.problems, "complete": self.complete,
-        }  # fmt: skip
+            "restored": self.restored,
+            "gone": self.gone,
+            "left": self.left,
+            "impossible": self.impossible,
+            "policiesLetGo": self.policies,
+            "problems": self.problems,
+            "complete": self.complete,
+        }
 
     def add(self, given_back: GivenBack, name: Callable[[str], str]) -> None:
-        """One more try: what is back now is not left any more."""
-        self.restored |= {name(uid): detail for uid, detail in given_back.restored.items()}
-        self.gone |= {name(uid): detail for uid, detail in given_back.gone.items()}
-        left: Mapping[str, str] = {**given_back.waiting, **given_back.failed, **given_back.impossible}
-        self.left |= {name(uid): why for uid, why in left.items()}
-        for done in (*self.restored, *self.gone):
-            self.left.pop(done, None)
+        """One more try: what it says of a pod counts, and no longer what the one before said."""
+        for kind, told in (
+            (self.restored, given_back.restored),
+            (self.gone, given_back.gone),
+            (self.left, {**given_back.waiting, **given_back.failed}),
+            (self.impossible, given_back.impossible),
+        ):
+            for uid, detail in told.items():
+                for other in (self.restored, self.gone, self.left, self.impossible):
+                    other.pop(name(uid), None)
+                kind[name(uid)] = detail
 
 
 def listing(result: Restoration) -> Table:
     """A line for each pod and each policy."""
     table = Table("what", "became of it", "detail", box=None, pad_edge=False)
-    for became, told in (("restored", result.restored), ("gone", result.gone), ("NOT restored", result.left)):
+    for became, told in (
+        ("restored", result.restored),
+        ("gone", result.gone),
+        ("NOT restored yet", result.left),
+        ("NOT restored", result.impossible),
+    ):
         for name, detail in told.items():
-            table.add_row(name, became, detail)
+            table.add_row(f"pod {name}", became, detail)
     for name in result.policies:
         table.add_row(f"TrainingPolicy {name}", "let go", "its finalizer is removed")
     for problem in result.problems:
@@ -91,23 +112,34 @@ def listing(result: Restoration) -> Table:
 
 
 def restore_all(
-    connection: Connection, lease_namespace: str | None, deadline_seconds: float, announce: Callable[[str], None]
+    connection: Connection,
+    lease_namespace: str | None,
+    deadline_seconds: float,
+    stop: StopSignal,
+    announce: Callable[[str], None],
+    terms: Terms | None = None,
 ) -> Restoration:
-    """Try until everything is back or the deadline has passed. SlopewiseError when a controller is at work."""
+    """Try until everything is back, the deadline has passed or a signal comes.
+
+    SlopewiseError when a controller is at work; ObservationError when the cluster cannot be read.
+    """
+    configure_logging()
     api = KubeApi.connect(
         kubeconfig=None if connection.kubeconfig is None else str(connection.kubeconfig),
         context=connection.context,
         timeout_seconds=connection.timeout_seconds,
     )
-    namespace = lease_namespace or own_namespace()
-    elector = Elector(api, namespace, LEASE_NAME, f"restore-{own_identity()}", terms=Terms())
+    namespace = lease_namespace_of(connection, lease_namespace)
+    patient = api.with_timeout(LEASE_TIMEOUT_SECONDS)
+    elector = Elector(patient, namespace, LEASE_NAME, f"restore-{own_identity()}", terms=terms)
     watches = make_watches(api, connection.namespace, lambda old, new: None)
     watches.start()
     try:
-        wait_for_watches(watches)
-        announce(f"Waiting for the lease {namespace}/{LEASE_NAME}, so that no controller works against this.")
-        take_lease(elector, namespace)
-        return _Restorer(api, watches, elector, announce).run(time.monotonic() + deadline_seconds)
+        wait_for_watches(watches, stop)
+        announce(f"Taking the lease {namespace}/{LEASE_NAME}, so that no controller works against this.")
+        take_lease(elector, namespace, stop)
+        watches.catch_up(api)
+        return _Restorer(api, watches, elector, announce).run(time.monotonic() + deadline_seconds, stop)
     finally:
         elector.stop()
         watches.stop()
@@ -118,81 +150,73 @@ class _Restorer:
     def __init__(self, api: KubeApi, watches: Watches, elector: Elector, announce: Callable[[str], None]) -> None:
         self._api = api
         self._watches = watches
+        self._elector = elector
         self._announce = announce
-        self._may_write = elector.may_write
         sender = StatusSender(api, elector.may_write)
         self._writer = StatusWriter(sender.send)
         self._book = GrowthBook(watches.growths, sender, self._writer)
         self._owners = Owners(watches.jobs, api, self._book.recorded)
-        self._names: dict[str, str] = {}
 
-    def run(self, deadline: float) -> Restoration:
-        self._writer.start()
+    def run(self, deadline: float, stop: StopSignal) -> Restoration:
         result = Restoration()
-        try:
+        with self._writing(result):
             self._book.refresh()
-            for policy in self._book.policies():
-                self._restore(policy, result, deadline)
-        finally:
-            self._writer.stop(max(1.0, deadline - time.monotonic()))
+            undoings = [
+                Undoing(name, self._api, self._watches, self._owners, self._book, self._elector.may_write, NoTurns())
+                for name in self._book.policies()
+            ]
+            self._give_back(undoings, result, deadline, stop)
+        if unreadable := self._watches.growths.unreadable:
+            result.problems.append(f"{unreadable} JobGrowths cannot be read; what their pods had is not known")
         self._let_policies_go(result)
         return result
 
-    def _restore(self, policy: str, result: Restoration, deadline: float) -> None:
-        roster = _Roster(self._watches, self._owners, self._book)
-        memory = KubeMemory(policy, self._book, roster, intervals={})
-        # Whether requests were lowered is told by each original: what it says is what comes back.
-        settings = ResourceSettings(lower_requests=True, add_limits=True)
-        actuator = KubeActuator(
-            self._api, roster, settings, self._may_write, NoTurns(), SystemClock(), memory.original,
-            self._watches.pods.observe,
-        )  # fmt: skip
-        while True:
-            given_back = give_back(memory, actuator)
-            result.add(given_back, lambda uid: self._name(uid, roster))
-            if given_back.settled or time.monotonic() > deadline:
-                return
-            waiting = {**given_back.waiting, **given_back.failed}
-            self._announce(f"{len(waiting)} not back yet: {next(iter(waiting.values()))}")
-            time.sleep(TRY_AGAIN_SECONDS)
+    @contextmanager
+    def _writing(self, result: Restoration) -> Iterator[None]:
+        self._writer.start()
+        try:
+            yield
+        finally:
+            self._writer.stop(_FLUSH_SECONDS)
+        if waiting := self._writer.waiting:
+            why = self._writer.failure or "there was no time"
+            result.problems.append(f"{waiting} JobGrowths still say that their pods are changed ({why}); run it again")
 
-    def _name(self, uid: str, roster: _Roster) -> str:
-        """Of a pod that may be gone by the time it is told."""
-        managed = roster.find(uid)
-        if managed is not None:
-            self._names[uid] = f"pod {managed.pod.namespace}/{managed.pod.name}"
-        return self._names.get(uid, uid)
+    def _give_back(self, undoings: list[Undoing], result: Restoration, deadline: float, stop: StopSignal) -> None:
+        """Every policy's in turn, again and again: none waits for the pods of another one."""
+        while True:
+            undoings = [each for each in undoings if not self._once(each, result)]
+            if not undoings or time.monotonic() > deadline:
+                return
+            self._announce(f"{len(result.left)} pods not back yet, for example {_first(result.left)}")
+            if stop.wait(TRY_AGAIN_SECONDS):
+                result.problems.append(f"stopped by {stop.name}")
+                return
+            if not self._elector.is_leader:
+                why = self._elector.failure or f"{self._elector.holder} has it"
+                result.problems.append(f"the lease was lost ({why}); run it again")
+                return
+
+    def _once(self, undoing: Undoing, result: Restoration) -> bool:
+        """One try of one policy's; True when another one would do nothing more."""
+        given_back = undoing.give_back()
+        result.add(given_back, undoing.name_of)
+        return given_back.settled
 
     def _let_policies_go(self, result: Restoration) -> None:
-        if result.left or self._watches.policies is None:
+        if self._watches.policies is None:
             return
-        for record in self._watches.policies.items():
-            if FINALIZER in record.finalizers:
-                try:
-                    remove_finalizer(self._api, record.name)
-                    result.policies.append(record.name)
-                except ApiError as error:
-                    result.problems.append(f"the finalizer of TrainingPolicy {record.name} stays: {error}")
+        held = [record.name for record in self._watches.policies.items() if FINALIZER in record.finalizers]
+        if held and (result.left or result.problems):
+            result.problems.append(f"the finalizer stays on {', '.join(held)}, as not everything is back")
+            return
+        for name in held:
+            try:
+                remove_finalizer(self._api, name)
+                result.policies.append(name)
+            except ApiError as error:
+                result.problems.append(f"the finalizer of TrainingPolicy {name} stays: {error}")
 
 
-class _Roster:
-    """Who a job is, without a policy: the container is the one whose original is stored."""
-
-    def __init__(self, watches: Watches, owners: Owners, book: GrowthBook) -> None:
-        self._pods = watches.pods
-        self._owners = owners
-        self._book = book
-
-    def find(self, job_uid: str) -> ManagedPod | None:
-        found = self._owners.resolve(self._pods.items()).pods.get(job_uid)
-        if found is None:
-            return None
-        identity, pod = found
-        changed = self._container(identity)
-        container = next((each for each in pod.containers if each.name == changed), pod.containers[0])
-        return ManagedPod(job_uid, identity.workload, identity.slot, pod, container)
-
-    def _container(self, identity: Identity) -> str | None:
-        document = self._book.find(identity.workload.uid)
-        slot = None if document is None else document.slots.get(identity.slot)
-        return None if slot is None else slot.pod.container
+def _first(left: dict[str, str]) -> str:
+    return next((f"{name}: {why}" for name, why in left.items()), "")

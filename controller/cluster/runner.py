@@ -6,21 +6,23 @@ given back that are no longer ours to keep: that needs no Prometheus, so it happ
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-
-import structlog
+from dataclasses import dataclass
 
 from controller.adapters.kube.actuator import KubeActuator
 from controller.adapters.kube.memory import KubeMemory, OnlyStored
 from controller.adapters.kube.observer import KubeObserver
-from controller.adapters.kube.policies import PolicyDocument, PolicyRecord
+from controller.adapters.kube.policies import Claims, PolicyDocument, PolicyRecord
 from controller.adapters.kube.records import ManagedPod, PodRecord
 from controller.adapters.kube.reporting import StatusReporter
 from controller.adapters.local import DryRunActuator
 from controller.adapters.memory_dictionary import DictionaryMemory
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.queries import AnyOf
+from controller.cluster.claims import SCRAPES_PER_WINDOW
+from controller.cluster.undoing import Announcer
 from controller.cluster.world import World
 from controller.documents import pass_settings, policy_of
 from controller.errors import ObservationError
@@ -28,11 +30,9 @@ from controller.loop import ControllerLoop
 from controller.model import CpuAllocation, PassReport
 from controller.ports import Actuator, Memory, Ports
 from controller.reconcile import reconcile
-from controller.restoring import GivenBack, due, give_back
+from controller.restoring import due, give_back
 from controller.settings import TrainingPolicy
 from controller.telemetry import Telemetry
-
-SCRAPES_PER_WINDOW = 4
 
 LEAST_SECONDS_BETWEEN_EVENTS = 2.0
 """Of two events in this time the second one waits: a Job with 50 pods starts them within a second."""
@@ -40,8 +40,14 @@ LEAST_SECONDS_BETWEEN_EVENTS = 2.0
 MOST_CPU_RATIO = 0.05
 """Events may take at most this share of a core: a pass of 1 s is not repeated within 20 s because a pod started."""
 
+SHORTEST_READING_SECONDS, LONGEST_READING_SECONDS = 5.0, 15.0
+
 TRY_AGAIN_SECONDS = 5.0
-"""Between two tries to give back what could not be given back at once."""
+MOST_TRY_AGAIN_SECONDS = 80.0
+"""Between two tries to give back what could not be given back at once; each one that was in vain doubles it."""
+
+LEAST_LIVENESS_SECONDS = 60.0
+"""A pass whose questions all time out takes some 20 s, and is over then."""
 
 
 class PolicyRunner:
@@ -53,76 +59,82 @@ class PolicyRunner:
         """`status`: of the TrainingPolicy; None where it came as a file."""
         self.record = record
         self.spec = document.spec
+        self.trouble: str | None = None
+        """What keeps the policy from being obeyed in full, as far as whoever runs it knows; told with each pass."""
         self._world = world
         self._name = record.name
         self._policy = policy_of(document)
         self._settings = pass_settings(document)
+        self._claims = Claims()
         self._kept = None if world.options.dry_run else self._kube_memory(status)
-        self.reporter = self._reporter(status)
-        self.telemetry = Telemetry(
+        self._reporter = self._make_reporter(status)
+        self._telemetry = Telemetry(
             control=self.spec.resources.control,
             interval_seconds=self.spec.behaviour.interval_seconds,
             document=self._name,
             instruments=world.instruments,
         )
+        self._announcer = Announcer(self._name, world.metrics, self._reporter, self._name_of)
         self._reader = self._prometheus()
-        self.observer = self._observer()
+        self._observer = self._make_observer()
         self._actuator = self._make_actuator()
-        self._ports = Ports(self.observer, self._actuator, self._memory(), world.clock)
-        self._sinks = [] if world.options.dry_run else [self.reporter]
-        self.loop = ControllerLoop(self.one_pass, self.telemetry, self.spec.behaviour.interval_seconds, self._sinks)
-        self._settled = True
-        self._tried_at = float("-inf")
-        self._log = structlog.get_logger("slopewise")
+        self._ports = Ports(self._observer, self._actuator, self._memory(), world.clock)
+        self._sinks = [] if world.options.dry_run else [self._reporter]
+        self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.interval_seconds, self._sinks)
+        self._stirred = threading.Event()
+        self._retry: Retry | None = None
 
     def start(self) -> None:
         """Run the first pass now, further ones as they ask for."""
         self.loop.start()
 
-    def stop(self) -> None:
-        """No further pass; waits for the one that is under way. Every pod keeps what it has."""
-        self.loop.stop()
-        self._reader.close()
-
-    def forget(self) -> None:
-        """The policy is gone: its jobs are told no more."""
-        self.telemetry.forget()
-
-    def wake(self) -> bool:
-        """Something happened to a pod: look again now. False: too soon after the last look, ask again later."""
-        passes = max(1, self.loop.passes)
-        spacing = max(LEAST_SECONDS_BETWEEN_EVENTS, self.loop.cpu_seconds / passes / MOST_CPU_RATIO)
-        if self.loop.seconds_since_pass() < spacing:
+    def stop(self, patience_seconds: float = 0.0) -> bool:
+        """No further pass; True once none is under way. Every pod keeps what it has. May be called again."""
+        if not self.loop.stop(patience_seconds):
             return False
-        self.loop.wake()
+        self._reader.close()
         return True
 
+    def forget(self) -> None:
+        """The policy is obeyed no more: its jobs are told no more."""
+        self._telemetry.forget()
+        self._announcer.forget()
+
+    def is_alive(self) -> bool:
+        """False when passes no longer end. A short interval is no reason to restart over one slow answer."""
+        return self.loop.is_alive() or self.loop.seconds_since_pass() < LEAST_LIVENESS_SECONDS
+
+    def stir(self) -> None:
+        """Something happened to one of its pods. Called from any thread."""
+        self._stirred.set()
+
     def tick(self) -> None:
-        """Called about every second: try again what could not be given back."""
-        if not self._settled and time.monotonic() - self._tried_at > TRY_AGAIN_SECONDS:
+        """Called about twice a second: look again now if there is a reason to, and the last look is not just over."""
+        if self._stirred.is_set() and self._may_look_again():
+            self._stirred.clear()
             self.loop.wake()
+        elif self._retry is not None and self._retry.is_due():
+            self.loop.wake()
+
+    def _may_look_again(self) -> bool:
+        passes = max(1, self.loop.passes)
+        spacing = max(LEAST_SECONDS_BETWEEN_EVENTS, self.loop.cpu_seconds / passes / MOST_CPU_RATIO)
+        return not self.loop.busy and self.loop.seconds_since_pass() >= spacing
 
     def one_pass(self) -> PassReport:
         """Give back what is due, then one whole pass."""
+        self._claims = self._world.claims.current()
         if self._kept is not None:
             self._give_back_due(self._kept)
-        claims = self._world.claims.current()
-        self.reporter.set_conflict(claims.conflicts.get(self._name))
+        self._reporter.set_conflict(self._claims.conflicts.get(self._name))
+        self._reporter.set_degraded(self.trouble or self._world.trouble(self._name) or self._left_out())
         return reconcile(self._ports, self._policy, self._settings)
 
     def tell(self, report: PassReport) -> None:
         """What the loop does with each report, for a pass that was run without it."""
-        self.telemetry.record(report)
+        self._telemetry.record(report)
         for sink in self._sinks:
             sink(report)
-
-    def give_back_all(self) -> GivenBack:
-        """Every original of this policy; what a deleted policy's finalizer waits for."""
-        if self._kept is None:
-            return GivenBack()
-        given_back = give_back(self._kept, self._actuator)
-        self._tell(given_back)
-        return given_back
 
     def holds_originals(self) -> bool:
         """True while a pod has something else than it came with."""
@@ -130,55 +142,46 @@ class PolicyRunner:
             return False
         return any(known.original is not None for known in self._kept.load().jobs.values())
 
-    def retire(self) -> None:
-        """Delete the JobGrowths of this policy, whose pods nobody manages any more."""
-        if self._kept is not None:
-            self._kept.retire()
+    # --- giving back -----------------------------------------------------------------------------------------
 
     def _give_back_due(self, memory: KubeMemory) -> None:
         try:
-            uids = self._due(memory)
+            selected = self._selected_uids()
+            state = memory.load()
         except ObservationError:  # the pass that follows says so
             return
-        self._tried_at = time.monotonic()
-        if not uids:
-            self._settled = True
+        behaviour = self.spec.behaviour
+        uids = due(state, self.spec.mode, behaviour.canary_ratio, selected)
+        if not uids and self._retry is None:
             return
         given_back = give_back(memory, self._actuator, uids)
-        self._settled = given_back.settled
-        self._tell(given_back)
+        self._announcer.tell(given_back)
+        self._retry = None if given_back.settled else Retry.after(self._retry, helped=bool(given_back.restored))
         # Not those whose pod is gone: a workload between two pods is still ours, and so is what is known of it.
-        selected = self._selected_uids()
         memory.retire([uid for uid in given_back.restored if uid not in selected])
-
-    def _due(self, memory: KubeMemory) -> list[str]:
-        state = memory.load()
-        if all(known.original is None for known in state.jobs.values()):
-            return []
-        if (waits_for := self._world.watches.waits_for()) is not None:
-            raise ObservationError(waits_for)
-        behaviour = self.spec.behaviour
-        return due(state, self.spec.mode, behaviour.canary_ratio, self._selected_uids())
 
     def _selected_uids(self) -> frozenset[str]:
         """The jobs whose pods this policy manages now. One whose pod is being replaced is not among them."""
+        if (waits_for := self._world.watches.waits_for()) is not None:
+            raise ObservationError(waits_for)
         resolution = self._world.owners.resolve(self._world.watches.pods.items())
         return frozenset(uid for uid, (_, pod) in resolution.pods.items() if self._manages(pod))
 
     def _manages(self, pod: PodRecord) -> bool:
-        return self._world.claims.current().policy_of.get(pod.uid) == self._name
+        """As of the beginning of the pass: which policy has a pod does not change in the middle of one."""
+        return self._claims.policy_of.get(pod.uid) == self._name
 
-    def _tell(self, given_back: GivenBack) -> None:
-        self._world.metrics.on_given_back(given_back)
-        self.reporter.tell_restored(given_back)
-        self._log.info(
-            "original resources given back",
-            policy=self._name,
-            restored=len(given_back.restored),
-            gone=len(given_back.gone),
-            waiting=dict(given_back.waiting),
-            failed={**given_back.failed, **given_back.impossible},
-        )
+    def _left_out(self) -> str | None:
+        """Pods of which too little is known, in words; from the pass before."""
+        left_out = self._observer.left_out
+        if not left_out:
+            return None
+        name, why = next(iter(left_out.items()))
+        return f"{len(left_out)} pods are left out; {name}: {why}"
+
+    def _name_of(self, job_uid: str) -> str:
+        managed = self._observer.find(job_uid)
+        return job_uid if managed is None else f"{managed.pod.namespace}/{managed.pod.name}"
 
     # --- the ports -------------------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class PolicyRunner:
         return KubeMemory(
             self._name,
             self._world.book,
-            _Late(lambda: self.observer),
+            _Late(lambda: self._observer),
             intervals=self.record.intervals,
             on_nodes=on_nodes,
         )
@@ -195,12 +198,12 @@ class PolicyRunner:
     def _memory(self) -> Memory:
         return DictionaryMemory() if self._kept is None else self._kept
 
-    def _reporter(self, status: PolicyDocument | None) -> StatusReporter:
+    def _make_reporter(self, status: PolicyDocument | None) -> StatusReporter:
         return StatusReporter(
             self._name,
             self.spec,
             self._world.book,
-            _Late(lambda: self.observer),
+            _Late(lambda: self._observer),
             self._world.events,
             document=status,
             policy_uid=self.record.uid,
@@ -216,10 +219,11 @@ class PolicyRunner:
             options.scrape_interval_seconds,
             [self.spec.evaluation],
             window_seconds=SCRAPES_PER_WINDOW * options.scrape_interval_seconds,
+            timeout_seconds=reading_seconds(self.spec.behaviour.interval_seconds),
             resource_matchers={},
         )
 
-    def _observer(self) -> KubeObserver:
+    def _make_observer(self) -> KubeObserver:
         return KubeObserver(
             self._world.watches.stores,
             self._world.owners,
@@ -235,7 +239,7 @@ class PolicyRunner:
             return DryRunActuator()
         actuator = KubeActuator(
             self._world.api,
-            self.observer,
+            self._observer,
             self.spec.resources,
             self._world.may_write,
             self._world.buckets,
@@ -260,12 +264,28 @@ class _Late:
         return self._roster().find(job_uid)
 
 
-def check_interval(document: TrainingPolicy, scrape_interval_seconds: float) -> str | None:
-    """Why this policy cannot look as often as it wants to; None: it can."""
-    interval, least = document.spec.behaviour.interval_seconds, SCRAPES_PER_WINDOW * scrape_interval_seconds
-    if interval >= least:
-        return None
-    return (
-        f"spec.behaviour.intervalSeconds: {interval:g} s is less than {SCRAPES_PER_WINDOW} scrapes of "
-        f"{scrape_interval_seconds:g} s; write {least:g} or more, or scrape more often (--scrape-interval)"
-    )
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When what could not be given back is tried again: after 5, 10, 20, … s, because each try is a whole pass."""
+
+    pause_seconds: float
+    at: float
+
+    @classmethod
+    def after(cls, last: Retry | None, *, helped: bool) -> Retry:
+        """`helped`: the try gave something back, so the next one need not wait longer."""
+        pause = TRY_AGAIN_SECONDS if last is None or helped else min(2 * last.pause_seconds, MOST_TRY_AGAIN_SECONDS)
+        return cls(pause, time.monotonic() + pause)
+
+    def is_due(self) -> bool:
+        """True from that moment on."""
+        return time.monotonic() >= self.at
+
+
+def reading_seconds(interval_seconds: float) -> float:
+    """How long Prometheus may take for the questions of one pass: a quarter of the interval, from 5 s up to 15 s.
+
+    The answers about 5,000 jobs take 2 to 3 s, and on a busy node several times that; a pass that has to wait for
+    longer decides on what is over.
+    """
+    return min(LONGEST_READING_SECONDS, max(SHORTEST_READING_SECONDS, interval_seconds / 4))

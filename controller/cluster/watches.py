@@ -6,7 +6,8 @@ knows the cluster at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,12 @@ from controller.adapters.kube.observer import Stores
 from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
 from controller.adapters.kube.policies import PolicyRecord, parse_policy
 from controller.adapters.kube.records import API_VERSION, MANAGED_LABEL, NodeRecord, ObjectRecord, PodRecord
-from controller.adapters.kube.watching import Reflector
+from controller.adapters.kube.watching import PAGE_OBJECTS, Reflector
+
+SILENT_SECONDS = 60.0
+"""An idle watch is heard of every 30 s; one that broke is taken up again within seconds, and is no trouble."""
+
+_OURS = ("jobgrowths", "trainingpolicies")
 
 OnPod = Callable[[PodRecord | None, PodRecord | None], None]
 
@@ -34,6 +40,7 @@ class Watches:
     pods: Reflector[PodRecord]
     jobs: Reflector[ObjectRecord]
     growths: Reflector[GrowthRecord]
+    growths_path: str
     nodes: Reflector[NodeRecord] | None = None
     namespaces: Reflector[ObjectRecord] | None = None
     policies: Reflector[PolicyRecord] | None = None
@@ -51,29 +58,52 @@ class Watches:
             store.start()
 
     def stop(self) -> None:
-        """End all watches."""
-        for store in self.named.values():
-            store.stop()
+        """End all watches, at the same time: each may take two seconds."""
+        with ThreadPoolExecutor(len(self.named)) as pool:
+            list(pool.map(lambda store: store.stop(), self.named.values()))
+
+    def catch_up(self, api: Api) -> None:
+        """Read the JobGrowths as they are at this moment: what a new leader does before anything else.
+
+        The watch may be behind what the former leader wrote last, while the one of the pods is not: the CPU that a pod
+        was just given would be taken for what it came with. ApiError when they cannot be read.
+        """
+        params = {"limit": str(PAGE_OBJECTS)}
+        while True:
+            page = api.get(self.growths_path, params)
+            for each in page.get("items") or ():
+                self.growths.observe(each)
+            if not (token := page["metadata"].get("continue")):
+                return
+            params["continue"] = token
 
     def waits_for(self) -> str | None:
         """What has not been read yet, and why, in words; None once everything has."""
-        missing = [name for name, store in self.named.items() if not store.synced]
+        missing = {name: store for name, store in self.named.items() if not store.synced}
         if not missing:
             return None
-        reasons = sorted({store.failure for name, store in self.named.items() if name in missing and store.failure})
+        reasons = sorted({_why(name, store) for name, store in missing.items() if store.failure})
         return f"waiting for {', '.join(missing)}" + (f" ({'; '.join(reasons)})" if reasons else "")
 
-    def failures(self) -> Iterator[tuple[str, str]]:
-        """What cannot be heard just now, and why."""
-        for name, store in self.named.items():
-            if store.failure is not None:
-                yield name, store.failure
+    def trouble(self) -> str | None:
+        """What has not been heard of for a while, and why, in words; None: all of it is."""
+        silent = {name: store for name, store in self.named.items() if store.silent_seconds() > SILENT_SECONDS}
+        if not silent:
+            return None
+        reasons = sorted({_why(name, store) for name, store in silent.items() if store.failure})
+        told = f"the API server tells nothing of {', '.join(silent)}"
+        return told + (f" ({'; '.join(reasons)})" if reasons else "")
 
     def watches(self) -> dict[str, tuple[float, int]]:
-        """Seconds since each was heard of, and how often it broke; for the metrics."""
-        return {
-            name: (store.silent_seconds(), store.restarts) for name, store in self.named.items() if store.synced
-        }  # fmt: skip
+        """Seconds since each was heard of (infinite: never), and how often it broke; for the metrics."""
+        return {name: (store.silent_seconds(), store.restarts) for name, store in self.named.items()}
+
+
+def _why(name: str, store: Reflector[Any]) -> str:
+    failure = store.failure or ""
+    if name in _OURS and "answered 404" in failure:
+        return f"{failure}; are the CustomResourceDefinitions of manifests/crds applied?"
+    return failure
 
 
 def make_watches(api: Api, namespace: str | None, on_pod: OnPod) -> Watches:
@@ -86,9 +116,10 @@ def make_watches(api: Api, namespace: str | None, on_pod: OnPod) -> Watches:
         params={"labelSelector": MANAGED_LABEL},
     )  # fmt: skip
     jobs = Reflector(api, path_of("batch/v1", "jobs", namespace), parse_object, metadata_only=True)
-    growths = Reflector(api, path_of(API_VERSION, "jobgrowths", namespace), parse_growth)
+    growths_path = path_of(API_VERSION, "jobgrowths", namespace)
+    growths = Reflector(api, growths_path, parse_growth)
     if namespace is not None:
-        return Watches(pods, jobs, growths, named={"pods": pods, "jobs": jobs, "jobgrowths": growths})
+        return Watches(pods, jobs, growths, growths_path, named={"pods": pods, "jobs": jobs, "jobgrowths": growths})
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
     policies = Reflector(api, path_of(API_VERSION, "trainingpolicies"), parse_policy)
@@ -96,4 +127,4 @@ def make_watches(api: Api, namespace: str | None, on_pod: OnPod) -> Watches:
         "pods": pods, "jobs": jobs, "jobgrowths": growths,
         "nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies,
     }  # fmt: skip
-    return Watches(pods, jobs, growths, nodes, namespaces, policies, named)
+    return Watches(pods, jobs, growths, growths_path, nodes, namespaces, policies, named)

@@ -6,23 +6,28 @@ Made once by `process.py`; each `runner.py` plugs its own ports together out of 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.adapters.clock import SystemClock
+from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.buckets import Buckets, Rate
 from controller.adapters.kube.contracts import Api, MayWrite
 from controller.adapters.kube.events import EventRecorder
 from controller.adapters.kube.growth_book import GrowthBook
 from controller.adapters.kube.owners import Owners
-from controller.adapters.kube.policies import Claims, PolicyRecord, claim_pods
+from controller.adapters.kube.policies import PolicyRecord
 from controller.adapters.kube.status_writer import StatusSender, StatusWriter
+from controller.cluster.claims import ClaimKeeper
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.options import ClusterOptions, Rates
 from controller.cluster.watches import Watches
 from controller.telemetry import Instruments
 
-_FLUSH_SECONDS = 5.0
+_FLUSH_SECONDS = 4.0
+IMPATIENT_SECONDS = 3.0
+
+_FAILURES_OF_TROUBLE = 3
+"""A status that could not be written once was in somebody's way; three times in a row is seven seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class World:
 
     options: ClusterOptions
     api: Api
+    impatient: Api
+    """The same, for what the thread that ticks asks: it must not hang for long."""
     watches: Watches
     owners: Owners
     claims: ClaimKeeper
@@ -50,13 +57,23 @@ class World:
 
     def stop(self) -> None:
         """Write what waits, within a few seconds, and end."""
-        self.writer.stop(_FLUSH_SECONDS)
-        self.events.stop(_FLUSH_SECONDS)
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        self.writer.stop(_FLUSH_SECONDS - 1)
+        self.events.stop(max(0.5, deadline - time.monotonic()))
+
+    def trouble(self, policy: str) -> str | None:
+        """What keeps this policy from being obeyed and told of in full, in words: a right that was taken away, say."""
+        if (silence := self.watches.trouble()) is not None:
+            return silence
+        failing = sum(document.failures >= _FAILURES_OF_TROUBLE for document in self.book.of(policy))
+        if not failing:
+            return None
+        return f"{failing} JobGrowths cannot be written" + (f": {self.writer.failure}" if self.writer.failure else "")
 
 
 def make_world(
     options: ClusterOptions,
-    api: Api,
+    api: KubeApi,
     watches: Watches,
     may_write: MayWrite,
     instruments: Instruments,
@@ -70,9 +87,10 @@ def make_world(
     return World(
         options=options,
         api=api,
+        impatient=api.with_timeout(IMPATIENT_SECONDS),
         watches=watches,
         owners=Owners(watches.jobs, api, book.recorded),
-        claims=ClaimKeeper(watches, file_policy),
+        claims=ClaimKeeper(watches, file_policy, options.scrape_interval_seconds),
         book=book,
         writer=writer,
         events=EventRecorder(api, may_write, instance=options.identity),
@@ -91,46 +109,3 @@ def _buckets(rates: Rates) -> Buckets:
         cluster=Rate(rates.per_cluster_per_minute),
         clock=time.monotonic,
     )
-
-
-class ClaimKeeper:
-    """Which policy manages which pod, worked out again only when something of it has changed."""
-
-    def __init__(self, watches: Watches, file_policy: PolicyRecord | None) -> None:
-        """`file_policy`: the one policy, where it came as a file."""
-        self._watches = watches
-        self._file_policy = file_policy
-        self._known: tuple[tuple[object, ...], Claims] | None = None
-
-    def policies(self) -> tuple[PolicyRecord, ...]:
-        """All policies as they are now, also those that are being deleted or cannot be obeyed."""
-        if self._file_policy is not None:
-            return (self._file_policy,)
-        return () if self._watches.policies is None else tuple(self._watches.policies.items())
-
-    def current(self) -> Claims:
-        """Each pod's policy. A store hands out the same tuple until something changes, so looking is cheap."""
-        watches = self._watches
-        seen = (
-            self.policies() if watches.policies is None else watches.policies.items(),
-            watches.pods.items(),
-            () if watches.namespaces is None else watches.namespaces.items(),
-            () if watches.nodes is None else watches.nodes.items(),
-        )
-        known = self._known
-        if known is None or any(now is not before for now, before in zip(seen, known[0], strict=True)):
-            known = (seen, claim_pods(self.policies(), watches.pods.items(), self._namespaces(), self._nodes()))
-            self._known = known
-        return known[1]
-
-    def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
-        store = self._watches.namespaces
-        if store is None:  # their labels may not be read: only a selector that asks for none selects
-            return {pod.namespace: {} for pod in self._watches.pods.items()}
-        return {each.name: each.labels for each in store.items()}
-
-    def _nodes(self) -> Mapping[str, Mapping[str, str]]:
-        store = self._watches.nodes
-        if store is None:
-            return {pod.node: {} for pod in self._watches.pods.items() if pod.node is not None}
-        return {each.name: each.labels for each in store.items()}

@@ -222,7 +222,7 @@ class TestRoom:
             assert pending is not None
             assert pending.kind == "Infeasible"
         else:
-            assert (outcome.result, outcome.detail.startswith("its node is too small: ")) == ("infeasible", True)
+            assert (outcome.result, outcome.detail.startswith("its node is too small; ")) == ("infeasible", True)
 
 
 class TestRefusals:
@@ -277,7 +277,7 @@ class TestRefusals:
         hears(lambda: team.refusal("a", limits("2")), "exceeded quota")  # until the quota has counted the pod
         outcome = team.resize("a", 1500)
         assert outcome.result == "deferred"
-        assert outcome.detail.startswith("the ResourceQuota of its namespace has no room: ")
+        assert outcome.detail.startswith("the ResourceQuota of its namespace has no room; ")
         assert team.resize("a", 900).result == "applied"
 
     def test_a_right_that_is_missing(self, team: Team, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ class TestRefusals:
         api = api_of_account(team.kubectl, team.namespace, "default", tmp_path)
         body = {"spec": {"containers": [{"name": "trainer", "resources": limits("900m")}]}}
         said = refusal_of(api, f"{team.path('a')}/resize", body)
-        assert (said.result, said.detail.endswith("grant it patch on pods/resize")) == ("failed", True)
+        assert (said.result, "grant it patch on pods/resize" in said.detail) == ("failed", True)
 
     def test_an_account_that_is_not_known(self, team: Team, tmp_path: Path) -> None:
         team.start("a")
@@ -301,7 +301,7 @@ class TestRefusals:
         except UsageError as error:
             pytest.skip(str(error))
         said = refusal_of(api, f"{team.path('a')}/resize", {"spec": {}})
-        assert (said.result, said.detail.endswith("renew its token")) == ("failed", True)
+        assert (said.result, "renew its token" in said.detail) == ("failed", True)
 
     def test_an_admission_policy(self, team: Team) -> None:
         team.start("a")
@@ -325,7 +325,7 @@ class TestRefusals:
                 },
             )
             said = hears(lambda: team.refusal("a", limits("900m")), "nobody resizes here")
-            assert (said.result, said.detail.startswith("an admission policy denies it: ")) == ("infeasible", True)
+            assert (said.result, said.detail.startswith("an admission policy denies it; ")) == ("infeasible", True)
         finally:
             for each in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
                 team.kubectl.run("delete", each, name, "--ignore-not-found")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.api_server import ApiServer
+from support.waiting import eventually
 
 from controller import __version__
 from controller.policies import names
@@ -33,7 +36,7 @@ def test_version() -> None:
 
 
 def test_help_of_every_command_starts_with_what_it_does_and_has_an_example() -> None:
-    for command in ("demo", "run", "policies"):
+    for command in ("demo", "run", "restore", "policies"):
         assert "xample" in slopewise(command, "--help").stdout
 
 
@@ -94,8 +97,67 @@ def test_a_report_that_cannot_be_written_is_told_before_five_minutes_of_training
     assert "nowhere" in printed
 
 
-def test_run_without_local_says_what_this_release_can_do() -> None:
-    assert "--local" in the_sentence(slopewise("run"), 2)
+def test_run_without_a_prometheus_says_how_to_name_one() -> None:
+    assert the_sentence(slopewise("run"), 2) == (
+        "slopewise: no Prometheus is named; add --prometheus-url http://HOST:9090, or set PROMETHEUS_URL (in a pod, "
+        "by the ConfigMap slopewise-settings); or manage this machine with --local --jobs FILE."
+    )
+
+
+IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("run", "--prometheus-url", "prometheus:9090"), "'prometheus:9090' is not the URL of a Prometheus"),
+        ((*IN_A_CLUSTER, "--jobs", "j.yaml"), "--jobs names commands of this machine; add --local, or leave it out."),
+        ((*IN_A_CLUSTER, "--actuator", "cgroup"), "--actuator is for this machine; add --local, or leave it out."),
+        ((*IN_A_CLUSTER, "--namespace", "a"), "TrainingPolicies belong to the whole cluster and are not read; add "),
+        ((*IN_A_CLUSTER, "--namespace", "Team A"), "--namespace 'Team A': cannot be the name of a namespace; write"),
+        ((*IN_A_CLUSTER, "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path to --kubeconfig"),
+        ((*IN_A_CLUSTER, "--policy-file", "nowhere"), "nowhere: cannot be read"),
+        (("run", "--local", "--once", "--jobs", "j.yaml"), "--once is for a cluster; leave out one of the two."),
+        (("restore",), "say --all; it gives every changed pod its original resources back."),
+        (("restore", "--all", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
+    ],
+)
+def test_a_mistake_on_the_command_line_of_a_cluster_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    assert sentence in the_sentence(slopewise(*arguments), 2)
+
+
+def test_a_password_in_the_url_of_prometheus_is_not_shown(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        arguments = ("--kubeconfig", "kubeconfig", "--once", "--dry-run", "--json-logs")
+        result = slopewise("run", "--prometheus-url", "http://me:secret@127.0.0.1:9", *arguments, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert f"API server: {server.url}; Prometheus: http://127.0.0.1:9." in result.stderr
+    assert "There is no TrainingPolicy" in result.stderr
+    assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_controller_of_a_cluster_ends_well_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
+    with ApiServer() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        command = [sys.executable, "-m", "controller", *IN_A_CLUSTER, "--kubeconfig", "kubeconfig", "--port", "0"]
+        process = subprocess.Popen([*command, "--json-logs"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        assert eventually(lambda: server.asked("POST", "leases$"))
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+        lease = server.get("/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases/slopewise-controller")
+    assert process.returncode == 0, told
+    assert "stopping" in [json.loads(line)["event"] for line in told.splitlines() if line.startswith("{")]
+    assert lease["spec"]["holderIdentity"] == ""
+
+
+def test_restore_prints_what_it_did_as_json_to_stdout_alone(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        result = slopewise("restore", "--all", "--kubeconfig", "kubeconfig", "-o", "json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["complete"] is True
 
 
 def test_run_local_without_jobs_says_what_is_missing() -> None:

@@ -138,8 +138,8 @@ class TestHarm:
 class TestThrottling:
     BEFORE = Pace(CHANGED_AT, 1.0, 2.0)
 
-    def known(self, seconds: float, cores: float, began_at: float = CHANGED_AT) -> JobMemory:
-        """2 CPU-seconds a step before; now what is given, in an interval that began at the change."""
+    def known(self, seconds: float, cores: float, began_at: float = CHANGED_AT + 20) -> JobMemory:
+        """2 CPU-seconds a step before; now what is given, in an interval that began clearly after the change."""
         since = Pace(START, seconds, cores)
         return changed(replace(LOWERED, pace=self.BEFORE), paces=(replace(self.BEFORE, at_seconds=began_at), since))
 
@@ -161,9 +161,17 @@ class TestThrottling:
     ) -> None:
         assert untouched(corrected(self.throttled(ratio, periods), self.known(seconds, 0.5)))
 
-    def test_a_pace_that_was_measured_mostly_before_the_change_says_nothing(self) -> None:
-        assert untouched(corrected(self.throttled(0.9), self.known(6.0, 0.5, began_at=CHANGED_AT - 40)))
-        assert reason(corrected(self.throttled(0.9), self.known(6.0, 0.5, began_at=CHANGED_AT - 14)))
+    def test_a_pace_whose_cpu_may_be_of_the_time_before_the_change_says_nothing(self) -> None:
+        assert untouched(corrected(self.throttled(0.9), self.known(6.0, 0.5, began_at=CHANGED_AT)))
+        assert reason(corrected(self.throttled(0.9), self.known(6.0, 0.5, began_at=CHANGED_AT + 19)))
+
+    def test_a_step_that_looked_cheap_just_before_the_change_is_not_what_it_cost(self) -> None:
+        """Its CPU had been raised: 2 CPU-seconds a step, then 1.2 by a count that lagged, and 2.2 now is no harm."""
+        known = self.known(4.4, 0.5)
+        cheap = replace(self.BEFORE, cores=1.2)
+        assert known.change is not None
+        seen = replace(known, change=replace(known.change, pace=cheap), paces=(self.BEFORE, cheap, *known.paces))
+        assert untouched(corrected(self.throttled(0.9), seen))
 
     def test_counters_that_began_anew_or_are_not_known_say_nothing(self) -> None:
         assert untouched(corrected(Vitals(0, None, 10.0, 9.0), self.known(6.0, 0.5)))

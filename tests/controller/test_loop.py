@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -145,6 +147,56 @@ def test_stopping_while_passes_plan_their_next_ones_never_hangs(started: Callabl
         loop.wake()
         loop.stop()
         assert loop.passes == passes.count
+
+
+def test_stopping_before_the_start_or_twice_is_no_error(telemetry: Telemetry) -> None:
+    loop = ControllerLoop(Passes(), telemetry, 3600.0)
+    assert loop.stop()
+    assert loop.stop(0.0)
+    assert loop.stopping
+
+
+def test_stopping_without_patience_tells_whether_a_pass_is_under_way(started: Callable[..., ControllerLoop]) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def body() -> None:
+        inside.set()
+        go_on.wait(WAIT_SECONDS)
+
+    passes = Passes(body=body)
+    loop = started(passes)
+    assert inside.wait(WAIT_SECONDS)
+    assert loop.busy
+    assert not loop.stop(0.0)
+    loop.wake()
+    go_on.set()
+    assert loop.stop()
+    assert passes.count == 1
+
+
+def test_a_pass_that_hangs_when_the_process_ends_does_not_hold_it_up() -> None:
+    program = (
+        "import threading\n"
+        "from controller.loop import ControllerLoop\n"
+        "from controller.telemetry import Telemetry\n"
+        "inside = threading.Event()\n"
+        "run_pass = lambda: (inside.set(), threading.Event().wait())\n"
+        "loop = ControllerLoop(run_pass, Telemetry(control='limits', interval_seconds=1.0), 1.0)\n"
+        "loop.start()\n"
+        "inside.wait()\n"
+        "print(loop.stop(0.0))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "False\n"
+
+
+def test_a_loop_that_was_stopped_is_not_dead(started: Callable[..., ControllerLoop]) -> None:
+    passes = Passes()
+    loop = started(passes, interval=0.05)
+    passes.wait_for(1)
+    loop.stop()
+    time.sleep(0.3)
+    assert loop.is_alive()
 
 
 def test_after_stop_no_pass_runs_and_an_event_is_no_error(started: Callable[..., ControllerLoop]) -> None:

@@ -33,9 +33,31 @@ def paces(*jobs: Job, memory: MemoryState | None = None) -> tuple[Pace, ...]:
     return state.jobs["job"].paces
 
 
+def looks(first: Job, second: Job) -> tuple[Pace, ...]:
+    """What is remembered after a look at START and one 20 s later."""
+    state = measure(a_snapshot([first], at=START), MemoryState(), INTERVAL)
+    return measure(a_snapshot([second], at=START + 20), state, INTERVAL).jobs["job"].paces
+
+
 class TestMeasuring:
     def test_forty_steps_and_8_cpu_seconds_in_20_s_are_half_a_second_at_0_4_cores(self) -> None:
         assert paces(training(100, 50, START), training(140, 58, START + 20)) == (Pace(START + 20, 0.5, 0.4),)
+
+    def test_cpu_goes_over_the_time_between_its_own_counts(self) -> None:
+        """Half a core all the time; the kubelet's counts are 19 s old at the first look and 4 s old at the second."""
+        first = replace(training(100, None, START), usage=Usage(START - 19, cpu_seconds_total=50.0))
+        second = replace(training(140, None, START + 20), usage=Usage(START + 16, cpu_seconds_total=67.5))
+        assert looks(first, second) == (Pace(START + 20, 0.5, 0.5),)
+
+    def test_a_kubelet_that_has_not_counted_since_says_nothing_of_cpu(self) -> None:
+        first, second = training(100, 50, START), training(140, 50, START + 20)
+        assert looks(first, replace(second, usage=first.usage)) == (Pace(START + 20, 0.5, None),)
+
+    def test_a_server_is_read_now_when_its_cpu_was_counted_long_ago(self) -> None:
+        """It has no evaluation that would tell the time of its scrape."""
+        first = replace(serving(0, 0.0, 50.0, START - 19), evaluation=None)
+        second = replace(serving(100, 20.0, 66.5, START + 14), evaluation=None)
+        assert looks(first, second) == (Pace(START + 20, 0.2, 0.5),)
 
     def test_an_interval_is_not_closed_before_its_time(self) -> None:
         assert paces(training(100, 50, START), training(140, 58, START + 10)) == ()

@@ -7,11 +7,13 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 from prometheus_client import generate_latest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
+from controller.cluster.metrics import ClusterMetrics
 from controller.errors import SlopewiseError
 from controller.model import (
     Decisions,
@@ -25,7 +27,7 @@ from controller.model import (
     Withheld,
     WithheldMove,
 )
-from controller.telemetry import Telemetry, configure_logging
+from controller.telemetry import Instruments, Telemetry, configure_logging
 
 VERBS = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -62,7 +64,10 @@ def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
 
 
 def test_every_exported_metric_is_documented_and_every_documented_one_is_exported() -> None:
-    text = generate_latest(recorded(a_report()).registry).decode()
+    telemetry = recorded(a_report())
+    cluster = ClusterMetrics(telemetry.registry)
+    cluster.follow_watches(lambda: {"pods": (1.0, 0)})
+    text = generate_latest(telemetry.registry).decode()
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
     exported = {name for name in exported if not name.endswith("_created")}
     documented = set(re.findall(r"`(slopewise_[a-z_]+)", DOCUMENTED.read_text()))
@@ -111,7 +116,7 @@ def test_a_pass_is_one_json_line_with_its_figures() -> None:
     assert line["event"] == "pass"
     assert (line["jobs"], line["applied"], line["withheld"]) == (3, 1, {"cooldown": 1})
     assert line["observe_ms"] == 10.0
-    assert line["changes"] == ["a 1000m to 500m applied: why", "a 1000m to 500m withheld: cooldown: …"]
+    assert line["changes"] == ["team/a 1000m to 500m applied: why", "team/a 1000m to 500m withheld: cooldown: …"]
 
 
 def a_report_with_moves() -> PassReport:
@@ -139,10 +144,86 @@ def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
     line = json.loads(stream.getvalue())
     assert line["moves"] == [
         "place late on n2 applied: least claims",
-        "migrate a on n2 infeasible: does not move yet",
-        "migrate a on n2 withheld: may_migrate: it must not",
+        "migrate team/a on n2 infeasible: does not move yet",
+        "migrate team/a on n2 withheld: may_migrate: it must not",
     ]
     assert line["withheld"] == {"cooldown": 1, "may_migrate": 1}
+
+
+def lines_of(*reports: PassReport, interval_seconds: float = 20.0) -> list[dict[str, Any]]:
+    """What one policy's passes log."""
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    telemetry = Telemetry(control="limits", interval_seconds=interval_seconds, document="training")
+    for report in reports:
+        telemetry.record(report)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def a_quiet_report(after_seconds: float = 0.0, guard: str = "cooldown") -> PassReport:
+    """A pass that changes nothing, because a guard withholds what is wanted."""
+    report = a_report()
+    [withheld] = report.withheld
+    return replace(
+        report,
+        taken_at_seconds=START + after_seconds,
+        outcomes=(),
+        withheld=(replace(withheld, guard=guard, reason=f"{guard}: {after_seconds:g} s"),),
+    )
+
+
+def test_a_line_names_its_training_policy_and_the_algorithm() -> None:
+    [line] = lines_of(a_report())
+    assert (line["name"], line["policy"]) == ("training", "flowcon")
+
+
+def test_passes_in_quick_succession_that_change_nothing_have_one_line_an_interval() -> None:
+    lines = lines_of(*(a_quiet_report(seconds) for seconds in range(0, 42, 2)))
+    assert len(lines) == 3
+    assert [line["withheld"] for line in lines] == [{"cooldown": 1}] * 3
+
+
+def test_a_change_has_a_line_however_soon_it_comes() -> None:
+    changed = replace(a_report(), taken_at_seconds=START + 2)
+    assert [line["applied"] for line in lines_of(a_quiet_report(), changed, changed)] == [0, 1, 1]
+
+
+def test_what_is_withheld_is_named_once_and_counted_in_every_line() -> None:
+    first, second, third = lines_of(a_quiet_report(), a_quiet_report(20), a_quiet_report(22, guard="floor"))
+    assert first["changes"] == ["team/a 1000m to 500m withheld: cooldown: 0 s"]
+    assert (second["changes"], second["withheld"]) == ([], {"cooldown": 1})
+    assert third["changes"] == ["team/a 1000m to 500m withheld: floor: 22 s"]
+
+
+def test_a_line_names_twenty_changes_what_went_wrong_first_and_counts_the_others() -> None:
+    report = a_report()
+    [applied] = report.outcomes
+    outcomes = (*[applied] * 30, replace(applied, result="failed", detail="refused"))
+    [line] = lines_of(replace(report, outcomes=outcomes, withheld=()))
+    assert line["changes"][0] == "team/a 1000m to 500m failed: refused"
+    assert len(line["changes"]) == 21
+    assert line["changes"][-1] == "and 11 more"
+
+
+def test_an_outage_has_one_line_an_interval_although_its_seconds_are_counted_up() -> None:
+    held = [
+        replace(a_report(held=f"no news for {seconds} s"), taken_at_seconds=START + seconds)
+        for seconds in range(0, 20, 2)
+    ]
+    assert [line["reason"] for line in lines_of(*held)] == ["no news for 0 s", "no news for 18 s"]
+
+
+def test_a_job_that_went_to_another_policy_is_told_of_once_by_the_one_that_saw_it_last() -> None:
+    instruments = Instruments()
+    configure_logging(stream=io.StringIO())
+    for name, level, at in (("old", 1.0, START), ("new", 2.0, START + 20)):
+        telemetry = Telemetry(control="limits", interval_seconds=20.0, document=name, instruments=instruments)
+        snapshot = a_snapshot([a_job("a", level=level, at=at)], [a_node()], at=at)
+        decisions = Decisions("flowcon", (), {}, MemoryState({"a": known()}))
+        telemetry.record(PassReport(at, "flowcon", VERBS, at + 20, snapshot=snapshot, decisions=decisions))
+    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
+    assert value(telemetry, "slopewise_job_evaluation", **a) == 2.0
+    assert value(telemetry, "slopewise_jobs", state="training") == 1
 
 
 def test_a_failure_that_was_to_be_expected_is_one_sentence() -> None:

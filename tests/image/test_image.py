@@ -1,20 +1,16 @@
 import json
-import os
-import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.images import SCRIPT, run, why_not_here
 
 from controller import __version__
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(1200)]
 
-SCRIPT = Path(__file__).with_name("build_image.sh")
 UID = "65532"
 
 
@@ -35,27 +31,6 @@ class Image:
         shown = run(*self.storage, "inspect", "--type", "image", self.image_id)
         found: dict[str, Any] = json.loads(shown.stdout)["OCIv1"]["config"]
         return found
-
-
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command; on an interruption end what it started too, since bash leaves its children running."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        output, errors = process.communicate()
-    except BaseException:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-        raise
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
-
-
-def why_not_here() -> str | None:
-    missing = [tool for tool in ("buildah", "debootstrap", "dpkg") if shutil.which(tool) is None]
-    if missing:
-        return f"building the image needs {', '.join(missing)}: apt-get install buildah debootstrap"
-    return None if os.geteuid() == 0 else "building the image without a daemon needs root"
 
 
 @pytest.fixture(scope="module")

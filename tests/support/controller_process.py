@@ -32,9 +32,9 @@ class ControllerProcess:
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self._log = log
         command = [sys.executable, "-m", "controller", "run", "--json-logs", "--port", "0", *arguments]
-        self._process = subprocess.Popen(
-            command, stdout=log.open("wb"), stderr=subprocess.STDOUT, env={**os.environ, "NO_PROXY": "*"}
-        )
+        environment = {**os.environ, "NO_PROXY": "*"}
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
 
     @property
     def text(self) -> str:
@@ -49,13 +49,13 @@ class ControllerProcess:
 
     def wait_for_line(self, event: str, times: int = 1, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until it has logged this so many times; returns the last of them."""
-        found = wait_for(
+        wait_for(
             f"the controller logs {event!r} {times} times",
-            lambda: self.lines(event) or self.text[-2000:],
-            lambda seen: not isinstance(seen, str) and len(seen) >= times,
+            lambda: self.text[-2000:],
+            lambda _: len(self.lines(event)) >= times,
             seconds,
         )
-        return dict(found[times - 1])
+        return self.lines(event)[times - 1]
 
     def wait_until_ready(self) -> None:
         """Until /readyz says so: everything that it watches has been read."""

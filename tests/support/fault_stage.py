@@ -7,18 +7,20 @@ that nobody leaves: it wants an even share of the node for each job, at once and
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from support.cluster import Kubectl, PodShape, wait_for
 from support.controller_process import ControllerProcess
-from support.gateway import TEST_LABEL, Gateway
+from support.gateway import TEST_LABEL, Gateway, Request
 
-from controller.adapters.kube.records import API_VERSION, FINALIZER
 from controller.adapters.kube.quantities import cpu_millicores
+from controller.adapters.kube.records import API_VERSION, FINALIZER
 from controller.model import CpuAllocation
 
 EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000}}
@@ -26,6 +28,13 @@ LEASE_SECONDS = 3.0
 SCRAPE_SECONDS = 5.0
 QUICK_SCRAPE_SECONDS = 1.0
 """For tests without metrics: an interval is four scrapes at least, and 4 s are enough where nothing is measured."""
+
+SHAPE = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
+ORIGINAL = CpuAllocation(300, 100)
+STORED = {"cpuLimit": "300m", "cpuRequest": "100m"}
+"""What a pod is made with, how it is read, and how its JobGrowth stores it."""
+
+_SHOWN_CHARACTERS = 6000
 
 Json = dict[str, Any]
 
@@ -42,6 +51,8 @@ class Stage:
     folder: Path
     stack: ExitStack
     processes: list[ControllerProcess] = field(default_factory=list)
+    resized: Counter[str] = field(default_factory=Counter)
+    """How often the API server took a resize, by pod, of all replicas together."""
 
     # --- what is there ---------------------------------------------------------------------------------------
 
@@ -49,10 +60,11 @@ class Stage:
         """Policies belong to the whole cluster, so each test's have names of their own."""
         return f"{self.namespace}-{policy}"
 
-    def policy(self, name: str = "policy", mode: str = "Auto", **spec: Any) -> str:
-        """Create or change a policy for this namespace; returns its full name."""
+    def policy(self, name: str = "policy", mode: str = "Auto", pods: Json | None = None, **spec: Any) -> str:
+        """Create or change a policy for this namespace, or for these `pods` of it; returns its full name."""
         full = self.name(name)
-        selector = {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}}
+        here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+        selector = {"namespaces": here, "pods": pods or {}}
         behaviour = {"intervalSeconds": 4, "cooldownSeconds": 0, "maxStepRatio": 8, **spec.pop("behaviour", {})}
         document = {
             "apiVersion": API_VERSION,
@@ -75,7 +87,7 @@ class Stage:
 
     def pods(self, *names: str, running: bool = True, **shape: Any) -> None:
         """Make idle pods on node-a, and wait until they run."""
-        made = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m", **shape}
+        made = {**SHAPE, **shape}
         self.kubectl.apply(*(replace(self.idle, **made).pod(name) for name in names), namespace=self.namespace)
         if running:
             self.kubectl.wait_running(self.namespace, *names)
@@ -89,9 +101,14 @@ class Stage:
     def gateway(self) -> Gateway:
         """To the API server, for one replica; confined to this test's objects."""
         cluster = json.loads(self.kubectl.run("config", "view", "--raw", "--minify", "-o", "json"))["clusters"][0]
-        made = Gateway(cluster["cluster"]["server"], cluster["cluster"]["certificate-authority"], self.namespace)
+        server, ca_file = cluster["cluster"]["server"], cluster["cluster"]["certificate-authority"]
+        made = Gateway(server, ca_file, self.namespace, self._count)
         self.stack.callback(made.close)
         return made
+
+    def _count(self, request: Request, status: int) -> None:
+        if request.kind == "patch pods/resize" and status == HTTPStatus.OK:
+            self.resized[request.path.split("/")[-2]] += 1
 
     def prometheus_gateway(self) -> Gateway:
         """To Prometheus."""
@@ -191,7 +208,7 @@ class Stage:
 
     def events(self, about: str) -> list[tuple[str, str]]:
         """Reason and note of each event about one of the test's pods, or one of its policies."""
-        namespace = self.namespace if about != self.name("policy") and not about.startswith(self.name("")) else "default"
+        namespace = "default" if about.startswith(self.name("")) else self.namespace
         found = self.kubectl.get("events.v1.events.k8s.io", "-n", namespace)["items"]
         return [(each["reason"], each.get("note", "")) for each in found if each["regarding"]["name"] == about]
 
@@ -210,6 +227,8 @@ class Stage:
     def clean_up(self) -> None:
         """Policies are cluster-wide, and one whose controller was killed is held by its finalizer."""
         self.stack.close()
+        for process in self.processes:  # shown when the test fails
+            print(process.text[-_SHOWN_CHARACTERS:])
         for policy in self.kubectl.get("trainingpolicies", "-l", f"{TEST_LABEL}={self.namespace}")["items"]:
             name = policy["metadata"]["name"]
             self.kubectl.attempt("delete", "trainingpolicy", name, "--wait=false")

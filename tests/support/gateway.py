@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -71,7 +72,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Dropped(Exception):
+class DroppedError(Exception):
     """Raised by a hook: the connection is closed without an answer."""
 
 
@@ -84,7 +85,7 @@ def status_answer(code: int, reason: str, message: str, **headers: str) -> Answe
 
 def drop(_: Request) -> Answer | None:
     """As if nobody listened."""
-    raise Dropped
+    raise DroppedError
 
 
 class Gateway:
@@ -94,7 +95,15 @@ class Gateway:
     answered, before the controller hears of it. `edit` changes an answer of Prometheus.
     """
 
-    def __init__(self, upstream: str, ca_file: str | None = None, confine_to: str | None = None) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        ca_file: str | None = None,
+        confine_to: str | None = None,
+        on_answer: Callable[[Request, int], None] = lambda *_: None,
+    ) -> None:
+        """`on_answer` is told what `after` is, and no test changes it."""
+        self.on_answer = on_answer
         self.upstream = urlsplit(upstream)
         self.confine_to = confine_to
         self.before: Callable[[Request], Answer | None] = lambda _: None
@@ -140,6 +149,11 @@ class Gateway:
     def writes(self, kind: str = "", since: float = 0.0) -> list[Request]:
         """The writes that were sent since then (monotonic seconds), of one kind where it is named."""
         return [each for each in self.requests if each.writes and each.at_seconds >= since and kind in each.kind]
+
+    def note_answer(self, request: Request, status: int) -> None:
+        """What the server made of a request; raises DroppedError where the controller is not to know."""
+        self.on_answer(request, status)
+        self.after(request, status)
 
     def wait_until_flowing(self) -> None:
         self._flowing.wait()
@@ -204,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self.gateway.requests.append(request)
             self._forward(request, raw)
-        except (Dropped, OSError, http.client.HTTPException):
+        except (DroppedError, OSError, http.client.HTTPException):
             self.close_connection = True
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 - names of the base class
@@ -213,12 +227,12 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
         self.upstream.request(request.method, self.gateway.target(request), raw or None, headers)
         response = self.upstream.getresponse()
-        if "watch=true" in request.query and response.status == 200:
+        if "watch=true" in request.query and response.status == HTTPStatus.OK:
             self._stream(response)
             return
         body = response.read()
         self.gateway.wait_until_flowing()
-        self.gateway.after(request, response.status)
+        self.gateway.note_answer(request, response.status)
         kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
         self._reply(response.status, kept, self.gateway.edit(request, body))
 

@@ -21,13 +21,17 @@ import math, os, time
 from slopewise_exporter import Reporter
 reporter = Reporter(port={port}, planned_steps=100000)
 started = time.time()
+silent_after = {silent_after}
 def loss(seconds):
     return {loss}
 while True:
     end = time.process_time() + 0.05
     while time.process_time() < end:
         math.sqrt(2.0)
-    value = loss(time.time() - started)
+    seconds = time.time() - started
+    if seconds > silent_after:
+        reporter.end(failed=False, linger=False)
+    value = loss(seconds)
     reporter.step(loss=value)
     reporter.evaluate(value)
     time.sleep(0.15)
@@ -57,9 +61,12 @@ class Trainers:
 
     shape: PodShape
 
-    def pod(self, name: str, loss: str = FALLING, **more: Any) -> dict[str, Any]:
-        """A pod whose loss is this expression of `seconds` since its start."""
-        made = self._with_script(_SCRIPT.format(port=METRICS_PORT, loss=loss), more).pod(name)
+    def pod(
+        self, name: str, loss: str = FALLING, *, falls_silent_after_seconds: float = 1e9, **more: Any
+    ) -> dict[str, Any]:
+        """A pod whose loss is this expression of `seconds` since its start; its endpoint may close while it runs."""
+        script = _SCRIPT.format(port=METRICS_PORT, loss=loss, silent_after=falls_silent_after_seconds)
+        made = self._with_script(script, more).pod(name)
         spec = made["spec"]
         spec["volumes"] = [{"name": "exporters", "hostPath": {"path": str(_EXPORTERS), "type": "Directory"}}]
         container = spec["containers"][0]

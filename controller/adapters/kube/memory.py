@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Roster
@@ -43,6 +44,15 @@ class Unstored:
     """The same will happen to every other job of this pass."""
 
 
+class Unsafe(NamedTuple):
+    """A job whose original must be stored before it may be changed."""
+
+    document: GrowthDocument
+    slot: Slot
+    before: JobMemory
+    """What was remembered of it until now."""
+
+
 class KubeMemory:
     """The Memory port of one policy."""
 
@@ -64,6 +74,10 @@ class KubeMemory:
         self._nodes: Mapping[str, NodeMemory] = {}
         self._slots: dict[str, tuple[GrowthDocument, Slot]] = {}
         self._unstored: dict[str, Unstored] = {}
+        self._put_off: dict[str, JobMemory] = {}
+        """What `save` was given in this pass, with an original that could not be stored: once is enough."""
+        self._stored_now = 0
+        """Documents with new originals that were written in this pass."""
 
     def load(self) -> MemoryState:
         """All that is known of this policy's jobs, also of those that are between two pods just now.
@@ -71,6 +85,7 @@ class KubeMemory:
         ObservationError while the JobGrowths are not read: an empty memory would take what we changed for originals.
         """
         self._book.refresh()
+        self._put_off, self._stored_now = {}, 0
         with self._book.lock:
             self._slots = {
                 slot.job_uid: (document, slot)
@@ -113,12 +128,16 @@ class KubeMemory:
         with self._book.lock:
             unsafe = [found for uid, memory in state.jobs.items() if (found := self._keep(uid, memory)) is not None]
         self._store_originals(unsafe)
+        for document, slot, before in unsafe:
+            self._book.changed(document, transition=_durable(slot.memory) != _durable(before))
         if state.nodes != self._nodes:
             self._nodes = state.nodes
             self._on_nodes(state.nodes)
 
-    def _keep(self, uid: str, memory: JobMemory) -> tuple[GrowthDocument, Slot] | None:
-        """Keep one job's memory; its document and slot where its original must be stored now."""
+    def _keep(self, uid: str, memory: JobMemory) -> Unsafe | None:
+        """Keep one job's memory; where its original must be stored now, that is what is returned."""
+        if memory is self._put_off.get(uid):
+            return None
         found = self._slots.get(uid)
         if found is not None and memory is found[1].memory and not self._moved(found[1]) and found[1].is_safe:
             return None
@@ -131,8 +150,10 @@ class KubeMemory:
         self._moved(slot)
         if slot.memory.original is None:
             slot.stored_original = None
+        if not slot.is_safe:
+            return Unsafe(document, slot, before)
         self._book.changed(document, transition=_durable(slot.memory) != _durable(before))
-        return None if slot.is_safe else found
+        return None
 
     def _moved(self, slot: Slot) -> bool:
         """Whether another pod is in the slot now, or the same one somewhere else."""
@@ -158,18 +179,18 @@ class KubeMemory:
         self._slots[uid] = (document, slot)
         return document, slot
 
-    def _store_originals(self, unsafe: Iterable[tuple[GrowthDocument, Slot]]) -> None:
+    def _store_originals(self, unsafe: Iterable[Unsafe]) -> None:
         """Write each document whose jobs have new originals; one that fails stops no other, an outage stops all."""
         slots_of: dict[str, list[Slot]] = {}
         documents = {}
-        for document, slot in unsafe:
+        for document, slot, _ in unsafe:
             documents[document.key] = document
             slots_of.setdefault(document.key, []).append(slot)
         outage: Unstored | None = None
-        for number, (key, document) in enumerate(documents.items()):
-            if number == ORIGINALS_A_PASS and outage is None:
+        for key, document in documents.items():
+            if self._stored_now >= ORIGINALS_A_PASS and outage is None:
                 outage = Unstored(
-                    f"{number} originals were stored in this pass; its turn comes in a later one", "deferred"
+                    f"{self._stored_now} originals were stored in this pass; its turn comes in a later one", "deferred"
                 )
             problem = outage or self._store(document)
             if problem is not None and problem.stops_all:
@@ -177,6 +198,7 @@ class KubeMemory:
             self._note(slots_of[key], problem)
 
     def _store(self, document: GrowthDocument) -> Unstored | None:
+        self._stored_now += 1
         try:
             self._book.write_now(document)
         except ApiError as error:
@@ -193,6 +215,7 @@ class KubeMemory:
                 slot.stored_original = slot.memory.original
                 self._unstored.pop(slot.job_uid, None)
             else:
+                self._put_off[slot.job_uid] = slot.memory
                 slot.memory = replace(slot.memory, original=None)
                 self._unstored[slot.job_uid] = problem
 

@@ -94,7 +94,8 @@ def meaning(error: ApiError) -> Refusal:
 
 
 def _because(result: OutcomeResult, what: str, remedy: str, in_vain_seconds: float) -> Callable[..., Refusal]:
-    return lambda said, error: Refusal(result, f"{what}: {said}; {remedy}", in_vain_seconds)
+    """The remedy before the API server's own words: a column of `kubectl get growth` shows 160 characters."""
+    return lambda said, error: Refusal(result, f"{what}; {remedy} ({said})", in_vain_seconds)
 
 
 def _throttled(said: str, error: ApiError) -> Refusal:

@@ -58,6 +58,8 @@ class StatusReporter:
         self._keys: dict[str, Key] = {}
         self._guards: dict[str, str] = {}
         self._left_alone: dict[str, float] | None = None
+        self._failed: Mapping[str, str] = {}
+        """What was said of the resizes that failed in the last pass, by the job's uid."""
 
     def __call__(self, report: PassReport) -> None:
         """Tell all about one pass."""
@@ -68,7 +70,9 @@ class StatusReporter:
             self._tell_outcomes(report.outcomes)
             self._tell_withheld(report.withheld)
             self._tell_harmed(view)
-        self._show_policy(replace(self._standing, held=report.held, seen=view or self._standing.seen), report)
+        self._standing = replace(self._standing, held=report.held, seen=view or self._standing.seen)
+        degraded = self._standing.degraded or self._fails_again(report)
+        self._show_policy(replace(self._standing, degraded=degraded), report)
 
     def set_conflict(self, conflict: Conflict | None) -> None:
         """Pods that an older policy has; told with the next pass, and as an event when it changes."""
@@ -111,8 +115,13 @@ class StatusReporter:
             self._book.changed(document, transition=key != self._keys.get(workload_uid))
         self._keys = keys
 
+    def _fails_again(self, report: PassReport) -> str | None:
+        """Resizes that failed twice running: once is a pod that went meanwhile, twice is a right that is missing."""
+        before, self._failed = self._failed, _failed_by_job(report.outcomes)
+        again = [why for uid, why in self._failed.items() if uid in before]
+        return f"resizes fail: {_together(again)}" if again else None
+
     def _show_policy(self, standing: Standing, report: PassReport) -> None:
-        self._standing = standing
         if self._document is None:
             return
         key = standing_key(standing)
@@ -178,6 +187,10 @@ def tell_invalid(events: EventRecorder, name: str, uid: str, sentence: str) -> N
 def _reason(outcome: Outcome) -> str:
     taken_back = outcome.resize.gives_back and outcome.result == "applied"
     return "ResizeTakenBack" if taken_back else _REASON[outcome.result]
+
+
+def _failed_by_job(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    return {each.resize.job_uid: each.detail for each in outcomes if each.result == "failed"}
 
 
 def _note(resize: Resize, why: str) -> str:

@@ -11,14 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.cluster import wait_for
 from support.controller_process import ControllerProcess
-from support.fault_stage import Stage
-from support.gateway import Answer, Dropped, Gateway, Request
-
-from controller.model import CpuAllocation
+from support.fault_stage import ORIGINAL, STORED, Stage
+from support.gateway import Answer, DroppedError, Gateway, Request
 
 PODS = ("a", "b", "c")
-BEFORE = CpuAllocation(300, 100)
-STORED = {"cpuLimit": "300m", "cpuRequest": "100m"}
 SHARES = dict.fromkeys(PODS, 667)
 """A third of node-a's two cores."""
 
@@ -36,18 +32,16 @@ class Chain:
         self.stage = stage
         self.gateway, self.leader = self._start(leading=True)
         self.next_gateway, self.next = self._start(leading=False)
-        self.accepted: Counter[str] = Counter()
-        """Resizes that the API server took, by pod."""
         self.killed_at: Request | None = None
 
     def _start(self, *, leading: bool) -> tuple[Gateway, ControllerProcess]:
         gateway = self.stage.gateway()
-        gateway.after = self._count
         return gateway, self.stage.controller(gateway, leading=leading)
 
-    def _count(self, request: Request, status: int) -> None:
-        if request.kind == "patch pods/resize" and status == 200:
-            self.accepted[request.path.split("/")[-2]] += 1
+    def begin(self) -> None:
+        """Count from here on."""
+        self.stage.resized.clear()
+        self.gateway.requests.clear()
 
     def kill_at(self, number: int, moment: str) -> None:
         """Let the leader be killed at its write of this number from now on, before it is sent or after it was done."""
@@ -58,14 +52,13 @@ class Chain:
                 self.killed_at = request
                 if moment == "before":
                     process.kill()
-                    raise Dropped
+                    raise DroppedError
             return None
 
-        def after(request: Request, status: int) -> None:
-            self._count(request, status)
+        def after(request: Request, _: int) -> None:
             if request is self.killed_at:
                 process.kill()
-                raise Dropped
+                raise DroppedError
 
         self.killed_at = None
         victim.before, victim.after = before, after
@@ -92,8 +85,7 @@ def rounds(chain: Chain, moment: str, act: Callable[[], None]) -> Iterator[str]:
     Yields what was being written, while another one leads. A round in which nobody was killed ends it.
     """
     for number in range(MOST_WRITES):
-        chain.accepted.clear()
-        chain.gateway.requests.clear()
+        chain.begin()
         chain.kill_at(number, moment)
         act()
         wait_for(f"write {number}", chain.is_over, bool, 60)
@@ -117,10 +109,10 @@ def test_a_pass_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(ch
     for kind in rounds(chain, moment, stage.policy):
         seen[kind] += 1
         stage.wait_for_limits(SHARES)
-        assert chain.accepted == dict.fromkeys(PODS, 1), f"killed {moment} {kind}"
+        assert stage.resized == dict.fromkeys(PODS, 1), f"killed {moment} {kind}"
         assert stage.originals() == dict.fromkeys(PODS, STORED), f"killed {moment} {kind}"
         stage.delete_policy()
-        assert stage.cpu() == dict.fromkeys(PODS, BEFORE), f"killed {moment} {kind}"
+        assert stage.cpu() == dict.fromkeys(PODS, ORIGINAL), f"killed {moment} {kind}"
     assert seen["patch pods/resize"] == 3
     assert seen["create jobgrowths"] == 3
     assert seen["patch trainingpolicies"] == 1
@@ -137,16 +129,15 @@ def test_a_deletion_that_is_cut_short_at_any_write_is_finished_by_the_next_leade
         stage.policy()
         stage.wait_for_limits(SHARES)
         wait_for("all is written", chain.is_over, bool)
-        chain.accepted.clear()
-        chain.gateway.requests.clear()
+        chain.begin()
         chain.gateway.before = before
         stage.kubectl.run("delete", "trainingpolicy", stage.name("policy"), "--wait=false")
 
     for kind in rounds(chain, moment, change_and_delete):
         seen[kind] += 1
         stage.wait_for_no_policy()
-        assert stage.cpu() == dict.fromkeys(PODS, BEFORE), f"killed {moment} {kind}"
-        assert chain.accepted == dict.fromkeys(PODS, 1), f"killed {moment} {kind}"
+        assert stage.cpu() == dict.fromkeys(PODS, ORIGINAL), f"killed {moment} {kind}"
+        assert stage.resized == dict.fromkeys(PODS, 1), f"killed {moment} {kind}"
     assert seen["patch pods/resize"] == 3
     assert seen["patch trainingpolicies"] == 1
 
@@ -156,12 +147,12 @@ def test_a_deletion_that_is_cut_short_at_any_write_is_finished_by_the_next_leade
 def test_a_leader_killed_at_any_moment_leaves_true_originals(chain: Chain) -> None:
     stage, chance = chain.stage, random.Random(4)
     for _ in range(6):
-        chain.accepted.clear()
+        chain.begin()
         stage.policy()
         time.sleep(chance.uniform(0.2, 1.5))  # the moment is what the test is about
         chain.take_over()
         stage.wait_for_limits(SHARES)
-        assert chain.accepted == dict.fromkeys(PODS, 1)
+        assert stage.resized == dict.fromkeys(PODS, 1)
         assert stage.originals() == dict.fromkeys(PODS, STORED)
         stage.delete_policy()
-        assert stage.cpu() == dict.fromkeys(PODS, BEFORE)
+        assert stage.cpu() == dict.fromkeys(PODS, ORIGINAL)

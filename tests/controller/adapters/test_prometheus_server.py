@@ -195,3 +195,12 @@ def test_targets_are_there_from_the_start_and_replaced_whole(prometheus_binaries
         server.set_targets([first, second])
         assert json.loads((tmp_path / "data" / "targets.json").read_text()) == [first, second]
         assert not list((tmp_path / "data").glob("*.draft"))
+
+
+@pytest.mark.parametrize("honor_labels", [False, True])
+def test_a_target_chooses_its_own_labels_only_where_it_is_allowed_to(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path, honor_labels: bool
+):
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", honor_labels=honor_labels) as server:
+        obeyed = requests.get(f"{server.url}/api/v1/status/config", timeout=5).json()["data"]["yaml"]
+    assert ("honor_labels: true" in obeyed) is honor_labels

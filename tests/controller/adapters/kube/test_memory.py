@@ -175,9 +175,26 @@ def test_a_pass_stores_so_many_originals_and_no_more(server: ApiServer, api: Kub
     uids = [pods.add(f"train-{number}") for number in range(ORIGINALS_A_PASS + 1)]
     memory = Replica(api, pods).memory()
     memory.load()
-    memory.save(MemoryState({uid: changed() for uid in uids}))
+    state = MemoryState({uid: changed() for uid in uids})
+    memory.save(state)
+    memory.save(state)
     assert len(server.asked("POST")) == ORIGINALS_A_PASS
     assert OnlyStored(FakeActuator(), memory).resize(a_resize(uids[-1])).result == "deferred"
+    memory.load()
+    memory.save(state)
+    assert len(server.asked("POST")) == ORIGINALS_A_PASS + 1
+    assert OnlyStored(FakeActuator(), memory).resize(a_resize(uids[-1])).result == "applied"
+
+
+def test_a_job_whose_original_is_put_off_is_no_news(api: KubeApi, pods: Pods) -> None:
+    uids = [pods.add(f"train-{number}") for number in range(ORIGINALS_A_PASS + 1)]
+    replica = Replica(api, pods)
+    memory = replica.memory()
+    memory.load()
+    memory.save(MemoryState({uid: known() for uid in uids}))
+    replica.writer.write()
+    memory.save(MemoryState({uid: known(original=ORIGINAL) for uid in uids}))
+    assert f"uid-of-train-{ORIGINALS_A_PASS}" not in replica.writer.urgent()
 
 
 def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer, api: KubeApi, pods: Pods) -> None:

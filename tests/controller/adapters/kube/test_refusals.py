@@ -98,7 +98,7 @@ def test_each_refusal_has_its_outcome_and_the_next_step(
 
 def test_a_node_that_is_too_small_is_known_by_its_cause_whatever_the_words() -> None:
     error = ApiError(403, "Forbidden", "no", causes=(Cause("NodeCapacity", "", ""),))
-    assert meaning(error).detail.startswith("its node is too small: no; ")
+    assert meaning(error).detail.startswith("its node is too small; lower ")
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:

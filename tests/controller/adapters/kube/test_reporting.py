@@ -137,6 +137,19 @@ def test_every_outcome_is_told_on_its_pod_and_all_together_on_the_policy(world: 
     ]
 
 
+def test_resizes_that_fail_twice_running_degrade_the_policy_until_they_do_not(world: World) -> None:
+    uid = world.pods.add("a")
+    refused = (Outcome(a_resize(uid), "failed", "our account may not resize it; grant it patch on pods/resize"),)
+    told = []
+    for outcomes in (refused, refused, ()):
+        world.a_pass(a_job(uid), outcomes=outcomes)
+        world.replica.writer.write()
+        conditions = world.server.get(f"{COLLECTION}/training")["status"]["conditions"]
+        told.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
+    assert [status for status, _ in told] == ["False", "True", "False"]
+    assert told[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
+
+
 def test_what_is_taken_back_has_a_name_of_its_own(world: World) -> None:
     uid = world.pods.add("train")
     world.a_pass(a_job(uid), outcomes=(Outcome(a_resize(uid, gives_back=True), "applied"),))

@@ -29,7 +29,7 @@ _STOP_SECONDS = 30.0
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 
 
-class ControllerProcess:
+class MeasuredController:
     """Runs from entry to exit. `started_at`: Unix seconds just before the process was made."""
 
     def __init__(self, policy: Mapping[str, object], prometheus_url: str, *options: str) -> None:
@@ -44,7 +44,7 @@ class ControllerProcess:
             "--prometheus-url", prometheus_url, "--port", str(self._port), *options,
         ]  # fmt: skip
 
-    def __enter__(self) -> ControllerProcess:
+    def __enter__(self) -> MeasuredController:
         with self._log.open("w") as log:
             self.started_at = time.time()
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=dict(os.environ))
@@ -111,4 +111,3 @@ class ControllerProcess:
 
     def _log_end(self) -> str:
         return "\n".join(self._log.read_text().splitlines()[-10:])
-

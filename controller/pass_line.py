@@ -1,0 +1,116 @@
+"""The log line of a pass: what is in it, and whether it says anything that the last one did not.
+
+Before it: `telemetry.py`, with the report. A policy over 5,000 pods may pass every two seconds while pods come and go,
+and whoever reads the log at night looks for what was done and what is in the way: so changes that were tried are in the
+line of their pass, those that were withheld only when that is news, and a line that would say nothing new is left out
+until the policy's interval has gone by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping, Sequence
+
+from controller.model import Arrival, Job, Move, PassReport, Place, Resize
+
+MOST_NAMED = 20
+"""Changes that a line names one by one: 5,000 of them are 700 KB."""
+
+_ON_TIME_RATIO = 0.9
+"""A pass that comes 19.9 s after the one before is on time for an interval of 20 s."""
+
+Facts = dict[str, object]
+
+
+class PassLines:
+    """Of one policy. Remembers what its last line said."""
+
+    def __init__(self, interval_seconds: float) -> None:
+        self._interval_seconds = interval_seconds
+        self._last: tuple[object, ...] = ()
+        self._told_at_seconds = float("-inf")
+        self._withheld: frozenset[tuple[str, str]] = frozenset()
+
+    def facts(self, report: PassReport) -> Facts | None:
+        """What the line says; None: nothing that is not known already."""
+        withheld = frozenset((each.resize.job_uid, each.guard) for each in report.withheld)
+        said = (re.sub(r"\d+", "#", report.held or ""), withheld, report.moves_withheld, _jobs(report))
+        quiet = said == self._last and not report.outcomes and not report.moves
+        if quiet and report.taken_at_seconds - self._told_at_seconds < _ON_TIME_RATIO * self._interval_seconds:
+            return None
+        self._last, self._told_at_seconds = said, report.taken_at_seconds
+        if report.held:
+            return {"reason": report.held}
+        changes = [*_tried(report), *_withheld(report, self._withheld)]
+        self._withheld = withheld
+        return _figures(report) | {"changes": _bounded(changes), "moves": _bounded(list(_moves(report)))}
+
+
+def withheld_by_guard(report: PassReport) -> dict[str, int]:
+    """How often each guard said no, to resizes and to moves."""
+    guards_of_moves = [each.guard for each in report.moves_withheld]
+    return dict(Tally([*(each.guard for each in report.withheld), *guards_of_moves]))
+
+
+def kind_of(move: Move) -> str:
+    """In one word."""
+    return "place" if isinstance(move, Place) else "migrate"
+
+
+def _jobs(report: PassReport) -> int:
+    return len(report.snapshot.jobs) if report.snapshot else 0
+
+
+def _figures(report: PassReport) -> Facts:
+    return {
+        "jobs": _jobs(report),
+        "wanted": len(report.decisions.resizes) if report.decisions else 0,
+        "applied": report.count("applied"),
+        "deferred": report.count("deferred"),
+        "failed": report.count("failed") + report.count("infeasible"),
+        "withheld": withheld_by_guard(report),
+    }
+
+
+def _names(report: PassReport) -> Mapping[str, str]:
+    """Of each job, where a person finds it: `namespace/name`."""
+    if report.snapshot is None:
+        return {}
+    there: tuple[Job | Arrival, ...] = (*report.snapshot.jobs, *report.snapshot.waiting)
+    return {job.uid: f"{job.namespace}/{job.name}" for job in there}
+
+
+def _tried(report: PassReport) -> Iterator[str]:
+    """Every change that was tried: which, what became of it, and why. What went wrong comes first."""
+    names = _names(report) if report.outcomes else {}
+    for each in sorted(report.outcomes, key=lambda outcome: outcome.result == "applied"):
+        yield _change(names, each.resize, each.result, each.detail or each.resize.reason)
+
+
+def _withheld(report: PassReport, known: frozenset[tuple[str, str]]) -> Iterator[str]:
+    """Every change that a guard withholds, and did not in the last line."""
+    fresh = [each for each in report.withheld if (each.resize.job_uid, each.guard) not in known]
+    names = _names(report) if fresh else {}
+    for each in fresh:
+        yield _change(names, each.resize, "withheld", each.reason)
+
+
+def _change(names: Mapping[str, str], resize: Resize, became: str, why: str) -> str:
+    name = names.get(resize.job_uid, resize.job_uid)
+    return f"{name} {resize.from_millicores}m to {resize.to_millicores}m {became}: {why}"
+
+
+def _moves(report: PassReport) -> Iterator[str]:
+    """Every placement and migration that was wanted: which, what became of it, and why."""
+    done: list[tuple[Move, str, str]]
+    done = [(each.move, each.result, each.detail or each.move.reason) for each in report.moves]
+    done += [(each.move, "withheld", each.reason) for each in report.moves_withheld]
+    names = _names(report) if done else {}
+    for move, became, why in done:
+        yield f"{kind_of(move)} {names.get(move.job_uid, move.job_uid)} on {move.node} {became}: {why}"
+
+
+def _bounded(texts: Sequence[str]) -> list[str]:
+    more = len(texts) - MOST_NAMED
+    return [*texts[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]

@@ -1,0 +1,127 @@
+"""Five real trainings on two nodes under FlowCon, with the image as the Deployment: nothing in it is simulated."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from support.cluster import wait_for
+from support.scene import Scene, has_condition, identity, limit_millicores, quota_microseconds
+
+pytestmark = pytest.mark.timeout(900)
+
+ORIGINAL_MILLICORES = 400
+"""Below an even share of both nodes, so that every limit has a reason to move."""
+
+ON_THE_LARGE_NODE = {"digits-mlp": 2500, "digits-lr-drop": 7000, "digits-field": 4000}
+ON_THE_SMALL_NODE = {"cancer-boosting": 1400, "digits-deep-sigmoid": 9500}
+"""Steps. Two are about 50 CPU-seconds, and still run when the policy is deleted; the others take less than half."""
+LONG = ("digits-field", "digits-deep-sigmoid")
+
+FLOWCON: dict[str, Any] = {
+    "policy": {"name": "flowcon"},
+    "resources": {"control": "limits", "cpu": {"min": "100m"}},
+    "behaviour": {"intervalSeconds": 20, "cooldownSeconds": 10},
+}
+
+
+def test_five_trainings_go_through_every_mode_and_end_with_the_cpu_they_came_with(
+    scene: Scene, two_nodes: tuple[str, str]
+) -> None:
+    large, small = two_nodes
+    limit = f"{ORIGINAL_MILLICORES}m"
+    scene.obey("Recommend", **FLOWCON)
+    scene.start(
+        *(scene.training(name, steps, large, limit) for name, steps in ON_THE_LARGE_NODE.items()),
+        *(scene.training(name, steps, small, limit) for name, steps in ON_THE_SMALL_NODE.items()),
+    )
+    containers = {name: identity(pod) for name, pod in scene.pods().items()}
+
+    _it_recommends_and_changes_nothing(scene)
+    scene.set_mode("Auto")
+    _limits_move_down_to_the_kernel(scene)
+    _growth_is_told(scene)
+    _the_end_of_a_training_can_be_waited_for(scene)
+    _deleting_the_policy_gives_the_cpu_back(scene)
+
+    ended = scene.wait_complete(240)
+    assert {name: identity(pod) for name, pod in ended.items()} == containers  # not one was started again
+
+
+def _it_recommends_and_changes_nothing(scene: Scene) -> None:
+    def wishes() -> dict[str, tuple[int | None, int | None, bool]]:
+        told = {name: growth.get("status", {}) for name, growth in scene.growths().items()}
+        return {
+            name: (one.get("cpuMillicores"), one.get("cpuWantedMillicores"), has_condition(one, "MetricsAvailable"))
+            for name, one in told.items()
+        }
+
+    def all_have_one(seen: dict[str, tuple[int | None, int | None, bool]]) -> bool:
+        return len(seen) == 5 and all(has != wants and measured for has, wants, measured in seen.values())
+
+    scene.wait_ready("ModeRecommend")
+    wait_for("every training is measured, and has a wish", wishes, all_have_one, 90)
+    pods = scene.pods()
+    assert {limit_millicores(pod) for pod in pods.values()} == {ORIGINAL_MILLICORES}
+    assert set(scene.quotas_microseconds(pods).values()) == {quota_microseconds(ORIGINAL_MILLICORES)}
+    assert scene.reasons_of_events("Pod").isdisjoint({"Resized", "ResizeFailed"})
+
+
+def _limits_move_down_to_the_kernel(scene: Scene) -> None:
+    """In the cgroups: every training gets another limit, and one that grows little has some of it taken again."""
+    seen: dict[str, list[int]] = {name: [] for name in (*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE)}
+
+    def look() -> dict[str, list[int]]:
+        pods = scene.running()
+        for name, quota in scene.quotas_microseconds(pods).items():
+            if quota == quota_microseconds(limit_millicores(pods[name])) and quota not in seen[name][-1:]:
+                seen[name].append(quota)
+        return seen
+
+    def moved_and_cut(seen: dict[str, list[int]]) -> bool:
+        moved = all(set(quotas) - {quota_microseconds(ORIGINAL_MILLICORES)} for quotas in seen.values())
+        return moved and any(later < earlier for quotas in seen.values() for earlier, later in pairwise(quotas))
+
+    wait_for("every limit has moved, and one was cut", look, moved_and_cut, 120)
+    print(f"quotas in microseconds of each 100 ms: {seen}")
+
+
+def _growth_is_told(scene: Scene) -> None:
+    head, *rows = scene.kubectl.run("get", "growth", "-n", scene.namespace).splitlines()
+    print(f"{head}\n" + "\n".join(rows))
+
+    assert head.split() == ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "REASON", "AGE"]
+    assert {row.split()[0] for row in rows} == {*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE}
+    assert all(row.split()[1] in ("Training", "Finished") and "%" in row.split()[2] for row in rows)
+    assert "Resized" in scene.reasons_of_events("Pod")
+    assert "Resized" in scene.reasons_of_events("TrainingPolicy")
+
+
+def _the_end_of_a_training_can_be_waited_for(scene: Scene) -> None:
+    wait_for(
+        "all but the long ones have ended", lambda: sorted(scene.running()), lambda names: names == sorted(LONG), 240
+    )
+    short = [f"growth/{name}" for name in (*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE) if name not in LONG]
+    scene.kubectl.run("wait", *short, "-n", scene.namespace, "--for=condition=Finished", "--timeout=20s")
+
+
+def _deleting_the_policy_gives_the_cpu_back(scene: Scene) -> None:
+    changed = {name: limit_millicores(pod) for name, pod in scene.running().items()}
+    assert set(changed) == set(LONG)
+    assert set(changed.values()) != {ORIGINAL_MILLICORES}
+
+    scene.delete_policy()
+
+    running = scene.running()
+    assert {name: limit_millicores(pod) for name, pod in running.items()} == dict.fromkeys(LONG, ORIGINAL_MILLICORES)
+    assert {json.dumps(pod["spec"]["containers"][0]["resources"]["requests"]) for pod in running.values()} == {
+        '{"cpu": "20m"}'
+    }
+    wait_for(
+        "the cgroups have it too",
+        lambda: scene.quotas_microseconds(running),
+        lambda seen: set(seen.values()) == {quota_microseconds(ORIGINAL_MILLICORES)},
+        10,
+    )

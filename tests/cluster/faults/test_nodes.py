@@ -1,0 +1,47 @@
+"""A node is lost: its jobs are left alone with a reason, and nobody waits for them for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.cluster import wait_for
+from support.fault_stage import Stage
+
+from testbed.faults import Faults
+
+LOST = "node-b"
+
+
+@pytest.fixture
+def node_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
+    """The lost node is there again for whoever comes next."""
+    yield
+    faults.resume(LOST)
+    look = ("node", LOST)
+    wait_for(f"{LOST} is back", lambda: _is_ready(stage.kubectl.get(*look)), bool, 90)
+
+
+def _is_ready(node: dict[str, object]) -> bool:
+    status = node["status"]
+    assert isinstance(status, dict)
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in status["conditions"])
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("node_back")
+def test_jobs_of_a_lost_node_are_left_alone_and_hold_no_policy_back(stage: Stage, faults: Faults) -> None:
+    stage.pods("here", node="node-a")
+    # Longer than a lost node is waited for, so that the API server still has it while the policy goes.
+    stage.pods("there", node=LOST, termination_seconds=300)
+    stage.policy()
+    controller = stage.controller()
+    stage.wait_for_limits({"here": 2000, "there": 1000})
+    faults.stop(LOST)
+    status = stage.wait_for_growth("there", "Managed", "HandsOff", 120)
+    assert f"node {LOST} is not ready" in status["reason"] or "the pod is being deleted" in status["reason"]
+    controller.wait_for_passes(1)
+    assert stage.limits() == {"here": 2000, "there": 1000}
+    stage.delete_policy(seconds=100)
+    assert stage.limits("here") == {"here": 300}

@@ -1,0 +1,157 @@
+"""Prometheus is gone, stale, lying or of another time: no change is made on its account, and it is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.cluster import wait_for
+from support.fault_stage import SCRAPE_SECONDS, Stage
+from support.gateway import Request, drop
+from support.trainers import CONVERGED, DIVERGED, FALLING, Trainers
+
+MEASURED = {"intervalSeconds": 20}
+"""Four scrapes of Prometheus, the least that it takes to measure."""
+
+ESCAPE = "\x1b"
+
+
+def look_again(stage: Stage, name: str = "newcomer") -> None:
+    """One more pod, so that everybody's share is another one and the policy wants to change all."""
+    stage.pods(name)
+
+
+@pytest.mark.parametrize("how", ["refuses", pytest.param("hangs", marks=pytest.mark.faults)])
+def test_without_prometheus_nothing_is_changed_and_everything_can_be_given_back(stage: Stage, how: str) -> None:
+    prometheus = stage.prometheus_gateway()
+    stage.pods("a")
+    stage.policy()
+    controller = stage.controller(prometheus_url=prometheus.url)
+    stage.wait_for_limits({"a": 2000})
+    away = prometheus.interfering(drop) if how == "refuses" else prometheus.hanging()
+    with away:
+        look_again(stage)
+        told = stage.wait_for_condition("Ready", "CannotObserve")
+        assert told["status"] == "False"
+        assert "Prometheus" in told["message"]
+        stage.wait_for_event(stage.name("policy"), "MetricsUnavailable", "Prometheus")
+        assert controller.metric("slopewise_passes_total", result="held") >= 1
+        assert stage.limits() == {"a": 2000, "newcomer": 300}
+        stage.policy(mode="Recommend")
+        stage.wait_for_limits({"a": 300, "newcomer": 300})
+        stage.policy()
+    stage.wait_for_limits({"a": 1000, "newcomer": 1000})
+    stage.wait_for_condition("Ready", "ModeAuto")
+
+
+def test_forged_and_hostile_series_win_nothing_and_break_nothing(stage: Stage, trainers: Trainers) -> None:
+    stage.kubectl.apply(
+        trainers.pod("victim", CONVERGED, node="node-a", cpu_request="100m"),
+        trainers.liar("liar", _forged(stage.namespace), node="node-a", cpu_request="100m"),
+        namespace=stage.namespace,
+    )
+    stage.kubectl.wait_running(stage.namespace, "victim", "liar")
+    stage.policy(behaviour=MEASURED)
+    controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
+    victim = wait_for("its loss", lambda: stage.growth("victim"), lambda seen: "loss" in seen, 90)
+    assert victim["loss"] == pytest.approx(0.1)
+    liar = wait_for("the liar's", lambda: stage.growth("liar"), lambda seen: "loss" in seen, 90)
+    assert liar["loss"] == 7
+    growths = stage.kubectl.run("get", "jobgrowths", "-n", stage.namespace, "-o", "json")
+    assert len(growths) < 40_000
+    assert ESCAPE not in stage.kubectl.run("get", "growth", "-n", stage.namespace, "-o", "wide")
+    assert ESCAPE not in controller.text
+    controller.wait_for_passes(1)
+    assert controller.lines("pass failed") == []
+    assert controller.metric("slopewise_passes_total", result="held") == 0
+    assert controller.metric("slopewise_job_evaluation", job_name="victim") == pytest.approx(0.1)
+    used = controller.metric("slopewise_job_cpu_usage_cores", job_name="victim")
+    assert used < 2, "a tenant's container_cpu_usage_seconds_total was believed"
+
+
+def _forged(namespace: str) -> str:
+    """A page of metrics that claims to be about the victim, with labels that are hostile to whoever shows them."""
+    of_victim = f'namespace="{namespace}",pod="victim",container="trainer",node="node-a"'
+    hostile = {
+        "promql": r"\"} or up or {a=\"",
+        "terminal": f"{ESCAPE}[31mred{ESCAPE}[0m",
+        "markup": "<script>alert(1)</script>",
+        "long": "x" * 10_000,
+    }
+    labels = ",".join(f'{name}="{value}"' for name, value in hostile.items())
+    lines = [
+        f'training_loss{{stage="eval",{of_victim}}} 7',
+        f'training_loss{{stage="train",{labels}}} 8',
+        f'training_loss{{stage="eval",slopewise_value="level",{of_victim}}} 9',
+        f"training_steps_planned{{{of_victim}}} 1",
+        f"container_cpu_usage_seconds_total{{{of_victim}}} 999999",
+        f'training_info{{objective="{ESCAPE}max",{of_victim}}} 1',
+    ]
+    return "\n".join([*lines, ""])
+
+
+def test_diverged_and_silent_trainings_keep_what_they_have(stage: Stage, trainers: Trainers) -> None:
+    shape: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
+    names = ("diverged", "silent")
+    stage.kubectl.apply(
+        trainers.pod("diverged", DIVERGED, **shape),
+        trainers.pod("silent", CONVERGED, falls_silent_after_seconds=40, **shape),
+        namespace=stage.namespace,
+    )
+    stage.kubectl.wait_running(stage.namespace, *names)
+    stage.policy(behaviour=MEASURED, mode="Recommend")
+    controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
+    diverged = stage.wait_for_growth("diverged", "MetricsAvailable", "NotFinite", 90)
+    assert any("diverged" in each["message"] for each in diverged["conditions"])
+    wait_for("it is missed", lambda: _metrics_reason(stage, "silent"), lambda it: it in ("Stale", "Missing"), 120)
+    stage.policy(behaviour=MEASURED)
+    for name, guard in (("diverged", "non_finite_metrics"), ("silent", "stale_metrics")):
+        stage.wait_for_event(name, "ResizeWithheld", f"{guard}: ")
+        assert stage.growth(name)["reason"].startswith(f"{guard}: ")
+        assert controller.metric("slopewise_withheld_total", guard=guard) >= 1
+    told = stage.wait_for_condition("MetricsAvailable", "JobsWithoutMetrics")
+    assert "2 of 2 jobs" in told["message"]
+    assert controller.metric("slopewise_job_metrics_available", job_namespace=stage.namespace) == 0
+    assert controller.metric("slopewise_job_diverged", job_name="diverged") == 1
+    assert stage.limits() == dict.fromkeys(names, 300)
+
+
+def _metrics_reason(stage: Stage, name: str) -> str:
+    conditions = stage.growth(name).get("conditions", [])
+    return next((str(each["reason"]) for each in conditions if each["type"] == "MetricsAvailable"), "")
+
+
+def test_a_clock_that_differs_makes_samples_stale_at_worst(stage: Stage, trainers: Trainers) -> None:
+    """Prometheus' clock is two minutes behind, and then two ahead."""
+    prometheus = stage.prometheus_gateway()
+    stage.kubectl.apply(
+        trainers.pod("a", FALLING, node="node-a", cpu_request="100m", cpu_limit="300m"), namespace=stage.namespace
+    )
+    stage.kubectl.wait_running(stage.namespace, "a")
+    stage.policy(behaviour=MEASURED, mode="Recommend")
+    controller = stage.controller(prometheus_url=prometheus.url, scrape_seconds=SCRAPE_SECONDS)
+    wait_for("its loss", lambda: stage.growth("a"), lambda seen: "loss" in seen, 90)
+    prometheus.edit = _sampled_at_shifted_by(-120)
+    stage.wait_for_growth("a", "MetricsAvailable", "Stale", 90)
+    assert 100 < controller.metric("slopewise_job_evaluation_age_seconds", job_name="a") < 200
+    stage.policy(behaviour=MEASURED)
+    note = stage.wait_for_event("a", "ResizeWithheld", "stale_metrics: ")
+    assert "bound 20 s" in note
+    assert stage.limits() == {"a": 300}
+    prometheus.edit = _sampled_at_shifted_by(+120)
+    stage.wait_for_limits({"a": 2000}, 90)
+    assert controller.metric("slopewise_job_evaluation_age_seconds", job_name="a") == 0
+    stage.wait_for_growth("a", "MetricsAvailable", "Fresh", 90)
+
+
+def _sampled_at_shifted_by(seconds: float) -> Callable[[Request, bytes], bytes]:
+    def edit(_: Request, body: bytes) -> bytes:
+        answer = json.loads(body)
+        for row in answer["data"]["result"]:
+            if row["metric"].get("slopewise_value") == "sampled_at":
+                row["value"][1] = str(float(row["value"][1]) + seconds)
+        return json.dumps(answer).encode()
+
+    return edit

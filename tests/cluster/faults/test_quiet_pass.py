@@ -1,0 +1,50 @@
+"""What a pass asks for when nothing changes: no write to a pod, no list, and a handful of queries."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from urllib.parse import parse_qs
+
+from support.fault_stage import Stage
+from support.gateway import Request
+
+from controller.adapters.kube.api import resource_of
+
+MOST_QUERIES = 6
+PASSES = 3
+
+
+def lists(request: Request) -> bool:
+    """Whether it reads a collection, once; a watch is no list."""
+    return request.method == "GET" and not resource_of(request.path)[1] and "watch=true" not in request.query
+
+
+def test_a_pass_that_changes_nothing_writes_to_no_pod_and_asks_for_no_list(stage: Stage) -> None:
+    stage.pods("a", "b")
+    stage.policy()
+    gateway = stage.gateway()
+    controller = stage.controller(gateway)
+    stage.wait_for_limits({"a": 1000, "b": 1000})
+    controller.wait_for_passes(2)
+    since, told = time.monotonic(), len(controller.lines("pass"))
+
+    controller.wait_for_passes(PASSES)
+
+    assert all(line["applied"] == 0 for line in controller.lines("pass")[told:])
+    asked = [request for request in gateway.requests if request.at_seconds >= since]
+    assert [each.kind for each in asked if lists(each) or (each.writes and "pods" in each.kind)] == []
+    assert "patch pods/resize" in {request.kind for request in gateway.requests}, "the first passes did change pods"
+
+
+def test_a_pass_sends_six_queries_at_most_however_many_jobs_there_are(stage: Stage) -> None:
+    stage.pods("a", "b", "c")
+    stage.policy()
+    prometheus = stage.prometheus_gateway()
+    controller = stage.controller(prometheus_url=prometheus.url)
+
+    controller.wait_for_passes(PASSES)
+
+    by_pass = Counter(parse_qs(request.query)["time"][0] for request in prometheus.requests)
+    assert len(by_pass) >= PASSES
+    assert max(by_pass.values()) <= MOST_QUERIES

@@ -1,0 +1,55 @@
+"""What is worth telling of resources that come back, and when those that did not are tried again."""
+
+from __future__ import annotations
+
+import time
+
+from controller.cluster.runner import (
+    MOST_TRY_AGAIN_SECONDS,
+    TRY_AGAIN_SECONDS,
+    Retry,
+    reading_seconds,
+)
+from controller.cluster.undoing import News
+from controller.restoring import GivenBack
+
+
+def test_that_a_pod_still_waits_is_no_news() -> None:
+    news = News()
+    assert news.of(GivenBack(waiting={"a": "tried in 57 s"})).waiting == {"a": "tried in 57 s"}
+    assert news.of(GivenBack(waiting={"a": "tried in 52 s"})) == GivenBack()
+
+
+def test_that_a_waiting_pod_fails_or_is_restored_is_news() -> None:
+    news = News()
+    news.of(GivenBack(waiting={"a": "no room", "b": "no room"}))
+    told = news.of(GivenBack(failed={"a": "refused"}, restored={"b": ""}))
+    assert (told.failed, told.restored) == ({"a": "refused"}, {"b": ""})
+
+
+def test_a_pod_that_waits_again_after_it_was_restored_is_news() -> None:
+    news = News()
+    news.of(GivenBack(waiting={"a": "no room"}))
+    news.of(GivenBack(restored={"a": ""}))
+    assert news.of(GivenBack(waiting={"a": "no room"})).waiting == {"a": "no room"}
+
+
+def test_tries_in_vain_come_less_and_less_often() -> None:
+    pauses, retry = [], None
+    for _ in range(6):
+        retry = Retry.after(retry, helped=False)
+        pauses.append(retry.pause_seconds)
+    assert pauses == [TRY_AGAIN_SECONDS, 10.0, 20.0, 40.0, MOST_TRY_AGAIN_SECONDS, MOST_TRY_AGAIN_SECONDS]
+
+
+def test_a_try_that_helped_is_followed_soon() -> None:
+    assert Retry.after(Retry(80.0, 0.0), helped=True).pause_seconds == TRY_AGAIN_SECONDS
+
+
+def test_a_retry_is_due_at_its_time_and_not_before() -> None:
+    assert Retry(5.0, time.monotonic() - 1).is_due()
+    assert not Retry(5.0, time.monotonic() + 60).is_due()
+
+
+def test_prometheus_has_a_quarter_of_the_interval_within_bounds() -> None:
+    assert [reading_seconds(interval) for interval in (4.0, 40.0, 3600.0)] == [5.0, 10.0, 15.0]

@@ -1,0 +1,176 @@
+"""A test's trainings on the cluster under a policy of its own: what they were given, in the API server and the kernel.
+
+`tests/cluster/end_to_end/conftest.py` hands a scene out beside a controller that runs as a Deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import requests
+from support.cluster import Kubectl, PodShape, wait_for
+
+from controller.adapters.kube.quantities import cpu_millicores
+from controller.adapters.kube.records import API_VERSION
+
+METRICS_PORT = 9464
+PERIOD_MICROSECONDS = 100_000
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One namespace and the one policy that selects it."""
+
+    kubectl: Kubectl
+    namespace: str
+    prometheus_url: str
+    shape: PodShape
+    """Of the trainer's image."""
+
+    # --- what runs ---------------------------------------------------------------------------------------------
+
+    def training(self, name: str, steps: int, node: str, cpu_limit: str, **more: Any) -> Json:
+        """A Job of one built-in training, which can use one core."""
+        command = ("python3", "-P", "-m", "controller.demo.trainings", name, "--steps", str(steps))
+        return self._shape(command, node, cpu_limit, **more).job(name)
+
+    def served_model(self, name: str, node: str, cpu_limit: str, **more: Any) -> Json:
+        """A Job of one served model under load, for longer than any test takes."""
+        serving = ("python3", "-P", "-m", "controller.demo.serving", name, "--seconds", "1200")
+        command = ("env", "SLOPEWISE_EXPORTER_ADDRESS=0.0.0.0", *serving)
+        return self._shape(command, node, cpu_limit, **more).job(name)
+
+    def _shape(self, command: Sequence[str], node: str, cpu_limit: str, **more: Any) -> PodShape:
+        asked = {"slopewise.dev/max-useful-cpu": "1", **more.pop("annotations", {})}
+        return replace(
+            self.shape,
+            command=command,
+            node=node,
+            cpu_request="20m",
+            cpu_limit=cpu_limit,
+            metrics_port=METRICS_PORT,
+            annotations=asked,
+            **more,
+        )
+
+    def start(self, *jobs: Json) -> None:
+        """Create the Jobs and wait until their pods run."""
+        self.kubectl.apply(*jobs, namespace=self.namespace)
+        wait_for("the pods are there", self.pods, lambda pods: len(pods) >= len(jobs))
+        self.kubectl.wait_running(self.namespace, *(pod["metadata"]["name"] for pod in self.pods().values()))
+
+    # --- the policy --------------------------------------------------------------------------------------------
+
+    @property
+    def policy(self) -> str:
+        """Its name; policies belong to the whole cluster."""
+        return f"{self.namespace}-policy"
+
+    def obey(self, mode: str, **spec: Any) -> None:
+        """Create the policy, or change it: its mode, or more of its spec."""
+        selector = {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}}
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": "TrainingPolicy",
+            "metadata": {"name": self.policy},
+            "spec": {"mode": mode, "selector": selector, **spec},
+        }
+        self.kubectl.apply(document)
+
+    def set_mode(self, mode: str) -> None:
+        """As a person does it."""
+        self.kubectl.run(
+            "patch", "trainingpolicy", self.policy, "--type=merge", "-p", f'{{"spec":{{"mode":"{mode}"}}}}'
+        )
+
+    def delete_policy(self) -> None:
+        """Returns when it is gone, which is when its pods have what they came with."""
+        self.kubectl.run("delete", "trainingpolicy", self.policy, "--ignore-not-found", "--timeout=90s")
+
+    def wait_ready(self, reason: str, seconds: float = 60.0) -> None:
+        """Wait until a pass in this mode has ended, e.g. `ModeAuto`."""
+        wait_for(
+            f"the policy is ready: {reason}",
+            lambda: self.kubectl.get("trainingpolicy", self.policy).get("status", {}).get("conditions", []),
+            lambda all_of_it: any(one["type"] == "Ready" and one["reason"] == reason for one in all_of_it),
+            seconds,
+        )
+
+    # --- what is seen ------------------------------------------------------------------------------------------
+
+    def pods(self) -> dict[str, Json]:
+        """By the name of their Job."""
+        found = self.kubectl.get("pods", "-n", self.namespace)["items"]
+        return {pod["metadata"]["labels"]["job-name"]: pod for pod in found}
+
+    def running(self) -> dict[str, Json]:
+        """Of the pods, those that have not ended."""
+        return {name: pod for name, pod in self.pods().items() if pod["status"]["phase"] == "Running"}
+
+    def growths(self) -> dict[str, Json]:
+        """The JobGrowths by name, which is that of the Job."""
+        found = self.kubectl.get("growth", "-n", self.namespace)["items"]
+        return {growth["metadata"]["name"]: growth for growth in found}
+
+    def quotas_microseconds(self, pods: Mapping[str, Json]) -> dict[str, int | None]:
+        """What the kernel gives each of every 100 ms, by the name of its Job."""
+        name_of = {name: pod["metadata"]["name"] for name, pod in pods.items()}
+        return {name: self.kubectl.cpu_quota_microseconds(self.namespace, pod) for name, pod in name_of.items()}
+
+    def reasons_of_events(self, kind: str) -> set[str]:
+        """Of the events of this test's pods, or of its policy, whose events are in the namespace `default`."""
+        if kind == "Pod":
+            place = ("-n", self.namespace, "--field-selector=involvedObject.kind=Pod")
+        else:
+            place = ("-n", "default", f"--field-selector=involvedObject.kind={kind},involvedObject.name={self.policy}")
+        return {event["reason"] for event in self.kubectl.get("events", *place)["items"]}
+
+    def wait_complete(self, seconds: float) -> dict[str, Json]:
+        """Wait until every Job has done its work; the pods as they ended."""
+
+        def phases() -> dict[str, str]:
+            return {name: pod["status"]["phase"] for name, pod in self.pods().items()}
+
+        wait_for("all jobs complete", phases, lambda seen: set(seen.values()) == {"Succeeded"}, seconds)
+        return self.pods()
+
+    def query(self, text: str) -> dict[str, float]:
+        """What Prometheus answers, by pod."""
+        with requests.Session() as session:
+            session.trust_env = False
+            answer = session.get(f"{self.prometheus_url}/api/v1/query", params={"query": text}, timeout=10)
+        return {one["metric"]["pod"]: float(one["value"][1]) for one in answer.json()["data"]["result"]}
+
+
+def quota_microseconds(millicores: int) -> int:
+    """What the kernel gives a container of so much CPU in each period of 100 ms."""
+    return millicores * PERIOD_MICROSECONDS // 1000
+
+
+def limit_millicores(pod: Json) -> int:
+    """What the pod's one container is to have at most."""
+    millicores: int = cpu_millicores(pod["spec"]["containers"][0]["resources"]["limits"]["cpu"])
+    return millicores
+
+
+def has_condition(status: Json, kind: str) -> bool:
+    """Whether a condition of a custom resource is True."""
+    return any(one["type"] == kind and one["status"] == "True" for one in status.get("conditions", []))
+
+
+def identity(pod: Json) -> tuple[str, int]:
+    """Which container it is, and how often it was started again."""
+    (status,) = pod["status"]["containerStatuses"]
+    return status["containerID"], status["restartCount"]
+
+
+def seconds_taken(pod: Json) -> float:
+    """From the pod's start to its container's end."""
+    (status,) = pod["status"]["containerStatuses"]
+    ended = datetime.fromisoformat(status["state"]["terminated"]["finishedAt"])
+    return (ended - datetime.fromisoformat(pod["status"]["startTime"])).total_seconds()
