@@ -12,7 +12,6 @@ import pytest
 from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
 from controller.errors import MissingToolError
 
-
 CLUSTER_TESTS = Path(__file__).with_name("cluster")
 
 

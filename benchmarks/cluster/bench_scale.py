@@ -4,7 +4,8 @@ Gates: a pass under 1 s of CPU; a real `slopewise run` under 250 MB at its peak,
 end of its first pass, also after a restart; at most six PromQL queries a pass, and no list. Prints the parts of a
 pass, and how they grow from 500 pods to 5,000 (linear is 10). It is the controller's busiest time: FlowCon has just
 been let loose on all of them in mode `Auto`, wishes to change nearly every pod, and may change as many as the token
-buckets and the storing of originals allow.
+buckets and the storing of originals allow. CPU of a pass is that of its own thread; the threads that store originals
+for it and write statuses behind it are in the share of a core that the whole process takes, printed last.
 
 kwok simulates nodes and pods behind the test-bed's API server; `fleet.py` has their series, in a Prometheus of its own.
 """

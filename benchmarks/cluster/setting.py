@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ Seen = TypeVar("Seen")
 
 def connect() -> KubeApi:
     """To the cluster of KUBECONFIG."""
-    return KubeApi.connect(kubeconfig=os.environ["KUBECONFIG"], timeout_seconds=30.0)
+    return KubeApi.connect(timeout_seconds=30.0)
 
 
 def bring_kinds(api: KubeApi) -> None:

@@ -48,7 +48,7 @@ class NoTurns:
 
 @dataclass(slots=True)
 class Restoration:
-    """What became of every changed pod (as `namespace/name`), and which policies were let go."""
+    """What became of every changed pod (as `pod namespace/name`), and which policies were let go."""
 
     restored: dict[str, str] = field(default_factory=dict)
     """The detail says what could not come back with the rest, such as a limit that was added and stays."""
@@ -101,7 +101,7 @@ def listing(result: Restoration) -> Table:
         ("NOT restored", result.impossible),
     ):
         for name, detail in told.items():
-            table.add_row(f"pod {name}", became, detail)
+            table.add_row(name, became, detail)
     for name in result.policies:
         table.add_row(f"TrainingPolicy {name}", "let go", "its finalizer is removed")
     for problem in result.problems:
@@ -200,7 +200,7 @@ class _Restorer:
     def _once(self, undoing: Undoing, result: Restoration) -> bool:
         """One try of one policy's; True when another one would do nothing more."""
         given_back = undoing.give_back()
-        result.add(given_back, undoing.name_of)
+        result.add(given_back, lambda uid: f"pod {undoing.name_of(uid)}")
         return given_back.settled
 
     def _let_policies_go(self, result: Restoration) -> None:

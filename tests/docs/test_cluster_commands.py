@@ -43,7 +43,7 @@ def test_what_kubectl_is_to_apply_is_there(page: Path) -> None:
 def test_the_readmes_kinds_and_objects_exist() -> None:
     policy = load_training_policy(POLICY).metadata.name
     named = [
-        words[words.index(verb) + 1 :] for words in cluster_commands() for verb in ("patch", "wait") if verb in words
+        words[words.index(verb) + 1 :] for words in cluster_commands() for verb in ("patch", "get") if verb in words
     ]
     for words in named:
         kinds = {word.split("/")[0] for word in words if not word.startswith("-")}

@@ -7,7 +7,8 @@ everything else is written soon (`status_writer.py`). A job whose original could
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -31,7 +32,10 @@ from controller.model import (
 from controller.ports import Actuator
 
 ORIGINALS_A_PASS = 100
-"""Each is one or two calls of some 5 ms: half a second of a pass. The others are resized in later ones."""
+"""Each is one or two calls of some 5 ms, and all resizes of a pass wait for the last. The others come in later ones."""
+
+WRITES_AT_ONCE = 10
+"""So 100 originals are stored in a tenth of the time, and the first resize comes within a second of its decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,26 +183,37 @@ class KubeMemory:
         self._slots[uid] = (document, slot)
         return document, slot
 
-    def _store_originals(self, unsafe: Iterable[Unsafe]) -> None:
+    def _store_originals(self, unsafe: Sequence[Unsafe]) -> None:
         """Write each document whose jobs have new originals; one that fails stops no other, an outage stops all."""
         slots_of: dict[str, list[Slot]] = {}
-        documents = {}
+        documents: dict[str, GrowthDocument] = {}
         for document, slot, _ in unsafe:
             documents[document.key] = document
             slots_of.setdefault(document.key, []).append(slot)
-        outage: Unstored | None = None
-        for key, document in documents.items():
-            if self._stored_now >= ORIGINALS_A_PASS and outage is None:
-                outage = Unstored(
-                    f"{self._stored_now} originals were stored in this pass; its turn comes in a later one", "deferred"
-                )
-            problem = outage or self._store(document)
-            if problem is not None and problem.stops_all:
-                outage = problem
-            self._note(slots_of[key], problem)
+        left, stop = list(documents.values()), None
+        with ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="originals") as pool:
+            while left:
+                stop = stop or self._enough()
+                batch = left if stop else left[: self._at_once()]
+                left = left[len(batch) :]
+                self._stored_now += 0 if stop else len(batch)
+                problems = [stop] * len(batch) if stop else list(pool.map(self._store, batch))
+                for document, problem in zip(batch, problems, strict=True):
+                    self._note(slots_of[document.key], problem)
+                    stop = problem if problem is not None and problem.stops_all else stop
+
+    def _enough(self) -> Unstored | None:
+        """Whether so many were stored in this pass that the others have to wait for a later one."""
+        if self._stored_now < ORIGINALS_A_PASS:
+            return None
+        why = f"{self._stored_now} originals were stored in this pass; its turn comes in a later one"
+        return Unstored(why, "deferred", stops_all=True)
+
+    def _at_once(self) -> int:
+        """How many documents are written at the same time: first one alone, which tells whether anybody answers."""
+        return min(WRITES_AT_ONCE, ORIGINALS_A_PASS - self._stored_now) if self._stored_now else 1
 
     def _store(self, document: GrowthDocument) -> Unstored | None:
-        self._stored_now += 1
         try:
             self._book.write_now(document)
         except ApiError as error:

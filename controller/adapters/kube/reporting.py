@@ -58,6 +58,8 @@ class StatusReporter:
         self._keys: dict[str, Key] = {}
         self._guards: dict[str, str] = {}
         self._left_alone: dict[str, float] | None = None
+        self._waiting: set[str] = set()
+        """Jobs whose resize the last pass put off."""
         self._failed: Mapping[str, str] = {}
         """What was said of the resizes that failed in the last pass, by the job's uid."""
 
@@ -137,11 +139,14 @@ class StatusReporter:
             self._tell_policy("MetricsAvailable", "the pass can observe again", action="Observe")
 
     def _tell_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """Of a pod that only waits on, nothing: 5,000 that wait for their turn would crowd out what matters."""
         by_reason: dict[str, list[str]] = {}
+        waited, self._waiting = self._waiting, {each.resize.job_uid for each in outcomes if each.result == "deferred"}
         for outcome in outcomes:
             reason, note = _reason(outcome), _note(outcome.resize, outcome.detail or outcome.resize.reason)
-            self._tell_pod(outcome.resize.job_uid, reason, note, warning=reason != "Resized")
             by_reason.setdefault(reason, []).append(note)
+            if outcome.result != "deferred" or outcome.resize.job_uid not in waited:
+                self._tell_pod(outcome.resize.job_uid, reason, note, warning=reason != "Resized")
         for reason, notes in by_reason.items():
             self._tell_policy(reason, _together(notes), warning=reason != "Resized")
 

@@ -28,6 +28,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from controller.adapters.kube.api_error import CredentialsError
+from controller.adapters.kube.deadlines import Deadlines
 from controller.errors import UsageError
 
 KUBECONFIG_DEFAULT = "~/.kube/config"
@@ -163,6 +164,9 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost"
 
 
+_DEADLINES = Deadlines()
+
+
 class _HeadersInTime:
     """urllib3's timeout bounds each read: a server that drips its headers would hold a thread for ever."""
 
@@ -170,26 +174,21 @@ class _HeadersInTime:
     sock: socket.socket | None
 
     def getresponse(self) -> Any:
-        sock, given_up = self.sock, threading.Event()
+        sock = self.sock
 
-        def give_up() -> None:
-            given_up.set()
+        def hang_up() -> None:
             with suppress(OSError):
                 if sock is not None:
                     sock.shutdown(socket.SHUT_RDWR)
 
-        timer = threading.Timer(self.timeout or 0.0, give_up)
-        timer.daemon = True
-        timer.start()
-        try:
-            response = super().getresponse()  # type: ignore[misc]
-        except Exception as error:
-            if given_up.is_set():
-                raise TimeoutError from error
-            raise
-        finally:
-            timer.cancel()
-        if given_up.is_set():  # to http.client the headers simply ended there
+        with _DEADLINES.acting(self.timeout or 0.0, hang_up) as deadline:
+            try:
+                response = super().getresponse()  # type: ignore[misc]
+            except Exception as error:
+                if deadline.missed:
+                    raise TimeoutError from error
+                raise
+        if deadline.missed:  # to http.client the headers simply ended there
             raise TimeoutError
         return response
 

@@ -107,7 +107,7 @@ def test_the_controller_cannot_touch_a_pod_whose_owner_has_not_opted_in(
 
     answer = resize(controller, namespace, "private", limits={"cpu": "400m"})
 
-    assert 'only pods whose owner has labelled them slopewise.dev/managed' in answer
+    assert "only pods whose owner has labelled them slopewise.dev/managed" in answer
 
 
 def test_an_account_of_the_same_name_elsewhere_is_held_to_the_same_purpose(

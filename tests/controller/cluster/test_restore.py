@@ -55,7 +55,7 @@ def test_every_pod_gets_what_it_came_with_and_every_policy_is_let_go(town: Town,
     result = restore(connection)
 
     assert result.as_json() == {
-        "restored": {"team-a/a": "", "team-a/b": ""},
+        "restored": {"pod team-a/a": "", "pod team-a/b": ""},
         "gone": {},
         "left": {},
         "impossible": {},
@@ -80,7 +80,7 @@ def test_a_second_time_there_is_nothing_left_to_do(connection: Connection) -> No
 def test_a_pod_that_is_gone_is_named_by_its_name(town: Town, connection: Connection) -> None:
     town.server.remove("/api/v1/namespaces/team-a/pods/b")
     result = restore(connection)
-    assert result.gone == {"team-a/b": "its pod is gone"}
+    assert result.gone == {"pod team-a/b": "its pod is gone"}
     assert result.complete
 
 
@@ -90,8 +90,8 @@ def test_what_is_left_at_the_deadline_is_told_with_its_reason_and_keeps_the_poli
     town.server.fault(refusal(500, "InternalError", "the webhook is gone"), path="/pods/b/resize$", times=100)
     result = restore(connection, deadline_seconds=3.0)
 
-    assert result.restored.keys() == {"team-a/a"}
-    assert "the webhook is gone" in result.left["team-a/b"]
+    assert result.restored.keys() == {"pod team-a/a"}
+    assert "the webhook is gone" in result.left["pod team-a/b"]
     assert result.problems == ["the finalizer stays on p, as not everything is back"]
     assert not result.complete
     assert is_held(town)
@@ -114,9 +114,9 @@ def test_a_signal_ends_it_with_what_was_done_so_far(town: Town, connection: Conn
     result = restore_all(connection, "controllers", 60.0, stop, announce)
 
     assert "stopped by SIGINT" in result.problems
-    assert result.restored.keys() == {"team-a/a"}
+    assert result.restored.keys() == {"pod team-a/a"}
     assert told[0].startswith("Taking the lease controllers/slopewise-controller")
-    assert told[1].startswith("1 pods not back yet, for example team-a/b: ")
+    assert told[1].startswith("1 pods not back yet, for example pod team-a/b: ")
 
 
 def test_it_refuses_while_a_controller_leads(town: Town, connection: Connection) -> None:

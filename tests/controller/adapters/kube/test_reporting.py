@@ -23,6 +23,7 @@ from controller.model import (
     JobState,
     MemoryState,
     Outcome,
+    OutcomeResult,
     PassReport,
     Resize,
     Withheld,
@@ -148,6 +149,15 @@ def test_resizes_that_fail_twice_running_degrade_the_policy_until_they_do_not(wo
         told.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
     assert [status for status, _ in told] == ["False", "True", "False"]
     assert told[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
+
+
+def test_a_pod_that_waits_on_is_told_once_and_again_when_it_waits_anew(world: World) -> None:
+    uid = world.pods.add("train")
+    results: tuple[OutcomeResult, ...] = ("deferred", "deferred", "applied", "deferred")
+    for result in results:
+        world.a_pass(a_job(uid), outcomes=(Outcome(a_resize(uid), result, "why"),))
+    assert [reason for reason, _ in world.told.of("Pod")] == ["ResizeDeferred", "Resized", "ResizeDeferred"]
+    assert len(world.told.of("TrainingPolicy")) == 4
 
 
 def test_what_is_taken_back_has_a_name_of_its_own(world: World) -> None:
