@@ -27,13 +27,13 @@ BEHAVIOUR = {"intervalSeconds": 20, "cooldownSeconds": 10, "minChangeRatio": 0.0
 
 SCRAPE_SECONDS = 5
 
-TIGHT, TIGHT_STEPS = "digits-mlp", 6000
+TIGHT, TIGHT_STEPS = "digits-mlp", 7000
 LOOSE, LOOSE_STEPS = "digits-lr-drop", 14_000
-"""About 55 and 45 CPU-seconds on one core of 2.6 GHz."""
+"""About 65 and 45 CPU-seconds on one core of 2.6 GHz."""
 
 ALONE = "alone"
-TIGHT_RATIO, LOOSE_RATIO = 0.87, 3.0
-"""Deadlines, of the time that the tight one takes with half a core. In 0.87 of it a whole core does 1.7 times the
+TIGHT_RATIO, LOOSE_RATIO = 0.82, 3.0
+"""Deadlines, of the time that the tight one takes with half a core. In 0.82 of it a whole core does 1.6 times the
 work: that leaves time for the controller to see how fast it is."""
 
 
