@@ -47,6 +47,10 @@ WASTE_FACTOR = 1.4
 SIGNIFICANT_PROGRESS = 0.05
 """Of the range of the loss, in one interval. What moves less shows noise: half of it says nothing."""
 
+SMALL_CUT = 0.25
+"""A cut by less than a quarter wastes nothing to speak of: when growth collapses after 971m became 849m, as seen on a
+loss that was flattening, then it would have collapsed without it."""
+
 EFFICIENCY_FACTOR = 0.5
 """Growth per CPU below this share of what was to be expected is harm."""
 
@@ -169,7 +173,7 @@ def _harm(case: _Case, change: Change, vitals: Vitals) -> str | None:
     if not in_effect or not _is_recent(change, case.now_seconds, case.patience):
         return None
     what = _ended_by_it(change.vitals, vitals)
-    if what is None and change.to_millicores < change.from_millicores:
+    if what is None and change.to_millicores <= (1 - SMALL_CUT) * change.from_millicores:
         what = _throttled(change, vitals, case) or _grows_less(change, case.known)
     return what and f"{what} after its CPU went from {change.from_millicores}m to {change.to_millicores}m"
 

@@ -51,6 +51,15 @@ def make() -> None:
                 level.mkdir(exist_ok=True)
                 _inherit_cpuset(level)
                 _pass_controllers_on(level.parent)
+            _weigh(folder.parent)
+
+
+def _weigh(folder: Path) -> None:
+    """Give all pods together the weight of eight processes, not of one: what this machine does beside the cluster
+    would otherwise have half of it, and what the pods promise each other would be the machine's to break."""
+    for name, weight in (("cpu.shares", 8192), ("cpu.weight", 800)):
+        if (folder / name).exists():
+            (folder / name).write_text(str(weight))
 
 
 def processes(node: Node | None = None) -> list[int]:

@@ -223,6 +223,10 @@ class TestGrowth:
     def test_what_is_not_certain_is_no_harm(self, known: Callable[[TestGrowth], JobMemory]) -> None:
         assert untouched(corrected(HEALTHY, known(self)))
 
+    def test_a_cut_by_less_than_a_quarter_is_not_judged_by_growth(self) -> None:
+        assert untouched(corrected(HEALTHY, self.known(growth(0.0), to=760), limit=760))
+        assert not untouched(corrected(HEALTHY, self.known(growth(0.0), to=750), limit=750))
+
     def test_a_raise_is_not_judged_by_growth(self) -> None:
         assert untouched(corrected(HEALTHY, self.known(growth(0.0), to=2000), limit=2000))
 

@@ -102,7 +102,7 @@ def _restart_policy(case: Case) -> str | None:
 def _other_resizer(case: Case) -> str | None:
     if case.pod.foreign_resizers:
         who = _listed(case.pod.foreign_resizers)
-        return f"{who} resizes it too; remove slopewise.dev/managed, or stop the other one and replace the pod"
+        return f"{who} resizes it too; set slopewise.dev/managed to 'false', or stop the other one and replace the pod"
     if any(mark in case.pod.annotations for mark in VPA_MARKS):
         return "a VerticalPodAutoscaler sizes it; delete that for this workload and replace the pod"
     return None

@@ -122,11 +122,11 @@ def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_not_asked_again_a
     stage.delete_policy()
 
 
-def test_a_pod_whose_owner_takes_the_label_away_is_given_back(stage: Stage) -> None:
+def test_a_pod_whose_owner_labels_it_false_is_given_back(stage: Stage) -> None:
     stage.pods("a", "b")
     stage.policy()
     stage.controller()
     stage.wait_for_limits({"a": 1000, "b": 1000})
     (label,) = MANAGED
-    stage.kubectl.run("label", "pod", "a", f"{label}-", "-n", stage.namespace)
+    stage.kubectl.run("label", "pod", "a", f"{label}=false", "--overwrite", "-n", stage.namespace)
     stage.wait_for_limits({"a": 300, "b": 2000})

@@ -50,7 +50,7 @@ def test_an_ordinary_pod_may_be_changed():
         (a_pod(pod_level_resources=True), "its resources are set for the whole pod"),
         (a_pod(qos_class="BestEffort"), "a BestEffort pod cannot be resized; give its container a CPU request"),
         (with_container(resize_restarts=True), "its resizePolicy restarts it when CPU changes; remove"),
-        (a_pod(foreign_resizers=("vpa-updater",)), "vpa-updater resizes it too; remove slopewise.dev/managed"),
+        (a_pod(foreign_resizers=("vpa-updater",)), "vpa-updater resizes it too; set slopewise.dev/managed to 'false'"),
         (a_pod(annotations={"vpaUpdates": "x"}), "a VerticalPodAutoscaler sizes it; delete that"),
         (with_container(limit=None), "it has no CPU limit, and one that is added cannot be removed; set one, or spec."),
         (guaranteed(), "it is Guaranteed, so its request must stay equal to its limit; set spec.resources.lower"),
