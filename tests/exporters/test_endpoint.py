@@ -117,12 +117,14 @@ def test_silent_clients_do_not_keep_a_scraper_waiting_and_cannot_take_every_thre
 
 
 def test_a_scrape_is_answered_even_when_no_thread_can_be_started(start_training, scrape):
-    # As in Python 3.12 and later while the interpreter exits; here because no stack is that large.
+    # As in Python 3.12 and later while the interpreter exits; here because no stack is that large. The bound of 64 GiB,
+    # because a kernel that overcommits (a kubelet tells it to) would give even that one.
     training = start_training("""
-import sys, threading
+import resource, sys, threading
 from slopewise_exporter import Reporter
 reporter = Reporter()
 reporter.step(loss=1.0)
+resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))
 threading.stack_size(1 << 46)
 try:
     threading.Thread(target=print).start()

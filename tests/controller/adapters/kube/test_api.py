@@ -220,8 +220,9 @@ def test_a_watch_gives_events_until_the_server_ends_it(server: ApiServer) -> Non
     events = api.watch(PODS, {"resourceVersion": version}, read_timeout_seconds=2)
     server.put(PODS, {"metadata": {"name": "q", "labels": {"text": "line\nbreak"}}})
     server.remove(f"{PODS}/q")
-    server.bookmark()
-    kinds = [next(events)["type"] for _ in range(3)]
+    kinds = [next(events)["type"] for _ in range(2)]
+    server.bookmark()  # only watches that are there already hear of it
+    kinds.append(next(events)["type"])
     server.end_watches()
     assert kinds == ["ADDED", "DELETED", "BOOKMARK"]
     assert list(events) == []
