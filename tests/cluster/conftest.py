@@ -74,8 +74,8 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     metadata = {"name": name, "labels": {**MANAGED, "slopewise.dev/test": "true"}}
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     yield name
-    # Waits for the pods, so that the next test finds the nodes empty; the rest may take its time. Not for ever: of a node
-    # that was lost in a test, kubectl has waited for pods that were gone.
+    # Waits for the pods, so that the next test finds the nodes empty; the rest may take its time. Not for ever: after a
+    # node was lost in a test, kubectl has waited for pods that were gone.
     everything = ("delete", "jobs,pods", "--all", "-n", name, "--cascade=foreground", "--grace-period=1")
     kubectl.attempt(*everything, "--timeout=60s")
     kubectl.run("delete", "namespace", name, "--wait=false")
