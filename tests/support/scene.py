@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any
 
 import requests
-from support.cluster import Kubectl, PodShape, wait_for
+from support.cluster import Kubectl, PodShape
+from support.waiting import wait_for
 
 from controller.adapters.kube.quantities import cpu_millicores
 from controller.adapters.kube.records import API_VERSION
@@ -111,6 +112,11 @@ class Scene:
     def running(self) -> dict[str, Json]:
         """Of the pods, those that have not ended."""
         return {name: pod for name, pod in self.pods().items() if pod["status"]["phase"] == "Running"}
+
+    def annotate(self, name: str, annotation: str) -> None:
+        """Put `key=value` on the pod of this name."""
+        pod = self.pods()[name]["metadata"]["name"]
+        self.kubectl.run("annotate", "pod", pod, "-n", self.namespace, annotation)
 
     def growths(self) -> dict[str, Json]:
         """The JobGrowths by name, which is that of the Job."""

@@ -6,11 +6,13 @@ differs from machine to machine, so what is promised is derived from what was me
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import monotonic
 
 import pytest
-from support.cluster import wait_for
 from support.scene import Scene, limit_millicores, seconds_taken
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -27,15 +29,21 @@ BEHAVIOUR = {"intervalSeconds": 20, "cooldownSeconds": 10, "minChangeRatio": 0.0
 
 SCRAPE_SECONDS = 5
 
-TIGHT, TIGHT_STEPS = "digits-mlp", 7000
+TIGHT, TIGHT_STEPS = "digits-mlp", 12_000
 LOOSE, LOOSE_STEPS = "digits-lr-drop", 24_000
-"""About 65 and 77 CPU-seconds on one core of 2.6 GHz. Until the tight one has ended, after some 110 s, the loose one gets
-about 46: it must still be running then, also where the two differ by a third from this."""
+"""About 110 and 77 CPU-seconds on one core of 2.6 GHz. Until the tight one has ended, after some 170 s, the loose one
+gets about 50: it must still be running then, also where the two differ by a third from this."""
 
 ALONE = "alone"
 TIGHT_RATIO, LOOSE_RATIO = 0.82, 3.0
-"""Deadlines, of the time that the tight one takes with half a core. In 0.82 of it a whole core does 1.6 times the
-work: that leaves time for the controller to see how fast it is."""
+"""Deadlines, of the time that the tight one would still take with half a core. Some 40 s of 190 go by until the
+controller knows how fast it is, and then it does nine tenths of a core's work: 0.65 is what it needs, 1 is what an even
+split takes, and the machine may become faster or slower by a fifth in between."""
+
+PACE_SECONDS = 40
+
+STEADY_RATIO = 0.12
+"""Within this the two bounds above hold with room to spare; beyond it the race is run once more."""
 
 
 def test_dqoes_brings_response_times_to_their_objectives(scene: Scene, two_nodes: tuple[str, str]) -> None:
@@ -43,9 +51,8 @@ def test_dqoes_brings_response_times_to_their_objectives(scene: Scene, two_nodes
     scene.start(*(scene.served_model(name, node, f"{HALF_MILLICORES}m") for name in SERVED_CORES))
     before = wait_for("responses are counted", lambda: responses(scene, 20), lambda seen: len(seen) == 2, 90)
     objectives = {name: before[name] * HALF_MILLICORES / 1000 / cores for name, cores in SERVED_CORES.items()}
-    for name, pod in scene.pods().items():
-        asked = f"slopewise.dev/qoe-seconds={objectives[name]:.4g}"
-        scene.kubectl.run("annotate", "pod", pod["metadata"]["name"], "-n", scene.namespace, asked)
+    for name in scene.pods():
+        scene.annotate(name, f"slopewise.dev/qoe-seconds={objectives[name]:.4g}")
     assert not _kept(before, objectives)
 
     scene.obey("Auto", policy={"name": "dqoes"}, resources={"cpu": {"min": "20m"}}, behaviour=BEHAVIOUR)
@@ -84,37 +91,77 @@ def responses(scene: Scene, seconds: int) -> dict[str, float]:
     return {names[pod]: mean for pod, mean in by_pod.items()}
 
 
-def test_deadline_keeps_what_an_even_split_would_miss(scene: Scene, two_nodes: tuple[str, str]) -> None:
+@dataclass(frozen=True)
+class Race:
     """The same training twice: managed, with a deadline and a neighbour; and unmanaged, with half a core for good."""
+
+    took_seconds: dict[str, float]
+    deadlines_seconds: dict[str, int]
+    even_split_seconds: float
+    """What the unmanaged one was expected to take when the deadlines were made."""
+
+    @property
+    def is_fair(self) -> bool:
+        """The machine stayed as fast as it was when the deadlines were made; other work on it can halve its speed."""
+        return abs(self.took_seconds[ALONE] / self.even_split_seconds - 1) < STEADY_RATIO
+
+
+def test_deadline_keeps_what_an_even_split_would_miss(scene: Scene, two_nodes: tuple[str, str]) -> None:
+    race = run_race(scene, two_nodes)
+    if not race.is_fair:
+        scene.kubectl.run("delete", "jobs", "--all", "--wait", "-n", scene.namespace)
+        race = run_race(scene, two_nodes)
+    took, deadlines = race.took_seconds, race.deadlines_seconds
+    assert took[TIGHT] <= deadlines[TIGHT] < took[ALONE], race
+    assert took[LOOSE] <= deadlines[LOOSE], race
+
+
+def run_race(scene: Scene, two_nodes: tuple[str, str]) -> Race:
+    """From the first step to the last; on the way the limits are seen to change, and to come back."""
     elsewhere, node = two_nodes
     half = f"{HALF_MILLICORES}m"
     unmanaged = scene.training(TIGHT, TIGHT_STEPS, elsewhere, half, labels={})
     unmanaged["metadata"]["name"] = ALONE
-    scene.start(unmanaged)
-    takes_seconds = wait_for("its steps are timed", lambda: expected_seconds(scene), bool, 60)
-    tight, loose = (f"{round(takes_seconds * ratio)}s" for ratio in (TIGHT_RATIO, LOOSE_RATIO))
+    scene.start(
+        unmanaged,
+        scene.training(TIGHT, TIGHT_STEPS, node, half),
+        scene.training(LOOSE, LOOSE_STEPS, node, half),
+    )
+    # All three run, and share the machine, while the pace is measured that the deadlines are made of.
+    timed = wait_for("the steps of an even split are timed", lambda: seconds_gone_and_left(scene), bool, 120)
+    assert timed is not None
+    gone, left = timed
+    deadlines = {TIGHT: round(gone + left * TIGHT_RATIO), LOOSE: round(gone + left * LOOSE_RATIO)}
+    for name, seconds in deadlines.items():
+        scene.annotate(name, f"slopewise.dev/deadline={seconds}s")
 
     scene.obey("Auto", policy={"name": "deadline"}, resources={"cpu": {"min": "20m"}}, behaviour=BEHAVIOUR)
-    scene.start(
-        scene.training(TIGHT, TIGHT_STEPS, node, half, annotations={"slopewise.dev/deadline": tight}),
-        scene.training(LOOSE, LOOSE_STEPS, node, half, annotations={"slopewise.dev/deadline": loose}),
-    )
-    wait_for("the tight one has ended", scene.running, lambda running: TIGHT not in running, 240)
+    wait_for("the tight one has ended", scene.running, lambda running: TIGHT not in running, 360)
     assert _limits(scene)[LOOSE] != HALF_MILLICORES
     scene.delete_policy()
     assert _limits(scene)[LOOSE] == HALF_MILLICORES
-
-    took = {name: seconds_taken(pod) for name, pod in scene.wait_complete(200).items()}
-    print(f"seconds taken {took}, deadlines {tight} and {loose}")
-    assert took[TIGHT] <= int(tight[:-1]) < took[ALONE]
-    assert took[LOOSE] <= int(loose[:-1])
+    race = Race({name: seconds_taken(pod) for name, pod in scene.wait_complete(300).items()}, deadlines, gone + left)
+    print(race)
+    return race
 
 
-def expected_seconds(scene: Scene) -> float | None:
-    """Of the whole unmanaged training, from its pace of 20 s in which it did nothing but train; None until then."""
-    steps = f'training_steps_total{{namespace="{scene.namespace}"}}'
-    pace = scene.query(
-        f"rate({steps}[20s]) and min_over_time({steps}[20s]) > 0"
-        f" and count_over_time({steps}[20s]) >= {20 // SCRAPE_SECONDS}"
+def seconds_gone_and_left(scene: Scene) -> tuple[float, float] | None:
+    """Of the tight one: how long ago its pod started, and how long it will still take at its pace of the last 40 s.
+
+    None until it has trained for so long.
+    """
+    pod = scene.running().get(TIGHT)
+    if pod is None:
+        return None
+    steps = f'training_steps_total{{namespace="{scene.namespace}",pod="{pod["metadata"]["name"]}"}}'
+    within = f"[{PACE_SECONDS}s]"
+    paces = scene.query(
+        f"rate({steps}{within}) and min_over_time({steps}{within}) > 0"
+        f" and count_over_time({steps}{within}) >= {PACE_SECONDS // SCRAPE_SECONDS}"
     )
-    return next((TIGHT_STEPS / steps_a_second for steps_a_second in pace.values()), None)
+    done = scene.query(steps)
+    if not (paces and done):
+        return None
+    (pace,), (steps_done,) = paces.values(), done.values()
+    gone = (datetime.now(UTC) - datetime.fromisoformat(pod["status"]["startTime"])).total_seconds()
+    return gone, (TIGHT_STEPS - steps_done) / pace
