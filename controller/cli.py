@@ -209,26 +209,27 @@ def run(
         _refuse_without_local(jobs, actuator)
         if prometheus_url is None:
             raise UsageError(NO_PROMETHEUS)
-        from controller.cluster.options import ClusterOptions, Connection, LeaseTimes, lease_namespace_of
         from controller.cluster.signals import heard_signals
 
-        connection = Connection(kubeconfig, context, namespace)
-        cluster = ClusterOptions(
-            connection,
-            prometheus_url,
-            policy_file,
-            scrape_interval,
-            dry_run=dry_run,
-            once=once,
-            host=host,
-            port=port,
-            json_logs=json_logs,
-            lease=LeaseTimes.within(lease_seconds),
-            lease_namespace=lease_namespace_of(connection, lease_namespace),
-        )
         with heard_signals() as stop:
+            from controller.adapters.kube.election import Terms
+            from controller.cluster.options import ClusterOptions, Connection, lease_namespace_of
             from controller.cluster.process import run_cluster  # takes seconds on a busy node
 
+            connection = Connection(kubeconfig, context, namespace)
+            cluster = ClusterOptions(
+                connection,
+                prometheus_url,
+                policy_file,
+                scrape_interval,
+                dry_run=dry_run,
+                once=once,
+                host=host,
+                port=port,
+                json_logs=json_logs,
+                lease=Terms.within(lease_seconds),
+                lease_namespace=lease_namespace_of(connection, lease_namespace),
+            )
             raise typer.Exit(run_cluster(cluster, stop, announce))
     _refuse_with_local(once, kubeconfig, context, namespace)
     if jobs is None:
@@ -271,10 +272,10 @@ def restore(
     """
     if not everything:
         raise UsageError("restore: say --all; it gives every changed pod its original resources back.")
-    from controller.cluster.options import Connection
     from controller.cluster.signals import heard_signals
 
     with heard_signals() as stop:
+        from controller.cluster.options import Connection
         from controller.cluster.restore import listing, restore_all
 
         result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, stop, announce)

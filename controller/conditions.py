@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from controller.texts import bounded
+
 Status = Literal["True", "False", "Unknown"]
 
 LONGEST_MESSAGE = 1024
@@ -46,12 +48,6 @@ def timestamp(seconds: float) -> datetime:
     return datetime.fromtimestamp(int(seconds), UTC)
 
 
-def bounded(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """The text on one line, cut off with `…` where it is longer than `most` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
-
-
 class Wanted(StatusPart):
     """A condition as it is now; since when, `updated` finds out."""
 
@@ -76,7 +72,7 @@ def _updated(wanted: Wanted, before: Condition | None, now_seconds: float, gener
         type=wanted.type,
         status=wanted.status,
         reason=wanted.reason,
-        message=bounded(wanted.message),
+        message=bounded(wanted.message, LONGEST_MESSAGE),
         last_transition_time=since,
         observed_generation=generation,
     )

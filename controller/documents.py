@@ -8,7 +8,7 @@ from __future__ import annotations
 from controller.bounds import Bounds
 from controller.corrections import Patience
 from controller.errors import UsageError
-from controller.growth import Measuring
+from controller.growth import SCRAPES_PER_WINDOW, Measuring
 from controller.policies import PolicyParameters, PolicyProtocol, Setting, build, find
 from controller.reconcile import PassSettings
 from controller.settings import Behaviour, CpuBounds, Mode, TrainingPolicy, policy_parameters
@@ -37,6 +37,20 @@ def runnable_name(policy: str) -> str:
             f"use `slopewise simulate`, or another policy."
         )
     return name
+
+
+def interval_mistake(document: TrainingPolicy, scrape_interval_seconds: float) -> str | None:
+    """What is wrong with looking so often, in a sentence that its caller ends; None: nothing.
+
+    With less than a window of scrapes between two looks, both levels would be means over the same samples.
+    """
+    interval, least = document.spec.behaviour.interval_seconds, SCRAPES_PER_WINDOW * scrape_interval_seconds
+    if interval >= least:
+        return None
+    return (
+        f"spec.behaviour.intervalSeconds: {interval:g} s is less than {SCRAPES_PER_WINDOW} scrapes of "
+        f"{scrape_interval_seconds:g} s; write {least:g} or more"
+    )
 
 
 def pass_settings(document: TrainingPolicy) -> PassSettings:

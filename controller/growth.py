@@ -52,8 +52,11 @@ FIRST_LOOK_SCRAPES = 3
 NEWCOMER_INTERVALS = 3
 """Who has no level after so many intervals reports none; nothing is gained by looking for it between two looks."""
 
-STALE_SCRAPES = 4
-"""An evaluation older than four scrapes is stale: windows of four scrapes are what levels are made of."""
+SCRAPES_PER_WINDOW = 4
+"""A level is the mean over so many scrapes: with fewer, one that is missed leaves one or two samples.
+
+An evaluation that is older than a window is stale, and no interval is shorter: two windows must not overlap.
+"""
 
 MEBIBYTE = 1024.0 * 1024.0
 
@@ -104,7 +107,7 @@ def age_seconds(evaluation: Evaluation, snapshot: ClusterSnapshot) -> float:
 
 def stale_after_seconds(snapshot: ClusterSnapshot) -> float:
     """The age beyond which an evaluation is stale, in seconds."""
-    return STALE_SCRAPES * snapshot.scrape_interval_seconds
+    return SCRAPES_PER_WINDOW * snapshot.scrape_interval_seconds
 
 
 def is_usable(job: Job, snapshot: ClusterSnapshot) -> bool:
@@ -221,7 +224,7 @@ def _enough_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot, how: 
     if known.growth is not None or snapshot.taken_at_seconds - job.started_at_seconds < whole:
         return whole
     scrape = snapshot.scrape_interval_seconds
-    return min(whole, max(STALE_SCRAPES * scrape, whole - 2 * FIRST_LOOK_SCRAPES * scrape))
+    return min(whole, max(SCRAPES_PER_WINDOW * scrape, whole - 2 * FIRST_LOOK_SCRAPES * scrape))
 
 
 def first_look_at_seconds(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> float | None:

@@ -13,10 +13,12 @@ from datetime import datetime
 from statistics import fmean
 
 from controller import growth
-from controller.conditions import Condition, Status, Wanted, bounded, timestamp, updated
+from controller.bounds import acts
+from controller.conditions import Condition, Status, Wanted, timestamp, updated
 from controller.control import now_millicores
 from controller.job_growth import JobGrowthStatus
 from controller.model import (
+    Change,
     ClusterSnapshot,
     CpuControl,
     Job,
@@ -30,6 +32,7 @@ from controller.model import (
 )
 from controller.pace import NEWEST
 from controller.settings import Mode, cpu_quantity
+from controller.texts import bounded
 
 UNKNOWN = "-"
 LONGEST_REASON = 160
@@ -249,19 +252,18 @@ def _last_action(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus)
     """The newest thing that was done or tried: in this pass, else as it stood, else as the memory knows."""
     for job in jobs:
         if (outcome := view.outcomes.get(job.uid)) is not None:
-            return f"{_change_text(outcome.resize)} {outcome.result}", timestamp(view.now_seconds)
+            return f"{change_text(outcome.resize)} {outcome.result}", timestamp(view.now_seconds)
     if previous.last_action is not None:
         return previous.last_action, previous.last_action_time
     known = view.memory.get(jobs[0].uid)
     if known is None or known.change is None:
         return None, None
-    change = known.change
-    text = f"{change.control} {cpu_quantity(change.from_millicores)} to {cpu_quantity(change.to_millicores)}"
-    return text, timestamp(change.at_seconds)
+    return change_text(known.change), timestamp(known.change.at_seconds)
 
 
-def _change_text(resize: Resize) -> str:
-    return f"{resize.control} {cpu_quantity(resize.from_millicores)} to {cpu_quantity(resize.to_millicores)}"
+def change_text(change: Resize | Change) -> str:
+    """A change of CPU as people read it, e.g. `limits 2 to 1500m`."""
+    return f"{change.control} {cpu_quantity(change.from_millicores)} to {cpu_quantity(change.to_millicores)}"
 
 
 def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Condition]) -> tuple[Condition, ...]:
@@ -285,7 +287,7 @@ def _managed(job: Job, view: PassView) -> Wanted:
         return _not_managed("HandsOff", job.hands_off)
     if known is not None and (known.alone_until_seconds or 0.0) > view.now_seconds:
         return _not_managed("LeftAlone", known.alone_because or "left alone")
-    if view.mode in ("Observe", "Recommend"):
+    if not acts(view.mode):
         return _not_managed(f"Mode{view.mode}", f"mode is {view.mode}: nothing is changed")
     if withheld is not None and withheld.guard == "canary":
         return _not_managed("NotInCanary", withheld.reason)

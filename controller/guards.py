@@ -26,7 +26,6 @@ from controller.model import (
     Job,
     JobMemory,
     MemoryState,
-    Node,
     Resize,
     Withheld,
 )
@@ -40,7 +39,6 @@ class Situation:
     snapshot: ClusterSnapshot
     job: Job
     known: JobMemory
-    node: Node
 
 
 Guard = Callable[[Resize, Situation], Resize | Veto]
@@ -203,12 +201,11 @@ def review(
 ) -> tuple[tuple[Resize, ...], tuple[Withheld, ...]]:
     """What may be carried out, and what may not and why; in the order in which it was asked."""
     jobs = {job.uid: job for job in snapshot.jobs}
-    nodes = {node.name: node for node in snapshot.nodes}
     passed: list[Resize] = []
     withheld: list[Withheld] = []
     for resize in resizes:
         known = memory.jobs.get(resize.job_uid, _UNKNOWN)
-        at = Situation(bounds, snapshot, jobs[resize.job_uid], known, nodes[resize.node])
+        at = Situation(bounds, snapshot, jobs[resize.job_uid], known)
         verdict = _through_all(resize, at)
         if isinstance(verdict, Withheld):
             withheld.append(verdict)

@@ -157,8 +157,8 @@ class ControllerLoop:
     def _plan(self, seconds: float) -> None:
         """Let the next pass start in so many seconds, unless the loop has stopped or not begun.
 
-        Under a lock: APScheduler's shutdown waits for the running pass while it holds the lock that `modify`
-        needs, so a pass that plans the next one while it is stopped would wait for ever.
+        Under the lock of `stop`, so that the two come one after the other: APScheduler knows no job any more once it
+        is shut down, and `modify` would raise JobLookupError at the end of the last pass.
         """
         with self._planning:
             if self._job is not None and not self._stopping.is_set():

@@ -31,6 +31,11 @@ class GivenBack:
     """No other try helps until somebody changes something."""
 
     @property
+    def not_back(self) -> Mapping[str, str]:
+        """The jobs that do not have their original resources, and why."""
+        return {**self.waiting, **self.failed, **self.impossible}
+
+    @property
     def settled(self) -> bool:
         """True when another try would do nothing more: what a finalizer waits for."""
         return not self.waiting and not self.failed

@@ -29,8 +29,9 @@ from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import LOOPBACK, Supervisor
-from controller.documents import pass_settings, policy_of
+from controller.documents import interval_mistake, pass_settings, policy_of
 from controller.errors import ActuationError, SlopewiseError, UsageError
+from controller.growth import SCRAPES_PER_WINDOW
 from controller.jobs import JobSpec
 from controller.loop import ControllerLoop, Sink
 from controller.model import CpuControl, PassReport
@@ -40,7 +41,6 @@ from controller.settings import TrainingPolicy
 from controller.telemetry import Telemetry
 
 POLL_SECONDS = 0.1
-SCRAPES_PER_WINDOW = 4
 
 REVIVE_SECONDS = 10.0
 """Between two tries to start a Prometheus again that has died."""
@@ -265,9 +265,6 @@ def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:
 
 
 def _check_interval(plan: SessionPlan) -> None:
-    interval, least = plan.policy.spec.behaviour.interval_seconds, SCRAPES_PER_WINDOW * plan.scrape_interval_seconds
-    if interval < least:
-        raise UsageError(
-            f"spec.behaviour.intervalSeconds: {interval:g} s is less than {SCRAPES_PER_WINDOW} scrapes of "
-            f"{plan.scrape_interval_seconds:g} s; write {least:g} or more."
-        )
+    mistake = interval_mistake(plan.policy, plan.scrape_interval_seconds)
+    if mistake is not None:
+        raise UsageError(f"{mistake}.")

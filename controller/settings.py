@@ -39,7 +39,7 @@ def parse_cpu_millicores(value: object) -> int:
 
 
 def cpu_quantity(millicores: int) -> str:
-    """Millicores as a Kubernetes quantity: `250m`, and `2` for 2,000."""
+    """Millicores as Kubernetes itself prints them: 250 is `250m`, 2000 is `2`."""
     return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)
 
 

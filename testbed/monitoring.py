@@ -22,7 +22,6 @@ from testbed.settings import API_ADDRESS, PROMETHEUS_PORT, PROMETHEUS_SERVICE_AD
 PROMETHEUS = "prometheus"
 NAMESPACE = "monitoring"
 METRICS_PORT_NAME = "metrics"
-_SIMULATED_NODE = "__meta_kubernetes_node_label_slopewise_dev_simulated"
 _ROLE = "slopewise-testbed-prometheus"
 
 

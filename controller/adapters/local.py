@@ -20,7 +20,6 @@ from controller.model import (
     ClusterSnapshot,
     CpuAllocation,
     Job,
-    JobState,
     Migrate,
     Move,
     MoveOutcome,
@@ -92,7 +91,7 @@ class LocalObserver:
             name=local.name,
             namespace=local.namespace,
             node=local.node,
-            state=_state(series),
+            state=series.reported_state,
             started_at_seconds=local.started_at_seconds,
             allocation=allocation,
             evaluation=series.evaluation,
@@ -106,11 +105,6 @@ class LocalObserver:
             responses=series.responses,
             promises=local.promises,
         )
-
-
-def _state(series: JobSeries) -> JobState:
-    """What the job says; a served model says nothing of its state, and is at work once it exports its responses."""
-    return series.state or (JobState.STARTING if series.responses is None else JobState.TRAINING)
 
 
 class LocalActuator:

@@ -35,11 +35,9 @@ from controller.adapters.prometheus_series import (
 )
 from controller.adapters.queries import AnyOf
 from controller.errors import UsageError
-from controller.model import Evaluation, JobState, Objective, Responses
+from controller.growth import SCRAPES_PER_WINDOW
+from controller.model import Evaluation, JobState, Responses
 from controller.settings import EvaluationSettings
-
-MIN_SCRAPES_PER_WINDOW = 4
-"""With fewer, one missed scrape leaves a level of one or two samples."""
 
 MAX_POINTS_PER_QUERY = 11_000
 """Prometheus refuses a range query with more steps than this."""
@@ -53,8 +51,6 @@ class JobSeries:
     steps_total: float | None = None
     steps_planned: float | None = None
     state: JobState | None = None
-    objective: Objective | None = None
-    """What the job's own `training_info` says; already applied to `evaluation`."""
     responses: Responses | None = None
     """What its latest process has answered since its start; None: it is not a served model."""
     life_started_at_seconds: float | None = None
@@ -65,12 +61,16 @@ class JobSeries:
     """The last scrape worked; None when it has no target any more."""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def reported_state(self) -> JobState:
+        """What the job says; a served model says nothing of its state, and is at work once it exports its responses."""
+        return self.state or (JobState.STARTING if self.responses is None else JobState.TRAINING)
+
 
 @dataclass(frozen=True, slots=True)
 class PrometheusReading:
-    """All jobs at `at_seconds` (Unix). Empty `jobs` is a valid reading: nobody has series."""
+    """All jobs at one moment. Empty `jobs` is a valid reading: nobody has series."""
 
-    at_seconds: float
     jobs: Mapping[JobKey, JobSeries]
     queries: int
     resources: Mapping[ContainerKey, ContainerUse] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class PrometheusReader:
         if not matchers:
             raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
         self.scrape_interval_seconds = scrape_interval_seconds
-        self.window_seconds = max(window_seconds, MIN_SCRAPES_PER_WINDOW * scrape_interval_seconds)
+        self.window_seconds = max(window_seconds, SCRAPES_PER_WINDOW * scrape_interval_seconds)
         self._forced = tuple(matchers.items())
         self._evaluations = tuple(evaluations)
         self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
@@ -139,7 +139,7 @@ class PrometheusReader:
             )
             for key in sorted(facts.keys() | set().union(*by_mapping))
         }
-        return PrometheusReading(at_seconds, jobs, self._http.queries, resources)
+        return PrometheusReading(jobs, self._http.queries, resources)
 
     def machines(self, at_seconds: float) -> dict[str, Machine]:
         """The size of every node whose kubelet is scraped, by the node's name; one query, a reading of its own."""
@@ -210,7 +210,6 @@ class PrometheusReader:
             steps_total=life.numbers.get("training_steps_total"),
             steps_planned=life.numbers.get("training_steps_planned"),
             state=life.state,
-            objective=life.objective,
             responses=life.responses,
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
             restarted=facts.restarted(instances, oldest_seconds - self.scrape_interval_seconds),

@@ -12,7 +12,7 @@ import io
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -23,12 +23,13 @@ import urllib3
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
+from controller.adapters.answers import whole_body, words_for
 from controller.errors import ObservationError, UsageError
+from controller.texts import bounded
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """10,000 jobs need about 20 MB; what is far above that is a tenant's label explosion, not an answer."""
 
-_CHUNK_BYTES = 64 * 1024
 _DETAIL_CHARACTERS = 200
 
 
@@ -101,12 +102,12 @@ class PrometheusHttp:
 
     def _receive(self, response: requests.Response, **_: Any) -> None:
         """Response hook: read the body before the deadline, and refuse a part of an answer."""
-        body = _read_until(self._deadline, response.raw)
+        body = _body(response.raw, self._deadline)
         response.raw = io.BytesIO(body)
         # Parsing twice would cost 0.1 s at 10,000 jobs: look for the key first. In a string it reads \"warnings\".
         if response.ok and b'"warnings"' in body and (warnings := json.loads(body).get("warnings")):
             raise ObservationError(
-                f"Prometheus at {self.shown_url} gave a part of the answer and warned: {_detail(warnings[0])}; "
+                f"Prometheus at {self.shown_url} gave a part of the answer and warned: {_bounded(warnings[0])}; "
                 "nothing is changed until the answer is whole; look at its remote-read and storage health."
             )
 
@@ -127,7 +128,7 @@ class PrometheusHttp:
         except requests.RequestException as error:
             raise self._failure(f"cannot be asked ({_reason(error)})", "correct the URL") from error
         except PrometheusApiClientException as error:
-            raise self._failure(f"answered {_detail(error)}", "see its log") from error
+            raise self._failure(f"answered {_bounded(error)}", "see its log") from error
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise self._failure("gave an answer with missing fields", _IS_IT_PROMETHEUS) from error
 
@@ -138,26 +139,16 @@ class PrometheusHttp:
 _IS_IT_PROMETHEUS = "see whether a Prometheus, and not a proxy or a login page, is at that URL"
 
 
-def _read_until(deadline: float, raw: Any) -> bytes:
-    """The whole body; requests.Timeout past the deadline, requests.ConnectionError when it breaks off."""
-    body = bytearray()
+def _body(raw: Any, deadline: float) -> bytes:
+    """All of it; requests.Timeout past the deadline, requests.ConnectionError when it breaks off or is too long."""
     try:
-        with closing(raw):  # a connection that was read to its end is already back in the pool
-            while chunk := raw.read1(_CHUNK_BYTES, decode_content=True):
-                body += chunk
-                _check_bounds(deadline, len(body))
-    except urllib3.exceptions.ReadTimeoutError as error:
+        return whole_body(raw, deadline, MAX_ANSWER_BYTES)
+    except (TimeoutError, urllib3.exceptions.ReadTimeoutError) as error:
         raise requests.Timeout from error
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError("the connection broke in mid-answer") from error
-    return bytes(body)
-
-
-def _check_bounds(deadline: float, size_bytes: int) -> None:
-    if time.monotonic() > deadline:
-        raise requests.Timeout
-    if size_bytes > MAX_ANSWER_BYTES:
-        raise requests.ConnectionError(f"more than {MAX_ANSWER_BYTES // 2**20} MiB of answer")
+    except OSError as error:
+        raise requests.ConnectionError(str(error)) from error
 
 
 def _labels(row: Mapping[str, Any]) -> Mapping[str, str]:
@@ -167,24 +158,13 @@ def _labels(row: Mapping[str, Any]) -> Mapping[str, str]:
     return labels
 
 
-_KNOWN_REASONS: Mapping[str, str] = {
-    "Connection refused": "connection refused",
-    "Failed to resolve": "its host name is unknown",
-    "Remote end closed": "it closed the connection",
-    "Connection reset": "it closed the connection",
-}
-
-
 def _reason(error: Exception) -> str:
     """A few words out of three layers of wrapping, e.g. `connection refused`."""
-    words = (words for known, words in _KNOWN_REASONS.items() if known in str(error))
-    return next(words, None) or _detail(error) or type(error).__name__
+    return words_for(str(error)) or _bounded(error) or type(error).__name__
 
 
-def _detail(value: object) -> str:
-    """Foreign text inside our sentence: one line, bounded."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}…"
+def _bounded(value: object) -> str:
+    return bounded(value, _DETAIL_CHARACTERS)
 
 
 def _without_credentials(url: str) -> str:

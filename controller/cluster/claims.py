@@ -11,24 +11,17 @@ from dataclasses import replace
 
 from controller.adapters.kube.policies import Claims, PolicyRecord, claim_pods
 from controller.cluster.watches import Watches
-
-SCRAPES_PER_WINDOW = 4
-"""A level is the mean over so many scrapes, and an interval is no shorter."""
+from controller.documents import interval_mistake
 
 
 def checked(record: PolicyRecord, scrape_interval_seconds: float) -> PolicyRecord:
     """The same, without its document and with a sentence where it would look more often than trainers are scraped."""
     if record.document is None:
         return record
-    interval = record.document.spec.behaviour.interval_seconds
-    least = SCRAPES_PER_WINDOW * scrape_interval_seconds
-    if interval >= least:
+    mistake = interval_mistake(record.document, scrape_interval_seconds)
+    if mistake is None:
         return record
-    why = (
-        f"TrainingPolicy {record.name}: spec.behaviour.intervalSeconds: {interval:g} s is less than "
-        f"{SCRAPES_PER_WINDOW} scrapes of {scrape_interval_seconds:g} s; write {least:g} or more, or scrape more often "
-        "(--scrape-interval)."
-    )
+    why = f"TrainingPolicy {record.name}: {mistake}, or scrape more often (--scrape-interval)."
     return replace(record, document=None, invalid=why)
 
 

@@ -99,7 +99,7 @@ class Ending:
         return True
 
     def _say_what_stays(self, record: PolicyRecord, given_back: GivenBack) -> None:
-        stays = {**given_back.waiting, **given_back.failed, **given_back.impossible}
+        stays = given_back.not_back
         if not stays:
             return
         uid, why = next(iter(stays.items()))

@@ -56,7 +56,7 @@ class Leadership:
     def tick(self) -> None:
         """Bring the runners in line with the policies as they are now."""
         if not self._caught_up:
-            self._world.watches.catch_up(self._world.api)
+            self._world.watches.catch_up()
             self._caught_up = True
         policies = {record.uid or record.name: record for record in self._world.claims.policies()}
         self._forget_all_but(policies)  # first: a policy may have come in the place of one of the same name

@@ -9,6 +9,7 @@ from controller.adapters.kube.election import Elector
 from controller.adapters.kube.policies import PolicyDocument, PolicyRecord, add_finalizer
 from controller.adapters.kube.records import FINALIZER
 from controller.bounds import acts
+from controller.cluster.connecting import LEASE_NAME
 from controller.cluster.runner import PolicyRunner
 from controller.cluster.signals import StopSignal
 from controller.cluster.watches import Watches
@@ -39,7 +40,7 @@ def run_once(world: World, elector: Elector, stop: StopSignal, announce: Callabl
     wait_for_watches(world.watches, stop)
     if not world.options.dry_run:
         take_lease(elector, world.options.lease_namespace, stop)
-    world.watches.catch_up(world.api)
+    world.watches.catch_up()
     policies = [record for record in world.claims.policies() if not record.deleting]
     if not policies:
         announce("There is no TrainingPolicy; apply one, or name one with --policy-file.")
@@ -96,7 +97,7 @@ def take_lease(elector: Elector, namespace: str, stop: StopSignal) -> None:
 
 
 def _not_ours(elector: Elector, namespace: str) -> str:
-    lease = f"the lease {namespace}/slopewise-controller"
+    lease = f"the lease {namespace}/{LEASE_NAME}"
     if elector.failure is not None:
         return f"{lease} cannot be had ({elector.failure}); see to that, or name its namespace with --lease-namespace."
     return (

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.adapters.kube.election import Terms
 from controller.errors import UsageError
 
 DEFAULT_NAMESPACE = "slopewise-system"
@@ -46,20 +47,6 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseTimes:
-    """Kubernetes' own defaults. A leader that cannot renew within `renew_deadline_seconds` writes nothing more."""
-
-    lease_seconds: float = 15.0
-    renew_deadline_seconds: float = 10.0
-    retry_seconds: float = 2.0
-
-    @classmethod
-    def within(cls, lease_seconds: float) -> LeaseTimes:
-        """The same proportions for a shorter or longer lease, e.g. 6 s: renewed every 0.8 s, given up after 4 s."""
-        return cls(lease_seconds, lease_seconds * 10 / 15, lease_seconds * 2 / 15)
-
-
-@dataclass(frozen=True, slots=True)
 class Rates:
     """How many pods may be resized a minute, so that a mistake of ours stays small; each a token bucket."""
 
@@ -83,7 +70,7 @@ class ClusterOptions:
     json_logs: bool = False
     lease_namespace: str = DEFAULT_NAMESPACE
     identity: str = field(default_factory=own_identity)
-    lease: LeaseTimes = LeaseTimes()
+    lease: Terms = field(default_factory=Terms)
     rates: Rates = Rates()
     restore_deadline_seconds: float = 60.0
     """A policy that is deleted waits for its pods' originals no longer than this."""

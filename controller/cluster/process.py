@@ -15,10 +15,11 @@ import structlog
 
 from controller.adapters.health import HealthServer
 from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.election import Elector, Terms
+from controller.adapters.kube.election import Elector
 from controller.adapters.kube.policies import PolicyRecord
 from controller.adapters.prometheus_http import PrometheusHttp
 from controller.cluster.claims import checked
+from controller.cluster.connecting import connect, make_elector
 from controller.cluster.leading import Leadership
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.once import run_once
@@ -31,8 +32,6 @@ from controller.errors import SlopewiseError, UsageError
 from controller.loop import calm_garbage_collector
 from controller.settings import load_training_policy
 from controller.telemetry import Instruments, configure_logging
-
-LEASE_NAME = "slopewise-controller"
 
 TICK_SECONDS = 0.5
 STALLED_SECONDS = 60.0
@@ -52,12 +51,7 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
     calm_garbage_collector()
     instruments = Instruments()
     metrics = ClusterMetrics(instruments.registry)
-    api = KubeApi.connect(
-        kubeconfig=None if options.connection.kubeconfig is None else str(options.connection.kubeconfig),
-        context=options.connection.context,
-        timeout_seconds=options.connection.timeout_seconds,
-        on_request=metrics.on_request,
-    )
+    api = connect(options.connection, metrics.on_request)
     announce(f"API server: {api.host}; Prometheus: {shown_prometheus}.")
     with Replica(options, api, instruments, metrics, file_policy) as replica:
         if options.once:
@@ -206,17 +200,14 @@ class Replica:
             self._log.warning(event, reason=reason, exc_info=error)
 
     def _make_elector(self, api: KubeApi) -> Elector:
-        lease = self._options.lease
-        terms = Terms(lease.lease_seconds, lease.renew_deadline_seconds, lease.retry_seconds)
-        # A renewal that hangs must end while there is time for another one.
-        patient = api.with_timeout(min(self._options.connection.timeout_seconds, terms.renew_deadline_seconds / 3))
-        return Elector(
-            patient,
-            self._options.lease_namespace,
-            LEASE_NAME,
-            self._options.identity,
-            terms=terms,
-            on_started_leading=lambda: self._log.info("leading", identity=self._options.identity),
+        options = self._options
+        return make_elector(
+            api,
+            options.connection,
+            options.lease_namespace,
+            options.identity,
+            options.lease,
+            on_started_leading=lambda: self._log.info("leading", identity=options.identity),
             on_lost=self._note_lost,
         )
 

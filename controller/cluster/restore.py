@@ -22,9 +22,9 @@ from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.policies import remove_finalizer
 from controller.adapters.kube.records import FINALIZER
 from controller.adapters.kube.status_writer import StatusSender, StatusWriter
+from controller.cluster.connecting import LEASE_NAME, connect, make_elector
 from controller.cluster.once import take_lease, wait_for_watches
 from controller.cluster.options import Connection, lease_namespace_of, own_identity
-from controller.cluster.process import LEASE_NAME
 from controller.cluster.signals import StopSignal
 from controller.cluster.undoing import Undoing
 from controller.cluster.watches import Watches, make_watches
@@ -32,8 +32,6 @@ from controller.restoring import GivenBack
 from controller.telemetry import configure_logging
 
 TRY_AGAIN_SECONDS = 2.0
-LEASE_TIMEOUT_SECONDS = 3.0
-"""A renewal that hangs must end while there is time for another one."""
 
 _FLUSH_SECONDS = 5.0
 
@@ -124,21 +122,16 @@ def restore_all(
     SlopewiseError when a controller is at work; ObservationError when the cluster cannot be read.
     """
     configure_logging()
-    api = KubeApi.connect(
-        kubeconfig=None if connection.kubeconfig is None else str(connection.kubeconfig),
-        context=connection.context,
-        timeout_seconds=connection.timeout_seconds,
-    )
+    api = connect(connection)
     namespace = lease_namespace_of(connection, lease_namespace)
-    patient = api.with_timeout(LEASE_TIMEOUT_SECONDS)
-    elector = Elector(patient, namespace, LEASE_NAME, f"restore-{own_identity()}", terms=terms)
+    elector = make_elector(api, connection, namespace, f"restore-{own_identity()}", terms or Terms())
     watches = make_watches(api, connection.namespace, lambda old, new: None)
     watches.start()
     try:
         wait_for_watches(watches, stop)
         announce(f"Taking the lease {namespace}/{LEASE_NAME}, so that no controller works against this.")
         take_lease(elector, namespace, stop)
-        watches.catch_up(api)
+        watches.catch_up()
         return _Restorer(api, watches, elector, announce).run(time.monotonic() + deadline_seconds, stop)
     finally:
         elector.stop()

@@ -18,15 +18,15 @@ from controller.adapters.kube.policies import Claims, PolicyDocument, PolicyReco
 from controller.adapters.kube.records import ManagedPod, PodRecord
 from controller.adapters.kube.reporting import StatusReporter
 from controller.adapters.local import DryRunActuator
-from controller.adapters.memory_dictionary import DictionaryMemory
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.queries import AnyOf
-from controller.cluster.claims import SCRAPES_PER_WINDOW
 from controller.cluster.undoing import Announcer
 from controller.cluster.world import World
 from controller.documents import pass_settings, policy_of
 from controller.errors import ObservationError
+from controller.growth import SCRAPES_PER_WINDOW
 from controller.loop import ControllerLoop
+from controller.memory_dictionary import DictionaryMemory
 from controller.model import CpuAllocation, PassReport
 from controller.ports import Actuator, Memory, Ports
 from controller.reconcile import reconcile
@@ -137,15 +137,21 @@ class PolicyRunner:
             sink(report)
 
     def holds_originals(self) -> bool:
-        """True while a pod has something else than it came with."""
+        """True while a pod has something else than it came with; ObservationError while that is not known.
+
+        Asked of the book: a pass may be under way, and loading the memory begins a new one.
+        """
         if self._kept is None:
             return False
-        return any(known.original is not None for known in self._kept.load().jobs.values())
+        self._world.book.refresh()
+        return self._world.book.holds_originals(self._name)
 
     # --- giving back -----------------------------------------------------------------------------------------
 
     def _give_back_due(self, memory: KubeMemory) -> None:
         try:
+            if self._retry is None and not self.holds_originals():
+                return  # so it is for most policies and passes; whose pods are whose takes longer to find out
             selected = self._selected_uids()
             state = memory.load()
         except ObservationError:  # the pass that follows says so

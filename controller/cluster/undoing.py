@@ -135,10 +135,9 @@ class Announcer:
 
     def tell(self, given_back: GivenBack) -> None:
         """Of one try."""
-        left = {**given_back.waiting, **given_back.failed, **given_back.impossible}
-        self._metrics.not_given_back.labels(self._policy).set(len(left))
+        self._metrics.not_given_back.labels(self._policy).set(len(given_back.not_back))
         news = self._news.of(given_back)
-        trouble = {**news.waiting, **news.failed, **news.impossible}
+        trouble = news.not_back
         if not (news.restored or news.gone or trouble):
             return
         self._metrics.on_given_back(news)
@@ -149,7 +148,7 @@ class Announcer:
             name=self._policy,
             restored=len(news.restored),
             gone=len(news.gone),
-            left=len(left),
+            left=len(given_back.not_back),
             why={self._name_of(uid): why for uid, why in list(trouble.items())[:MOST_NAMED]},
         )
 

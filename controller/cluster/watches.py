@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.adapters.kube.contracts import Api
-from controller.adapters.kube.growth_objects import GrowthRecord, parse_growth
+from controller.adapters.kube.growth_objects import GrowthRecord, growth_path, parse_growth
 from controller.adapters.kube.observer import Stores
 from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
-from controller.adapters.kube.policies import PolicyRecord, parse_policy
-from controller.adapters.kube.records import API_VERSION, MANAGED_LABEL, NodeRecord, ObjectRecord, PodRecord
-from controller.adapters.kube.watching import PAGE_OBJECTS, Reflector
+from controller.adapters.kube.paths import path_of
+from controller.adapters.kube.policies import PolicyRecord, parse_policy, policy_path
+from controller.adapters.kube.records import MANAGED_LABEL, NodeRecord, ObjectRecord, PodRecord
+from controller.adapters.kube.watching import Reflector
 
 SILENT_SECONDS = 60.0
 """An idle watch is heard of every 30 s; one that broke is taken up again within seconds, and is no trouble."""
@@ -27,12 +28,6 @@ _OURS = ("jobgrowths", "trainingpolicies")
 OnPod = Callable[[PodRecord | None, PodRecord | None], None]
 
 
-def path_of(api_version: str, plural: str, namespace: str | None = None) -> str:
-    """Of a collection, e.g. `/apis/batch/v1/namespaces/a/jobs`."""
-    root = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
-    return f"{root}/{plural}" if namespace is None else f"{root}/namespaces/{namespace}/{plural}"
-
-
 @dataclass(frozen=True, slots=True)
 class Watches:
     """The watches of one process. None: this variant may not read it."""
@@ -40,7 +35,6 @@ class Watches:
     pods: Reflector[PodRecord]
     jobs: Reflector[ObjectRecord]
     growths: Reflector[GrowthRecord]
-    growths_path: str
     nodes: Reflector[NodeRecord] | None = None
     namespaces: Reflector[ObjectRecord] | None = None
     policies: Reflector[PolicyRecord] | None = None
@@ -62,20 +56,13 @@ class Watches:
         with ThreadPoolExecutor(len(self.named)) as pool:
             list(pool.map(lambda store: store.stop(), self.named.values()))
 
-    def catch_up(self, api: Api) -> None:
+    def catch_up(self) -> None:
         """Read the JobGrowths as they are at this moment: what a new leader does before anything else.
 
         The watch may be behind what the former leader wrote last, while the one of the pods is not: the CPU that a pod
         was just given would be taken for what it came with. ApiError when they cannot be read.
         """
-        params = {"limit": str(PAGE_OBJECTS)}
-        while True:
-            page = api.get(self.growths_path, params)
-            for each in page.get("items") or ():
-                self.growths.observe(each)
-            if not (token := page["metadata"].get("continue")):
-                return
-            params["continue"] = token
+        self.growths.read_now()
 
     def waits_for(self) -> str | None:
         """What has not been read yet, and why, in words; None once everything has."""
@@ -116,15 +103,14 @@ def make_watches(api: Api, namespace: str | None, on_pod: OnPod) -> Watches:
         params={"labelSelector": MANAGED_LABEL},
     )  # fmt: skip
     jobs = Reflector(api, path_of("batch/v1", "jobs", namespace), parse_object, metadata_only=True)
-    growths_path = path_of(API_VERSION, "jobgrowths", namespace)
-    growths = Reflector(api, growths_path, parse_growth)
+    growths = Reflector(api, growth_path(namespace), parse_growth)
     if namespace is not None:
-        return Watches(pods, jobs, growths, growths_path, named={"pods": pods, "jobs": jobs, "jobgrowths": growths})
+        return Watches(pods, jobs, growths, named={"pods": pods, "jobs": jobs, "jobgrowths": growths})
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
-    policies = Reflector(api, path_of(API_VERSION, "trainingpolicies"), parse_policy)
+    policies = Reflector(api, policy_path(), parse_policy)
     named: dict[str, Reflector[Any]] = {
         "pods": pods, "jobs": jobs, "jobgrowths": growths,
         "nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies,
     }  # fmt: skip
-    return Watches(pods, jobs, growths, growths_path, nodes, namespaces, policies, named)
+    return Watches(pods, jobs, growths, nodes, namespaces, policies, named)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from controller.demo.serving.calibration import calibrate
 from controller.demo.serving.catalogue import serving_jobs
@@ -18,8 +18,6 @@ from controller.jobs import JobSpec
 from controller.model import Promises
 
 WorkloadName = Literal["trainings", "served", "deadlines", "targets"]
-
-WORKLOADS: tuple[WorkloadName, ...] = get_args(WorkloadName)
 
 DESCRIPTIONS: Mapping[WorkloadName, str] = {
     "trainings": "the built-in trainings",

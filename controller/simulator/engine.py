@@ -11,7 +11,8 @@ from controller import policies
 from controller.documents import bounds_of, patience_of
 from controller.errors import SlopewiseError
 from controller.growth import Measuring
-from controller.model import MemoryState, PassReport
+from controller.memory_dictionary import DictionaryMemory
+from controller.model import PassReport
 from controller.policies import PolicyProtocol, Setting
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
@@ -49,21 +50,6 @@ class SimClock:
         return self._world.now_seconds
 
 
-class SimMemory:
-    """The Memory port: the last state, as long as the run lasts."""
-
-    def __init__(self) -> None:
-        self._state = MemoryState()
-
-    def load(self) -> MemoryState:
-        """The last saved state."""
-        return self._state
-
-    def save(self, state: MemoryState) -> None:
-        """Keep `state`, which nobody can change any more."""
-        self._state = state
-
-
 class Controller:
     """The real pass over a simulated world, and what is told of its passes."""
 
@@ -74,7 +60,7 @@ class Controller:
         self._settings = settings
         self.actuator = SimActuator(world)
         observer = SimObserver(world, oracle=oracle)
-        self._ports = Ports(observer, self.actuator, SimMemory(), SimClock(world))
+        self._ports = Ports(observer, self.actuator, DictionaryMemory(), SimClock(world))
         self._classes: dict[str, str | None] = {}
         self._efficiency = TimeMean()
         self._moment = (-1.0, 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from controller.growth import SCRAPES_PER_WINDOW
 from controller.model import (
     Arrival,
     ClusterSnapshot,
@@ -24,7 +25,7 @@ from controller.model import (
 from controller.simulator.model import Physics, SimJob
 from controller.simulator.randomness import ScrapeLuck
 from controller.simulator.running import Moment, RunningJob
-from controller.simulator.world import WINDOW_SCRAPES, World
+from controller.simulator.world import World
 
 EPOCH_SECONDS = 1_700_000_000.0
 """When simulated runs begin, in Unix time, so that times look like times."""
@@ -50,7 +51,7 @@ class Watch:
         """The job as a query at this time tells it; the same object while nothing new was scraped or written."""
         visible_seconds = now_seconds - self._physics.scrape_delay_seconds
         newest = math.floor((visible_seconds - self._phase_seconds) / self._physics.scrape_seconds)
-        since = visible_seconds - WINDOW_SCRAPES * self._physics.scrape_seconds
+        since = visible_seconds - SCRAPES_PER_WINDOW * self._physics.scrape_seconds
         restarted = self._running.life > 0 and self._running.life_started_seconds > since
         looked_at = (newest, self._running.revision, restarted)
         if self._seen is None or looked_at != self._seen_at:
@@ -59,7 +60,7 @@ class Watch:
 
     def _window(self, newest: int) -> list[tuple[Moment, float]]:
         """(counters, level) of the scrapes that count now and did not fail, oldest first."""
-        wanted = range(newest - WINDOW_SCRAPES + 1, newest + 1)
+        wanted = range(newest - SCRAPES_PER_WINDOW + 1, newest + 1)
         known = self._scrapes
         self._scrapes = {number: known[number] if number in known else self._scrape(number) for number in wanted}
         return [scrape for scrape in self._scrapes.values() if scrape is not None]

@@ -14,14 +14,12 @@ from functools import partial
 from itertools import count
 
 from controller.errors import SlopewiseError
+from controller.growth import SCRAPES_PER_WINDOW
 from controller.model import CpuAllocation, CpuControl
 from controller.simulator.model import Instance, MoveKind, TraceEvent
 from controller.simulator.running import RunningJob
 from controller.simulator.sharing import IDLE, Rate, rates
 from controller.simulator.tallies import ClusterTally
-
-WINDOW_SCRAPES = 4
-"""A level is the mean over this many scrapes, as the Prometheus queries of the controller take it."""
 
 HORIZON_RATIO = 1000.0
 """A run that takes so many times as long as all work one job after another on the slowest node will never end."""
@@ -257,7 +255,8 @@ class World:
 
     def bring_up_to_date(self, running: RunningJob) -> None:
         """Bring one job's counters to now."""
-        keep = self.now_seconds - self.physics.scrape_delay_seconds - (WINDOW_SCRAPES + 1) * self.physics.scrape_seconds
+        kept_seconds = (SCRAPES_PER_WINDOW + 1) * self.physics.scrape_seconds
+        keep = self.now_seconds - self.physics.scrape_delay_seconds - kept_seconds
         running.advance(self.now_seconds, keep)
 
     def _bring_up_to_date(self, number: int) -> None:

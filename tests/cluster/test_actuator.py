@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,20 +9,21 @@ from typing import Any
 
 import pytest
 from support.accounts import api_of_account
-from support.cluster import Kubectl, PodShape, wait_for
+from support.cluster import Kubectl, PodShape
 from support.managed_pods import parsed
+from support.waiting import wait_for
 
 from controller.adapters.clock import SystemClock
 from controller.adapters.kube.actuator import KubeActuator
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH
-from controller.adapters.kube.quantities import cpu_millicores, cpu_quantity
+from controller.adapters.kube.quantities import cpu_millicores
 from controller.adapters.kube.records import ManagedPod
 from controller.adapters.kube.refusals import Refusal, meaning
 from controller.errors import UsageError
 from controller.model import CpuAllocation, CpuControl, Outcome, Resize, Restored
-from controller.settings import ResourceSettings
+from controller.settings import ResourceSettings, cpu_quantity
 
 LARGER_THAN_ANY_NODE = 2_000_000
 
@@ -333,13 +333,13 @@ class TestRefusals:
 
 def hears(ask: Callable[[], Refusal], words: str, seconds: float = 20.0) -> Refusal:
     """Ask until the API server has taken notice of what was just made; until then it may also agree."""
-    deadline = time.monotonic() + seconds
-    while True:
+
+    def answer() -> Refusal | None:
         try:
-            said = ask()
+            return ask()
         except pytest.fail.Exception:  # it did not refuse
-            said = None
-        if said is not None and words in said.detail:
-            return said
-        assert time.monotonic() < deadline, f"heard {said} instead of {words!r}"
-        time.sleep(0.2)
+            return None
+
+    said = wait_for(repr(words), answer, lambda said: said is not None and words in said.detail, seconds)
+    assert said is not None
+    return said

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import Kubectl, PodShape, wait_for
+from support.cluster import Kubectl, PodShape
+from support.waiting import eventually, wait_for
 
 from controller.adapters.kube.api import ApiError, KubeApi
 from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH
@@ -42,7 +43,7 @@ def watching(api: KubeApi, namespace: str, **options: Any) -> Iterator[Reflector
     )
     store.start()
     try:
-        assert store.wait_until_synced(10)
+        assert eventually(lambda: store.synced)
         yield store
     finally:
         store.stop()
@@ -103,7 +104,7 @@ def test_metadata_alone_is_listed_and_watched(api: KubeApi, namespace: str) -> N
     store = Reflector(api, jobs, lambda obj: seen.append(obj) or obj["metadata"]["name"], metadata_only=True)
     store.start()
     try:
-        assert store.wait_until_synced(10)
+        assert eventually(lambda: store.synced)
         container = {"name": "c", "image": "none", "imagePullPolicy": "Never"}
         template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
         api.create(jobs, {"metadata": {"name": "j"}, "spec": {"suspend": True, "template": template}})

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.cluster import Kubectl, wait_for
+from support.cluster import Kubectl
+from support.waiting import wait_for
 
 from controller.adapters.kube.policies import parse_policy
 from controller.crds.definitions import definitions, job_growths, training_policies

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import Kubectl, PodShape, wait_for
+from support.cluster import Kubectl, PodShape
+from support.waiting import eventually, wait_for
 from support.worlds import a_job, a_node, a_snapshot, known
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.events import EventRecorder
 from controller.adapters.kube.growth_book import GrowthBook
-from controller.adapters.kube.growth_objects import COLLECTION, GrowthRecord, parse_growth
+from controller.adapters.kube.growth_objects import GrowthRecord, growth_path, parse_growth
 from controller.adapters.kube.memory import KubeMemory
 from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.records import ManagedPod, OwnerRef
@@ -69,7 +70,7 @@ class Controller:
 
     def __init__(self, api: KubeApi, roster: OnePod) -> None:
         self.api, self.roster = api, roster
-        self.watch: Reflector[GrowthRecord] = Reflector(api, COLLECTION, parse_growth)
+        self.watch: Reflector[GrowthRecord] = Reflector(api, growth_path(), parse_growth)
         sender = StatusSender(api, lambda: True)
         self.writer = StatusWriter(sender.send)
         self.events = EventRecorder(api, lambda: True, instance="test")
@@ -80,7 +81,7 @@ class Controller:
 
     def __enter__(self) -> Controller:
         self.watch.start()
-        assert self.watch.wait_until_synced(10)
+        assert eventually(lambda: self.watch.synced)
         self.writer.start()
         self.events.start()
         return self

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import BUSY, Kubectl, PodShape, wait_for
+from support.cluster import BUSY, Kubectl, PodShape
+from support.waiting import eventually, wait_for
 
 from controller.adapters.clock import SystemClock
 from controller.adapters.kube.api import KubeApi
@@ -87,7 +88,7 @@ def watched(kubeconfig: Path, prometheus_url: str, namespace: str) -> Iterator[C
             for reflector in (pods, nodes, jobs):
                 reflector.start()
                 stack.callback(reflector.stop)
-                assert reflector.wait_until_synced(10)
+                assert eventually(lambda one=reflector: one.synced)
             reader = stack.enter_context(
                 PrometheusReader(
                     prometheus_url, {"pod": AnyOf()}, SCRAPE_SECONDS, [EvaluationSettings()], 20.0, resource_matchers={}

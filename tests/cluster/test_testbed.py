@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import requests
-from support.cluster import BUSY, Kubectl, PodShape, wait_for
+from support.cluster import BUSY, Kubectl, PodShape
+from support.waiting import wait_for
 
 from testbed import cgroups
 from testbed.cluster import running

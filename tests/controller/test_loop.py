@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.waiting import eventually
 
 from controller.loop import ControllerLoop
 from controller.model import PassReport
@@ -45,6 +46,22 @@ class Passes:
     def wait_for(self, count: int) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: self.count >= count, WAIT_SECONDS), f"only {self.count} passes"
+
+
+class HeldPasses(Passes):
+    """A pass that does not end before it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__(body=self._hold)
+        self._inside = threading.Event()
+        self.go_on = threading.Event()
+
+    def _hold(self) -> None:
+        self._inside.set()
+        self.go_on.wait(WAIT_SECONDS)
+
+    def wait_until_inside(self) -> None:
+        assert self._inside.wait(WAIT_SECONDS), "no pass began"
 
 
 @pytest.fixture
@@ -90,18 +107,12 @@ def test_an_event_interrupts_the_interval(started: Callable[..., ControllerLoop]
 def test_an_event_during_a_pass_is_followed_by_another_pass_and_never_a_second_at_once(
     started: Callable[..., ControllerLoop],
 ) -> None:
-    inside, go_on = threading.Event(), threading.Event()
-
-    def body() -> None:
-        inside.set()
-        go_on.wait(WAIT_SECONDS)
-
-    passes = Passes(body=body)
+    passes = HeldPasses()
     loop = started(passes)
-    assert inside.wait(WAIT_SECONDS)
+    passes.wait_until_inside()
     for _ in range(5):
         loop.wake()
-    go_on.set()
+    passes.go_on.set()
     passes.wait_for(2)
     assert passes.most_at_once == 1
 
@@ -128,15 +139,11 @@ def test_reports_reach_every_sink(started: Callable[..., ControllerLoop]) -> Non
 
 
 def test_a_loop_without_a_pass_for_three_intervals_is_not_alive(started: Callable[..., ControllerLoop]) -> None:
-    hang = threading.Event()
-    passes = Passes(body=lambda: hang.wait(WAIT_SECONDS))
+    passes = HeldPasses()
     loop = started(passes, interval=0.05)
     assert loop.is_alive()
-    deadline = time.monotonic() + WAIT_SECONDS
-    while loop.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not loop.is_alive()
-    hang.set()
+    assert eventually(lambda: not loop.is_alive())
+    passes.go_on.set()
 
 
 @pytest.mark.timeout(60)
@@ -157,19 +164,13 @@ def test_stopping_before_the_start_or_twice_is_no_error(telemetry: Telemetry) ->
 
 
 def test_stopping_without_patience_tells_whether_a_pass_is_under_way(started: Callable[..., ControllerLoop]) -> None:
-    inside, go_on = threading.Event(), threading.Event()
-
-    def body() -> None:
-        inside.set()
-        go_on.wait(WAIT_SECONDS)
-
-    passes = Passes(body=body)
+    passes = HeldPasses()
     loop = started(passes)
-    assert inside.wait(WAIT_SECONDS)
+    passes.wait_until_inside()
     assert loop.busy
     assert not loop.stop(0.0)
     loop.wake()
-    go_on.set()
+    passes.go_on.set()
     assert loop.stop()
     assert passes.count == 1
 

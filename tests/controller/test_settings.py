@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller.errors import UsageError
-from controller.settings import TrainingPolicy, load_training_policy, parse_cpu_millicores, validate
+from controller.settings import TrainingPolicy, cpu_quantity, load_training_policy, parse_cpu_millicores, validate
 
 
 def mistake(document: object) -> str:
@@ -27,6 +27,11 @@ def test_an_empty_document_is_safe() -> None:
 @pytest.mark.parametrize(("written", "millicores"), [("250m", 250), ("2", 2000), (0.5, 500), (4, 4000), ("1.5", 1500)])
 def test_cpu_quantities(written: object, millicores: int) -> None:
     assert parse_cpu_millicores(written) == millicores
+
+
+@pytest.mark.parametrize(("millicores", "quantity"), [(250, "250m"), (2000, "2"), (1, "1m"), (1500, "1500m"), (0, "0")])
+def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quantity: str) -> None:
+    assert cpu_quantity(millicores) == quantity
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import re
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from support import waiting
 
 from controller.adapters.limiters.mounts import own_cgroups
 from controller.adapters.prometheus_server import PrometheusBinaries
@@ -80,10 +80,7 @@ def running(workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec, nodes: i
 
 def eventually(condition: Callable[[], object], seconds: float = 40.0) -> None:
     """Wait until `condition` holds; fails when it never does."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.05)
+    assert waiting.eventually(condition, seconds), "it never came to that"
 
 
 def marked_processes() -> list[psutil.Process]:

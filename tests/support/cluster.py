@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from support.waiting import wait_for
 
 MANAGED = {"slopewise.dev/managed": "true"}
-Seen = TypeVar("Seen")
-_POLL_SECONDS = 0.1
 _READ_QUOTA = "cd /sys/fs/cgroup && cat cpu/cpu.cfs_quota_us 2>/dev/null || cat cpu.max"
 
 
@@ -78,19 +77,6 @@ class Kubectl:
         """Wait until there is no such object."""
         look = ("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "name")
         wait_for(f"{kind} {name} is gone", lambda: self.run(*look), lambda found: not found, seconds)
-
-
-def wait_for(what: str, look: Callable[[], Seen], done: Callable[[Seen], object], seconds: float = 30) -> Seen:
-    """Look until `done` says yes of what is seen, and return that; AssertionError with what was seen last."""
-    deadline = time.monotonic() + seconds
-    while True:
-        seen = look()
-        if done(seen):
-            return seen
-        if time.monotonic() >= deadline:
-            shown = seen if isinstance(seen, str) else json.dumps(seen, default=str, indent=1)
-            raise AssertionError(f"{what}: not within {seconds:g} s; seen last:\n{shown}")
-        time.sleep(_POLL_SECONDS)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:

@@ -126,7 +126,6 @@ def pod_json(
 ) -> dict[str, Any]:
     """A pod as the API server (1.36.3) tells it, cut down to what matters; what is given replaces keys of each part."""
     resources = {"limits": {"cpu": "400m"}, "requests": {"cpu": "100m", "memory": "32Mi"}}
-    ports = [{"name": "metrics", "containerPort": 9464, "protocol": "TCP"}, {"containerPort": 80}]
     return {
         "metadata": {
             "name": "p",
@@ -139,7 +138,7 @@ def pod_json(
         },
         "spec": {
             "nodeName": "node-a",
-            "containers": [{"name": "trainer", "image": "i", "ports": ports, "resources": resources}],
+            "containers": [{"name": "trainer", "image": "i", "resources": resources}],
             **spec,
         },
         "status": {

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
-from support.cluster import wait_for
+from support.waiting import wait_for
 
 _STARTS_WITHIN_SECONDS = 60.0
 _ENDS_WITHIN_SECONDS = 30.0

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
+
+SCRAPE_SECONDS = 0.5
 
 
 class Exporters:
@@ -33,3 +42,44 @@ class Exporters:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+@dataclass
+class Scraped:
+    """A real Prometheus, and the pages that it scrapes twice a second."""
+
+    server: PrometheusServer
+    exporters: Exporters
+    targets: list[TargetGroup] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def add(self, labels: Mapping[str, str], content: str | None) -> TargetGroup:
+        """One more target, of which Prometheus hears with the next `tell`."""
+        path = f"/{next(self._numbers)}"
+        target: TargetGroup = {"targets": [self.exporters.address], "labels": {**labels, "__metrics_path__": path}}
+        self.targets.append(target)
+        self.show(target, content)
+        return target
+
+    def show(self, target: TargetGroup, content: str | None) -> None:
+        """Change what a process exports; None: it is gone."""
+        path = target["labels"]["__metrics_path__"]
+        if content is None:
+            self.exporters.pages.pop(path, None)
+        else:
+            self.exporters.pages[path] = content
+
+    def tell(self) -> None:
+        """Have Prometheus scrape all targets and no others; it takes about five seconds to see new ones."""
+        self.server.set_targets(self.targets)
+
+
+@contextmanager
+def scraped(binaries: PrometheusBinaries, folder: Path) -> Iterator[Scraped]:
+    """A Prometheus without any target; it and the pages are gone afterwards."""
+    exporters = Exporters()
+    try:
+        with PrometheusServer(binaries, folder / "data", scrape_interval_seconds=SCRAPE_SECONDS) as server:
+            yield Scraped(server, exporters)
+    finally:
+        exporters.close()

@@ -15,9 +15,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from support.cluster import Kubectl, PodShape, wait_for
+from support.cluster import Kubectl, PodShape
 from support.controller_process import ControllerProcess
 from support.gateway import TEST_LABEL, Gateway, Request
+from support.waiting import wait_for
 
 from controller.adapters.kube.quantities import cpu_millicores
 from controller.adapters.kube.records import API_VERSION, FINALIZER

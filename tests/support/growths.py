@@ -10,7 +10,7 @@ from support.managed_pods import NAMESPACE, a_managed_pod
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.growth_book import GrowthBook
-from controller.adapters.kube.growth_objects import COLLECTION, GrowthRecord, parse_growth
+from controller.adapters.kube.growth_objects import GrowthRecord, growth_path, parse_growth
 from controller.adapters.kube.memory import KubeMemory
 from controller.adapters.kube.records import ManagedPod, OwnerRef
 from controller.adapters.kube.status_writer import StatusDocument, StatusSender, StatusWriter
@@ -93,7 +93,7 @@ class Replica:
         self.pods = pods
         sender = StatusSender(api, may_write)
         self.writer = HeldBack(sender.send)
-        self.store: Listed[GrowthRecord] = Listed(api, COLLECTION, parse_growth)
+        self.store: Listed[GrowthRecord] = Listed(api, growth_path(), parse_growth)
         self.book = GrowthBook(self.store, sender, as_writer(self.writer))
 
     def memory(self, policy: str = "training", **more: Any) -> KubeMemory:

@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 from support.accounts import SYSTEM
-from support.cluster import Kubectl, wait_for
+from support.cluster import Kubectl
 from support.rendering import ROOT
+from support.waiting import wait_for
 
 ON_THE_TESTBED = ROOT / "testbed/slopewise"
 DEPLOYMENT = "deployment/slopewise-controller"

@@ -30,10 +30,12 @@ from support.api_server import ApiServer
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
+from controller.adapters.kube.election import Terms
 from controller.adapters.kube.records import API_VERSION, FINALIZER
+from controller.cluster.connecting import LEASE_NAME
 from controller.cluster.metrics import ClusterMetrics
-from controller.cluster.options import ClusterOptions, Connection, LeaseTimes
-from controller.cluster.process import LEASE_NAME, Replica, policy_of_file
+from controller.cluster.options import ClusterOptions, Connection
+from controller.cluster.process import Replica, policy_of_file
 from controller.cluster.signals import StopSignal
 from controller.telemetry import Instruments, configure_logging
 
@@ -55,16 +57,18 @@ _NODE_SIZES = [
 
 
 class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
-    """Has no series but the size of the node. `hanging`: says nothing until it is closed."""
+    """Has no series but the size of the node. `hanging`: says nothing until it is closed; `asked`: somebody waits."""
 
     def __init__(self) -> None:
         owner = self
         self.hanging = threading.Event()
+        self.asked = threading.Event()
         self.released = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if owner.hanging.is_set():
+                    owner.asked.set()
                     owner.released.wait(30)
                 rows = _NODE_SIZES if "machine_cpu_cores" in self.path else []
                 answer = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
@@ -187,7 +191,7 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
             scrape_interval_seconds=0.5,
             port=0,
             lease_namespace="controllers",
-            lease=LeaseTimes.within(1.5),
+            lease=Terms.within(1.5),
             restore_deadline_seconds=4.0,
         )
         options = replace(known, **self.options)

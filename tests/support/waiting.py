@@ -1,20 +1,39 @@
-"""Waiting for what other processes do."""
+"""Waiting for what other threads, other processes and clusters do."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import psutil
 
+Seen = TypeVar("Seen")
+_POLL_SECONDS = 0.1
 
-def eventually(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 30
+
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> bool:
+    """True as soon as it holds; False when it does not within that time."""
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
+
+
+def wait_for(what: str, look: Callable[[], Seen], done: Callable[[Seen], object], seconds: float = 30) -> Seen:
+    """Look until `done` says yes of what is seen, and return that; AssertionError with what was seen last."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if done(seen):
+            return seen
+        if time.monotonic() >= deadline:
+            shown = seen if isinstance(seen, str) else json.dumps(seen, default=str, indent=1)
+            raise AssertionError(f"{what}: not within {seconds:g} s; seen last:\n{shown}")
+        time.sleep(_POLL_SECONDS)
 
 
 def runs(pid: int) -> bool:

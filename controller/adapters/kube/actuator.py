@@ -16,6 +16,7 @@ from controller.adapters.kube import resources
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH, Api, Json, MayWrite, Roster
 from controller.adapters.kube.parsing import parse_pod
+from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import FIELD_MANAGER, ManagedPod
 from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, InVain, Refusal, meaning
 from controller.adapters.kube.resources import Impossible
@@ -272,4 +273,4 @@ def _names(managers: tuple[str, ...]) -> str:
 
 
 def _path(managed: ManagedPod) -> str:
-    return f"/api/v1/namespaces/{managed.pod.namespace}/pods/{managed.pod.name}"
+    return path_of("v1", "pods", managed.pod.namespace, managed.pod.name)

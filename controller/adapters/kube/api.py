@@ -12,7 +12,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -20,11 +20,13 @@ import urllib3
 from kubernetes.client import ApiException, Configuration
 
 from controller import __version__
+from controller.adapters.answers import CHUNK_BYTES, whole_body
 from controller.adapters.kube.api_error import ApiError, Cause, refused, told_in_stream, unanswered, words_of
 from controller.adapters.kube.contracts import Json
+from controller.adapters.kube.paths import resource_of
 from controller.adapters.kube.transport import Transport, load_configuration
 
-__all__ = ["ApiError", "Cause", "KubeApi", "Watch", "resource_of"]
+__all__ = ["ApiError", "Cause", "KubeApi", "Watch"]
 
 DEFAULT_TIMEOUT_SECONDS = 10.0
 
@@ -33,8 +35,6 @@ MAX_ANSWER_BYTES = 128 * 1024 * 1024
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """etcd takes objects up to 1.5 MB, 3 MB where somebody raised it."""
-
-_CHUNK_BYTES = 64 * 1024
 
 OnRequest = Callable[[str, str, int, float], None]
 """Told of each request: verb (`patch`), resource (`pods/resize`), HTTP status (0: no answer), seconds."""
@@ -174,7 +174,7 @@ class KubeApi:
         """The JSON of a success; ApiError for everything else."""
         status = 0
         try:
-            answer = _read(response, time.monotonic() + self._timeout_seconds)
+            answer = whole_body(response, time.monotonic() + self._timeout_seconds, MAX_ANSWER_BYTES)
             status = response.status
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise unanswered(error, asked=question.asked, writes=question.writes) from error
@@ -224,7 +224,7 @@ class Watch:
 
     def _next_line(self) -> bytes:
         while not self._lines:
-            chunk = self._response.read1(_CHUNK_BYTES, decode_content=True)
+            chunk = self._response.read1(CHUNK_BYTES, decode_content=True)
             if not chunk:
                 if self._rest.strip():
                     raise ValueError("it ended in the middle of an event")
@@ -235,15 +235,6 @@ class Watch:
             if len(self._rest) > MAX_EVENT_BYTES:
                 raise ValueError(f"an event of more than {MAX_EVENT_BYTES // 2**20} MiB")
         return self._lines.popleft()
-
-
-def resource_of(path: str) -> tuple[str, bool]:
-    """What a path is about, and whether it names one object: `/api/v1/namespaces/n/pods/p/resize` is `pods/resize`."""
-    parts = path.strip("/").split("/")
-    below = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else parts
-    if below[:1] == ["namespaces"] and len(below) > 2:
-        below = below[2:]
-    return "/".join([*below[:1], *below[2:3]]), len(below) > 1
 
 
 _JSON = "application/json"
@@ -270,19 +261,6 @@ def _since(question: _Question) -> float:
 
 def _is_success(status: int) -> bool:
     return 200 <= status < 300
-
-
-def _read(response: urllib3.HTTPResponse, deadline: float) -> bytes:
-    """The whole body. Raises urllib3's errors, and TimeoutError past the deadline."""
-    body = bytearray()
-    with closing(response):  # a connection that was read to its end is already back in the pool
-        while chunk := response.read1(_CHUNK_BYTES, decode_content=True):
-            body += chunk
-            if time.monotonic() > deadline:
-                raise TimeoutError
-            if len(body) > MAX_ANSWER_BYTES:
-                raise OSError(f"more than {MAX_ANSWER_BYTES // 2**20} MiB of answer")
-    return bytes(body)
 
 
 def _parsed(answer: bytes, question: _Question) -> Json:

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import urllib3
 
+from controller.adapters.answers import KNOWN_WORDS, words_for
 from controller.errors import SlopewiseError
+from controller.texts import bounded
 
 _MESSAGE_CHARACTERS = 400
 _FIRST_SERVER_ERROR = 500
@@ -30,10 +32,7 @@ _NEVER_SENT = (
     urllib3.exceptions.ProxyError,
 )
 _KNOWN_WORDS: Mapping[str, str] = {
-    "Connection refused": "connection refused",
-    "Failed to resolve": "its host name is unknown",
-    "Remote end closed": "it closed the connection",
-    "Connection reset": "it closed the connection",
+    **KNOWN_WORDS,
     "IncompleteRead": "it closed the connection in mid-answer",
     _UNTRUSTED: "its certificate is not one that the configuration trusts",
 }
@@ -69,7 +68,7 @@ class ApiError(SlopewiseError):
         """`asked`: the request in words, e.g. `patch /api/v1/namespaces/n/pods/p/resize`."""
         self.status = status
         self.reason = reason
-        self.message = one_line(message)
+        self.message = _bounded(message)
         self.causes = causes
         self.maybe_done = maybe_done
         self.retry_after_seconds = retry_after_seconds
@@ -150,12 +149,12 @@ def unanswered(error: Exception, *, asked: str, writes: bool) -> ApiError:
 def words_of(error: Exception) -> str:
     """A few words out of three layers of wrapping, e.g. `connection refused`."""
     text = str(error)
-    known_words = next((words for known, words in _KNOWN_WORDS.items() if known in text), None)
+    known_words = words_for(text, _KNOWN_WORDS)
     if known_words is None and isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError):
         # urllib3 counts "no route to host" as a timeout too, and its text says more
         is_refused = isinstance(error, urllib3.exceptions.NewConnectionError)
-        return one_line(text) if is_refused else "nothing came in time"
-    return known_words or one_line(text)
+        return _bounded(text) if is_refused else "nothing came in time"
+    return known_words or _bounded(text)
 
 
 def status_of(body: bytes) -> Mapping[str, Any]:
@@ -167,16 +166,14 @@ def status_of(body: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def one_line(text: object) -> str:
-    """Foreign text inside our sentence: one line, bounded."""
-    line = " ".join(str(text).split())
-    return line if len(line) <= _MESSAGE_CHARACTERS else f"{line[:_MESSAGE_CHARACTERS]}…"
+def _bounded(text: object) -> str:
+    return bounded(text, _MESSAGE_CHARACTERS)
 
 
 def _causes(told: Mapping[str, Any]) -> tuple[Cause, ...]:
     causes = _details(told).get("causes")
     return tuple(
-        Cause(_text(each.get("reason")), one_line(_text(each.get("message"))), _text(each.get("field")))
+        Cause(_text(each.get("reason")), _bounded(_text(each.get("message"))), _text(each.get("field")))
         for each in (causes if isinstance(causes, list) else [])
         if isinstance(each, dict)
     )

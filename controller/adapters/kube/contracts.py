@@ -12,7 +12,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 
 class Api(Protocol):

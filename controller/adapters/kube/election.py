@@ -21,9 +21,10 @@ import structlog
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Json
+from controller.adapters.kube.paths import path_of
 from controller.errors import UsageError
 
-_LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+_LEASE_API_VERSION = "coordination.k8s.io/v1"
 _MOST_JITTER = 1.3
 _STOP_SECONDS = 5.0
 
@@ -50,6 +51,11 @@ class Terms:
                 f"Leader election with a lease of {self.lease_seconds:g} s, renewed every {self.retry_seconds:g} s and "
                 f"given up after {self.renew_deadline_seconds:g} s cannot be safe; each must be well below the former."
             )
+
+    @classmethod
+    def within(cls, lease_seconds: float) -> Terms:
+        """The same proportions for a shorter or longer lease, e.g. 6 s: renewed every 0.8 s, given up after 4 s."""
+        return cls(lease_seconds, lease_seconds * 10 / 15, lease_seconds * 2 / 15)
 
 
 class Elector:
@@ -79,8 +85,8 @@ class Elector:
         self.terms = terms or Terms()
         self.identity = identity
         self._api = api
-        self._collection = _LEASES.format(namespace)
-        self._path = f"{self._collection}/{name}"
+        self._collection = path_of(_LEASE_API_VERSION, "leases", namespace)
+        self._path = path_of(_LEASE_API_VERSION, "leases", namespace, name)
         self._name = name
         self._on_started_leading = on_started_leading
         self._on_lost = on_lost
@@ -224,11 +230,11 @@ class Elector:
 
     def _may_take(self, spec: Mapping[str, Any]) -> bool:
         """True when it is ours or free, or has not changed for as long as its holder said."""
+        now = self._clock()  # before the holder is told: whoever knows of it knows that its time is running
         self.holder = spec.get("holderIdentity") or None
         if self.holder in (None, self.identity):
             return True
         record = tuple(str(spec.get(field)) for field in ("holderIdentity", "renewTime", "leaseTransitions"))
-        now = self._clock()
         if self._seen is None or self._seen[0] != record:
             self._seen = (record, now)
         stated = spec.get("leaseDurationSeconds")
@@ -268,7 +274,7 @@ class Elector:
 
     @staticmethod
     def _with_spec(lease: Json, spec: Json) -> Json:
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease, "spec": spec}
+        return {"apiVersion": _LEASE_API_VERSION, "kind": "Lease", **lease, "spec": spec}
 
 
 def _spec(lease: Json) -> Mapping[str, Any]:

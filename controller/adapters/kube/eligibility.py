@@ -15,13 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from controller.adapters.kube.parsing import VPA_MARKS
-from controller.adapters.kube.records import ContainerRecord, NodeRecord, PodRecord
+from controller.adapters.kube.records import BEST_EFFORT, GUARANTEED, ContainerRecord, NodeRecord, PodRecord
 from controller.model import AcceptedRange, CpuAllocation
 from controller.settings import ResourceSettings
 
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-GUARANTEED = "Guaranteed"
-BEST_EFFORT = "BestEffort"
 
 _MANY_NAMES = 3
 
@@ -45,6 +43,11 @@ class Case:
     def guaranteed(self) -> bool:
         """Whether request and limit must stay equal."""
         return self.pod.qos_class == GUARANTEED
+
+    @property
+    def must_stay_apart(self) -> bool:
+        """Whether request = limit here would make a Burstable pod Guaranteed."""
+        return self.pod.guaranteed_but_for_cpu_of(self.container)
 
 
 Reason = Callable[[Case], str | None]
@@ -192,7 +195,7 @@ def _guaranteed_range(case: Case) -> AcceptedRange:
 def _limits_range(case: Case) -> AcceptedRange:
     """A limit may rise freely, and fall to its request, or below where the request may follow it down."""
     request = case.container.wished.request_millicores
-    apart = _must_stay_apart(case)
+    apart = case.must_stay_apart
     if case.settings.lower_requests:
         # At a limit of 1m the request would have to be 0 to stay apart, and a request cannot be taken away.
         return AcceptedRange(2 if apart else 1, None, "its QoS class must stay Burstable" if apart else "")
@@ -207,7 +210,7 @@ def _requests_range(case: Case) -> AcceptedRange:
     limit = case.container.wished.limit_millicores
     bounds: list[tuple[int, str]] = []
     if limit is not None:
-        apart = _must_stay_apart(case)
+        apart = case.must_stay_apart
         why = f"limit {limit}m, and it must stay Burstable" if apart else f"limit {limit}m"
         bounds.append((limit - apart, why))
     if KUEUE_LABEL in case.pod.labels:
@@ -215,21 +218,6 @@ def _requests_range(case: Case) -> AcceptedRange:
         bounds.append((admitted, f"Kueue admitted it with {admitted}m"))
     most, why = min(bounds, default=(None, ""))
     return AcceptedRange(1, most, why)
-
-
-def _must_stay_apart(case: Case) -> bool:
-    """Whether request = limit here would make a Burstable pod Guaranteed: everything else of it is equal already."""
-    container = case.container
-    others = [each for each in case.pod.containers if each is not container]
-    return _memory_is_equal(container) and all(_memory_is_equal(each) and _cpu_is_equal(each) for each in others)
-
-
-def _memory_is_equal(container: ContainerRecord) -> bool:
-    return container.memory_limit_bytes is not None and container.memory_request_bytes == container.memory_limit_bytes
-
-
-def _cpu_is_equal(container: ContainerRecord) -> bool:
-    return container.wished.limit_millicores == container.wished.request_millicores
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

@@ -19,11 +19,13 @@ import structlog
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json, MayWrite
+from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, ManagedPod
 from controller.adapters.kube.status_writer import PARAMS
-from controller.conditions import bounded
+from controller.texts import bounded
 
 REPORTING_CONTROLLER = "slopewise.dev/controller"
+_EVENTS_API_VERSION = "events.k8s.io/v1"
 
 EVENTS_PER_SECOND = 10.0
 MOST_WAITING = 1_000
@@ -153,7 +155,7 @@ class EventRecorder:
         series = self._series.get(key)
         if series is None:
             namespace = event.about.namespace or "default"
-            collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+            collection = path_of(_EVENTS_API_VERSION, "events", namespace)
             name = f"{event.about.name[:200]}.{uuid.uuid4().hex[:16]}"
             self._api.create(collection, self._body(event, name, namespace, now), PARAMS)
             self._series[key] = _Series(f"{collection}/{name}", now, written_at=now)
@@ -170,7 +172,7 @@ class EventRecorder:
         if about.namespace:
             regarding["namespace"] = about.namespace
         return {
-            "apiVersion": "events.k8s.io/v1",
+            "apiVersion": _EVENTS_API_VERSION,
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": _micro_time(now),

@@ -39,8 +39,9 @@ class GrowthBook:
         """Take over what the watch shows for the first time; ObservationError before it shows anything."""
         if not self._growths.synced:
             raise ObservationError("the JobGrowths are not read yet, and with them what is remembered")
-        records = self._growths.items()
         with self.lock:
+            # Read under the lock: after another thread's newer list, an older one would show what is new as deleted.
+            records = self._growths.items()
             for record in records:
                 if record.uid not in self._objects and not record.deleting:
                     self._take_over(record)
@@ -78,6 +79,12 @@ class GrowthBook:
         """The documents in which this policy remembers."""
         with self.lock:
             return [document for document in self._documents.values() if document.policy == policy]
+
+    def holds_originals(self, policy: str) -> bool:
+        """True while a job of this policy has something else than it came with."""
+        with self.lock:
+            slots = (slot for document in self.of(policy) for slot in document.slots.values())
+            return any(slot.memory.original is not None for slot in slots)
 
     def policies(self) -> list[str]:
         """The names of all policies that remember anything."""

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Json
+from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, ManagedPod, OwnerRef
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.errors import SlopewiseError
@@ -22,16 +23,13 @@ from controller.growth_face import PassView, face
 from controller.job_growth import JobGrowthStatus, Original, PodGrowth
 from controller.model import CpuAllocation, Job, JobMemory
 
-COLLECTION = f"/apis/{API_VERSION}/jobgrowths"
-"""Of the whole cluster; `collection_of` is that of one namespace."""
-
 _MEMORY: TypeAdapter[JobMemory] = TypeAdapter(JobMemory)
 _FIELDS_OF_PODS = {"pods"}
 
 
-def collection_of(namespace: str) -> str:
-    """The path of a namespace's JobGrowths."""
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/jobgrowths"
+def growth_path(namespace: str | None = None, name: str | None = None) -> str:
+    """The path of one JobGrowth, of a namespace's, or of all."""
+    return path_of(API_VERSION, "jobgrowths", namespace, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ class GrowthDocument(StatusDocument):
     """The JobGrowth of one workload. `lock` guards what a pass changes while the writer renders."""
 
     def __init__(self, workload: OwnerRef, namespace: str, name: str, lock: threading.RLock) -> None:
-        super().__init__(workload.uid, f"{collection_of(namespace)}/{name}", None)
+        super().__init__(workload.uid, growth_path(namespace, name), None)
         self.workload = workload
         self.namespace = namespace
         self.name = name
@@ -168,7 +166,7 @@ class GrowthDocument(StatusDocument):
     def create(self, api: Api) -> bool:
         """Make the object, owned by its workload, or take over the one that a former leader made."""
         for name in (self.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
-            self.name, self.path = name, f"{collection_of(self.namespace)}/{name}"
+            self.name, self.path = name, growth_path(self.namespace, name)
             found = self._create_or_get(api)
             if found["spec"]["workload"]["uid"] == self.workload.uid:
                 meta = found["metadata"]
@@ -181,7 +179,7 @@ class GrowthDocument(StatusDocument):
 
     def _create_or_get(self, api: Api) -> Json:
         try:
-            return api.create(collection_of(self.namespace), self._body(), PARAMS)
+            return api.create(growth_path(self.namespace), self._body(), PARAMS)
         except ApiError as error:
             if not error.already_exists:
                 raise

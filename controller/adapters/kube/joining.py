@@ -122,13 +122,13 @@ def _job(
 
 
 def _state(standing: Standing, series: JobSeries) -> JobState:
-    """How the pod ended, else what the job says. A served model says nothing, and is at work once it has responses."""
+    """How the pod ended, else what the job says."""
     pod, container = standing.managed.pod, standing.managed.container
     if (ended := _ENDED.get(pod.phase)) is not None:
         return ended
     if container.running_since_seconds is None:
         return JobState.STARTING
-    return series.state or (JobState.STARTING if series.responses is None else JobState.TRAINING)
+    return series.reported_state
 
 
 def _pending(standing: Standing, pending: PodPending, now_seconds: float, sights: FirstSights) -> PendingResize:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Store
 from controller.adapters.kube.parsing import controlling_owner
+from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import ObjectRecord, OwnerRef, PodRecord
 
 ONLY_SLOT = "0"
@@ -185,7 +186,7 @@ class Owners:
     def _ask(self, namespace: str, link: OwnerRef, plural: str) -> _Owner:
         group, _, version = link.api_version.rpartition("/")
         # The version and the name are a tenant's text: quoted, they cannot lead the request elsewhere.
-        path = f"/apis/{group}/{_quoted(version)}/namespaces/{namespace}/{plural}/{_quoted(link.name)}"
+        path = path_of(f"{group}/{_quoted(version)}", plural, namespace, _quoted(link.name))
         try:
             found = self._api.get(path, metadata_only=True)
         except ApiError as error:

@@ -147,7 +147,6 @@ def _container(spec: Json, status: Json, *, init: bool) -> ContainerRecord:
         running_since_seconds=_optional_seconds((state.get("running") or {}).get("startedAt")),
         restarts_total=int(status.get("restartCount", 0)),
         oom_killed_at_seconds=_oom_killed_at(state, status.get("lastState") or {}),
-        ports={port["name"]: int(port["containerPort"]) for port in spec.get("ports") or () if port.get("name")},
         init=init,
     )
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json
+from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL, PodRecord
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.documents import policy_of
@@ -24,8 +25,6 @@ from controller.errors import UsageError
 from controller.model import NodeMemory
 from controller.policy_status import Conflict, Standing, TrainingPolicyStatus, node_intervals, policy_status
 from controller.settings import LabelSelector, TrainingPolicy, validate
-
-COLLECTION = f"/apis/{API_VERSION}/trainingpolicies"
 
 _TRIES = 3
 """A finalizer is set with the object's resource version; somebody may write in between, but not for ever."""
@@ -36,9 +35,9 @@ _NAMED = 3
 Labels = Mapping[str, str]
 
 
-def policy_path(name: str) -> str:
-    """The path of one policy."""
-    return f"{COLLECTION}/{name}"
+def policy_path(name: str | None = None) -> str:
+    """The path of one policy, or of all."""
+    return path_of(API_VERSION, "trainingpolicies", name=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Kubernetes quantities (`250m`, `2`, `1.5Gi`, `1e3`) as whole millicores and bytes, and millicores back as text.
+"""Kubernetes quantities (`250m`, `2`, `1.5Gi`, `1e3`) as whole millicores and bytes.
 
-`parsing.py` reads the API server's objects with these, `resources.py` writes what it sends. The grammar is the API
+`parsing.py` reads the API server's objects with these; `settings.cpu_quantity` is the way back. The grammar is the API
 server's own, which is wider than what `settings.parse_cpu_millicores` lets a user write: whatever somebody else's
 tool has stored must be readable. Numbers are exact (Decimal) and rounded up like Kubernetes rounds them: a container
 with `100n` CPU has 1m.
@@ -43,11 +43,6 @@ def cpu_millicores(quantity: str | float) -> int:
 def memory_bytes(quantity: str | float) -> int:
     """A memory quantity in bytes, rounded up, e.g. `1.5Gi` is 1610612736; ValueError with what was found."""
     return _whole(quantity, Decimal(1))
-
-
-def cpu_quantity(millicores: int) -> str:
-    """Millicores as Kubernetes itself prints them: 250 is `250m`, 2000 is `2`."""
-    return f"{millicores // 1000}" if millicores % 1000 == 0 else f"{millicores}m"
 
 
 def _whole(quantity: str | float, unit: Decimal) -> int:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from controller.model import CpuAllocation
@@ -20,6 +20,10 @@ MANAGED_LABEL = f"{GROUP}/managed"
 """A pod is managed only with `slopewise.dev/managed: "true"`: the owner opts in, and the admission policy that keeps
 our account within its purpose has one fixed thing to check. Policies select among the pods that carry it. A pod that
 carries it with another value is watched all the same, so that it gets back what we have changed."""
+
+GUARANTEED = "Guaranteed"
+BEST_EFFORT = "BestEffort"
+"""QoS classes of pods; the third is Burstable, and is what every other pod has."""
 
 FIELD_MANAGER = "slopewise"
 FINALIZER = f"{GROUP}/restore"
@@ -55,9 +59,18 @@ class ContainerRecord:
     running_since_seconds: float | None = None
     restarts_total: int = 0
     oom_killed_at_seconds: float | None = None
-    ports: Mapping[str, int] = field(default_factory=dict)
     init: bool = False
     """A restartable init container (a sidecar): it is resized under `initContainers`."""
+
+    @property
+    def cpu_is_equal(self) -> bool:
+        """CPU request and limit are the same."""
+        return self.wished.limit_millicores == self.wished.request_millicores
+
+    @property
+    def memory_is_equal(self) -> bool:
+        """Memory has a limit, and a request of the same size."""
+        return self.memory_limit_bytes is not None and self.memory_request_bytes == self.memory_limit_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +104,11 @@ class PodRecord:
     def ended(self) -> bool:
         """True when it runs no more."""
         return self.phase in ("Succeeded", "Failed")
+
+    def guaranteed_but_for_cpu_of(self, container: ContainerRecord) -> bool:
+        """Whether it would be Guaranteed if this container's CPU request were equal to its limit: all else is equal."""
+        others = (each for each in self.containers if each.name != container.name)
+        return container.memory_is_equal and all(each.memory_is_equal and each.cpu_is_equal for each in others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from controller.adapters.kube.contracts import Roster
 from controller.adapters.kube.events import About, Event, EventRecorder
 from controller.adapters.kube.growth_book import GrowthBook
 from controller.adapters.kube.policies import PolicyDocument
-from controller.growth_face import Key, PassView, transition_key, view_of
+from controller.growth_face import Key, PassView, change_text, transition_key, view_of
 from controller.model import Job, Outcome, OutcomeResult, PassReport, Resize, Withheld
 from controller.policy_status import Conflict, Standing, standing_key
 from controller.restoring import GivenBack
-from controller.settings import TrainingPolicySpec, cpu_quantity
+from controller.settings import TrainingPolicySpec
 
 _REASON: Mapping[OutcomeResult, str] = {
     "applied": "Resized",
@@ -199,8 +199,7 @@ def _failed_by_job(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def _note(resize: Resize, why: str) -> str:
-    change = f"CPU {resize.control} {cpu_quantity(resize.from_millicores)} to {cpu_quantity(resize.to_millicores)}"
-    return f"{change}: {why}"
+    return f"CPU {change_text(resize)}: {why}"
 
 
 def _together(texts: Collection[str]) -> str:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.adapters.kube.contracts import Json
-from controller.adapters.kube.quantities import cpu_quantity
-from controller.adapters.kube.records import ContainerRecord, ManagedPod, PodRecord
+from controller.adapters.kube.records import BEST_EFFORT, GUARANTEED, ContainerRecord, ManagedPod, PodRecord
 from controller.model import CpuAllocation, Resize
-from controller.settings import ResourceSettings
+from controller.settings import ResourceSettings, cpu_quantity
 
 READ_BACK_RATIO = 0.02
 READ_BACK_MILLICORES = 10
@@ -41,11 +40,11 @@ def resized(
     managed: ManagedPod, resize: Resize, original: CpuAllocation, settings: ResourceSettings
 ) -> CpuAllocation | Impossible:
     """The container's request and limit after this resize. `original` bounds how far a request comes back up."""
-    if managed.pod.qos_class == "BestEffort":
+    if managed.pod.qos_class == BEST_EFFORT:
         return Impossible("its pod is BestEffort, and a resize may not change that; give it a CPU or memory request")
     if resize.control == "requests":
         return _with_request(managed, resize.to_millicores)
-    if managed.pod.qos_class == "Guaranteed":
+    if managed.pod.qos_class == GUARANTEED:
         return _both(managed, resize.to_millicores, original, settings)
     return _with_limit(managed, resize.to_millicores, original, settings)
 
@@ -81,7 +80,7 @@ def _with_limit(
         return Impossible(
             f"a limit cannot go below its request of {request}m; set resources.lowerRequests, or lower the request"
         )
-    if target != request or not _guaranteed_but_for_cpu(managed):
+    if target != request or not managed.pod.guaranteed_but_for_cpu_of(managed.container):
         return CpuAllocation(target, request)
     # Its QoS class may not become Guaranteed: 1m apart is enough, and nobody notices it.
     lowers = settings.lower_requests and request > 1
@@ -90,24 +89,12 @@ def _with_limit(
 
 def _with_request(managed: ManagedPod, target: int) -> CpuAllocation | Impossible:
     limit = managed.container.wished.limit_millicores
-    if managed.pod.qos_class == "Guaranteed":
+    if managed.pod.qos_class == GUARANTEED:
         return Impossible("its pod is Guaranteed, so its request cannot move alone; use resources.control: limits")
     if limit is not None and target > limit:
         return Impossible(f"a request cannot go above its limit of {limit}m; raise the limit, or remove it")
-    apart = int(target == limit and target > 1 and _guaranteed_but_for_cpu(managed))
+    apart = int(target == limit and target > 1 and managed.pod.guaranteed_but_for_cpu_of(managed.container))
     return CpuAllocation(limit, target - apart)
-
-
-def _guaranteed_but_for_cpu(managed: ManagedPod) -> bool:
-    """Whether the pod would be Guaranteed if this container's CPU request were equal to its limit."""
-    others = (each for each in managed.pod.containers if each.name != managed.container.name)
-    return _memory_fixed(managed.container) and all(
-        _memory_fixed(each) and each.wished.limit_millicores == each.wished.request_millicores for each in others
-    )
-
-
-def _memory_fixed(container: ContainerRecord) -> bool:
-    return container.memory_limit_bytes is not None and container.memory_request_bytes == container.memory_limit_bytes
 
 
 def restored(managed: ManagedPod, original: CpuAllocation, settings: ResourceSettings) -> Goal:
@@ -131,7 +118,7 @@ def without_room(managed: ManagedPod, goal: CpuAllocation) -> CpuAllocation:
     While a request waits for room, nothing of its pod's resize is applied, also not the limit.
     """
     in_effect = managed.container.in_effect or managed.container.wished
-    if managed.pod.qos_class == "Guaranteed":
+    if managed.pod.qos_class == GUARANTEED:
         return in_effect
     return CpuAllocation(goal.limit_millicores, min(in_effect.request_millicores, goal.request_millicores))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -22,7 +22,7 @@ from controller.adapters.kube.contracts import Api, Events, Json
 
 T = TypeVar("T")
 
-PAGE_OBJECTS = 500
+_PAGE_OBJECTS = 500
 """5,000 pods are 50 MB of JSON, and 300 MB once parsed: read by pages, it is a tenth of that.
 
 Pages are read without a resource version, so they are consistent and never older than what was seen before; with
@@ -112,10 +112,6 @@ class Reflector(Generic[T]):
         """True once the first list is in."""
         return self._synced.is_set()
 
-    def wait_until_synced(self, timeout_seconds: float) -> bool:
-        """Whether the first list came in that time."""
-        return self._synced.wait(timeout_seconds)
-
     def silent_seconds(self) -> float:
         """Seconds since the API server was last heard of; infinite before the first list."""
         heard_at = self._heard_at
@@ -138,6 +134,15 @@ class Reflector(Generic[T]):
         """Take in an object that came another way, if it is newer: the answer to our own write."""
         self._collection.observe(obj)
 
+    def read_now(self) -> None:
+        """Take in all objects as they are at this moment, beside the watch, which may be behind; from any thread.
+
+        What is there no more is found out by the watch. ApiError when they cannot be read.
+        """
+        for page in self._pages():
+            for each in page.get("items") or ():
+                self.observe(each)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             began_at = time.monotonic()
@@ -158,22 +163,26 @@ class Reflector(Generic[T]):
     def _list(self) -> None:
         self._collection.begin_listing()
         listed: dict[Key, Kept[T]] = {}
-        params = {**self._params, "limit": str(PAGE_OBJECTS)}
-        while not self._stopping.is_set():
-            page = self._api.get(self._path, params, metadata_only=self._metadata_only)
+        for page in self._pages():
             self._heard()
             listed |= self._collection.read_all(page.get("items") or ())
-            if not (token := page["metadata"].get("continue")):
-                break
-            params["continue"] = token
-        else:
-            return
+            if self._stopping.is_set():
+                return
         self._version = page["metadata"]["resourceVersion"]
         self._collection.replace(listed, version_of(page))
         self._relist_at = time.monotonic() + self._timing.relist_seconds * random.uniform(0.9, 1.1)  # noqa: S311
         self.relists += 1
         self.failure = None
         self._synced.set()
+
+    def _pages(self) -> Iterator[Json]:
+        params = {**self._params, "limit": str(_PAGE_OBJECTS)}
+        while True:
+            page = self._api.get(self._path, params, metadata_only=self._metadata_only)
+            yield page
+            if not (token := page["metadata"].get("continue")):
+                return
+            params["continue"] = token
 
     def _watch(self) -> None:
         """Follow one watch to its end. Raises ApiError when that is not the end that was asked for."""

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from support.cluster import wait_for
 from support.scene import Scene, has_condition, identity, limit_millicores, quota_microseconds
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.cluster import Kubectl, wait_for
+from support.cluster import Kubectl
 from support.readme import cluster_commands
 from support.rendering import ROOT
 from support.scene import Scene, limit_millicores, quota_microseconds
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from support.cluster import Kubectl, PodShape, wait_for
+from support.cluster import Kubectl, PodShape
 from support.fault_stage import Stage
 from support.trainers import Trainers
+from support.waiting import wait_for
 
 from controller.crds.definitions import definitions
 

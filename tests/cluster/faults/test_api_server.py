@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.cluster import wait_for
 from support.fault_stage import LEASE_SECONDS, STORED, Stage
 from support.gateway import Answer, Gateway, Request, drop, status_answer
+from support.waiting import wait_for
 
 from testbed.faults import Faults
 

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.cluster import wait_for
 from support.controller_process import ControllerProcess
 from support.fault_stage import ORIGINAL, STORED, Stage
 from support.gateway import Answer, DroppedError, Gateway, Request
+from support.waiting import wait_for
 
 PODS = ("a", "b", "c")
 SHARES = dict.fromkeys(PODS, 667)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.cluster import wait_for
 from support.fault_stage import Stage
+from support.waiting import wait_for
 
 from testbed.faults import Faults
 

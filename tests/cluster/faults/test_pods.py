@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.cluster import wait_for
 from support.fault_stage import ORIGINAL, Stage
 from support.gateway import Request
+from support.waiting import wait_for
 
 ENDS_WHEN_TOLD = ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 3")
 EATS_WHEN_TOLD = (

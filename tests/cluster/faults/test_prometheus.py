@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.cluster import wait_for
 from support.fault_stage import SCRAPE_SECONDS, Stage
 from support.gateway import Request, drop
 from support.trainers import CONVERGED, DIVERGED, FALLING, Trainers
+from support.waiting import wait_for
 
 MEASURED = {"intervalSeconds": 20}
 """Four scrapes of Prometheus, the least that it takes to measure."""

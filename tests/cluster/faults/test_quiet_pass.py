@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 from support.fault_stage import Stage
 from support.gateway import Request
 
-from controller.adapters.kube.api import resource_of
+from controller.adapters.kube.paths import resource_of
 
 MOST_QUERIES = 6
 PASSES = 3

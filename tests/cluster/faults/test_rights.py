@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.cluster import wait_for
 from support.fault_stage import STORED, Stage
+from support.waiting import wait_for
 
 ACCOUNT = "controller"
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.cluster import MANAGED, wait_for
+from support.cluster import MANAGED
 from support.fault_stage import Stage
+from support.waiting import wait_for
 
 DEVICE = "slopewise.dev/fake-gpu"
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from support.accounts import ACCOUNT, SYSTEM, a_growth, api_of_account, growths, refusal
-from support.cluster import Kubectl, wait_for
+from support.cluster import Kubectl
 from support.rendering import MANIFESTS, render
+from support.waiting import wait_for
 
 from controller.adapters.kube.api import KubeApi
 

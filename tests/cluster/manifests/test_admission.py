@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from support.accounts import ACCOUNT, GROUP, a_growth, api_of_account, growths, refusal
-from support.cluster import Kubectl, PodShape, wait_for
+from support.cluster import Kubectl, PodShape
+from support.waiting import wait_for
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.contracts import MERGE_PATCH, STRATEGIC_MERGE_PATCH

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from support.accounts import ACCOUNT, SYSTEM, api_of_account
-from support.cluster import Kubectl, wait_for
+from support.cluster import Kubectl
 from support.rendering import MANIFESTS, OVERLAYS, render, render_mine
+from support.waiting import wait_for
 
 from controller.adapters.kube.api import KubeApi
 

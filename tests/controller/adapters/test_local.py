@@ -41,7 +41,7 @@ class FakeReader:
     scrape_interval_seconds: float = 1.0
 
     def read(self, at_seconds: float) -> PrometheusReading:
-        return PrometheusReading(at_seconds, self.jobs, queries=3)
+        return PrometheusReading(self.jobs, queries=3)
 
 
 def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | None = None):

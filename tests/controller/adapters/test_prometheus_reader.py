@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from support.exporters import Exporters
+from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.waiting import wait_for
 
 from controller.adapters.prometheus import JobKey, JobSeries, PrometheusReader, PrometheusReading
-from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
+from controller.adapters.prometheus_server import PrometheusBinaries, TargetGroup
 from controller.errors import ObservationError
 from controller.model import JobState, Responses
 from controller.settings import EvaluationSettings
 
 pytestmark = pytest.mark.processes
 
-SCRAPE_SECONDS = 0.5
 WINDOW_SECONDS = 2.0
 HOSTILE = 'a"b\\c\nd{pod=~".*"}, größe 損失'
 
@@ -58,31 +57,20 @@ def served(*series: tuple[str, float, float], started: float = 1000) -> str:
 
 
 class World:
-    """Prometheus, the exporters, and what is scraped from them."""
+    """Processes of jobs, and what is read of them."""
 
-    def __init__(self, server: PrometheusServer, exporters: Exporters) -> None:
-        self.server = server
-        self._exporters = exporters
-        self._groups: list[TargetGroup] = []
-        self._paths: dict[tuple[str, str], str] = {}
+    def __init__(self, scraped: Scraped) -> None:
+        self.server = scraped.server
+        self._scraped = scraped
+        self._targets: dict[tuple[str, str], TargetGroup] = {}
 
     def add(self, pod: str, content: str | None = None, *, instance: str = "a:1", namespace: str = "flowcon") -> None:
-        path = f"/{len(self._groups)}"
-        labels = {"namespace": namespace, "pod": pod, "instance": instance, "__metrics_path__": path}
-        self._groups.append({"targets": [self._exporters.address], "labels": labels})
-        self._paths[pod, instance] = path
-        self.set(pod, content, instance=instance)
+        labels = {"namespace": namespace, "pod": pod, "instance": instance}
+        self._targets[pod, instance] = self._scraped.add(labels, content)
 
     def set(self, pod: str, content: str | None, *, instance: str = "a:1") -> None:
         """Change what a process exports; None: it is gone."""
-        path = self._paths[pod, instance]
-        if content is None:
-            self._exporters.pages.pop(path, None)
-        else:
-            self._exporters.pages[path] = content
-
-    def scrape(self) -> None:
-        self.server.set_targets(self._groups)
+        self._scraped.show(self._targets[pod, instance], content)
 
     def reader(self, *evaluations: EvaluationSettings, **matchers: str) -> PrometheusReader:
         return PrometheusReader(
@@ -101,46 +89,36 @@ class World:
         return self.read(*evaluations).jobs.get(JobKey("flowcon", pod), JobSeries())
 
     def wait_for(self, pod: str, condition: Callable[[JobSeries], bool]) -> JobSeries:
-        """The job once it is as it must become; the last sight of it fails the test after 20 s."""
-        for _ in range(200):
-            job = self.job(pod)
-            if condition(job):
-                return job
-            time.sleep(0.1)
-        raise AssertionError(f"{pod} stayed {job}")
+        """The job once it is as it must become."""
+        return wait_for(pod, lambda: self.job(pod), condition)
 
 
 @pytest.fixture(scope="module")
 def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    exporters = Exporters()
-    folder: Path = tmp_path_factory.mktemp("prometheus") / "data"
-    try:
-        with PrometheusServer(prometheus_binaries, folder, scrape_interval_seconds=SCRAPE_SECONDS) as server:
-            world = World(server, exporters)
-            for pod in ("steady", "nan", "inf", "counted", "restarts", "gone", "changes", "outlives"):
-                world.add(pod, page())
-            world.add("stages", page('{stage="train"} 3', '{stage="eval"} 1', '{stage="train_ema"} 2'))
-            world.add("steps", page('{stage="eval",step="7"} 1', '{epoch="1"} 2', '{stage="train"} 4'))
-            world.add("only-steps", page('{step="7"} 1'))
-            world.add("maximises", page(objective="max"))
-            world.add("foreign", 'trainer_loss{run="x"} 7\n')
-            world.add("marked", page('{stage="eval",slopewise_value="level"} 9', '{stage="train"} 4'))
-            world.add("impostor", page('{stage="eval",namespace="flowcon",pod="steady"} 9'), namespace="other")
-            world.add(HOSTILE, page(f'{{stage="eval",run="{HOSTILE_IN_EXPOSITION}"}} 0.25'))
-            world.add("serves", served(("", 40, 8.0)))
-            world.add("serves-many", served(('model="a",code="200"', 40, 8.0), ('model="b",code="500"', 2, 0.5)))
-            world.add("serves-nan", served(('model="a"', 40, 8.0), ('model="b"', 2, float("nan"))))
-            hostile = f'model="{HOSTILE_IN_EXPOSITION}",namespace="other",pod="steady"'
-            world.add("serves-hostile", served((hostile, 3, 0.75), ('slopewise_value="up"', 99, 99)))
-            world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
-            world.add("serves-again", None, instance="b:2")
-            world.add("moves", page(started=1000), instance="a:1")
-            world.add("moves", None, instance="b:2")
-            world.scrape()
-            world.wait_for("steady", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
-            yield world
-    finally:
-        exporters.close()
+    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
+        world = World(pages)
+        for pod in ("steady", "nan", "inf", "counted", "restarts", "gone", "changes", "outlives"):
+            world.add(pod, page())
+        world.add("stages", page('{stage="train"} 3', '{stage="eval"} 1', '{stage="train_ema"} 2'))
+        world.add("steps", page('{stage="eval",step="7"} 1', '{epoch="1"} 2', '{stage="train"} 4'))
+        world.add("only-steps", page('{step="7"} 1'))
+        world.add("maximises", page(objective="max"))
+        world.add("foreign", 'trainer_loss{run="x"} 7\n')
+        world.add("marked", page('{stage="eval",slopewise_value="level"} 9', '{stage="train"} 4'))
+        world.add("impostor", page('{stage="eval",namespace="flowcon",pod="steady"} 9'), namespace="other")
+        world.add(HOSTILE, page(f'{{stage="eval",run="{HOSTILE_IN_EXPOSITION}"}} 0.25'))
+        world.add("serves", served(("", 40, 8.0)))
+        world.add("serves-many", served(('model="a",code="200"', 40, 8.0), ('model="b",code="500"', 2, 0.5)))
+        world.add("serves-nan", served(('model="a"', 40, 8.0), ('model="b"', 2, float("nan"))))
+        hostile = f'model="{HOSTILE_IN_EXPOSITION}",namespace="other",pod="steady"'
+        world.add("serves-hostile", served((hostile, 3, 0.75), ('slopewise_value="up"', 99, 99)))
+        world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
+        world.add("serves-again", None, instance="b:2")
+        world.add("moves", page(started=1000), instance="a:1")
+        world.add("moves", None, instance="b:2")
+        pages.tell()
+        world.wait_for("steady", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
+        yield world
 
 
 HOSTILE_IN_EXPOSITION = HOSTILE.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -194,7 +172,7 @@ def test_series_with_a_step_or_epoch_label_are_named_and_not_used(world: World):
 def test_the_job_itself_says_whether_more_is_better(world: World):
     job = world.job("maximises")
     assert job.evaluation is not None
-    assert (job.evaluation.objective, job.objective) == ("max", "max")
+    assert job.evaluation.objective == "max"
 
 
 def test_a_further_mapping_brings_in_other_peoples_names_for_one_more_query(world: World):

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
-from support.exporters import Exporters
+from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.waiting import wait_for
 
 from controller.adapters.prometheus import EVERYTHING, PrometheusReader, PrometheusReading, Scope
 from controller.adapters.prometheus_http import PrometheusHttp, Row
 from controller.adapters.prometheus_resources import ContainerKey, Machine, machines_by_node, use_by_container
-from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
+from controller.adapters.prometheus_server import PrometheusBinaries
 from controller.adapters.queries import AnyOf
 from controller.settings import EvaluationSettings
 
 pytestmark = pytest.mark.processes
 
-SCRAPE_SECONDS = 0.5
 STARTED = round(time.time(), 3)
 
 PLAIN = {"job": "kubernetes-cadvisor", "instance": "node-a", "kubernetes_io_arch": "amd64"}
@@ -65,22 +64,13 @@ def whole(pod: str) -> str:
 
 @dataclass
 class World:
-    """Prometheus and what it scrapes."""
+    """What is read of kubelets and pods, and what Prometheus itself says."""
 
-    server: PrometheusServer
-    exporters: Exporters
-    groups: list[TargetGroup] = field(default_factory=list)
-
-    def add(self, labels: Mapping[str, str], content: str) -> TargetGroup:
-        path = f"/{len(self.groups)}"
-        self.exporters.pages[path] = content
-        group: TargetGroup = {"targets": [self.exporters.address], "labels": {**labels, "__metrics_path__": path}}
-        self.groups.append(group)
-        return group
+    scraped: Scraped
 
     def reader(self, resource_matchers: Mapping[str, str]) -> PrometheusReader:
         return PrometheusReader(
-            self.server.url,
+            self.scraped.server.url,
             {"pod": AnyOf()},
             SCRAPE_SECONDS,
             [EvaluationSettings()],
@@ -93,7 +83,7 @@ class World:
             return reader.read(time.time(), scope)
 
     def raw(self, query: str) -> list[Row]:
-        http = PrometheusHttp(self.server.url, 5.0)
+        http = PrometheusHttp(self.scraped.server.url, 5.0)
         http.begin()
         try:
             return http.ask(query, time.time())
@@ -101,48 +91,37 @@ class World:
             http.close()
 
     def wait_for(self, query: str, count: int) -> None:
-        for _ in range(200):
-            if len(rows := self.raw(query)) == count:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"{query} stayed {rows}")
+        wait_for(query, lambda: self.raw(query), lambda rows: len(rows) == count)
 
 
 @pytest.fixture(scope="module")
 def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    exporters = Exporters()
-    folder: Path = tmp_path_factory.mktemp("prometheus") / "data"
-    try:
-        with PrometheusServer(prometheus_binaries, folder, scrape_interval_seconds=SCRAPE_SECONDS) as server:
-            world = World(server, exporters)
-            restarted = cpu(500, pod="restarted", at=STARTED - 20, container_id="old") + cpu(
-                5, pod="restarted", at=STARTED, container_id="new"
-            )
-            machine = f"machine_cpu_cores 2\nmachine_memory_bytes {2**33}\n"
-            sandbox = cpu(7, pod="plain", container="", container_id="sandbox")
-            side = cpu(8, pod="plain", container="side", container_id="side")
-            world.add(
-                PLAIN, whole("plain") + sandbox + side + cpu(100, pod="both", container_id="2") + restarted + machine
-            )
-            world.add(PLAIN_RESOURCE, cpu(103, pod="both", at=STARTED + 0.25) + cpu(77, pod="resource-only"))
-            world.add(OPERATOR, whole("operator") + machine)
-            lie = cpu(9999, pod="plain", at=STARTED + 0.3)
-            world.add({"job": "pods", "instance": "10.1.0.1:9464", "namespace": "evil", "pod": "plain"}, lie)
-            gone = world.add(
-                {"job": "pods", "instance": "10.1.0.2:9464", "namespace": "evil", "pod": "operator"},
-                cpu(9999, pod="operator", at=STARTED + 0.3),
-            )
-            own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", at=STARTED + 0.3)}'
-            target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
-            world.add(target, own)
-            server.set_targets(world.groups)
-            world.wait_for("container_cpu_usage_seconds_total", 12)
-            world.groups.remove(gone)
-            server.set_targets(world.groups)
-            world.wait_for("up", 5)
-            yield world
-    finally:
-        exporters.close()
+    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
+        world = World(pages)
+        restarted = cpu(500, pod="restarted", at=STARTED - 20, container_id="old") + cpu(
+            5, pod="restarted", at=STARTED, container_id="new"
+        )
+        machine = f"machine_cpu_cores 2\nmachine_memory_bytes {2**33}\n"
+        sandbox = cpu(7, pod="plain", container="", container_id="sandbox")
+        side = cpu(8, pod="plain", container="side", container_id="side")
+        pages.add(PLAIN, whole("plain") + sandbox + side + cpu(100, pod="both", container_id="2") + restarted + machine)
+        pages.add(PLAIN_RESOURCE, cpu(103, pod="both", at=STARTED + 0.25) + cpu(77, pod="resource-only"))
+        pages.add(OPERATOR, whole("operator") + machine)
+        lie = cpu(9999, pod="plain", at=STARTED + 0.3)
+        pages.add({"job": "pods", "instance": "10.1.0.1:9464", "namespace": "evil", "pod": "plain"}, lie)
+        gone = pages.add(
+            {"job": "pods", "instance": "10.1.0.2:9464", "namespace": "evil", "pod": "operator"},
+            cpu(9999, pod="operator", at=STARTED + 0.3),
+        )
+        own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", at=STARTED + 0.3)}'
+        target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
+        pages.add(target, own)
+        pages.tell()
+        world.wait_for("container_cpu_usage_seconds_total", 12)
+        pages.targets.remove(gone)
+        pages.tell()
+        world.wait_for("up", 5)
+        yield world
 
 
 def test_all_that_cadvisor_says_of_a_container_costs_one_query(world: World):

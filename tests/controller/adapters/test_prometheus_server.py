@@ -7,13 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 import requests
+from support.waiting import eventually
 
 from controller.adapters.journal import Journal, journal_path
 from controller.adapters.processes import Command, Launcher, ManagedProcess, start_unrecorded
@@ -144,10 +144,7 @@ PrometheusServer(binaries, folder / "data", start_process=start).start()
 def test_one_whose_controller_is_killed_before_it_is_recorded_never_runs(tmp_path: Path):
     pretender(tmp_path / "prometheus", f"touch {tmp_path / 'trace'}; exec sleep 60")
     done = subprocess.run([sys.executable, "-c", CONTROLLER, str(tmp_path)], stdout=subprocess.PIPE, check=False)
-    deadline = time.monotonic() + 30
-    while psutil.pid_exists(int(done.stdout)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not psutil.pid_exists(int(done.stdout))
+    assert eventually(lambda: not psutil.pid_exists(int(done.stdout)))
     assert not (tmp_path / "trace").exists()
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from support.replicas import LEASE, LEASES, ORIGINAL, SHARE, Town, is_held, policy_document
 
+from controller.adapters.kube.election import Terms
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.once import StoppedError, run_once
-from controller.cluster.options import ClusterOptions, Connection, LeaseTimes
+from controller.cluster.options import ClusterOptions, Connection
 from controller.cluster.process import Replica, policy_of_file
 from controller.cluster.signals import StopSignal
 from controller.errors import SlopewiseError, UsageError
@@ -34,7 +35,7 @@ def options_in(town: Town, **more: Any) -> ClusterOptions:
         scrape_interval_seconds=0.5,
         once=True,
         lease_namespace="controllers",
-        lease=LeaseTimes.within(1.5),
+        lease=Terms.within(1.5),
     )
     return replace(known, **more)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -83,7 +82,7 @@ def test_a_pass_that_hangs_does_not_hold_up_the_end(town: Town) -> None:
     town.policy()
     town.prometheus.hanging.set()
     with town.replica() as replica:
-        wait_for(lambda: is_passing(), "a pass is under way", town)
+        wait_for(town.prometheus.asked.is_set, "a pass is under way", town)
 
         assert replica.stop() == 0
 
@@ -188,7 +187,3 @@ def test_waiting_for_a_signal_ends_with_its_time() -> None:
     stop = StopSignal()
     assert stop.wait(0.01) is False
     stop.close()
-
-
-def is_passing() -> bool:
-    return any(thread.name == "pass" for thread in threading.enumerate())

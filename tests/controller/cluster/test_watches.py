@@ -11,7 +11,7 @@ from support.replicas import GROWTHS
 from support.waiting import eventually
 
 from controller.adapters.kube.records import API_VERSION
-from controller.cluster.watches import SILENT_SECONDS, Watches, make_watches, path_of
+from controller.cluster.watches import SILENT_SECONDS, Watches, make_watches
 
 
 class AStore:
@@ -71,11 +71,6 @@ def test_catching_up_reads_every_page(server: ApiServer, watches: Watches) -> No
     for number in range(501):
         name = f"job-{number:03}"
         server.put(GROWTHS, {"metadata": {"name": name}, "spec": {"workload": {**workload, "name": name}}})
-    watches.catch_up(server.client())
+    watches.catch_up()
     assert len(watches.growths.items()) == 501
     assert len(server.asked("GET", "jobgrowths$")) == 2
-
-
-def test_paths_are_those_of_the_api_server() -> None:
-    assert path_of("v1", "pods") == "/api/v1/pods"
-    assert path_of("batch/v1", "jobs", "a") == "/apis/batch/v1/namespaces/a/jobs"

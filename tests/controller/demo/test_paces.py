@@ -23,7 +23,7 @@ class FakeReader:
 
     def read(self, at_seconds: float) -> PrometheusReading:
         jobs = {JobKey("run", name): each for name, each in self.series(at_seconds - START).items()}
-        return PrometheusReading(at_seconds, jobs, queries=3)
+        return PrometheusReading(jobs, queries=3)
 
 
 def a_record(name: str, qoe: float | None = 0.2, ended: float | None = 40.0) -> JobRecord:

@@ -9,7 +9,7 @@ from controller.demo import workloads
 from controller.demo.trainings.catalogue import TRAININGS, demo_jobs
 from controller.demo.workloads import (
     ALONE,
-    WORKLOADS,
+    DESCRIPTIONS,
     WorkloadName,
     build_workload,
     fitting_nodes,
@@ -68,7 +68,7 @@ def test_every_training_was_measured_alone() -> None:
     assert set(ALONE) == set(TRAININGS)
 
 
-@pytest.mark.parametrize("workload", [name for name in WORKLOADS if name != "served"])
+@pytest.mark.parametrize("workload", [name for name in DESCRIPTIONS if name != "served"])
 def test_every_list_is_the_same_work_and_scales(workload: WorkloadName) -> None:
     for scale in (1.0, 0.2):
         jobs = build_workload(workload, scale, CORES)

@@ -25,7 +25,6 @@ from controller.simulator.default_scheduler import DefaultScheduler
 from controller.simulator.engine import (
     Controller,
     SimClock,
-    SimMemory,
     controller_of,
     drive,
     pass_settings,
@@ -33,6 +32,7 @@ from controller.simulator.engine import (
     run_unmanaged,
 )
 from controller.simulator.model import Instance, Physics, RunOutcome
+from controller.simulator.observer import EPOCH_SECONDS
 from controller.simulator.world import World
 
 
@@ -216,11 +216,8 @@ class TestMistakes:
             drive(world, DefaultScheduler(world, 1), restless(world))
 
 
-def test_clock_and_memory_have_the_ports_shapes() -> None:
+def test_the_clock_tells_unix_time_and_simulated_time() -> None:
     world = World(the_fixed_run(), "requests")
-    clock, memory = SimClock(world), SimMemory()
-    world.pass_time(0.0)
-    assert clock.now() - clock.monotonic() > 1e9
-    state = memory.load()
-    memory.save(state)
-    assert memory.load() is state
+    world.pass_time(7.0)
+    assert SimClock(world).monotonic() == 7.0
+    assert SimClock(world).now() == EPOCH_SECONDS + 7.0

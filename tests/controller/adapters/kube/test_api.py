@@ -14,7 +14,7 @@ from kubernetes.config import ConfigException
 from support.api_server import ApiServer, Drip, Drop, Half, Hang, Reply, refusal
 from support.waiting import eventually
 
-from controller.adapters.kube.api import ApiError, KubeApi, resource_of
+from controller.adapters.kube.api import ApiError, KubeApi
 from controller.adapters.kube.contracts import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from controller.adapters.kube.transport import Transport, load_configuration
 from controller.errors import UsageError
@@ -195,23 +195,6 @@ def test_each_request_is_counted_with_its_verb_resource_and_code(server: ApiServ
         ("watch", "pods", 200),
         ("get", "namespaces", 0),
     ]
-
-
-@pytest.mark.parametrize(
-    ("path", "resource", "is_object"),
-    [
-        ("/api/v1/nodes", "nodes", False),
-        ("/api/v1/namespaces", "namespaces", False),
-        ("/api/v1/namespaces/n", "namespaces", True),
-        ("/api/v1/namespaces/n/pods/p/eviction", "pods/eviction", True),
-        ("/apis/batch/v1/jobs", "jobs", False),
-        ("/apis/slopewise.dev/v1alpha1/trainingpolicies/t/status", "trainingpolicies/status", True),
-        ("/apis/coordination.k8s.io/v1/namespaces/n/leases/l", "leases", True),
-        ("/version", "version", False),
-    ],
-)
-def test_a_path_says_what_it_is_about(path: str, resource: str, is_object: bool) -> None:
-    assert resource_of(path) == (resource, is_object)
 
 
 def test_a_watch_gives_events_until_the_server_ends_it(server: ApiServer) -> None:

@@ -200,18 +200,9 @@ def test_writing_ends_at_the_deadline_while_a_renewal_hangs(server: ApiServer, c
     assert "could not be renewed for 2.5 s" in first.lost[0]
     server.thaw()
     count = len(server.requests)
-    assert not eventually_within(lambda: first.elector.may_write(), 0.5)
+    assert not eventually(lambda: first.elector.may_write(), 0.5)
     assert len(first.lost) == 1
     assert len(server.requests) <= count + 1  # it does not take the lease again
-
-
-def eventually_within(condition: Any, seconds: float) -> bool:
-    ended = threading.Event()
-    threading.Timer(seconds, ended.set).start()
-    while not ended.wait(0.01):
-        if condition():
-            return True
-    return False
 
 
 def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:

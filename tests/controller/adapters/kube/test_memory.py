@@ -13,7 +13,7 @@ from support.worlds import FakeActuator, known
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.growth_book import LATE_LOOKS
-from controller.adapters.kube.memory import ORIGINALS_A_PASS, OnlyStored
+from controller.adapters.kube.memory import ORIGINALS_A_PASS, KubeMemory, OnlyStored
 from controller.errors import ObservationError
 from controller.model import CpuAllocation, JobMemory, MemoryState, NodeMemory, Resize
 
@@ -36,6 +36,19 @@ def pods() -> Pods:
     return Pods()
 
 
+@pytest.fixture
+def replica(api: KubeApi, pods: Pods) -> Replica:
+    return Replica(api, pods)
+
+
+@pytest.fixture
+def memory(replica: Replica) -> KubeMemory:
+    """Of a policy that is new: its first pass has begun, with nothing to remember."""
+    memory = replica.memory()
+    assert memory.load() == MemoryState()
+    return memory
+
+
 def writes(server: ApiServer) -> list[str]:
     return [request.method for request in server.requests if request.method != "GET"]
 
@@ -48,10 +61,8 @@ def changed(**more: Any) -> JobMemory:
     return known(efficiency=0.1, original=ORIGINAL, **more)
 
 
-def test_an_original_is_stored_when_save_returns(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_an_original_is_stored_when_save_returns(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed()}))
     stored = server.get(f"{GROWTHS}/train")
     assert stored["status"]["pods"][0]["original"] == {"cpuLimit": "2", "cpuRequest": "500m"}
@@ -70,11 +81,10 @@ def test_a_restarted_controller_knows_everything(api: KubeApi, pods: Pods) -> No
     assert again.load() == MemoryState({uid: what}, {"n2": NodeMemory(frozenset({uid}), 100.0, 40.0)})
 
 
-def test_what_is_not_an_original_waits_for_the_writer(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_what_is_not_an_original_waits_for_the_writer(
+    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
     uid = pods.add("train")
-    replica = Replica(api, pods)
-    memory = replica.memory()
-    memory.load()
     memory.save(MemoryState({uid: known(job_class="NL")}))
     assert writes(server) == []
     assert replica.writer.urgent() == {"uid-of-train"}
@@ -85,11 +95,8 @@ def test_what_is_not_an_original_waits_for_the_writer(server: ApiServer, api: Ku
     assert replica.writer.urgent() == set()
 
 
-def test_a_job_that_a_pass_does_not_see_keeps_its_original(api: KubeApi, pods: Pods) -> None:
+def test_a_job_that_a_pass_does_not_see_keeps_its_original(pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
-    replica = Replica(api, pods)
-    memory = replica.memory()
-    memory.load()
     memory.save(MemoryState({uid: changed()}))
     pods.by_job.clear()
     memory.save(MemoryState())
@@ -100,10 +107,8 @@ def test_a_job_that_a_pass_does_not_see_keeps_its_original(api: KubeApi, pods: P
     assert replica.store.items()[0].status.count(b"the next pod") == 1
 
 
-def test_a_job_is_forgotten_with_its_jobgrowth(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_a_job_is_forgotten_with_its_jobgrowth(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed()}))
     memory.load()
     pods.by_job.clear()
@@ -112,11 +117,9 @@ def test_a_job_is_forgotten_with_its_jobgrowth(server: ApiServer, api: KubeApi, 
 
 
 def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
-    server: ApiServer, api: KubeApi, pods: Pods
+    server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     uid = pods.add("train")
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed()}))
     pods.by_job.clear()
     server.remove(f"{GROWTHS}/train")
@@ -127,11 +130,9 @@ def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
 
 
 def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change(
-    server: ApiServer, api: KubeApi, pods: Pods
+    server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     uid = pods.add("train")
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed()}))
     memory.load()
     server.remove(f"{GROWTHS}/train")
@@ -142,11 +143,9 @@ def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change
 
 
 def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_told(
-    server: ApiServer, api: KubeApi, pods: Pods
+    server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     good, bad = pods.add("good"), pods.add("bad")
-    memory = Replica(api, pods).memory()
-    memory.load()
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(MemoryState({bad: changed(), good: changed()}))
     actuator = FakeActuator()
@@ -161,20 +160,16 @@ def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_told(
     assert OnlyStored(actuator, memory).resize(a_resize(bad)).result == "applied"
 
 
-def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uids = [pods.add(f"train-{number}") for number in range(5)]
-    memory = Replica(api, pods).memory()
-    memory.load()
     server.fault(Drop(), path="jobgrowths", times=99)
     memory.save(MemoryState({uid: changed() for uid in uids}))
     assert len(server.asked("POST")) == 1
     assert all(OnlyStored(FakeActuator(), memory).resize(a_resize(uid)).result == "failed" for uid in uids)
 
 
-def test_a_pass_stores_so_many_originals_and_no_more(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_a_pass_stores_so_many_originals_and_no_more(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uids = [pods.add(f"train-{number}") for number in range(ORIGINALS_A_PASS + 1)]
-    memory = Replica(api, pods).memory()
-    memory.load()
     state = MemoryState({uid: changed() for uid in uids})
     memory.save(state)
     memory.save(state)
@@ -186,11 +181,8 @@ def test_a_pass_stores_so_many_originals_and_no_more(server: ApiServer, api: Kub
     assert OnlyStored(FakeActuator(), memory).resize(a_resize(uids[-1])).result == "applied"
 
 
-def test_a_job_whose_original_is_put_off_is_no_news(api: KubeApi, pods: Pods) -> None:
+def test_a_job_whose_original_is_put_off_is_no_news(pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uids = [pods.add(f"train-{number}") for number in range(ORIGINALS_A_PASS + 1)]
-    replica = Replica(api, pods)
-    memory = replica.memory()
-    memory.load()
     memory.save(MemoryState({uid: known() for uid in uids}))
     replica.writer.write()
     memory.save(MemoryState({uid: known(original=ORIGINAL) for uid in uids}))
@@ -206,11 +198,10 @@ def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer,
     assert OnlyStored(FakeActuator(), memory).resize(a_resize(uid)).result == "failed"
 
 
-def test_what_is_stored_as_original_is_not_overwritten_only_cleared(api: KubeApi, pods: Pods) -> None:
+def test_what_is_stored_as_original_is_not_overwritten_only_cleared(
+    api: KubeApi, pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
     uid = pods.add("train")
-    replica = Replica(api, pods)
-    memory = replica.memory()
-    memory.load()
     memory.save(MemoryState({uid: changed()}))
     memory.save(MemoryState({uid: JobMemory(original=CpuAllocation(1, 1))}))
     assert memory.load().jobs[uid].original == ORIGINAL
@@ -220,9 +211,8 @@ def test_what_is_stored_as_original_is_not_overwritten_only_cleared(api: KubeApi
     assert Replica(api, pods).memory().load().jobs[uid].original is None
 
 
-def test_a_workload_that_another_policy_takes_over_keeps_its_original(api: KubeApi, pods: Pods) -> None:
+def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods, replica: Replica) -> None:
     uid = pods.add("train")
-    replica = Replica(api, pods)
     older, newer = replica.memory("older"), replica.memory("newer")
     older.load()
     older.save(MemoryState({uid: changed(job_class="NL")}))
@@ -236,10 +226,10 @@ def test_a_workload_that_another_policy_takes_over_keeps_its_original(api: KubeA
     assert replica.store.items()[0].policy == "newer"
 
 
-def test_damaged_memory_starts_anew_and_keeps_the_original(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_damaged_memory_starts_anew_and_keeps_the_original(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
+) -> None:
     uid, other = pods.add("train"), pods.add("other")
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed(), other: changed()}))
     stored = server.get(f"{GROWTHS}/train")
     stored["status"]["pods"][0]["memory"] = '{"growth": "much"}'
@@ -250,10 +240,10 @@ def test_damaged_memory_starts_anew_and_keeps_the_original(server: ApiServer, ap
     assert any("train, pod 0: what was remembered is damaged" in line["reason"] for line in logs)
 
 
-def test_a_damaged_original_is_told_and_stops_nobody_else(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_a_damaged_original_is_told_and_stops_nobody_else(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
+) -> None:
     uid, other = pods.add("train"), pods.add("other")
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed(), other: changed()}))
     stored = server.get(f"{GROWTHS}/train")
     stored["status"]["pods"][0]["original"]["cpuLimit"] = "lots"
@@ -264,40 +254,34 @@ def test_a_damaged_original_is_told_and_stops_nobody_else(server: ApiServer, api
     assert any("its original resources are damaged" in line["reason"] for line in logs)
 
 
-def test_before_the_jobgrowths_are_read_there_is_no_memory_to_act_on(api: KubeApi, pods: Pods) -> None:
-    replica = Replica(api, pods)
+def test_before_the_jobgrowths_are_read_there_is_no_memory_to_act_on(replica: Replica) -> None:
     replica.store.synced = False
     with pytest.raises(ObservationError, match="not read yet"):
         replica.memory().load()
 
 
-def test_two_workloads_of_one_name_get_two_names(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_two_workloads_of_one_name_get_two_names(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
+) -> None:
     job, deployment = a_workload("train", uid="a"), a_workload("train", kind="Deployment", uid="b")
     uids = [pods.add(job), pods.add(deployment)]
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed() for uid in uids}))
     assert server.get(f"{GROWTHS}/train")["spec"]["workload"]["uid"] == "a"
     assert server.get(f"{GROWTHS}/train-deployment")["spec"]["workload"]["uid"] == "b"
     assert set(Replica(api, pods).memory().load().jobs) == set(uids)
 
 
-def test_pods_of_one_workload_share_an_object(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+def test_pods_of_one_workload_share_an_object(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uids = [pods.add("train", slot) for slot in ("0", "1")]
-    memory = Replica(api, pods).memory()
-    memory.load()
     memory.save(MemoryState({uid: changed() for uid in uids}))
     assert [pod["slot"] for pod in server.get(f"{GROWTHS}/train")["status"]["pods"]] == ["0", "1"]
     assert len(server.asked("POST")) == 1
 
 
 def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original_is_back(
-    server: ApiServer, api: KubeApi, pods: Pods
+    pods: Pods, replica: Replica, memory: KubeMemory
 ) -> None:
     back, still = pods.add("back"), pods.add("still")
-    replica = Replica(api, pods)
-    memory = replica.memory()
-    memory.load()
     memory.save(MemoryState({back: changed(), still: changed()}))
     memory.save(MemoryState({back: JobMemory()}))
     memory.retire()

@@ -62,7 +62,7 @@ class FakeReader:
         self.asked.append(scope)
         jobs = {JobKey("team", pod): series for pod, series in self.jobs.items()}
         uses = {ContainerKey("team", pod, "trainer"): use for pod, use in self.uses.items()}
-        return PrometheusReading(at_seconds, jobs, 4, uses)
+        return PrometheusReading(jobs, 4, uses)
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]:
         return self.sizes

@@ -34,7 +34,6 @@ def test_a_running_pod_is_read_with_its_container():
     assert container.wished == container.in_effect == CpuAllocation(400, 100)
     assert (container.memory_request_bytes, container.memory_limit_bytes) == (32 * 2**20, None)
     assert (container.ready, container.running_since_seconds, container.init) == (True, AT_15_25_33, False)
-    assert container.ports == {"metrics": 9464}
 
 
 def test_a_request_that_is_missing_is_the_limit():

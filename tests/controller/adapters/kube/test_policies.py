@@ -13,7 +13,6 @@ from support.worlds import START
 
 from controller.adapters.kube.api import ApiError
 from controller.adapters.kube.policies import (
-    COLLECTION,
     PolicyDocument,
     PolicyRecord,
     add_finalizer,
@@ -131,7 +130,7 @@ def test_a_pod_that_has_ended_is_no_conflict() -> None:
 def test_the_finalizer_is_set_once_beside_those_of_others(server: ApiServer) -> None:
     there = raw()
     there["metadata"]["finalizers"] = ["other.example/x"]
-    server.put(COLLECTION, there)
+    server.put(policy_path(), there)
     api = server.client()
     add_finalizer(api, "p")
     add_finalizer(api, "p")
@@ -142,18 +141,18 @@ def test_the_finalizer_is_set_once_beside_those_of_others(server: ApiServer) -> 
 
 
 def test_removing_the_finalizer_of_a_deleted_policy_lets_it_go(server: ApiServer) -> None:
-    server.put(COLLECTION, raw())
+    server.put(policy_path(), raw())
     api = server.client()
     add_finalizer(api, "p")
     api.delete(policy_path("p"))
     assert parse_policy(api.get(policy_path("p"))).deleting
     remove_finalizer(api, "p")
-    assert api.get(COLLECTION)["items"] == []
+    assert api.get(policy_path())["items"] == []
     remove_finalizer(api, "p")
 
 
 def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: ApiServer) -> None:
-    server.put(COLLECTION, raw())
+    server.put(policy_path(), raw())
     conflict = refusal(409, "Conflict", "the object has been modified")
     server.fault(conflict, method="PATCH", times=2)
     add_finalizer(server.client(), "p")
@@ -164,7 +163,7 @@ def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: A
 
 
 def test_a_policys_status_comes_back_after_a_restart(server: ApiServer) -> None:
-    record = parse_policy(server.put(COLLECTION, raw()))
+    record = parse_policy(server.put(policy_path(), raw()))
     document = PolicyDocument(record)
     document.show(Standing(2, "Auto", held="Prometheus is gone"), START)
     document.remember({"n1": NodeMemory(frozenset({"a"}), 100.0, 40.0)})
@@ -178,7 +177,7 @@ def test_a_policys_status_comes_back_after_a_restart(server: ApiServer) -> None:
 
 
 def test_a_status_that_somebody_has_spoiled_is_written_anew(server: ApiServer) -> None:
-    server.put(COLLECTION, {**raw(), "status": {"nodes": "many", "conditions": 3}})
+    server.put(policy_path(), {**raw(), "status": {"nodes": "many", "conditions": 3}})
     record = parse_policy(server.get(policy_path("p")))
     assert record.intervals == {}
     document = PolicyDocument(record)

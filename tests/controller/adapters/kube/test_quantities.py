@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.adapters.kube.quantities import LARGEST, cpu_millicores, cpu_quantity, memory_bytes
+from controller.adapters.kube.quantities import LARGEST, cpu_millicores, memory_bytes
+from controller.settings import cpu_quantity
 
 
 @pytest.mark.parametrize(
@@ -61,11 +62,6 @@ def test_what_is_no_quantity_is_named(quantity: str):
 def test_a_negative_quantity_is_refused():
     with pytest.raises(ValueError, match="'-1' is a negative quantity"):
         cpu_millicores("-1")
-
-
-@pytest.mark.parametrize(("millicores", "quantity"), [(250, "250m"), (2000, "2"), (1, "1m"), (1500, "1500m"), (0, "0")])
-def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quantity: str):
-    assert cpu_quantity(millicores) == quantity
 
 
 @given(st.integers(0, 10**7))

@@ -13,7 +13,7 @@ from support.worlds import START, a_job, a_snapshot, known
 
 from controller.adapters.kube.events import Event, EventRecorder
 from controller.adapters.kube.memory import KubeMemory
-from controller.adapters.kube.policies import COLLECTION, PolicyDocument, parse_policy
+from controller.adapters.kube.policies import PolicyDocument, parse_policy, policy_path
 from controller.adapters.kube.reporting import StatusReporter, tell_invalid
 from controller.model import (
     CpuAllocation,
@@ -55,7 +55,7 @@ class World:
         self.replica = Replica(server.client(), self.pods)
         self.memory: KubeMemory = self.replica.memory()
         self.told = Told()
-        policy = server.put(COLLECTION, {"metadata": {"name": "training"}, "spec": {}})
+        policy = server.put(policy_path(), {"metadata": {"name": "training"}, "spec": {}})
         record = parse_policy(policy)
         self.document = PolicyDocument(record)
         self.reporter = StatusReporter(
@@ -145,7 +145,7 @@ def test_resizes_that_fail_twice_running_degrade_the_policy_until_they_do_not(wo
     for outcomes in (refused, refused, ()):
         world.a_pass(a_job(uid), outcomes=outcomes)
         world.replica.writer.write()
-        conditions = world.server.get(f"{COLLECTION}/training")["status"]["conditions"]
+        conditions = world.server.get(policy_path("training"))["status"]["conditions"]
         told.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
     assert [status for status, _ in told] == ["False", "True", "False"]
     assert told[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
@@ -194,7 +194,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(world: World) -> None
     world.reporter(held)
     world.reporter(held)
     world.replica.writer.write()
-    conditions = world.server.get(f"{COLLECTION}/training")["status"]["conditions"]
+    conditions = world.server.get(policy_path("training"))["status"]["conditions"]
     assert {each["type"]: each["reason"] for each in conditions}["Ready"] == "CannotObserve"
     world.a_pass()
     assert [reason for reason, _ in world.told.of("TrainingPolicy")] == ["MetricsUnavailable", "MetricsAvailable"]

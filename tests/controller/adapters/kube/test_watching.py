@@ -50,7 +50,7 @@ def watching(server: ApiServer) -> Iterator[Watching]:
         reflector = Reflector(server.client(timeout_seconds=0.5), ALL, name_of, timing=timing, **options)
         reflector.start()
         started.append(reflector)
-        assert not sync or reflector.wait_until_synced(10)
+        assert not sync or eventually(lambda: reflector.synced)
         assert not sync or not follow or eventually(lambda: server.streams)
         return reflector
 
@@ -184,7 +184,7 @@ def test_before_the_first_list_a_store_is_not_synced_and_says_why(server: ApiSer
     assert not store.synced
     assert store.silent_seconds() == math.inf
     server.heal()
-    assert store.wait_until_synced(10)
+    assert eventually(lambda: store.synced)
     assert store.failure is None
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import waiting
 
 from controller.adapters.journal import Journal
 from controller.adapters.limiters.cgroup_files import CgroupFiles
@@ -195,9 +194,3 @@ def start_python() -> Iterator[StartPython]:
             os.killpg(process.pid, 9)
         process.stdin.close()
         process.wait()
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], bool]:
-    """True as soon as a condition holds; False when it does not within half a minute."""
-    return waiting.eventually

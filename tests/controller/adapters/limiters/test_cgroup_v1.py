@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import eventually
 
 from controller.adapters.journal import Journal
 from controller.adapters.limiters.base import UNLIMITED
@@ -168,7 +169,7 @@ def throttled_periods(directory: Path) -> int:
 
 
 @pytest.mark.cgroups
-def test_the_kernel_throttles_a_busy_job_at_its_limit(real, real_cgroups, journal, start_python, eventually):
+def test_the_kernel_throttles_a_busy_job_at_its_limit(real, real_cgroups, journal, start_python):
     process = start_python(BUSY)
     real.admit("busy", process.pid)
     real.set_limit("busy", 250)
@@ -182,7 +183,7 @@ def test_the_kernel_throttles_a_busy_job_at_its_limit(real, real_cgroups, journa
 
 
 @pytest.mark.cgroups
-def test_children_of_a_job_are_under_its_limit_too(real, real_cgroups, journal, start_python, eventually):
+def test_children_of_a_job_are_under_its_limit_too(real, real_cgroups, journal, start_python):
     process = start_python(STARTS_BUSY_CHILD_WHEN_TOLD)
     real.admit("parent", process.pid)
     real.set_limit("parent", 100)

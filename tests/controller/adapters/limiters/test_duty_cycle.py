@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from support.waiting import eventually
 
 from controller.adapters.limiters.base import UNLIMITED
 from controller.adapters.limiters.duty_cycle import DutyCycleLimiter, parallelism_cores
@@ -74,7 +75,7 @@ def test_a_job_that_waits_is_taken_for_one_thread():
     assert parallelism_cores(cpu_seconds=0.1, seconds=2.0, fraction=0.5) == 1.0
 
 
-def test_a_limited_job_is_stopped_and_continued(limiter, start_python, eventually):
+def test_a_limited_job_is_stopped_and_continued(limiter, start_python):
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
     limiter.set_limit("job", 500)
@@ -91,7 +92,7 @@ def test_a_job_without_a_limit_needs_no_helper(limiter, start_python):
     assert limiter.read("job").limit_millicores == 1000
 
 
-def test_restore_and_release_let_a_job_run(limiter, start_python, eventually):
+def test_restore_and_release_let_a_job_run(limiter, start_python):
     pids = [start_python(ASLEEP).pid for _ in range(2)]
     for pid in pids:
         limiter.admit(str(pid), pid)
@@ -104,7 +105,7 @@ def test_restore_and_release_let_a_job_run(limiter, start_python, eventually):
         assert stays_running(pid)
 
 
-def test_close_lets_all_jobs_run_and_ends_the_helper(limiter, start_python, eventually):
+def test_close_lets_all_jobs_run_and_ends_the_helper(limiter, start_python):
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
     limiter.set_limit("job", 50)
@@ -114,7 +115,7 @@ def test_close_lets_all_jobs_run_and_ends_the_helper(limiter, start_python, even
     assert stays_running(pid)
 
 
-def test_children_are_stopped_with_their_group(limiter, start_python, eventually):
+def test_children_are_stopped_with_their_group(limiter, start_python):
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {ASLEEP!r}])"
     pid = start_python(code).pid
     assert eventually(lambda: psutil.Process(pid).children())
@@ -124,7 +125,7 @@ def test_children_are_stopped_with_their_group(limiter, start_python, eventually
     assert eventually(lambda: is_stopped(child))
 
 
-def test_a_helper_that_was_killed_is_replaced_at_the_next_look(limiter, start_python, eventually):
+def test_a_helper_that_was_killed_is_replaced_at_the_next_look(limiter, start_python):
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
     limiter.set_limit("job", 100)
@@ -136,7 +137,7 @@ def test_a_helper_that_was_killed_is_replaced_at_the_next_look(limiter, start_py
     assert eventually(lambda: is_stopped(pid))
 
 
-def test_the_helper_carries_the_mark_of_its_run(start_python, eventually):
+def test_the_helper_carries_the_mark_of_its_run(start_python):
     limiter = DutyCycleLimiter("for a test", "run-1")
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
@@ -147,7 +148,7 @@ def test_the_helper_carries_the_mark_of_its_run(start_python, eventually):
     assert mark == "run-1"
 
 
-def test_the_helper_outlives_a_ctrl_c(limiter, start_python, eventually):
+def test_the_helper_outlives_a_ctrl_c(limiter, start_python):
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
     limiter.set_limit("job", 100)
@@ -169,7 +170,7 @@ time.sleep(600)
 """
 
 
-def test_a_killed_controller_leaves_no_job_stopped_and_no_helper(start_python, eventually):
+def test_a_killed_controller_leaves_no_job_stopped_and_no_helper(start_python):
     pid = start_python(ASLEEP).pid
     with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(pid)]) as controller:
         try:
@@ -181,7 +182,7 @@ def test_a_killed_controller_leaves_no_job_stopped_and_no_helper(start_python, e
     assert stays_running(pid)
 
 
-def test_a_stranger_with_a_pid_used_anew_is_never_stopped(start_python, eventually):
+def test_a_stranger_with_a_pid_used_anew_is_never_stopped(start_python):
     pid = start_python(ASLEEP).pid
     former_owner = ProcessIdentity(pid, identify(pid).started_ticks - 1)
     assert former_owner.signal_group(signal.SIGSTOP) is False
@@ -221,7 +222,7 @@ def test_a_job_that_was_just_admitted_is_seen_at_once(limiter, start_python):
         assert limiter.usage(name).memory_bytes > 0.0
 
 
-def test_use_is_that_of_the_whole_group(limiter, start_python, eventually):
+def test_use_is_that_of_the_whole_group(limiter, start_python):
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {BUSY!r}])"
     limiter.admit("job", start_python(code).pid)
     assert eventually(lambda: limiter.usage("job").cpu_seconds_total > 0.2)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+from support.waiting import eventually
 
 from controller.adapters.limiters.process_group import GroupScan, ProcessMeter, group_members, running
 
@@ -15,7 +16,7 @@ WRITES = "import os; f = open({path!r}, 'wb'); f.write(b'x' * 1_000_000); f.flus
 BURNS = "import time\nwhile time.process_time() < 0.3: pass\n"
 
 
-def test_a_collected_childs_time_is_not_counted_twice(start_python, eventually):
+def test_a_collected_childs_time_is_not_counted_twice(start_python):
     shell = start_python(
         f"import subprocess, sys, time; subprocess.run([sys.executable, '-S', '-c', {BURNS!r}]); time.sleep(600)"
     )
@@ -28,7 +29,7 @@ def test_a_collected_childs_time_is_not_counted_twice(start_python, eventually):
     assert abs(meter.read(group_members(shell.pid)).cpu_seconds - sum(times[:4])) < 0.1
 
 
-def test_what_ended_processes_used_stays_on_the_books(start_python, eventually):
+def test_what_ended_processes_used_stays_on_the_books(start_python):
     process = start_python(BURNS + "time.sleep(600)")
     meter = ProcessMeter()
     assert eventually(lambda: meter.read([process.pid]).cpu_seconds > 0.25)
@@ -40,7 +41,7 @@ def test_what_ended_processes_used_stays_on_the_books(start_python, eventually):
     assert after.memory_bytes == 0.0
 
 
-def test_totals_never_go_back_over_several_generations(start_python, eventually):
+def test_totals_never_go_back_over_several_generations(start_python):
     meter, totals = ProcessMeter(), []
     for _ in range(3):
         process = start_python(BURNS + "time.sleep(600)")
@@ -52,7 +53,7 @@ def test_totals_never_go_back_over_several_generations(start_python, eventually)
     assert totals[-1] > 0.6
 
 
-def test_bytes_written_to_storage_are_those_that_the_kernel_counts(start_python, tmp_path: Path, eventually):
+def test_bytes_written_to_storage_are_those_that_the_kernel_counts(start_python, tmp_path: Path):
     done = tmp_path / "done"
     process = start_python(
         WRITES.format(path=str(tmp_path / "file")) + f"; open({str(done)!r}, 'w'); import time; time.sleep(600)"
@@ -62,7 +63,7 @@ def test_bytes_written_to_storage_are_those_that_the_kernel_counts(start_python,
     assert ProcessMeter().read([process.pid]).block_io_bytes == counters.read_bytes + counters.write_bytes
 
 
-def test_an_ended_process_does_not_run_but_its_time_can_be_read_until_it_is_collected(start_python, eventually):
+def test_an_ended_process_does_not_run_but_its_time_can_be_read_until_it_is_collected(start_python):
     process = start_python(BURNS)
     assert eventually(lambda: running([process.pid]) == [])
     assert group_members(process.pid) == [process.pid]

@@ -1,0 +1,98 @@
+"""One policy's passes over a small API server, and what is asked of its runner while one of them is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from support.api_server import refusal
+from support.replicas import ORIGINAL, Town
+from support.waiting import eventually
+
+from controller.cluster.metrics import ClusterMetrics
+from controller.cluster.once import wait_for_watches
+from controller.cluster.options import ClusterOptions, Connection
+from controller.cluster.runner import PolicyRunner
+from controller.cluster.signals import StopSignal
+from controller.cluster.watches import make_watches
+from controller.cluster.world import World, make_world
+from controller.telemetry import Instruments
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    """Two pods and a policy that wants half of the node for each."""
+    with Town() as town:
+        town.pod("a")
+        town.pod("b")
+        town.policy()
+        yield town
+
+
+@pytest.fixture
+def world(town: Town) -> Iterator[World]:
+    """Of a replica that may write, whose watches have read everything; what may wait is never written."""
+    api, instruments = town.server.client(), Instruments()
+    watches = make_watches(api, None, lambda old, new: None)
+    options = ClusterOptions(Connection(), town.prometheus.url, scrape_interval_seconds=0.5)
+    world = make_world(
+        options, api, watches, lambda: True, instruments, ClusterMetrics(instruments.registry), file_policy=None
+    )
+    watches.start()
+    wait_for_watches(watches, StopSignal())
+    yield world
+    watches.stop()
+    api.close()
+
+
+def a_runner(world: World) -> PolicyRunner:
+    """Of the one policy there is."""
+    [record] = world.claims.policies()
+    assert record.document is not None
+    return PolicyRunner(world, record, record.document, None)
+
+
+@dataclass
+class AsksAtEachTurn:
+    """Lets every resize through, and asks something before: in the middle of a pass, between its two saves."""
+
+    ask: Callable[[], bool] = lambda: False
+    answers: list[bool] = field(default_factory=list)
+
+    def take(self, node: str, namespace: str) -> str | None:
+        self.answers.append(self.ask())
+        return None
+
+
+def test_asking_for_originals_does_not_disturb_the_pass_that_is_under_way(town: Town, world: World) -> None:
+    turns = AsksAtEachTurn()
+    runner = a_runner(replace(world, buckets=turns))
+    turns.ask = runner.holds_originals
+    town.server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths$")  # the first one's
+
+    report = runner.one_pass()
+    runner.stop()
+
+    assert turns.answers == [True], "the one whose original is stored has a turn"
+    assert sorted(outcome.result for outcome in report.outcomes) == ["applied", "failed"]
+    assert (town.limit("a"), town.limit("b")) == (ORIGINAL, "1")
+    assert len(town.server.asked("POST", "jobgrowths$")) == 2, "what could not be stored is not tried twice in a pass"
+
+
+def test_a_runner_holds_originals_from_its_first_change_until_they_are_back(town: Town, world: World) -> None:
+    runner = a_runner(world)
+    assert not runner.holds_originals()
+
+    runner.one_pass()
+    runner.stop()
+    assert runner.holds_originals()
+    assert not world.book.holds_originals("another policy")
+
+    town.policy(mode="Recommend")
+    assert eventually(lambda: world.claims.policies()[0].generation == 2)
+    lets_go = a_runner(world)
+    lets_go.one_pass()
+    lets_go.stop()
+    assert not lets_go.holds_originals()
+    assert town.limit("a") == town.limit("b") == ORIGINAL
