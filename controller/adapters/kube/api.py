@@ -8,7 +8,6 @@ knows how to find out (`ApiError.maybe_done`).
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+import orjson
 import urllib3
 from kubernetes.client import ApiException, Configuration
 
@@ -265,7 +265,7 @@ def _is_success(status: int) -> bool:
 
 def _parsed(answer: bytes, question: _Question) -> Json:
     try:
-        found = json.loads(answer)
+        found = orjson.loads(answer)
     except ValueError:
         found = None
     if not isinstance(found, dict):
@@ -274,7 +274,7 @@ def _parsed(answer: bytes, question: _Question) -> Json:
 
 
 def _event(line: bytes) -> Json:
-    event = json.loads(line)
+    event = orjson.loads(line)
     if not (isinstance(event, dict) and isinstance(event.get("type"), str) and isinstance(event.get("object"), dict)):
         raise ValueError("an event without type and object")  # noqa: TRY004 - as unreadable as broken JSON
     return event
