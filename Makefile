@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FRAMEWORKS := .venv-frameworks
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 
 .PHONY: help demo test bench replicate validate accept lock generate lint format clean cluster cluster-down test-cluster \
-	test-faults bench-cluster
+	test-faults test-frameworks bench-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -19,6 +20,7 @@ help:
 	@echo "make cluster-down   end it and leave nothing behind"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, on the same"
+	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
@@ -58,6 +60,10 @@ test-cluster: $(VENV)/.done
 test-faults: $(VENV)/.done
 	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 -m faults tests/cluster
 
+test-frameworks: $(VENV)/.done $(FRAMEWORKS)/.done
+	SLOPEWISE_FRAMEWORKS="$(CURDIR)/$(FRAMEWORKS)/bin/python" $(BIN)/pytest -q --durations=10 tests/frameworks
+	.ci/frameworks-digest >tests/frameworks/passed.sha256
+
 bench-cluster: $(VENV)/.done
 	@for bench in benchmarks/cluster/bench_*.py; do echo "== $$bench"; \
 		$(BIN)/python -m testbed run -- $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
@@ -76,6 +82,7 @@ lock: $(VENV)/.done
 	$(LOCK) pyproject.toml --output-file requirements.lock
 	$(LOCK) --group build --output-file requirements-build.lock
 	$(LOCK) pyproject.toml --extra demo --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) --group frameworks --output-file requirements-frameworks.lock
 
 $(VENV)/.done: requirements-dev.lock pyproject.toml exporters/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -87,5 +94,10 @@ $(VENV)/.done: requirements-dev.lock pyproject.toml exporters/pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable exporters --editable .
 	@touch $@
 
+$(FRAMEWORKS)/.done: requirements-frameworks.lock
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FRAMEWORKS) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

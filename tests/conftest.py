@@ -12,7 +12,8 @@ import pytest
 from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
 from controller.errors import MissingToolError
 
-CLUSTER_TESTS = Path(__file__).with_name("cluster")
+ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks")]
+"""Folders whose tests need more than a checkout, and only run when they are named."""
 
 
 def pytest_configure() -> None:
@@ -22,11 +23,11 @@ def pytest_configure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What needs a cluster runs when it is asked for (`make test-cluster`), not with everything else."""
-    if collection_path != CLUSTER_TESTS:
+    """What needs a cluster or frameworks runs with `make test-cluster` and `make test-frameworks`, not otherwise."""
+    if collection_path not in ASKED_FOR:
         return None
     asked = [Path(str(argument).split("::")[0]).resolve() for argument in config.args]
-    return None if any(CLUSTER_TESTS in (path, *path.parents) for path in asked) else True
+    return None if any(collection_path in (path, *path.parents) for path in asked) else True
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
-"""What the surroundings decide: whether this process reports at all, and where its endpoint listens.
+"""What the surroundings decide: whether this process reports and saves, and where.
 
-Before it: the process's environment variables and the arguments of `Reporter`; a variable wins over an
-argument, because whoever runs a training cannot always edit it. After it: `endpoint` opens what is described
-here. An empty variable counts as unset (a manifest often has `value: ""`).
+Before it: the process's environment variables and the arguments of `Reporter` and `Checkpoints`; a variable wins
+over an argument, because whoever runs a training cannot always edit it. After it: `endpoint` and `checkpoint_files`
+open what is described here. An empty variable counts as unset (a manifest often has `value: ""`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,18 @@ def reports_here(environ: Mapping[str, str], check: Checker) -> bool:
     name = "SLOPEWISE_EXPORTER_DISABLED"
     if _variable(environ, check, name, parse_flag, False, "1 or 0"):
         return False
+    return is_first_rank(environ, check)
+
+
+def is_first_rank(environ: Mapping[str, str], check: Checker) -> bool:
+    """True in the one process of a training that saves its checkpoints: global rank 0, or no rank."""
     return _global_rank(environ, check) == 0
+
+
+def checkpoint_folder(environ: Mapping[str, str], folder: str | os.PathLike[str] | None) -> Path | None:
+    """Where checkpoints go; None: nowhere."""
+    place = environ.get("SLOPEWISE_CHECKPOINT_FOLDER") or folder
+    return None if place is None else Path(place)
 
 
 def endpoint_settings(

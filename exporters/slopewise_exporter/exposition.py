@@ -105,6 +105,11 @@ def _times(now: Snapshot) -> Iterator[Metric]:
         "training_checkpoint_timestamp_seconds", "When the last checkpoint was saved.", now.checkpoint_at_seconds
     )
     yield _gauge("training_checkpoint_duration_seconds", "How long saving it took.", now.checkpoint_duration_seconds)
+    yield _gauge(
+        "training_checkpoint_on_sigterm",
+        "1 when it saves on SIGTERM before it ends, 0 when it could not just now.",
+        now.checkpoint_on_sigterm,
+    )
 
 
 def _info(facts: Facts) -> Metric:

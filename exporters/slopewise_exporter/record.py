@@ -13,6 +13,8 @@ from bisect import bisect_left
 from time import perf_counter, time
 from typing import NamedTuple
 
+from slopewise_exporter.checkpoint_files import Progress
+
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
     "starting",
     "training",
@@ -44,6 +46,7 @@ class Snapshot(NamedTuple):
     last_step_at_seconds: float | None
     checkpoint_at_seconds: float | None
     checkpoint_duration_seconds: float | None
+    checkpoint_on_sigterm: bool | None
 
 
 class TrainingRecord:
@@ -55,6 +58,7 @@ class TrainingRecord:
     """
 
     __slots__ = (
+        "_at_work",
         "_checkpoint_at",
         "_checkpoint_duration",
         "_checkpoints_open",
@@ -73,6 +77,7 @@ class TrainingRecord:
         "_step_sum",
         "_steps",
         "_train_loss",
+        "checkpoint_on_sigterm",
         "steps_planned",
     )
 
@@ -93,6 +98,8 @@ class TrainingRecord:
         self._step_sum = 0.0
         self._last_step_at: float | None = None
         self._checkpoints_open = 0
+        self._at_work = False
+        self.checkpoint_on_sigterm: bool | None = None
         self._checkpoint_at: float | None = None
         self._checkpoint_duration: float | None = None
         self._end_state: str | None = None
@@ -106,6 +113,7 @@ class TrainingRecord:
                 self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, now - started)] += 1
                 self._step_sum += now - started
             self._step_clock = now
+            self._at_work = True
             self._last_step_at = time()
             self._steps += 1
             self._samples += samples
@@ -122,12 +130,14 @@ class TrainingRecord:
     def epoch(self) -> None:
         """One pass over the data ended."""
         with self._lock:
+            self._at_work = True
             self._epochs += 1
 
     def evaluate(self, value: float) -> None:
         """An evaluation ended with `value`; the time it took is not part of a step's duration."""
         with self._lock:
             self._step_clock = None
+            self._at_work = True
             if math.isfinite(value):
                 self._eval_loss = value
             else:
@@ -150,10 +160,24 @@ class TrainingRecord:
                 self._checkpoint_at = time()
                 self._checkpoint_duration = duration_seconds
 
-    def end(self, *, failed: bool) -> None:
-        """The training ended; its state is final."""
+    def resume(self, progress: Progress) -> None:
+        """Count on from a checkpoint. The training is `starting` until it has done something in this life itself."""
         with self._lock:
-            self._end_state = FAILED if failed else FINISHED
+            self._steps = progress.steps
+            self._samples = progress.samples
+            self._epochs = progress.epochs
+            self._checkpoint_at = progress.saved_at_seconds
+            self._checkpoint_duration = progress.duration_seconds
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self._steps
+
+    def end(self, state: str | None) -> None:
+        """The process ends, and the training has ended as `state`; None: it has not, and goes on elsewhere."""
+        with self._lock:
+            self._end_state = state
 
     def renew_lock(self) -> None:
         """After a fork: another thread may have held the lock, and it does not exist in the child."""
@@ -177,6 +201,7 @@ class TrainingRecord:
                 last_step_at_seconds=self._last_step_at,
                 checkpoint_at_seconds=self._checkpoint_at,
                 checkpoint_duration_seconds=self._checkpoint_duration,
+                checkpoint_on_sigterm=self.checkpoint_on_sigterm,
             )
 
     def _state(self) -> str:
@@ -185,8 +210,7 @@ class TrainingRecord:
             return self._end_state
         if self._checkpoints_open > 0:
             return CHECKPOINTING
-        at_work = self._steps or self._epochs or self._eval_loss is not None
-        return TRAINING if at_work else STARTING
+        return TRAINING if self._at_work else STARTING
 
     def _train_loss_ema(self) -> float | None:
         # Divided by the weight of what was seen, so that the first steps count as much as they should: with

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat
 
 from slopewise_exporter import lifecycle
+from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.environment import (
     DEFAULT_LINGER_SECONDS,
     DEFAULT_PORT,
@@ -25,7 +26,7 @@ from slopewise_exporter.environment import (
     reports_here,
     write_port_file,
 )
-from slopewise_exporter.record import TrainingRecord
+from slopewise_exporter.record import FAILED, FINISHED, TrainingRecord
 from slopewise_exporter.values import (
     Checker,
     parse_amount,
@@ -109,6 +110,23 @@ class Reporter:
             "planned_steps", steps, parse_planned_steps, None, "a positive number of steps"
         )
 
+    @property
+    def steps(self) -> int:
+        """Steps counted so far, those of former lives with them; 0 where nothing is reported."""
+        return self._record.steps
+
+    @property
+    def saves_on_sigterm(self) -> bool | None:
+        """Whether SIGTERM makes this training save, as far as anybody has said; None: not exported.
+
+        `Checkpoints` says so itself. A training with code of its own for that sets it to True.
+        """
+        return self._record.checkpoint_on_sigterm
+
+    @saves_on_sigterm.setter
+    def saves_on_sigterm(self, saves: bool | None) -> None:
+        self._record.checkpoint_on_sigterm = saves
+
     def step(self, loss: SupportsFloat | None = None, samples: SupportsFloat | None = None) -> None:
         """One optimiser step is done, with this training loss, on this many samples.
 
@@ -152,6 +170,20 @@ class Reporter:
         finally:
             self._record.end_checkpoint(perf_counter() - started, saved=saved)
 
+    def progress(self, steps: int) -> Progress:
+        """What belongs into a checkpoint of `steps` steps, for the counters of the next life."""
+        now = self._record.snapshot()
+        return Progress(steps, now.samples, now.epochs)
+
+    def resume(self, progress: Progress) -> None:
+        """Count on from this checkpoint, whose state the training has just loaded."""
+        if self._recording:
+            self._record.resume(progress)
+
+    def leave(self) -> None:
+        """The process ends and the training does not: it goes on in another one. Waits for no scrape."""
+        self._end(None, linger=False)
+
     def close(self) -> None:
         """The training finished. Returns after one more scrape, or `linger_seconds`; a second call at once.
 
@@ -161,12 +193,15 @@ class Reporter:
 
     def end(self, *, failed: bool, linger: bool = True) -> None:
         """Like `close`, for callers that know how it ended: `failed`, and whether to wait for a last scrape."""
+        self._end(FAILED if failed else FINISHED, linger=linger)
+
+    def _end(self, state: str | None, *, linger: bool) -> None:
         with self._closing:
             if self._ended:
                 return
             self._ended = True
         self._recording = False
-        self._record.end(failed=failed)
+        self._record.end(state)
         try:
             if self._endpoint is not None:
                 self._endpoint.close(self._linger_seconds if linger else 0.0)

@@ -34,6 +34,10 @@ class Checker:
         with suppress(Exception):
             _log.warning(message)
 
+    def forget(self, subject: str) -> None:
+        """It is well again: the next time something is said about it."""
+        self._told.discard(subject)
+
     def read(self, name: str, value: object, parse: Callable[[object], Parsed], default: Parsed, wanted: str) -> Parsed:
         """`parse(value)`, or `default` and one warning when the value is not what was `wanted`."""
         try:

@@ -18,6 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from slopewise_exporter import Reporter
 from slopewise_exporter.environment import RANK_VARIABLES
 
+OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_CHECKPOINT_")
+
 Samples = dict[str, float]
 """`name{label="value"}` -> value."""
 
@@ -25,7 +27,7 @@ Samples = dict[str, float]
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever launched these tests must not decide what they see."""
-    for name in [*RANK_VARIABLES, *(name for name in os.environ if name.startswith("SLOPEWISE_EXPORTER_"))]:
+    for name in [*RANK_VARIABLES, *(name for name in os.environ if name.startswith(OURS))]:
         monkeypatch.delenv(name, raising=False)
 
 

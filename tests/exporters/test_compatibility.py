@@ -62,9 +62,19 @@ def save():
     assert errors == ""
 
 
+def test_no_framework_is_loaded_by_who_did_not_name_it(start_training):
+    script = """
+import sys
+import slopewise_exporter
+print(sorted({"torch", "lightning", "transformers", "keras", "numpy", "sklearn"} & set(sys.modules)))
+"""
+    output, _ = start_training(script).communicate(timeout=60)
+    assert output == "[]\n"
+
+
 def test_the_readme_names_every_argument_and_every_variable():
     page = (EXPORTERS / "README.md").read_text()
-    variables = set(re.findall(r"SLOPEWISE_EXPORTER_[A-Z_]+", "".join(map(Path.read_text, SOURCES))))
+    variables = set(re.findall(r"SLOPEWISE_(?:EXPORTER|CHECKPOINT)_[A-Z_]+", "".join(map(Path.read_text, SOURCES))))
     arguments = set(inspect.signature(Reporter).parameters)
-    assert variables >= {"SLOPEWISE_EXPORTER_PORT", "SLOPEWISE_EXPORTER_PORT_FILE"}
+    assert variables >= {"SLOPEWISE_EXPORTER_PORT", "SLOPEWISE_EXPORTER_PORT_FILE", "SLOPEWISE_CHECKPOINT_FOLDER"}
     assert [name for name in sorted({*variables, *arguments, *RANK_VARIABLES}) if f"`{name}`" not in page] == []

@@ -22,6 +22,7 @@ TYPES = {
     "training_last_step_timestamp_seconds": "gauge",
     "training_checkpoint_timestamp_seconds": "gauge",
     "training_checkpoint_duration_seconds": "gauge",
+    "training_checkpoint_on_sigterm": "gauge",
     "training_nonfinite_loss": "counter",
     "training_info": "gauge",
     "training_state": "gauge",
@@ -42,6 +43,7 @@ SERIES = {
     "training_last_step_timestamp_seconds",
     "training_checkpoint_timestamp_seconds",
     "training_checkpoint_duration_seconds",
+    "training_checkpoint_on_sigterm",
     "training_nonfinite_loss_total",
     'training_info{framework="pytorch",model="mlp",objective="max"}',
     'training_state{state="starting"}',
@@ -66,6 +68,7 @@ def busy_port(make_reporter: Callable[..., Reporter]) -> int | None:
     reporter.evaluate(0.5)
     with reporter.checkpoint():
         pass
+    reporter.saves_on_sigterm = True
     return reporter.port
 
 
@@ -120,3 +123,4 @@ def test_before_the_first_step_the_state_is_starting_and_there_is_no_loss(report
     assert now['training_state{state="starting"}'] == 1
     assert not [name for name in now if name.startswith(("training_loss", "training_last_step"))]
     assert "training_steps_planned" not in now
+    assert not [name for name in now if name.startswith("training_checkpoint")]

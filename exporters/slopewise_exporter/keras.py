@@ -1,0 +1,144 @@
+"""Loss, progress and checkpoints of a Keras training.
+
+    callback = SlopewiseCallback(FOLDER, reporter=Reporter(planned_steps=STEPS))
+    model.fit(batches_from(callback.steps), epochs=1, callbacks=[callback])
+
+Before it: `fit`, which calls it at every batch. After it: `checkpoints` and `reporter`. Weights, optimiser and random
+numbers are saved; where the data are is not: begin them at step `callback.steps`
+(docs/checkpointing.md shows how).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
+from slopewise_exporter.reporter import Reporter
+
+_RANDOM = "slopewise_random"
+"""A group in the file of the weights: Keras itself saves no random numbers."""
+
+
+class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a package that is not installed here
+    """Reports each batch, saves on SIGTERM and from time to time, and loads what was saved when training begins.
+
+    The arguments are those of `Checkpoints`. CheckpointError for a folder that cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        reporter: Reporter | None = None,
+        every_seconds: float | None = DEFAULT_EVERY_SECONDS,
+        every_steps: int | None = None,
+        keep: int = DEFAULT_KEEP,
+    ) -> None:
+        super().__init__()
+        self._reporter = reporter
+        self._checkpoints = Checkpoints(
+            folder,
+            reporter=reporter,
+            every_seconds=every_seconds,
+            every_steps=every_steps,
+            keep=keep,
+            save=_save,
+            load=lambda path: path,
+            suffix=".weights.h5",
+        )
+        self._weights: Path | None = self._checkpoints.resume()
+        self._random: Any | None = None
+
+    @property
+    def steps(self) -> int:
+        """Batches done, in all lives of this training."""
+        return self._checkpoints.steps
+
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Go on from the checkpoint, if there is one."""
+        self.restore(self.model)
+
+    def restore(self, model: Any) -> None:
+        """Give a model, which must be built, the weights and the optimiser of the checkpoint; nothing without one.
+
+        `fit` calls it; a training that is complete already has nothing to fit.
+        """
+        if self._weights is None:
+            return
+        self._random = _load(self._weights, model)
+        self._weights = None
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Draw on from where the former life ended; not before, since `fit` draws some when it makes its iterator."""
+        if self._random is not None and keras.backend.backend() == "torch":
+            import torch
+
+            torch.set_rng_state(torch.from_numpy(self._random))
+        self._random = None
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """A step; SystemExit(143) after SIGTERM, once it is saved."""
+        if self._reporter is not None:
+            self._reporter.step(loss=(logs or {}).get("loss"))
+        self._checkpoints.step(self._state)
+
+    def on_test_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """An evaluation must not outlast the grace period."""
+        self._checkpoints.check(self._state)
+
+    def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """The evaluation's loss."""
+        loss = (logs or {}).get("loss")
+        if self._reporter is not None and loss is not None:
+            self._reporter.evaluate(loss)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """One pass over the data."""
+        if self._reporter is not None:
+            self._reporter.epoch()
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Save the end, so that a process that is started again has nothing left to do."""
+        self._checkpoints.close()
+
+    def _state(self) -> Any:
+        return self.model
+
+
+def _save(path: Path, model: Any) -> None:
+    model.save_weights(path, overwrite=True)
+    with h5py.File(path, "a") as file:
+        group = file.create_group(_RANDOM)
+        for name, state in _random_state(model).items():
+            group[name] = state
+
+
+def _load(path: Path, model: Any) -> Any | None:
+    """Weights, optimiser and seeds; what PyTorch is to draw on from comes back, None where another backend draws."""
+    if model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    model.load_weights(path)
+    with h5py.File(path) as file:
+        for number, seed in enumerate(_seeds(model)):
+            seed.assign(file[_RANDOM][f"seed_{number}"][()])
+        return file[_RANDOM]["torch"][()] if "torch" in file[_RANDOM] else None
+
+
+def _random_state(model: Any) -> dict[str, Any]:
+    """What dropout draws from: of each layer, and of PyTorch, where layers without a seed of their own draw from it."""
+    state = {f"seed_{number}": keras.ops.convert_to_numpy(seed) for number, seed in enumerate(_seeds(model))}
+    if keras.backend.backend() == "torch":
+        import torch
+
+        state["torch"] = torch.get_rng_state().numpy()
+    return state
+
+
+def _seeds(model: Any) -> list[Any]:
+    return [variable for variable in model.variables if variable.name == "seed_generator_state"]

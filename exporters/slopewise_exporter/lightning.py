@@ -1,0 +1,156 @@
+"""Loss, progress and checkpoints of a Lightning training.
+
+    callback = SlopewiseCallback(FOLDER, reporter=Reporter(framework="lightning"))
+    trainer = Trainer(callbacks=[callback], ...)
+    trainer.fit(module, ckpt_path=callback.resume_path)
+
+Before it: the trainer, which calls it at every batch. After it: `checkpoints`, through the trainer's own
+`save_checkpoint`, and `reporter`. Lightning itself ends on SIGTERM with exit code 0 and saves nothing; while it trains,
+this callback's handler stands in for its own. Where a DataLoader is in its epoch is not saved (`order`), and each draws
+from the common random numbers whenever it is made, unless it has a `generator` of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback
+
+from slopewise_exporter.checkpoint_files import CheckpointFolder
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints, Ranks
+from slopewise_exporter.environment import checkpoint_folder
+from slopewise_exporter.pytorch import random_state, set_random_state
+from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.termination import EXIT_CODE
+
+_SUFFIX = ".ckpt"
+_RANDOM = "slopewise_random"
+
+
+class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is not installed here
+    """Reports each optimiser step, saves on SIGTERM and from time to time. The arguments are those of `Checkpoints`."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        reporter: Reporter | None = None,
+        every_seconds: float | None = DEFAULT_EVERY_SECONDS,
+        every_steps: int | None = None,
+        keep: int = DEFAULT_KEEP,
+    ) -> None:
+        self._folder = checkpoint_folder(os.environ, folder)
+        self._reporter = reporter
+        self._every_seconds = every_seconds
+        self._every_steps = every_steps
+        self._keep = keep
+        self._checkpoints: Checkpoints | None = None
+        self._global_step = 0
+        self._random: Mapping[str, Any] | None = None
+
+    @property
+    def resume_path(self) -> str | None:
+        """For `fit(ckpt_path=...)`: the last checkpoint that is whole; None: start anew. OSError: it cannot be read."""
+        if self._folder is None or not self._folder.exists():
+            return None
+        found = CheckpointFolder(self._folder, _SUFFIX, self._keep).newest(lambda *_: None)
+        return None if found is None else str(found.path)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Everything is loaded; from here on SIGTERM is ours. SystemExit(143) where it has come before."""
+        if trainer.received_sigterm:
+            self._leave()
+        self._global_step = trainer.global_step
+        if threading.current_thread() is threading.main_thread():
+            # Of Lightning: with several ranks it broadcasts in the handler, which hangs, and it makes the code 0.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._checkpoints = Checkpoints(
+            self._folder,
+            reporter=self._reporter,
+            every_seconds=self._every_seconds,
+            every_steps=self._every_steps,
+            keep=self._keep,
+            save=_save,
+            load=lambda path: path,
+            suffix=_SUFFIX,
+            ranks=_ranks(trainer),
+        )
+        if trainer.ckpt_path is not None and str(trainer.ckpt_path) == self.resume_path:
+            self._checkpoints.resume()
+        if self._reporter is not None and self._reporter.planned_steps is None:
+            self._reporter.planned_steps = trainer.estimated_stepping_batches
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """A step, unless gradients are still being added up; SystemExit(143) after SIGTERM, once it is saved."""
+        if trainer.global_step == self._global_step or self._checkpoints is None:
+            return
+        self._global_step = trainer.global_step
+        if self._reporter is not None:
+            self._reporter.step(loss=_loss(outputs))
+        self._checkpoints.step(lambda: trainer)
+
+    def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """An evaluation must not outlast the grace period."""
+        if self._checkpoints is not None:
+            self._checkpoints.check(lambda: trainer)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """`val_loss`, where the module logs one."""
+        loss = trainer.callback_metrics.get("val_loss")
+        if self._reporter is not None and loss is not None and not trainer.sanity_checking:
+            self._reporter.evaluate(loss)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """One pass over the data."""
+        if self._reporter is not None:
+            self._reporter.epoch()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Save the end, so that a process that is started again has nothing left to do."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Lightning ends with 0 where SIGTERM came while it still loaded: that would count as complete."""
+        if isinstance(exception, SystemExit) and exception.code is None and trainer.received_sigterm:
+            self._leave()
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Lightning saves no random numbers."""
+        checkpoint[_RANDOM] = random_state()
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Mapping[str, Any]) -> None:
+        """Keep them until the first batch: making data loaders draws some."""
+        if trainer.is_global_zero:
+            self._random = checkpoint.get(_RANDOM)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Draw on from where the former life ended, in the rank whose random numbers they are."""
+        if self._random is not None:
+            set_random_state(self._random)
+            self._random = None
+
+    def _leave(self) -> None:
+        if self._reporter is not None:
+            self._reporter.leave()
+        raise SystemExit(EXIT_CODE)
+
+
+def _save(path: Path, trainer: Any) -> None:
+    trainer.save_checkpoint(path)
+
+
+def _ranks(trainer: Any) -> Ranks | None:
+    def agree(mine: bool) -> bool:
+        return bool(trainer.strategy.reduce_boolean_decision(mine, all=False))
+
+    return None if trainer.world_size == 1 else Ranks(trainer.is_global_zero, agree, save_together=True)
+
+
+def _loss(outputs: Any) -> Any:
+    return outputs.get("loss") if isinstance(outputs, Mapping) else outputs

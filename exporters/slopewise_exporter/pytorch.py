@@ -1,0 +1,159 @@
+"""Checkpoints of a plain PyTorch loop: everything that has a `state_dict`, and the random numbers.
+
+    parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+    with Reporter(planned_steps=STEPS) as reporter, TorchCheckpoints(FOLDER, parts, reporter=reporter) as checkpoints:
+        checkpoints.resume()
+        for step in range(checkpoints.steps, STEPS):
+            loss = train_on(batch_of(step))
+            reporter.step(loss=loss)
+            checkpoints.step()
+
+Before it: the training loop. After it: `checkpoints`. What is not saved is where a DataLoader is in its epoch: choose a
+batch by the number of its step, as `batch_of` does (docs/checkpointing.md shows how). With `torch.distributed` all
+ranks stop at the same step, rank 0 saves, and only rank 0 gets its random numbers back.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import torch
+
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints, Ranks
+from slopewise_exporter.reporter import Reporter
+
+
+class Stateful(Protocol):
+    """A module, an optimiser, a scheduler, a gradient scaler, an `ema` of one's own."""
+
+    def state_dict(self) -> Any:
+        """What it is now."""
+
+    def load_state_dict(self, state_dict: Any) -> Any:
+        """Become what another one was."""
+
+
+class TorchCheckpoints:
+    """`Checkpoints` whose state is that of these parts, by name. The arguments are those of `Checkpoints`."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        parts: Mapping[str, Stateful],
+        *,
+        reporter: Reporter | None = None,
+        every_seconds: float | None = DEFAULT_EVERY_SECONDS,
+        every_steps: int | None = None,
+        keep: int = DEFAULT_KEEP,
+    ) -> None:
+        self._parts = parts
+        ranks = Ranks(torch.distributed.get_rank() == 0, agree) if distributed() else None
+        self._draws_on = ranks is None or ranks.first
+        self._checkpoints = Checkpoints(
+            folder,
+            reporter=reporter,
+            every_seconds=every_seconds,
+            every_steps=every_steps,
+            keep=keep,
+            save=_save,
+            load=self._load,
+            suffix=".pt",
+            ranks=ranks,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps done, in all lives of this training."""
+        return self._checkpoints.steps
+
+    @property
+    def stopping(self) -> bool:
+        """This process was told to end: the next `step` saves and leaves."""
+        return self._checkpoints.stopping
+
+    def resume(self) -> bool:
+        """Give every part the state of the last checkpoint that is whole; False: there is none.
+
+        CheckpointError also where it has no such part, or one of another shape.
+        """
+        return self._checkpoints.resume() is not None
+
+    def step(self) -> None:
+        """An optimiser step is done, and `reporter.step` was called. SystemExit(143) after SIGTERM, once saved."""
+        self._checkpoints.step(self._state)
+
+    def save(self) -> bool:
+        """Save now. False where it could not be; the log says why."""
+        return self._checkpoints.save(self._state)
+
+    def close(self) -> None:
+        """The training came to its end."""
+        self._checkpoints.close()
+
+    def __enter__(self) -> TorchCheckpoints:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._checkpoints.__exit__(kind, error, trace)
+
+    def _state(self) -> dict[str, Any]:
+        return {"parts": {name: part.state_dict() for name, part in self._parts.items()}, "random": random_state()}
+
+    def _load(self, path: Path) -> bool:
+        # To the CPU: load_state_dict puts each tensor where its parameter is, and this node may have other devices.
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        for name, part in self._parts.items():
+            part.load_state_dict(state["parts"][name])
+        if self._draws_on:
+            set_random_state(state["random"])
+        return True
+
+
+def agree(mine: bool) -> bool:
+    """Whether any rank says yes. Every rank must ask at the same step; with NCCL it waits for the accelerator."""
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    answer = torch.tensor(int(mine), device=device)
+    torch.distributed.all_reduce(answer, op=torch.distributed.ReduceOp.MAX)
+    return bool(answer.item())
+
+
+def random_state() -> dict[str, Any]:
+    """The state of every generator that trainings draw from, as lists and tensors: what a safe load accepts."""
+    state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        state["numpy"] = (name, keys.tolist(), *rest)
+    return state
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Draw on from there. Accelerators that this node has not got are left out."""
+    torch.set_rng_state(state["torch"])
+    random.setstate(state["python"])
+    if "cuda" in state and torch.cuda.is_available():
+        for device, each in zip(range(torch.cuda.device_count()), state["cuda"]):
+            torch.cuda.set_rng_state(each, device)
+    if "numpy" in state:
+        import numpy as np
+
+        name, keys, *rest = state["numpy"]
+        np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
+
+
+def distributed() -> bool:
+    """This process is one of several that train together."""
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
+
+
+def _save(path: Path, state: Any) -> None:
+    torch.save(state, path)

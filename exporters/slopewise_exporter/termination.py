@@ -1,0 +1,98 @@
+"""SIGTERM, heard and kept until somebody can act on it.
+
+Before it: the kubelet, or Slopewise on one machine, which tells a training to end and kills it after the grace
+period. After it: `checkpoints` and the callbacks, which look at `asked` where a step ends. Nothing is saved in the
+handler itself: it runs in the middle of a step, when the state is neither the old nor the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any, Callable
+
+EXIT_CODE = 128 + signal.SIGTERM
+"""143, as if the signal itself had ended the process. Never 0: to Kubernetes 0 means that the training is complete."""
+
+_installed: list[Termination] = []
+
+_masks = threading.local()
+"""The signals that a thread which is just forking held back before."""
+
+
+class Termination:
+    """Whether this process was told to end.
+
+    The handler asks `nothing_to_lose`, and leaves at once where that is so: before the first step, loading the data or
+    compiling may take minutes, longer than the grace period. `before_leaving` is called last.
+    """
+
+    def __init__(self, nothing_to_lose: Callable[[], bool], before_leaving: Callable[[], None]) -> None:
+        self.asked = False
+        self.installed = False
+        self._nothing_to_lose = nothing_to_lose
+        self._before_leaving = before_leaving
+        self._before: Any = None
+
+    def install(self) -> bool:
+        """Listen from now on; False where a handler cannot be set, since this is not the main thread."""
+        try:
+            self._before = signal.signal(signal.SIGTERM, self._hear)
+        except ValueError:
+            return False
+        self.installed = True
+        _installed.append(self)
+        return True
+
+    def restore(self) -> None:
+        """Put the handler back that was there before; nothing where ours is not the one in use."""
+        if not self.installed:
+            return
+        self.installed = False
+        _installed.remove(self)
+        if signal.getsignal(signal.SIGTERM) == self._hear:
+            # None: it was set by code that is not Python, and cannot be put back from here.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
+
+    def leave(self) -> None:
+        """SystemExit with `EXIT_CODE`, once everything is saved.
+
+        A handler that was there before ours is called first: somebody counted on it.
+        """
+        if callable(self._before):
+            self._before(signal.SIGTERM, None)
+        self._before_leaving()
+        raise SystemExit(EXIT_CODE)
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        # A second one, while the state is being saved, changes nothing.
+        again, self.asked = self.asked, True
+        if not again and self._nothing_to_lose():
+            self.leave()
+
+
+def _hold_back_for_fork() -> None:
+    # Python drops, in a new child, what arrived before that could act. Held back, it comes once the handler has gone.
+    if _installed:
+        _masks.before_fork = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _go_on_after_fork() -> None:
+    mask = _masks.__dict__.pop("before_fork", None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _forget_after_fork() -> None:
+    # A data loader's worker that only noted SIGTERM would never end, and whoever waits for it neither.
+    while _installed:
+        _installed[-1].restore()
+    _go_on_after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(
+        before=_hold_back_for_fork, after_in_parent=_go_on_after_fork, after_in_child=_forget_after_fork
+    )

@@ -1,0 +1,182 @@
+"""Loss, progress and checkpoints of a training by the Transformers `Trainer`.
+
+    callback = SlopewiseCallback(output_dir, reporter=Reporter(framework="transformers"))
+    trainer = Trainer(model, TrainingArguments(output_dir, save_total_limit=2), callbacks=[callback], ...)
+    trainer.train(resume_from_checkpoint=callback.resume_path)
+
+Before it: the trainer, which saves its own checkpoints (model, optimiser, scheduler, random numbers, and the place in
+the data) in folders of its own, and not atomically. After it: `checkpoint_files`, which marks one as whole, and
+`reporter`. The loss is reported as often as the trainer logs it (`logging_steps`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, perf_counter, time
+from typing import Any
+
+from transformers import TrainerCallback
+
+from slopewise_exporter.checkpoint_files import Progress, TornCheckpoint, read_manifest, seal
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS
+from slopewise_exporter.pytorch import agree, distributed
+from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.termination import Termination
+from slopewise_exporter.values import Checker
+
+MANIFEST = "slopewise.json"
+
+
+class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
+    """Reports each step; makes the trainer save on SIGTERM and from time to time, and leave with exit code 143.
+
+    Args:
+        output_dir: the same as that of the TrainingArguments.
+        reporter: is told of every save, and its counters go on from the checkpoint.
+        every_seconds: save when so much time has passed, beside what `save_strategy` says; None: not by time.
+    """
+
+    def __init__(
+        self,
+        output_dir: str | os.PathLike[str],
+        *,
+        reporter: Reporter | None = None,
+        every_seconds: float | None = DEFAULT_EVERY_SECONDS,
+    ) -> None:
+        self._folder = Path(output_dir)
+        self._reporter = reporter
+        self._every_seconds = every_seconds
+        self._due_at_seconds = self._next_due()
+        self._check = Checker()
+        self._unsaved = False
+        self._stopping = False
+        self._step_to_report = False
+        self._saving = ExitStack()
+        self._saving_since = 0.0
+        self._termination = Termination(self._nothing_to_lose, self._before_leaving)
+        listening = self._termination.install()
+        if reporter is not None:
+            reporter.saves_on_sigterm = listening
+
+    @property
+    def resume_path(self) -> str | None:
+        """For `train(resume_from_checkpoint=...)`: the last checkpoint that is whole; None: start anew."""
+        found = self._newest()
+        return None if found is None else str(found[0])
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The trainer has loaded its checkpoint, if it was given one."""
+        if self._reporter is None:
+            return
+        self._reporter.planned_steps = self._reporter.planned_steps or state.max_steps
+        found = self._newest()
+        if found is not None and found[1].steps == state.global_step:
+            self._reporter.resume(found[1])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """An optimiser step; decides whether it is saved, and whether it is the last one here."""
+        self._report_step(None)
+        self._step_to_report = True
+        self._unsaved = True
+        # One answer of all ranks: each of them takes part in saving.
+        if self._agreed(self._termination.asked or monotonic() >= self._due_at_seconds):
+            control.should_save = True
+            if self._agreed(self._termination.asked):
+                self._stopping = True
+                control.should_training_stop = True
+                control.should_evaluate = False  # it may outlast the grace period
+        if control.should_save:
+            self._begin_saving()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+        """The mean loss since the last log, if this is not that of an evaluation."""
+        if logs is not None and "loss" in logs:
+            self._report_step(logs["loss"])
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """One pass over the data."""
+        if self._reporter is not None:
+            self._report_step(None)
+            self._reporter.epoch()
+
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
+        """The loss of the evaluation."""
+        if self._reporter is not None and metrics is not None and "eval_loss" in metrics:
+            self._reporter.evaluate(metrics["eval_loss"])
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The trainer has saved: mark it as whole. SystemExit(143) where SIGTERM was the reason."""
+        self._report_step(None)
+        if state.is_world_process_zero:
+            self._seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
+        self._due_at_seconds = self._next_due()
+        if self._stopping:
+            self._agreed(True)  # wait until rank 0 has marked it
+            self._termination.leave()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The end of the training, well or not."""
+        self._report_step(None)
+        self._termination.restore()
+
+    def _report_step(self, loss: Any) -> None:
+        """The loss of a step is only known after it ended, if at all: hold it back until then."""
+        if self._step_to_report and self._reporter is not None:
+            self._reporter.step(loss=loss)
+        self._step_to_report = False
+
+    def _begin_saving(self) -> None:
+        self._saving_since = perf_counter()
+        if self._reporter is not None:
+            self._saving.enter_context(self._reporter.checkpoint())
+
+    def _seal(self, folder: Path, steps: int) -> None:
+        progress = Progress(steps) if self._reporter is None else self._reporter.progress(steps)
+        duration_seconds = perf_counter() - self._saving_since
+        try:
+            with self._saving.pop_all():
+                seal(
+                    folder,
+                    MANIFEST,
+                    Progress(steps, progress.samples, progress.epochs, time(), duration_seconds),
+                )
+        except OSError as error:
+            self._check.warn("save", f"the checkpoint of step {steps} was not saved ({error})")
+            self._promise(False)
+            return
+        self._check.forget("save")
+        self._unsaved = False
+        self._promise(self._termination.installed)
+
+    def _promise(self, on_sigterm: bool) -> None:
+        if self._reporter is not None:
+            self._reporter.saves_on_sigterm = on_sigterm
+
+    def _newest(self) -> tuple[Path, Progress] | None:
+        folders = [path for path in self._folder.glob("checkpoint-*") if path.name[len("checkpoint-") :].isdecimal()]
+        for folder in sorted(folders, key=lambda path: int(path.name[len("checkpoint-") :]), reverse=True):
+            try:
+                return folder, read_manifest(folder / MANIFEST, folder)
+            except (TornCheckpoint, OSError) as error:
+                self._check.warn(
+                    str(folder), f"the checkpoint {folder} is passed over: {error}; the one before is tried"
+                )
+        return None
+
+    def _agreed(self, mine: bool) -> bool:
+        return agree(mine) if distributed() else mine
+
+    def _next_due(self) -> float:
+        return float("inf") if self._every_seconds is None else monotonic() + self._every_seconds
+
+    def _nothing_to_lose(self) -> bool:
+        return not (distributed() or self._unsaved or self._stopping)
+
+    def _before_leaving(self) -> None:
+        if self._reporter is not None:
+            self._reporter.leave()

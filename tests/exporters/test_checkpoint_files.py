@@ -1,0 +1,197 @@
+"""What is on the disk is a whole checkpoint or none, whatever happened while it was written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slopewise_exporter.checkpoint_files import CheckpointFolder, Progress, TornCheckpoint, mark_of, read_manifest
+
+
+class Told:
+    """What was passed over, and why."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, manifest: Path, why: str) -> None:
+        self.lines.append(f"{manifest.name}: {why}")
+
+
+def write(folder: CheckpointFolder, text: str, steps: int = 0) -> None:
+    folder.write(lambda path: path.write_text(text), Progress(steps))
+
+
+def text_of(folder: CheckpointFolder, told: Told | None = None) -> str | None:
+    found = folder.newest(told or Told())
+    return None if found is None else found.path.read_text()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> CheckpointFolder:
+    return CheckpointFolder(tmp_path, ".data", keep=2)
+
+
+def reopened(path: Path) -> CheckpointFolder:
+    """The folder as the next life of the training sees it."""
+    return CheckpointFolder(path, ".data", keep=2)
+
+
+def test_an_empty_folder_has_no_checkpoint(folder):
+    assert text_of(folder) is None
+
+
+def test_the_newest_is_found_with_its_progress(folder, tmp_path):
+    write(folder, "first", 5)
+    saved = folder.write(lambda path: path.write_text("second"), Progress(9, samples=72.0, epochs=3))
+    found = reopened(tmp_path).newest(Told())
+    assert (found.path.read_text(), found.progress) == ("second", saved)
+    assert (found.progress.steps, found.progress.samples, found.progress.epochs) == (9, 72.0, 3)
+
+
+def test_only_the_newest_are_kept(folder, tmp_path):
+    for number in range(5):
+        write(folder, str(number))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "00000004.data",
+        "00000004.json",
+        "00000005.data",
+        "00000005.json",
+    ]
+
+
+def test_saves_of_a_training_that_began_anew_are_newer_than_those_of_the_old_one(folder, tmp_path):
+    write(folder, "old", 5000)
+    anew = reopened(tmp_path)
+    write(anew, "new", 3)
+    assert text_of(reopened(tmp_path)) == "new"
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 3])
+def test_one_that_was_cut_short_is_told_and_the_one_before_is_used(folder, tmp_path, kept_bytes):
+    write(folder, "whole")
+    write(folder, "torn!")
+    (tmp_path / "00000002.data").write_text("torn!"[:kept_bytes])
+    told = Told()
+    assert text_of(reopened(tmp_path), told) == "whole"
+    assert told.lines == [f"00000002.json: 00000002.data has {kept_bytes} bytes, and 5 were written"]
+
+
+def test_one_whose_contents_changed_is_passed_over(folder, tmp_path):
+    write(folder, "whole")
+    write(folder, "before")
+    (tmp_path / "00000002.data").write_text("beFore")
+    told = Told()
+    assert text_of(reopened(tmp_path), told) == "whole"
+    assert told.lines == ["00000002.json: 00000002.data has other contents than were written"]
+
+
+def test_one_whose_data_are_gone_is_passed_over(folder, tmp_path):
+    write(folder, "whole")
+    write(folder, "gone")
+    (tmp_path / "00000002.data").unlink()
+    told = Told()
+    assert text_of(reopened(tmp_path), told) == "whole"
+    assert told.lines == ["00000002.json: 00000002.data is missing"]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["", "{", "[]", "null", "{}", '{"format": 2}', '{"format": 1, "files": {"x": 3}, "progress": {}}', "\x00" * 64],
+)
+def test_a_foreign_manifest_is_told_and_passed_over(folder, tmp_path, manifest):
+    write(folder, "whole")
+    (tmp_path / "00000002.json").write_text(manifest)
+    told = Told()
+    assert text_of(reopened(tmp_path), told) == "whole"
+    assert len(told.lines) == 1
+    assert told.lines[0].startswith("00000002.json: ")
+
+
+def test_data_without_a_manifest_are_no_checkpoint_and_go_with_the_next_save(folder, tmp_path):
+    write(folder, "whole")
+    (tmp_path / "00000002.data").write_text("killed before its manifest")
+    again = reopened(tmp_path)
+    assert text_of(again) == "whole"
+    write(again, "next")
+    assert text_of(reopened(tmp_path)) == "next"
+    assert "killed before its manifest" not in [path.read_text() for path in tmp_path.glob("*.data")]
+
+
+def test_drafts_of_a_life_that_was_killed_are_removed(folder, tmp_path):
+    write(folder, "whole")
+    (tmp_path / ".slopewise-0123.data").write_text("half")
+    reopened(tmp_path).prepare()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000001.data", "00000001.json"]
+
+
+def test_torn_ones_do_not_count_among_those_that_are_kept(folder, tmp_path):
+    write(folder, "whole")
+    write(folder, "torn")
+    (tmp_path / "00000002.data").write_text("")
+    again = reopened(tmp_path)
+    text_of(again)
+    write(again, "next")
+    assert sorted(path.read_text() for path in tmp_path.glob("*.data")) == ["next", "whole"]
+
+
+def test_other_files_in_the_folder_are_left_alone(folder, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("mine")
+    for _ in range(3):
+        write(folder, "state")
+    assert (tmp_path / "config.json").exists()
+    assert (tmp_path / "notes.txt").exists()
+
+
+def test_a_save_that_raises_leaves_everything_as_it_was(folder, tmp_path):
+    write(folder, "whole")
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    def half(path: Path) -> None:
+        path.write_text("half")
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        folder.write(half, Progress(2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert text_of(reopened(tmp_path)) == "whole"
+
+
+def test_a_save_that_writes_nothing_is_an_error_and_no_checkpoint(folder, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        folder.write(lambda path: None, Progress(1))
+    assert not folder.any()
+
+
+@settings(deadline=None, max_examples=40)  # each waits for the disk three times
+@given(contents=st.binary(max_size=200), changed=st.binary(max_size=200))
+def test_a_manifest_holds_exactly_for_the_bytes_that_were_written(tmp_path_factory, contents, changed):
+    path = tmp_path_factory.mktemp("folder")
+    folder = CheckpointFolder(path, ".data", keep=1)
+    folder.write(lambda draft: draft.write_bytes(contents), Progress(1))
+    manifest = path / "00000001.json"
+    assert read_manifest(manifest, path).steps == 1
+    (path / "00000001.data").write_bytes(changed)
+    if changed != contents:
+        with pytest.raises(TornCheckpoint):
+            read_manifest(manifest, path)
+
+
+def test_a_mark_is_that_of_the_whole_file_however_large(tmp_path):
+    (tmp_path / "large").write_bytes(b"0123456789" * 300_000)
+    (tmp_path / "other").write_bytes(b"0123456789" * 299_999 + b"012345678X")
+    marks = mark_of(tmp_path / "large"), mark_of(tmp_path / "other")
+    assert marks[0].bytes == marks[1].bytes == 3_000_000
+    assert marks[0].crc32 != marks[1].crc32
+
+
+def test_a_manifest_can_be_read_by_people(folder, tmp_path):
+    write(folder, "state", 12)
+    contents = json.loads((tmp_path / "00000001.json").read_text())
+    assert contents["progress"]["steps"] == 12
+    assert contents["files"]["00000001.data"]["bytes"] == 5

@@ -1,0 +1,368 @@
+"""The helper of a plain training loop: what is saved when, what is found again, and what is told."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slopewise_exporter import CheckpointError, Checkpoints, Ranks, Reporter
+
+
+class Counter:
+    """A training whose state is one number."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+def train(folder: Path | None, steps: int, **arguments: object) -> Counter:
+    """One life: resumes, trains up to `steps`, ends well."""
+    with Checkpoints(folder, **arguments) as checkpoints:
+        counter = checkpoints.resume() or Counter()
+        for _ in range(checkpoints.steps, steps):
+            counter.value += 1
+            checkpoints.step(lambda: counter)
+    return counter
+
+
+def saved_steps(folder: Path) -> int:
+    with Checkpoints(folder) as checkpoints:
+        checkpoints.resume()
+        return checkpoints.steps
+
+
+def test_the_next_life_goes_on_where_the_last_one_ended(tmp_path):
+    train(tmp_path, 7)
+    with Checkpoints(tmp_path) as checkpoints:
+        counter = checkpoints.resume()
+        assert (checkpoints.steps, counter.value) == (7, 7)
+
+
+def test_a_training_that_is_complete_does_nothing_when_it_is_started_again(tmp_path):
+    train(tmp_path, 7)
+    assert train(tmp_path, 7).value == 7
+
+
+def test_without_a_folder_it_only_counts():
+    with Checkpoints() as checkpoints:
+        assert checkpoints.resume() is None
+        checkpoints.step(Counter)
+        assert checkpoints.steps == 1
+        assert not checkpoints.save(Counter)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_the_variable_wins_over_the_argument(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLOPEWISE_CHECKPOINT_FOLDER", str(tmp_path / "variable"))
+    train(tmp_path / "argument", 3)
+    assert (tmp_path / "variable").exists()
+    assert not (tmp_path / "argument").exists()
+
+
+def test_it_saves_after_so_many_steps_and_asks_for_the_state_only_then(tmp_path):
+    asked = []
+    with Checkpoints(tmp_path, every_steps=4, every_seconds=None) as checkpoints:
+        for step in range(1, 10):
+            checkpoints.step(lambda step=step: asked.append(step))
+        assert asked == [4, 8]
+
+
+def test_it_saves_when_so_much_time_has_passed(tmp_path):
+    with Checkpoints(tmp_path, every_seconds=0.0) as checkpoints:
+        checkpoints.step(Counter)
+        assert saved_steps(tmp_path) == 1
+
+
+def test_neither_by_time_nor_by_steps_means_only_at_the_end(tmp_path):
+    with Checkpoints(tmp_path, every_seconds=None) as checkpoints:
+        for _ in range(50):
+            checkpoints.step(Counter)
+        assert saved_steps(tmp_path) == 0
+    assert saved_steps(tmp_path) == 50
+
+
+def test_a_training_that_fails_is_not_saved_in_the_middle_of_its_step(tmp_path):
+    def life() -> None:
+        with Checkpoints(tmp_path, every_steps=2) as checkpoints:
+            for _ in range(3):
+                checkpoints.step(Counter)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        life()
+    assert saved_steps(tmp_path) == 2
+
+
+def test_a_step_that_is_saved_is_not_saved_twice(tmp_path):
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.step(Counter)
+        assert checkpoints.save(Counter)
+        before = sorted(path.name for path in tmp_path.iterdir())
+        assert checkpoints.save(Counter)
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_state_may_be_saved_and_loaded_by_functions_of_ones_own(tmp_path):
+    arguments = {"save": lambda path, state: path.write_text(state), "load": Path.read_text, "suffix": ".txt"}
+    with Checkpoints(tmp_path, **arguments) as checkpoints:
+        checkpoints.step(lambda: "weights")
+    assert [path.read_text() for path in tmp_path.glob("*.txt")] == ["weights"]
+    with Checkpoints(tmp_path, **arguments) as checkpoints:
+        assert checkpoints.resume() == "weights"
+
+
+def test_a_torn_checkpoint_is_told_and_the_one_before_is_resumed(tmp_path, caplog):
+    train(tmp_path, 6, every_steps=3)
+    newest = max(tmp_path.glob("*.checkpoint"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert saved_steps(tmp_path) == 3
+    assert "is passed over: 00000002.checkpoint has" in caplog.text
+
+
+def test_one_that_is_whole_and_cannot_be_loaded_is_an_error_and_not_a_new_beginning(tmp_path):
+    train(tmp_path, 3)
+
+    def load(_: Path) -> object:
+        raise ModuleNotFoundError("No module named 'model_v2'")
+
+    with Checkpoints(tmp_path, load=load) as checkpoints, pytest.raises(CheckpointError, match=r"model_v2.*another"):
+        checkpoints.resume()
+    assert saved_steps(tmp_path) == 3
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_new_beginning(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with Checkpoints(tmp_path / "file") as checkpoints, pytest.raises(CheckpointError, match="cannot be read"):
+        checkpoints.resume()
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path, caplog, reporter, scrape):
+    (tmp_path / "file").write_text("no folder")
+    with Checkpoints(tmp_path / "file" / "below", reporter=reporter, every_steps=1) as checkpoints:
+        for _ in range(5):
+            checkpoints.step(Counter)
+        assert checkpoints.steps == 5
+        assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+    assert [record.message.split(" (")[0] for record in caplog.records] == ["checkpoints cannot be written"]
+
+
+def test_a_folder_that_can_be_written_later_is_used_then(tmp_path, reporter, scrape):
+    blocked = tmp_path / "checkpoints"
+    blocked.write_text("no folder yet")
+    with Checkpoints(blocked, reporter=reporter, every_steps=1) as checkpoints:
+        assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+        blocked.unlink()
+        checkpoints.step(Counter)
+        assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 1
+    assert saved_steps(blocked) == 1
+
+
+def test_a_save_that_fails_is_told_once_and_not_tried_at_every_step(tmp_path, caplog, reporter, scrape):
+    tried = []
+
+    def save(_path: Path, state: int) -> None:
+        tried.append(state)
+        raise OSError(28, "No space left on device")
+
+    with Checkpoints(tmp_path, reporter=reporter, save=save, every_steps=3, every_seconds=None) as checkpoints:
+        for step in range(1, 8):
+            checkpoints.step(lambda step=step: step)
+        assert tried == [3, 6]
+        now = scrape(reporter.port)
+        assert now["training_checkpoint_on_sigterm"] == 0
+        assert "training_checkpoint_timestamp_seconds" not in now
+    assert caplog.text.count("No space left on device") == 1
+
+
+def test_after_a_save_that_works_again_the_training_promises_it_again(tmp_path, caplog, reporter, scrape):
+    works = False
+
+    def save(path: Path, state: object) -> None:
+        if not works:
+            raise OSError(28, "No space left on device")
+        path.write_bytes(pickle.dumps(state))
+
+    with Checkpoints(tmp_path, reporter=reporter, save=save, every_steps=1) as checkpoints:
+        checkpoints.step(Counter)
+        assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+        works = True
+        checkpoints.step(Counter)
+        assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 1
+        works = False
+        checkpoints.step(Counter)
+    assert caplog.text.count("No space left on device") == 2  # told anew, after it was well
+
+
+def test_the_counters_of_the_reporter_go_on_from_the_checkpoint(tmp_path, make_reporter, scrape):
+    first = make_reporter()
+    with Checkpoints(tmp_path, reporter=first) as checkpoints:
+        for _ in range(4):
+            first.step(loss=1.0, samples=8)
+            checkpoints.step(Counter)
+        first.epoch()
+    saved = scrape(first.port)
+    second = make_reporter()
+    with Checkpoints(tmp_path, reporter=second) as checkpoints:
+        checkpoints.resume()
+        now = scrape(second.port)
+        assert (now["training_steps_total"], now["training_samples_total"], now["training_epochs_total"]) == (4, 32, 1)
+        assert now['training_state{state="starting"}'] == 1
+        assert now["training_checkpoint_timestamp_seconds"] == pytest.approx(
+            saved["training_checkpoint_timestamp_seconds"], abs=5
+        )
+        second.step(loss=0.5, samples=8)
+        now = scrape(second.port)
+        assert (now["training_steps_total"], now['training_state{state="training"}']) == (5, 1)
+
+
+def test_forgetting_to_resume_is_told_before_the_old_work_is_overwritten(tmp_path, caplog):
+    train(tmp_path, 3)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.step(Counter)
+        checkpoints.save(Counter)
+    assert "resume() was not called" in caplog.text
+
+
+def test_other_ranks_resume_and_save_nothing(tmp_path, monkeypatch):
+    train(tmp_path, 5)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    monkeypatch.setenv("RANK", "1")
+    assert train(tmp_path, 9, every_steps=1).value == 9
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def exit_code_of(life: Callable[[], None]) -> object:
+    """How a life ended that did not reach its end."""
+    with pytest.raises(SystemExit) as left:
+        life()
+    return left.value.code
+
+
+def told_to_end_at(step: int, checkpoints: Checkpoints, reporter: Reporter | None = None) -> object:
+    """The exit code of a training that gets SIGTERM in the middle of this step."""
+
+    def life() -> None:
+        with checkpoints:
+            for number in range(1, 9):
+                if reporter is not None:
+                    reporter.step(loss=1.0)
+                if number == step:
+                    signal.raise_signal(signal.SIGTERM)
+                    assert checkpoints.stopping
+                checkpoints.step(Counter)
+
+    return exit_code_of(life)
+
+
+def test_all_ranks_stop_at_the_step_at_which_one_was_told_to(tmp_path):
+    answers = iter([False, False, True, True])
+    asked = []
+
+    def agree(mine: bool) -> bool:
+        asked.append(mine)
+        return next(answers)
+
+    def life() -> None:
+        with Checkpoints(tmp_path, ranks=Ranks(first=True, agree=agree)) as checkpoints:
+            for _ in range(10):
+                checkpoints.step(Counter)
+
+    assert exit_code_of(life) == 143
+    assert saved_steps(tmp_path) == 3
+    assert asked == [False, False, False, False]  # the last: the others wait for rank 0 to have saved
+
+
+def test_a_save_that_one_rank_finds_due_is_made_by_all_and_nobody_leaves(tmp_path):
+    answers = iter([False, True, False, False])
+    ranks = Ranks(first=True, agree=lambda _: next(answers))
+    with Checkpoints(tmp_path, ranks=ranks, every_seconds=None) as checkpoints:
+        for _ in range(3):
+            checkpoints.step(Counter)
+        assert saved_steps(tmp_path) == 2
+
+
+def test_every_rank_takes_part_in_a_collective_save_and_only_the_first_one_counts(tmp_path):
+    taken_part = []
+
+    def save(path: Path, state: object) -> None:
+        path.write_text("not the first rank")
+        taken_part.append(state)
+
+    ranks = Ranks(first=False, agree=lambda mine: mine, save_together=True)
+    with Checkpoints(tmp_path, save=save, ranks=ranks, every_steps=2, every_seconds=None) as checkpoints:
+        for step in range(1, 5):
+            checkpoints.step(lambda step=step: step)
+    assert taken_part == [2, 4]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_makes_the_step_that_runs_the_last_and_saves_it(tmp_path, reporter):
+    checkpoints = Checkpoints(tmp_path, reporter=reporter, every_seconds=None)
+    assert told_to_end_at(5, checkpoints, reporter) == 143
+    assert saved_steps(tmp_path) == 5
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_before_the_first_step_there_is_nothing_to_lose_and_it_leaves_at_once(tmp_path):
+    def life() -> None:
+        with Checkpoints(tmp_path) as checkpoints:
+            checkpoints.resume()
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("it went on")
+
+    assert exit_code_of(life) == 143
+
+
+def test_a_first_step_that_is_done_but_not_told_yet_is_waited_for(tmp_path, reporter):
+    assert told_to_end_at(1, Checkpoints(tmp_path, reporter=reporter), reporter) == 143
+    assert saved_steps(tmp_path) == 1
+
+
+def test_sigterm_leaves_with_143_also_where_nothing_can_be_saved(tmp_path, caplog):
+    def save(_path: Path, _state: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert told_to_end_at(2, Checkpoints(tmp_path, save=save, every_seconds=None)) == 143
+    assert "step 2 was not saved" in caplog.text
+
+
+def test_a_handler_that_was_there_before_is_called_after_the_save_and_put_back(tmp_path):
+    seen = []
+
+    def mine(number: int, _frame: object) -> None:
+        seen.append((number, len(list(tmp_path.glob("*.checkpoint")))))
+
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        assert told_to_end_at(2, Checkpoints(tmp_path)) == 143
+        assert seen == [(signal.SIGTERM, 1)]
+        assert signal.getsignal(signal.SIGTERM) == mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_in_another_thread_it_cannot_hear_sigterm_and_says_so(tmp_path, caplog, reporter, scrape):
+    def live() -> None:
+        with Checkpoints(tmp_path, reporter=reporter, every_steps=1) as checkpoints:
+            checkpoints.step(Counter)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    thread.join()
+    assert "not made in the main thread" in caplog.text
+    assert saved_steps(tmp_path) == 1
+    assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+
+
+def test_after_the_end_calls_change_nothing_and_raise_nothing(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.step(Counter)
+    checkpoints.close()
+    checkpoints.close()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert saved_steps(tmp_path) == 1
