@@ -9,6 +9,21 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+BUDGET_SECONDS = 3600.0
+"""The hour of `maxPerNodePerHour`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveBounds:
+    """How often running jobs may be moved, and what a move must gain; from `spec.migration`."""
+
+    enabled: bool
+    max_per_node_per_hour: int
+    max_concurrent: int
+    min_stay_seconds: float
+    max_checkpoint_age_seconds: float
+    horizon_seconds: float
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -22,6 +37,8 @@ class Bounds:
     min_change_ratio: float
     canary_ratio: float = 1.0
     """The share of the jobs that mode Canary changes."""
+    moving: MoveBounds | None = None
+    """None: moves are not bounded at all, as in the papers (the simulator, unless a scenario bounds them)."""
 
 
 @dataclass(frozen=True, slots=True)

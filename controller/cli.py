@@ -288,6 +288,60 @@ def restore(
 
 
 @app.command()
+def history(
+    job: Annotated[str | None, typer.Argument(help="Only this workload: NAME or NAMESPACE/NAME.")] = None,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Print what was done to the jobs of a cluster: the last ten resizes, placements and moves of each.
+
+    Examples: `slopewise history`; `slopewise history team-a/train -o json`.
+    """
+    from controller.cluster.options import Connection
+    from controller.cluster.reading_history import read_history
+    from controller.history import as_json, listing
+
+    lines = read_history(Connection(kubeconfig, context, namespace), job)
+    if output is OutputFormat.json:
+        print_json(as_json(lines))
+    else:
+        out.print(listing(lines), soft_wrap=True)  # a line for a program such as grep is one line
+
+
+@app.command()
+def sweep(
+    older_than: Annotated[
+        float,
+        typer.Option("--older-than", min=1, max=3600, help="Seconds for which it is left to a controller."),
+    ] = 60.0,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Free pods and Jobs that a controller which is no more has left gated, suspended, or pinned to nowhere.
+
+    What a CronJob runs each minute; it does nothing to what a controller that runs still sees to.
+    Example: `slopewise sweep -o json`.
+    """
+    from controller.cluster.signals import heard_signals
+
+    with heard_signals() as stop:
+        from controller.cluster import sweep as sweeping
+        from controller.cluster.options import Connection
+
+        swept = sweeping.sweep(Connection(kubeconfig, context, namespace), older_than, stop)
+        exit_code = stop.exit_code if stop.number is not None else 1 if swept.failed else 0
+    if output is OutputFormat.json:
+        print_json(swept.as_json())
+    else:
+        out.print(sweeping.listing(swept))
+    raise typer.Exit(exit_code)
+
+
+@app.command()
 def simulate(
     scenario: Annotated[str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="Instead of the scenario's; one option each.")] = None,

@@ -5,13 +5,13 @@ Before it: `settings.py`, which validated the document. After it: `session.py`, 
 
 from __future__ import annotations
 
-from controller.bounds import Bounds
+from controller.bounds import Bounds, MoveBounds
 from controller.corrections import Patience
 from controller.errors import UsageError
 from controller.growth import SCRAPES_PER_WINDOW, Measuring
 from controller.policies import PolicyParameters, PolicyProtocol, Setting, build, find
 from controller.reconcile import PassSettings
-from controller.settings import Behaviour, CpuBounds, Mode, TrainingPolicy, policy_parameters
+from controller.settings import Behaviour, CpuBounds, Migration, Mode, TrainingPolicy, policy_parameters
 
 
 def policy_of(document: TrainingPolicy) -> PolicyProtocol:
@@ -59,13 +59,13 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
     return PassSettings(
         spec.policy.name,
         Measuring(behaviour.interval_seconds, spec.evaluation.normaliser, spec.evaluation.progress),
-        bounds_of(spec.mode, spec.resources.cpu, behaviour),
+        bounds_of(spec.mode, spec.resources.cpu, behaviour, spec.migration),
         patience_of(behaviour.interval_seconds, behaviour),
     )
 
 
-def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour) -> Bounds:
-    """What the guards are told of a user's settings."""
+def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour, migration: Migration | None = None) -> Bounds:
+    """What the guards are told of a user's settings; without `migration` moves are not bounded."""
     return Bounds(
         mode,
         cpu.min,
@@ -74,6 +74,7 @@ def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour) -> Bounds:
         behaviour.max_step_ratio,
         behaviour.min_change_ratio,
         behaviour.canary_ratio,
+        None if migration is None else MoveBounds(**migration.model_dump()),
     )
 
 

@@ -24,11 +24,14 @@ from controller.model import (
     Job,
     JobMemory,
     JobState,
+    MoveOutcome,
+    MoveUnderWay,
     Node,
     Outcome,
     PassReport,
     Resize,
     Withheld,
+    WithheldMove,
 )
 from controller.pace import NEWEST
 from controller.settings import Mode, cpu_quantity
@@ -53,6 +56,11 @@ class PassView:
     nodes: Mapping[str, Node]
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     withheld: Mapping[str, Withheld] = field(default_factory=dict)
+    moving: Mapping[str, MoveUnderWay] = field(default_factory=dict)
+    """Moves that are under way, by job."""
+    moved: Mapping[str, MoveOutcome] = field(default_factory=dict)
+    """What became of the moves of this pass, by job."""
+    moves_withheld: Mapping[str, WithheldMove] = field(default_factory=dict)
     looked_at: frozenset[str] = frozenset()
     """Nodes that the policy has looked at in this pass: there, no wish means none, elsewhere it means no news."""
 
@@ -78,6 +86,9 @@ def view_of(report: PassReport, *, policy: str, mode: Mode, control: CpuControl)
         nodes={node.name: node for node in report.snapshot.nodes},
         outcomes={each.resize.job_uid: each for each in report.outcomes},
         withheld={each.resize.job_uid: each for each in report.withheld},
+        moving={each.job_uid: each for each in report.snapshot.moving},
+        moved={each.move.job_uid: each for each in report.moves},
+        moves_withheld={each.move.job_uid: each for each in report.moves_withheld},
         looked_at=frozenset(name for name, node in memory.nodes.items() if node.looked_at_seconds == now),
     )
 
@@ -133,6 +144,8 @@ def _job_key(job: Job, view: PassView) -> Key:
         job.pending.result if job.pending else None,
         outcome.result if outcome else None,
         known.job_class if known else None,
+        move.step if (move := view.moving.get(job.uid)) else None,
+        moved.result if (moved := view.moved.get(job.uid)) else None,
     )
 
 
@@ -232,7 +245,7 @@ def _rounded(value: float | None) -> float | None:
     return float(f"{value:.4g}")
 
 
-_MODE_GUARDS = ("paused", "canary")
+_MODE_GUARDS = ("paused", "canary", "move_paused", "move_canary")
 """These say the same of every job; the policy's own reason says more, and the Managed condition tells the mode."""
 
 
@@ -240,17 +253,23 @@ def _reason(job: Job, view: PassView) -> str:
     """Why it has what it has: what stopped a change, or else the policy's reason."""
     if job.state.ended:
         return f"job is {job.state}"
+    if (move := view.moving.get(job.uid)) is not None:
+        return f"moves to {move.node or 'another node'}: {move.step}"
     outcome, withheld = view.outcomes.get(job.uid), view.withheld.get(job.uid)
     if outcome is not None and outcome.result != "applied":
         return f"{outcome.result}: {outcome.detail}"
     if withheld is not None and withheld.guard not in _MODE_GUARDS:
         return withheld.reason
+    if (stays := view.moves_withheld.get(job.uid)) is not None and stays.guard not in _MODE_GUARDS:
+        return f"not moved to {stays.move.node}: {stays.reason}"
     return job.hands_off or view.reasons.get(job.uid, "")
 
 
 def _last_action(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> tuple[str | None, datetime | None]:
     """The newest thing that was done or tried: in this pass, else as it stood, else as the memory knows."""
     for job in jobs:
+        if (moved := view.moved.get(job.uid)) is not None:
+            return f"move to {moved.move.node} {moved.result}", timestamp(view.now_seconds)
         if (outcome := view.outcomes.get(job.uid)) is not None:
             return f"{change_text(outcome.resize)} {outcome.result}", timestamp(view.now_seconds)
     if previous.last_action is not None:

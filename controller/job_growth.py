@@ -66,6 +66,42 @@ class PodGrowth(StatusPart):
 SLOTS: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["slot"]}
 
 
+class PodMove(StatusPart):
+    """One pod that is evicted, so that its replacement can be placed."""
+
+    slot: str
+    name: str
+    uid: str = Field(description="of the pod that leaves")
+    node: str = Field(description="where it leaves from")
+    created: datetime = Field(description="when it was made; its replacement is younger")
+    owner: WorkloadRef = Field(description="its direct owner, which makes the replacement")
+
+
+class MoveIntent(StatusPart):
+    """A move by eviction that is under way: stored before the first eviction, so that a next leader goes on with it."""
+
+    node: str = Field(description="where the replacements are to run; empty: given up, the scheduler places them")
+    since: datetime
+    pods: tuple[PodMove, ...] = Field((), json_schema_extra=SLOTS)
+
+
+class Action(StatusPart):
+    """One thing that was done to a workload, or tried; `controller/history.py` makes them."""
+
+    time: datetime
+    slot: str = Field(description="of the pod; 0 for an only pod")
+    action: str = Field(description="Resize, Restore, Place or Move")
+    change: str = Field(description="limits 2 to 500m, or node-a to node-b")
+    result: str = Field(
+        description="applied, deferred, infeasible or failed; of a move also withheld, begun, resumed, harmed"
+    )
+    detail: str = Field("", description="why, or what became of it")
+
+
+HISTORY_KEPT = 10
+"""Actions of a workload; the decision record of each pass has all of them."""
+
+
 class JobGrowthStatus(StatusPart):
     """Written by the controller only: on transitions at once, for progress at most once a minute."""
 
@@ -86,6 +122,8 @@ class JobGrowthStatus(StatusPart):
     last_action_time: datetime | None = None
     conditions: Conditions = ()
     pods: tuple[PodGrowth, ...] = Field((), json_schema_extra=SLOTS)
+    move: MoveIntent | None = Field(None, description="a move by eviction that is under way")
+    history: tuple[Action, ...] = Field((), description="the last ten actions, oldest first", max_length=HISTORY_KEPT)
 
 
 class JobGrowth(StatusPart):

@@ -37,6 +37,9 @@ class JobSpec:
     `max_useful_cpu_millicores`: more CPU than this does not make it faster; None: not known. `port`: where the
     program serves its own metrics; None: `slopewise_exporter` takes a free port and tells it.
 
+    `migratable`: told to end (SIGTERM) it saves a checkpoint, and started again it goes on from there; without that it
+    is never moved to another node.
+
     `promises` holds what does not depend on when the job arrives; `deadline_seconds` counts from its arrival, and
     becomes `promises.deadline_at_seconds` then (`promises_at`).
     """
@@ -48,6 +51,7 @@ class JobSpec:
     port: int | None = None
     promises: Promises = NO_PROMISES
     deadline_seconds: float | None = None
+    migratable: bool = False
 
     def promises_at(self, arrived_at_seconds: float) -> Promises:
         """What is asked for the job, now that it is known when it arrived (Unix seconds)."""
@@ -111,6 +115,7 @@ class _JobEntry(BaseModel):
     target_loss: float | None = Field(None, allow_inf_nan=False)
     deliverable_loss: float | None = Field(None, allow_inf_nan=False)
     weight: float = Field(1.0, gt=0.0, le=MOST_WEIGHT)
+    migratable: bool = False
 
 
 def _read_job(entry: object, where: str) -> JobSpec:
@@ -122,7 +127,14 @@ def _read_job(entry: object, where: str) -> JobSpec:
         weight=job.weight,
     )
     return JobSpec(
-        job.name, job.command, job.arrive_seconds, job.max_useful_cpu, job.port, promises, job.deadline_seconds
+        job.name,
+        job.command,
+        job.arrive_seconds,
+        job.max_useful_cpu,
+        job.port,
+        promises,
+        job.deadline_seconds,
+        job.migratable,
     )
 
 

@@ -146,6 +146,40 @@ class AcceptedRange:
     why: str = ""
 
 
+MoveWay = Literal["suspend", "evict", "restart"]
+"""How a running job is moved: its Job is suspended, pinned and resumed; its pod is evicted and the gated replacement
+placed; or (on one machine) its process is ended and started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a job reports of its checkpoints (`training_checkpoint_*`)."""
+
+    saved_at_seconds: float | None = None
+    """When the last one was saved; None: none yet."""
+    duration_seconds: float | None = None
+    on_sigterm: bool = False
+    """It says that it saves when it is told to end, and ends so that its owner starts it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mobility:
+    """Whether and how a running job could be moved; made by whoever knows the platform, weighed by `move_guards`."""
+
+    way: MoveWay | None = None
+    """None: no way, and `stays_because` says why."""
+    stays_because: str | None = None
+    """Why it cannot be moved at all (a bare pod, a volume of its node, Kueue); None: it can."""
+    refused_nodes: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that would not take it, by name, and why (a taint, a selector, a volume)."""
+    grace_seconds: float | None = None
+    """From being told to end to being killed; None: not known."""
+    restart_seconds: float = 0.0
+    """What the way itself takes, from the old process's end to the new one's start."""
+    members: tuple[str, ...] = ()
+    """Uids of all jobs that move with it, itself among them: the pods of one workload move whole or not at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One training workload on one node."""
@@ -180,6 +214,23 @@ class Job:
     vitals: Vitals | None = None
     """Only a job whose vitals are known is judged by what a change did to it (`corrections`)."""
     pending: PendingResize | None = None
+    checkpoint: Checkpoint | None = None
+    """None: it reports none, or there is nobody to report to."""
+    mobility: Mobility | None = None
+    """None: the platform has nothing against moving it, and nothing to say about it (the simulator)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveUnderWay:
+    """A move that was begun and is not over: the job may be on no node at all just now."""
+
+    job_uid: str
+    from_node: str
+    node: str
+    """The target; empty once it is given up and the default scheduler places it."""
+    since_seconds: float
+    step: str
+    """In words, for people: `saving and ending`, `waiting for its replacement`, `starting on node-b`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +247,8 @@ class Arrival:
     useful_parallelism_cores: float | None = None
     steps_planned: float | None = None
     promises: Promises = NO_PROMISES
+    refused_nodes: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that would not take it, by name, and why; empty where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +264,8 @@ class ClusterSnapshot:
     """Jobs that have arrived and are on no node yet, in the order of their arrival."""
     remaining_work_cpu_seconds: Mapping[str, float] = field(default_factory=dict)
     """What only an oracle knows, by uid. The simulator fills it for policies that say they need it; nobody else."""
+    moving: tuple[MoveUnderWay, ...] = ()
+    """Moves that are under way, of this policy's jobs; also of jobs that are not in `jobs` for the moment."""
 
     def jobs_by_node(self) -> dict[str, list[Job]]:
         """The jobs of each node that have not ended, by the node's name; also of a node that has none.
@@ -323,6 +378,44 @@ class Change:
     """What it did to the job, once that is known and until the former resources are back."""
 
 
+MOVES_KEPT = 8
+"""Of one job: as many as it could make in an hour and a quarter at the default minimum stay of 600 s. Where stays are
+shorter, more are kept as long as they count for the hourly budget of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """One migration of a job that was begun, and what is known by now of how it went (`move_review`)."""
+
+    at_seconds: float
+    from_node: str
+    node: str
+    steps_before: float | None = None
+    """Steps done when it was decided."""
+    life_started_at_seconds: float | None = None
+    """Of the process that was moved: another one has taken its place once this differs."""
+    resumed_at_seconds: float | None = None
+    """When the job was first seen at work again."""
+    resumed_on: str | None = None
+    """Where that was; the target, unless it filled up meanwhile."""
+    steps_lost: float | None = None
+    """Steps before less the first steps seen after; 0 when nothing was repeated."""
+    harm: str | None = None
+    """What went wrong, in words: the job is not moved again."""
+
+    @property
+    def is_open(self) -> bool:
+        """True until the job is at work again, or something went wrong."""
+        return self.resumed_at_seconds is None and self.harm is None
+
+    @property
+    def pause_seconds(self) -> float | None:
+        """From the decision to the first work elsewhere; None: not yet, or the job stayed where it was."""
+        if self.resumed_at_seconds is None or self.resumed_on == self.from_node:
+            return None
+        return self.resumed_at_seconds - self.at_seconds
+
+
 @dataclass(slots=True)
 class JobMemory:
     """What is remembered of one job. `original` is stored before the first change and never overwritten.
@@ -354,6 +447,8 @@ class JobMemory:
     """Facts that a policy sets once, such as SpeCon's `migrated` and `rebalanced`."""
     moves_total: int = 0
     moved_at_seconds: float | None = None
+    moves: tuple[MoveRecord, ...] = ()
+    """Oldest first; the last `MOVES_KEPT`, and those of the last hour."""
     change: Change | None = None
     alone_until_seconds: float | None = None
     """Until then no policy's wish is heard: a change has harmed the job, or somebody else resizes it."""
@@ -368,7 +463,7 @@ class JobMemory:
             self.series, self.first_level, self.best_level, anchor, growth, self.job_class,
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds, self.change, self.alone_until_seconds, self.alone_because,
+            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
         )  # fmt: skip
 
     def with_paces(self, pace_anchor: PaceAnchor, paces: tuple[Pace, ...]) -> JobMemory:
@@ -377,7 +472,7 @@ class JobMemory:
             self.series, self.first_level, self.best_level, self.anchor, self.growth, self.job_class,
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, pace_anchor, paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds, self.change, self.alone_until_seconds, self.alone_because,
+            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
         )  # fmt: skip
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
@@ -387,7 +482,7 @@ class JobMemory:
             self.series, self.first_level, self.best_level, self.anchor, self.growth, job_class,
             since, wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds, self.change, self.alone_until_seconds, self.alone_because,
+            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
         )  # fmt: skip
 
 
@@ -452,6 +547,8 @@ class Migrate:
     from_node: str
     node: str
     reason: str
+    relieves: str | None = None
+    """The resource other than CPU that its node is short of (`memory`): worth more than the CPU that moving costs."""
 
 
 Move = Place | Migrate
@@ -519,6 +616,23 @@ class MoveOutcome:
     detail: str = ""
 
 
+MoveStage = Literal["begun", "resumed", "harmed"]
+"""What is told of a migration: that it was begun, that the job is at work again, that it went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveNews:
+    """What became known of a migration in this pass; each stage of each migration is told once."""
+
+    job_uid: str
+    stage: MoveStage
+    record: MoveRecord
+    """As it is known now; `MoveRecord.at_seconds` tells the migrations of one job apart."""
+    sentence: str
+    """For people: `resumed on n2 after 4 s with no step lost`."""
+    warning: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class PassReport:
     """One pass, told in full. `held` is set when nothing could be observed, and then nothing was changed."""
@@ -534,6 +648,8 @@ class PassReport:
     withheld: tuple[Withheld, ...] = ()
     moves: tuple[MoveOutcome, ...] = ()
     moves_withheld: tuple[WithheldMove, ...] = ()
+    moves_told: tuple[MoveNews, ...] = ()
+    """What became known of migrations, of this pass and of earlier ones (`move_review`)."""
 
     def count(self, result: OutcomeResult) -> int:
         """How many resizes of this pass ended with `result`."""

@@ -31,20 +31,23 @@ class PassLines:
         self._last: tuple[object, ...] = ()
         self._told_at_seconds = float("-inf")
         self._withheld: frozenset[tuple[str, str]] = frozenset()
+        self._moves_withheld: frozenset[tuple[str, str]] = frozenset()
 
     def facts(self, report: PassReport) -> Facts | None:
         """What the line says; None: nothing that is not known already."""
         withheld = frozenset((each.resize.job_uid, each.guard) for each in report.withheld)
-        said = (re.sub(r"\d+", "#", report.held or ""), withheld, report.moves_withheld, _jobs(report))
-        quiet = said == self._last and not report.outcomes and not report.moves
+        moves_withheld = frozenset((each.move.job_uid, each.guard) for each in report.moves_withheld)
+        said = (re.sub(r"\d+", "#", report.held or ""), withheld, moves_withheld, _jobs(report))
+        quiet = said == self._last and not (report.outcomes or report.moves or report.moves_told)
         if quiet and report.taken_at_seconds - self._told_at_seconds < _ON_TIME_RATIO * self._interval_seconds:
             return None
         self._last, self._told_at_seconds = said, report.taken_at_seconds
         if report.held:
             return {"reason": report.held}
         changes = [*_tried(report), *_withheld(report, self._withheld)]
-        self._withheld = withheld
-        return _figures(report) | {"changes": _bounded(changes), "moves": _bounded(list(_moves(report)))}
+        moves = [*_moves_tried(report), *_moves_told(report), *_moves_withheld(report, self._moves_withheld)]
+        self._withheld, self._moves_withheld = withheld, moves_withheld
+        return _figures(report) | {"changes": _bounded(changes), "moves": _bounded(moves)}
 
 
 def withheld_by_guard(report: PassReport) -> dict[str, int]:
@@ -101,14 +104,31 @@ def _change(names: Mapping[str, str], resize: Resize, became: str, why: str) -> 
     return f"{name} {resize.from_millicores}m to {resize.to_millicores}m {became}: {why}"
 
 
-def _moves(report: PassReport) -> Iterator[str]:
-    """Every placement and migration that was wanted: which, what became of it, and why."""
-    done: list[tuple[Move, str, str]]
-    done = [(each.move, each.result, each.detail or each.move.reason) for each in report.moves]
-    done += [(each.move, "withheld", each.reason) for each in report.moves_withheld]
-    names = _names(report) if done else {}
-    for move, became, why in done:
-        yield f"{kind_of(move)} {names.get(move.job_uid, move.job_uid)} on {move.node} {became}: {why}"
+def _moves_tried(report: PassReport) -> Iterator[str]:
+    """Every placement and migration that was tried: which, what became of it, and why."""
+    names = _names(report) if report.moves else {}
+    for each in report.moves:
+        yield _move(names, each.move, each.result, each.detail or each.move.reason)
+
+
+def _moves_told(report: PassReport) -> Iterator[str]:
+    """What became known of earlier migrations; that one was begun is told with the others that were tried."""
+    later = [each for each in report.moves_told if each.stage != "begun"]
+    names = _names(report) if later else {}
+    for each in later:
+        yield f"{names.get(each.job_uid, each.job_uid)} {each.sentence}"
+
+
+def _moves_withheld(report: PassReport, known: frozenset[tuple[str, str]]) -> Iterator[str]:
+    """Every placement and migration that a guard withholds, and did not in the last line."""
+    fresh = [each for each in report.moves_withheld if (each.move.job_uid, each.guard) not in known]
+    names = _names(report) if fresh else {}
+    for each in fresh:
+        yield _move(names, each.move, "withheld", each.reason)
+
+
+def _move(names: Mapping[str, str], move: Move, became: str, why: str) -> str:
+    return f"{kind_of(move)} {names.get(move.job_uid, move.job_uid)} on {move.node} {became}: {why}"
 
 
 def _bounded(texts: Sequence[str]) -> list[str]:

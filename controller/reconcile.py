@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from controller import corrections, growth, guards, move_guards, pace
+from controller import corrections, growth, guards, move_guards, move_review, pace
 from controller.bounds import Bounds
 from controller.errors import ActuationError, ObservationError
 from controller.model import (
@@ -20,7 +20,6 @@ from controller.model import (
     CpuAllocation,
     JobMemory,
     MemoryState,
-    Migrate,
     Move,
     MoveOutcome,
     Outcome,
@@ -55,17 +54,18 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         return _held(str(error), ports.clock, stopwatch, settings)
 
     # 2. Decide. Pure: the same snapshot and memory always give the same decisions. What an earlier change has harmed
-    #    gets back what it had, whatever the policy wishes.
+    #    gets back what it had, whatever the policy wishes; what became of earlier moves is found out.
     with stopwatch.timing("decide"):
         grown = growth.measure(snapshot, remembered, settings.measuring)
         measured = pace.measure(snapshot, grown, settings.measuring.interval_seconds)
         corrected = corrections.review(policy.decide(snapshot, measured), snapshot, settings.patience)
-        decisions = corrected.decisions
+        followed = move_review.review(corrected.decisions.memory, remembered, snapshot)
+        decisions = replace(corrected.decisions, memory=followed.memory)
 
     # 3. Guard. Ordered vetoes and clamps, each with its reason.
     with stopwatch.timing("guard"):
-        moves, moves_withheld = move_guards.review_moves(decisions.moves, snapshot, settings.bounds)
-        staying, withheld = move_guards.without_moving(decisions.resizes, moves)
+        moves, moves_withheld = move_guards.review_moves(decisions.moves, snapshot, decisions.memory, settings.bounds)
+        staying, withheld = move_guards.without_moving(decisions.resizes, moves, snapshot.moving)
         allowed, vetoed = guards.review(staying, snapshot, decisions.memory, settings.bounds)
         withheld += vetoed
 
@@ -75,14 +75,16 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         ports.memory.save(memory)
         outcomes = tuple(_carry_out(resize, ports.actuator) for resize in decreases_first(allowed))
         moved = tuple(_carry_out_move(move, ports.actuator) for move in moves)
+        begun = move_review.remember(_remember_resizes(memory, outcomes, snapshot), moved, snapshot)
+        memory = begun.memory
         if outcomes or moved:
-            memory = _remember_actions(memory, outcomes, moved, snapshot)
             ports.memory.save(memory)
 
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
     looks = [node.look_at_seconds for node in memory.nodes.values()]
-    if (first_look := growth.first_look_at_seconds(snapshot, memory, settings.measuring)) is not None:
-        looks.append(first_look)
+    first_look = growth.first_look_at_seconds(snapshot, memory, settings.measuring)
+    back_look = move_review.next_look_at_seconds(memory, snapshot, settings.bounds.moving)
+    looks += [at for at in (first_look, back_look) if at is not None]
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
     outstanding = withheld or allowed != tuple(decisions.resizes)
     if outstanding or corrections.watches(memory, snapshot, settings.patience):
@@ -98,6 +100,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         withheld=withheld,
         moves=moved,
         moves_withheld=moves_withheld,
+        moves_told=followed.news + begun.news,
     )
 
 
@@ -162,23 +165,18 @@ def _with_original(known: JobMemory, allocation: CpuAllocation) -> JobMemory:
     return known if known.original else replace(known, original=allocation)
 
 
-def _remember_actions(
-    memory: MemoryState, outcomes: Sequence[Outcome], moved: Sequence[MoveOutcome], snapshot: ClusterSnapshot
-) -> MemoryState:
-    """Memory with each change that was carried out: for the cooldown, for corrections, and for how long a job stays."""
+def _remember_resizes(memory: MemoryState, outcomes: Sequence[Outcome], snapshot: ClusterSnapshot) -> MemoryState:
+    """Memory with each resize that was carried out: for the cooldown, and for corrections."""
     now_seconds = snapshot.taken_at_seconds
     vitals = {job.uid: job.vitals for job in snapshot.jobs}
-    changed = {
-        outcome.resize.job_uid: _with_change(memory, outcome.resize, vitals[outcome.resize.job_uid], now_seconds)
-        for outcome in outcomes
-        if outcome.result == "applied"
-    }
-    for outcome in moved:
-        uid = outcome.move.job_uid
-        if outcome.result == "applied" and isinstance(outcome.move, Migrate):
-            known = changed.get(uid, memory.jobs[uid])
-            changed[uid] = replace(known, moves_total=known.moves_total + 1, moved_at_seconds=now_seconds)
-    return _update_jobs(memory, changed)
+    return _update_jobs(
+        memory,
+        {
+            outcome.resize.job_uid: _with_change(memory, outcome.resize, vitals[outcome.resize.job_uid], now_seconds)
+            for outcome in outcomes
+            if outcome.result == "applied"
+        },
+    )
 
 
 def _with_change(memory: MemoryState, resize: Resize, vitals: Vitals | None, now_seconds: float) -> JobMemory:

@@ -22,13 +22,14 @@ from controller.adapters.health import HealthServer
 from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
 from controller.adapters.limiters.base import Limiter
 from controller.adapters.limiters.choose import choose_limiter
+from controller.adapters.lives import LOOPBACK
 from controller.adapters.local import DryRunActuator, LocalActuator, LocalObserver
 from controller.adapters.memory_file import FileMemory
 from controller.adapters.nodes import split_machine
 from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
-from controller.adapters.supervisor import LOOPBACK, Supervisor
+from controller.adapters.supervisor import Supervisor
 from controller.documents import interval_mistake, pass_settings, policy_of
 from controller.errors import ActuationError, SlopewiseError, UsageError
 from controller.growth import SCRAPES_PER_WINDOW
@@ -250,8 +251,11 @@ class Session(_Leaving):
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
         nodes = [each.node for each in self.nodes]
-        observer = LocalObserver(self.reader, limiter, supervisor.running, self.clock, nodes, supervisor.waiting)
-        actuator: Actuator = DryRunActuator() if self.plan.dry_run else LocalActuator(limiter, supervisor.place)
+        observer = LocalObserver(
+            self.reader, limiter, supervisor.observed, self.clock, nodes, supervisor.waiting, supervisor.moving
+        )
+        acting = LocalActuator(limiter, supervisor.place, supervisor.migrate)
+        actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
         return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
 
 

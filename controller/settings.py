@@ -165,6 +165,23 @@ class Behaviour(Document):
         return self
 
 
+class Migration(Document):
+    """Whether running jobs may be moved, and how often at most; arriving jobs are placed by their own gate."""
+
+    enabled: bool = Field(False, description="move running jobs that say they are migratable")
+    max_per_node_per_hour: int = Field(2, ge=1, le=1000, description="moves away from one node within an hour")
+    max_concurrent: int = Field(1, ge=1, le=1000, description="moves under way at the same time")
+    min_stay_seconds: float = Field(
+        600.0, ge=0.0, le=604_800, description="s that a job stays on a node before it is moved (again)"
+    )
+    max_checkpoint_age_seconds: float = Field(
+        300.0, ge=1.0, le=604_800, description="s of work that a move may cost a job that does not save on SIGTERM"
+    )
+    horizon_seconds: float = Field(
+        600.0, ge=1.0, le=604_800, description="s within which a move must gain more than it costs"
+    )
+
+
 Mode = Literal["Observe", "Recommend", "Canary", "Auto"]
 """How much the controller may do; `spec.mode` says what each means."""
 
@@ -236,6 +253,7 @@ class TrainingPolicySpec(Document):
     evaluation: EvaluationSettings = EvaluationSettings()
     resources: ResourceSettings = ResourceSettings()
     behaviour: Behaviour = Behaviour()
+    migration: Migration = Migration()
     tenancy: Tenancy = Tenancy()
 
 

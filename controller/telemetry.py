@@ -17,12 +17,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from controller import __version__, move_guards
 from controller.errors import SlopewiseError
 from controller.job_metrics import LastPasses
-from controller.model import CpuControl, Job, OutcomeResult, PassReport
+from controller.model import CpuControl, Job, MoveNews, MoveStage, OutcomeResult, PassReport
 from controller.pass_line import PassLines, kind_of, withheld_by_guard
 
 VERBS = ("observe", "decide", "guard", "act", "report")
 MOVE_KINDS = ("place", "migrate")
+MOVE_STAGES: tuple[MoveStage, ...] = get_args(MoveStage)
 OUTCOMES: tuple[OutcomeResult, ...] = get_args(OutcomeResult)
+_PAUSE_BUCKETS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 _PASS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -70,6 +72,18 @@ class Instruments:
         self.moves = Counter(
             "slopewise_moves", "Placements and migrations by outcome.", ["kind", "outcome"], registry=self.registry
         )
+        self.migrations = Counter(
+            "slopewise_migrations", "Migrations by how far they have come.", ["stage"], registry=self.registry
+        )
+        self.pauses = Histogram(
+            "slopewise_move_pause_seconds",
+            "From the decision to move a job to its first work elsewhere.",
+            buckets=_PAUSE_BUCKETS,
+            registry=self.registry,
+        )
+        self.steps_lost = Counter(
+            "slopewise_move_steps_lost", "Steps that moved jobs had to repeat.", registry=self.registry
+        )
         self.withheld = Counter(
             "slopewise_withheld", "Resizes and moves that a guard withheld.", ["guard"], registry=self.registry
         )
@@ -85,6 +99,8 @@ class Instruments:
             self.resizes.labels(outcome)
             for kind in MOVE_KINDS:
                 self.moves.labels(kind, outcome)
+        for stage in MOVE_STAGES:
+            self.migrations.labels(stage)
         for guard in move_guards.guard_names():
             self.withheld.labels(guard)
 
@@ -128,6 +144,8 @@ class Telemetry:
             self._metrics.resizes.labels(outcome.result).inc()
         for moved in report.moves:
             self._metrics.moves.labels(kind_of(moved.move), moved.result).inc()
+        for news in report.moves_told:
+            self._count_move(news)
         for guard, times in withheld_by_guard(report).items():
             self._metrics.withheld.labels(guard).inc(times)
         if not report.held:
@@ -135,6 +153,16 @@ class Telemetry:
         self._metrics.interval.set(max(0.0, report.next_look_at_seconds - report.taken_at_seconds))
         self._log_pass(report)
         self._log_warnings(report.snapshot.jobs if report.snapshot else ())
+
+    def _count_move(self, news: MoveNews) -> None:
+        """How far a migration has come; one that was given up has no pause, and has not resumed anywhere."""
+        pause = news.record.pause_seconds
+        if news.stage == "resumed":
+            if pause is None:
+                return
+            self._metrics.pauses.observe(pause)
+            self._metrics.steps_lost.inc(news.record.steps_lost or 0.0)
+        self._metrics.migrations.labels(news.stage).inc()
 
     def record_duration(self, verb: str, seconds: float) -> None:
         """The time that reporting itself took; it is over only after the report was handed on."""

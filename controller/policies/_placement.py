@@ -1,4 +1,4 @@
-"""What policies that place arriving jobs share: the order of arrivals, what fits where, and how ties end.
+"""What policies that place or move jobs share: the order of arrivals, what may go where, and how ties end.
 
 A policy hands `place_each` a cost for a job on a node and a function that counts the job there once it is placed;
 arrivals are placed one after another, so that each sees those before it. A job whose memory fits nowhere gets no
@@ -8,9 +8,9 @@ arrivals are placed one after another, so that each sees those before it. A job 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from controller.model import Arrival, ClusterSnapshot, MemoryState, Node, Place
+from controller.model import Arrival, ClusterSnapshot, Job, JobState, MemoryState, Node, Place
 
 Cost = Callable[[Arrival, Node], float]
 """What it costs to place this job on this node now, in a unit of the policy's own; the smallest wins."""
@@ -31,14 +31,19 @@ def place_each(
 ) -> tuple[Place, ...]:
     """Each waiting job, in order (of arrival, or as told), on the node of least cost that its memory fits.
 
-    Ties go to the lowest measured CPU fraction, then to the first name. Infinite costs rule a node out.
+    Ties go to the lowest measured CPU fraction, then to the first name. Infinite costs rule a node out, as does a node
+    that would not take the job.
     """
     nodes = by_cpu_fraction(snapshot, memory)
     room = snapshot.memory_room_bytes()
     places = []
     for arrival in sorted(snapshot.waiting, key=lambda arrival: (order(arrival), arrival.uid)):
         needed = arrival.memory_request_bytes or 0.0
-        costs = [(cost(arrival, node), index) for index, node in enumerate(nodes) if room[node.name] >= needed]
+        costs = [
+            (cost(arrival, node), index)
+            for index, node in enumerate(nodes)
+            if room[node.name] >= needed and node.name not in arrival.refused_nodes
+        ]
         cheapest, index = min(costs, default=(math.inf, 0))
         if cheapest == math.inf:
             continue
@@ -46,6 +51,23 @@ def place_each(
         room[node.name] -= needed
         places.append(Place(arrival.uid, node.name, placed(arrival, node)))
     return tuple(places)
+
+
+def can_move(job: Job) -> bool:
+    """True when it could be moved now."""
+    return why_it_stays(job) is None
+
+
+def why_it_stays(job: Job) -> str | None:
+    """Why a running job cannot be moved now; None: it says that it checkpoints, trains, and can come back elsewhere."""
+    if not job.migratable or job.state is not JobState.TRAINING:
+        return "it does not say that it may be moved now"
+    return job.mobility.stays_because if job.mobility is not None else None
+
+
+def refused_nodes(job: Job) -> Mapping[str, str]:
+    """The nodes that would not take a running job, by name, and why."""
+    return {} if job.mobility is None else job.mobility.refused_nodes
 
 
 def by_cpu_fraction(snapshot: ClusterSnapshot, memory: MemoryState) -> list[Node]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model import ClusterSnapshot, Job, JobMemory, JobState, MemoryState, Migrate
-from controller.policies._placement import cpu_use_cores
+from controller.model import ClusterSnapshot, Job, JobMemory, MemoryState, Migrate
+from controller.policies._placement import can_move, cpu_use_cores, refused_nodes
 
 Floats = NDArray[np.float64]
 
@@ -23,8 +23,9 @@ PROGRESSING, WATCHING, CONVERGED = CATEGORIES = ("PC", "WC", "CC")
 MIGRATED, REBALANCED = "migrated", "rebalanced"
 """Marks of a job: Algorithm 4 has settled where it is (moved or not); Algorithm 5 has moved it."""
 
-ASKED = "asked"
-"""Marks a job whose move was asked for at the last look: whether it was made is known at the next one."""
+ASKED = "asked:"
+"""How a mark begins that says how many moves a job had made when one was asked for: `asked:0`. Whether it was made is
+known at the next look at which the job is there, which need not be the next one: it may be between two nodes then."""
 
 _CONVERGED_COLUMN = CATEGORIES.index(CONVERGED)
 
@@ -58,18 +59,26 @@ class Plan:
         self.cpu_cores[ends] += np.array([-1.0, 1.0]) * (cores or 0.0)
         self.room_bytes[ends] += np.array([1.0, -1.0]) * (job.memory_request_bytes or 0.0)
         self.moves.append(Migrate(job.uid, job.node, self.names[target], reason))
-        self.marks[job.uid] = frozenset({mark, ASKED})
+        self.marks[job.uid] = frozenset({mark, f"{ASKED}{known.moves_total}"})
         self.reasons[job.uid] = reason
 
 
 def plan_from(snapshot: ClusterSnapshot, memory: MemoryState, categories: Mapping[str, str]) -> Plan:
-    """The cluster before any move; `categories` of the running jobs, by uid, as Algorithm 3 has left them."""
+    """The cluster before any move; `categories` of the running jobs, by uid, as Algorithm 3 has left them.
+
+    A job that is on no node, because an earlier move of it is under way, counts on its target already: else the next
+    look would find that node idle, and send another job there.
+    """
     names = sorted(node.name for node in snapshot.nodes)
     index = {name: position for position, name in enumerate(names)}
     counts = np.zeros((len(names), len(CATEGORIES)), dtype=np.int64)
     for job in snapshot.jobs:
         if job.uid in categories:
             counts[index[job.node], CATEGORIES.index(categories[job.uid])] += 1
+    here = {job.uid for job in snapshot.jobs}
+    for moving in snapshot.moving:
+        if moving.job_uid not in here and moving.node in index:
+            counts[index[moving.node], _CONVERGED_COLUMN] += 1
     used, room = cpu_use_cores(snapshot, memory), snapshot.memory_room_bytes()
     return Plan(names, index, counts, _array(used[name] for name in names), _array(room[name] for name in names))
 
@@ -78,21 +87,17 @@ def _array(figures: Iterable[float]) -> Floats:
     return np.fromiter(figures, dtype=np.float64)
 
 
-def can_move(job: Job) -> bool:
-    """True when a guard would let it go now: it says that it checkpoints, and it is training."""
-    return job.migratable and job.state is JobState.TRAINING
-
-
-def with_outcome(known: JobMemory, looked_at: float) -> JobMemory:
-    """The job's memory once it is known what became of the move that the last look asked for, if it asked for one.
+def with_outcome(known: JobMemory) -> JobMemory:
+    """The job's memory once it is known what became of the move that was asked for, if one was.
 
     A move that a guard withheld, or that failed, has not used up the one move that a job has: its mark is taken back.
     """
-    if ASKED not in known.marks:
+    asked = next((mark for mark in known.marks if mark.startswith(ASKED)), None)
+    if asked is None:
         return known
     asked_for = REBALANCED if REBALANCED in known.marks else MIGRATED
-    moved = known.moved_at_seconds is not None and known.moved_at_seconds >= looked_at
-    return replace(known, marks=known.marks - ({ASKED} if moved else {ASKED, asked_for}))
+    moved = known.moves_total > int(asked.removeprefix(ASKED))
+    return replace(known, marks=known.marks - ({asked} if moved else {asked, asked_for}))
 
 
 def reallocate(plan: Plan, job: Job, known: JobMemory, weights: Floats, why: str) -> None:
@@ -103,6 +108,7 @@ def reallocate(plan: Plan, job: Job, known: JobMemory, weights: Floats, why: str
     """
     here = plan.index[job.node]
     fits = plan.room_bytes >= (job.memory_request_bytes or 0.0)
+    fits[[plan.index[name] for name in refused_nodes(job) if name in plan.index]] = False
     fits[here] = True
     scores = np.where(fits, plan.counts @ weights, np.inf)
     least = scores == scores.min()
@@ -131,11 +137,12 @@ def rebalance(plan: Plan, jobs: Sequence[Job], memory: MemoryState, now_seconds:
     candidates = _latest_converged_first(jobs, memory, {plan.names[target] for target in targets})
     for target in targets:
         for job in candidates:
-            donor = plan.index[job.node]
-            if loads[donor] > loads[target] + 1 and (job.memory_request_bytes or 0.0) <= plan.room_bytes[target]:
+            donor, name = plan.index[job.node], plan.names[target]
+            fits = (job.memory_request_bytes or 0.0) <= plan.room_bytes[target] and name not in refused_nodes(job)
+            if loads[donor] > loads[target] + 1 and fits:
                 known = memory.jobs[job.uid]
                 seconds = now_seconds - _converged_at_seconds(known)
-                figures = f"{loads[target]} jobs on {plan.names[target]}, {loads[donor]} on {job.node}"
+                figures = f"{loads[target]} jobs on {name}, {loads[donor]} on {job.node}"
                 why = f"rebalance: {figures}; converged {seconds:.0f} s ago, the latest there"
                 plan.move(job, known, target, REBALANCED, why)
                 loads[donor] -= 1

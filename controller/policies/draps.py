@@ -39,7 +39,6 @@ from controller.model import (
     CpuControl,
     Decisions,
     Job,
-    JobState,
     MemoryState,
     Migrate,
     Node,
@@ -48,7 +47,7 @@ from controller.model import (
 )
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node, is_due
-from controller.policies._placement import place_each
+from controller.policies._placement import can_move, place_each, refused_nodes
 from controller.policies._shares import useful_cores
 
 Resource = Literal["cpu", "memory"]
@@ -211,12 +210,13 @@ class _Relief:
         self.loads.add(target, use)
         self.room[node] += largest.memory_request_bytes or 0.0
         self.room[target] -= largest.memory_request_bytes or 0.0
-        return Migrate(largest.uid, node, target, reason)
+        return Migrate(largest.uid, node, target, reason, relieves=None if resource == "cpu" else resource)
 
     def _target(self, job: Job, resource: Resource) -> str | None:
-        """The other node with most of the resource free that the job's memory fits; ties go to the first name."""
-        needed = job.memory_request_bytes or 0.0
-        fitting = [name for name in self.loads.capacity if name != job.node and self.room[name] >= needed]
+        """The other node that would take the job, with most of the resource free; ties go to the first name."""
+        needed, refused = job.memory_request_bytes or 0.0, refused_nodes(job)
+        others = [name for name in self.loads.capacity if name != job.node and name not in refused]
+        fitting = [name for name in others if self.room[name] >= needed]
         return min(fitting, key=lambda name: (self.loads.ratio(resource, name), name), default=None)
 
 
@@ -244,7 +244,7 @@ def _expected_use(arrival: Arrival) -> _Use:
 
 
 def _may_go(job: Job, memory: MemoryState) -> bool:
-    """It checkpoints, trains, and was measured since its node's last look."""
+    """It can be moved now, and was measured since its node's last look."""
     growth, last = memory.jobs[job.uid].growth, memory.nodes.get(job.node)
     measured = growth is not None and (last is None or growth.at_seconds > last.looked_at_seconds)
-    return job.migratable and job.state is JobState.TRAINING and measured
+    return can_move(job) and measured

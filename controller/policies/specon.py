@@ -13,7 +13,7 @@ default scheduler. Where the print is silent or ambiguous, this is the reading c
 - All jobs are categorised before any request is weighed. Requests are handled longest converged first.
 - A job is reallocated at most once, as the thesis says, which a move that was withheld or failed does not use up: the
   job may ask again at the next look. One that may not be moved (or not now) asks for nothing, and is not marked.
-- A node without the memory for a job is no candidate (ours).
+- A node without the memory for a job, or that would not take it, is no candidate (ours).
 - Algorithm 5: bf is rounded up; a donor has at least two jobs more than the node that takes; a job is rebalanced at
   most once. As printed, each candidate takes one job a look; a node that is short of more gets them at the next.
 - "All converged" means that every running job is in CC. Being marked as migrated cannot be meant: the last jobs to
@@ -33,6 +33,7 @@ import numpy as np
 from controller.growth import EARLY_RATIO, is_usable
 from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, NodeMemory
 from controller.policies import PolicyParameters, Setting, parameter
+from controller.policies._placement import why_it_stays
 from controller.policies._specon_moves import (
     CATEGORIES,
     CONVERGED,
@@ -40,7 +41,6 @@ from controller.policies._specon_moves import (
     PROGRESSING,
     WATCHING,
     Plan,
-    can_move,
     plan_from,
     reallocate,
     rebalance,
@@ -110,7 +110,7 @@ class Policy:
 
     def _look(self, snapshot: ClusterSnapshot, jobs: Sequence[Job], memory: MemoryState, looked_at: float) -> Decisions:
         now = snapshot.taken_at_seconds
-        memory = replace(memory, jobs={uid: with_outcome(known, looked_at) for uid, known in memory.jobs.items()})
+        memory = replace(memory, jobs={uid: with_outcome(known) for uid, known in memory.jobs.items()})
         watched = {job.uid: self._watch(job, memory.jobs[job.uid], snapshot, looked_at) for job in jobs}
         planned = plan_from(snapshot, memory, {uid: seen.category for uid, seen in watched.items()})
         self._answer_requests(planned, jobs, watched, memory)
@@ -179,8 +179,8 @@ class Policy:
             why, growing = watched[job.uid].reason, planned.growing(job.node)
             if growing <= 1:
                 planned.reasons[job.uid] = f"{why}; no move, of the jobs beside it {growing} grow"
-            elif not can_move(job):
-                planned.reasons[job.uid] = f"{why}; no move, it does not say that it may be moved now"
+            elif (stays := why_it_stays(job)) is not None:
+                planned.reasons[job.uid] = f"{why}; no move, {stays}"
             else:
                 reallocate(planned, job, memory.jobs[job.uid], self._weights, why)
 

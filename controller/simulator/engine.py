@@ -165,6 +165,6 @@ def pass_settings(run: PolicyRun) -> PassSettings:
     return PassSettings(
         run.name,
         Measuring(run.interval_seconds),
-        bounds_of("Auto", run.cpu, run.behaviour),
+        bounds_of("Auto", run.cpu, run.behaviour, run.migration),
         patience_of(run.interval_seconds, run.behaviour),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from controller.model import CpuControl
-from controller.settings import Behaviour, CpuBounds
+from controller.settings import Behaviour, CpuBounds, Migration
 
 
 class Curve(Protocol):
@@ -97,6 +97,8 @@ class PolicyRun:
     control: CpuControl = "requests"
     behaviour: Behaviour = field(default_factory=Behaviour)
     cpu: CpuBounds = field(default_factory=CpuBounds)
+    migration: Migration | None = None
+    """None: moves are not bounded, as in the papers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from controller.growth import SCRAPES_PER_WINDOW
 from controller.model import (
     Arrival,
+    Checkpoint,
     ClusterSnapshot,
     Evaluation,
     Job,
     JobState,
+    Mobility,
+    MoveUnderWay,
     Node,
     Promises,
     Responses,
@@ -44,6 +47,8 @@ class Watch:
         self._phase_seconds = self._luck.phase_ratio * physics.scrape_seconds
         self._scrapes: dict[int, tuple[Moment, float] | None] = {}
         self._promises = promises(running.job)
+        self._checkpoint = Checkpoint(None, running.job.checkpoint_seconds, on_sigterm=True)
+        self._mobility = Mobility("restart", restart_seconds=running.job.restart_seconds)
         self._seen: Job | None = None
         self._seen_at = (-1, -1, False)
 
@@ -100,6 +105,8 @@ class Watch:
             promises=self._promises,
             memory_request_bytes=job.memory_bytes,
             migratable=job.migratable,
+            checkpoint=self._checkpoint,
+            mobility=self._mobility,
         )
 
 
@@ -125,6 +132,7 @@ class SimObserver:
             physics.scrape_seconds,
             tuple(_arrival(running.job) for running in self._world.waiting.values()),
             self._remaining() if self._oracle else {},
+            tuple(_moving(running, left) for running in self._world.present.values() if (left := running.moved_from)),
         )
 
     def _watch(self, running: RunningJob) -> Watch:
@@ -178,6 +186,11 @@ def _steps(seen: Moment, job: SimJob) -> float | None:
     if job.steps_planned is None:
         return None
     return float(math.floor(job.steps_planned * seen.work / job.work_cpu_seconds))
+
+
+def _moving(running: RunningJob, left: str) -> MoveUnderWay:
+    since = EPOCH_SECONDS + running.pauses[-1].from_seconds
+    return MoveUnderWay(running.job.name, left, running.node_name, since, f"starting on {running.node_name}")
 
 
 def _arrival(job: SimJob) -> Arrival:

@@ -88,6 +88,12 @@ class RunningJob:
         return bool(self.pauses) and self.now.at_seconds < self.pauses[-1].to_seconds
 
     @property
+    def moved_from(self) -> str | None:
+        """The node it has left, while the pause of that move lasts; None at any other time."""
+        moving = self.paused and self._came != "placed" and self.pauses[-1].from_seconds == self._came_seconds
+        return self.stays[-1].node if moving else None
+
+    @property
     def demand(self) -> Demand:
         """What it could use and may."""
         return Demand(self.job.parallelism_cores, self.in_effect)

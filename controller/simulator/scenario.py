@@ -24,6 +24,7 @@ from controller.settings import (
     Behaviour,
     CpuBounds,
     Document,
+    Migration,
     load_yaml,
     policy_parameters,
     validate,
@@ -94,6 +95,7 @@ class ScenarioSpec(Document):
     interval_seconds: float = Field(20.0, ge=1.0, le=86_400.0)
     behaviour: Annotated[Behaviour, BeforeValidator(_act_at_once)] = Field({}, validate_default=True)
     cpu: Annotated[CpuBounds, BeforeValidator(_low_floor)] = Field({}, validate_default=True)
+    migration: Migration | None = Field(None, description="null: moves are not bounded, as in the papers")
     policies: list[Annotated[PolicyEntry, BeforeValidator(_named)]] = Field(default_factory=list)
     seeds: int = Field(12, ge=1, le=100_000)
     tuning: bool = Field(False, description="policies were tuned on it: no evidence for them")
@@ -239,6 +241,7 @@ def _run_of(entry: PolicyEntry, spec: ScenarioSpec) -> PolicyRun:
         control=entry.control or spec.control,
         behaviour=spec.behaviour.model_copy(update={"interval_seconds": interval}),
         cpu=spec.cpu,
+        migration=spec.migration,
     )
 
 

@@ -36,7 +36,7 @@ def test_version() -> None:
 
 
 def test_help_of_every_command_starts_with_what_it_does_and_has_an_example() -> None:
-    for command in ("demo", "run", "restore", "policies"):
+    for command in ("demo", "run", "restore", "sweep", "history", "policies"):
         assert "xample" in slopewise(command, "--help").stdout
 
 
@@ -120,6 +120,7 @@ IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
         (("run", "--local", "--once", "--jobs", "j.yaml"), "--once is for a cluster; leave out one of the two."),
         (("restore",), "say --all; it gives every changed pod its original resources back."),
         (("restore", "--all", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
+        (("sweep", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
     ],
 )
 def test_a_mistake_on_the_command_line_of_a_cluster_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:

@@ -9,6 +9,8 @@ from support.worlds import START, a_job, a_node, a_snapshot
 
 from controller.bounds import Bounds, in_canary
 from controller.guards import GUARDS, review
+from controller.joint_move_guards import JOINT_GUARDS
+from controller.migration_guards import MIGRATION_GUARDS
 from controller.model import (
     AcceptedRange,
     ClusterSnapshot,
@@ -259,4 +261,5 @@ def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
     known_enough = ["non_finite_metrics", "stale_metrics", "restarted", "pending"]
     assert guard_names()[:10] == whether + known_enough
     assert guard_names()[17] == "node_capacity"
-    assert len(guard_names()) == len(GUARDS) + len(MOVE_GUARDS) + 3
+    of_moves = [*MOVE_GUARDS, *MIGRATION_GUARDS, *JOINT_GUARDS]
+    assert len(guard_names()) == len(set(guard_names())) == len(GUARDS) + len(of_moves) + 3

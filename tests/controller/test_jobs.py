@@ -56,6 +56,13 @@ def test_what_is_asked_for_a_job_is_read_and_its_deadline_counts_from_its_arriva
     assert job.promises_at(1000.0) == replace(asked, deadline_at_seconds=1060.0)
 
 
+def test_only_a_job_that_says_so_may_be_moved(tmp_path):
+    file = _jobs_file(tmp_path, "- {name: a, command: x, migratable: true}\n- {name: b, command: x}")
+
+    assert [(job.name, job.migratable) for job in load_jobs(file)] == [("a", True), ("b", False)]
+    assert "job 1: migratable: must be a valid boolean" in _mistake(tmp_path, "[{name: a, command: x, migratable: 7}]")
+
+
 def test_a_job_without_a_deadline_has_none_whenever_it_arrives():
     assert JobSpec("a", ["x"], 0.0).promises_at(1000.0) == NO_PROMISES
 

@@ -16,11 +16,11 @@ from support.worlds import (
     a_snapshot,
 )
 
-from controller.bounds import Bounds
+from controller.bounds import Bounds, MoveBounds
 from controller.corrections import Patience
 from controller.errors import ObservationError, SlopewiseError
 from controller.growth import Measuring
-from controller.model import ClusterSnapshot, CpuAllocation, Decisions, MemoryState, NodeMemory, Resize
+from controller.model import ClusterSnapshot, CpuAllocation, Decisions, MemoryState, MoveUnderWay, NodeMemory, Resize
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
 
@@ -128,3 +128,30 @@ def test_every_verb_is_timed_and_the_pass_says_when_it_wants_to_look_again() -> 
     report = a_pass([two_jobs()], FakeActuator(), FakeMemory(), {})
     assert set(report.seconds_by_verb) == {"observe", "decide", "guard", "act"}
     assert report.next_look_at_seconds == START + 20.0
+
+
+def leaving() -> ClusterSnapshot:
+    """Job a, which has run for a while, is to go to another node."""
+    snapshot = two_jobs()
+    jobs = tuple(replace(job, started_at_seconds=START - 100.0) for job in snapshot.jobs)
+    return replace(snapshot, jobs=jobs, moving=(MoveUnderWay("a", "n1", "n2", START - 3.0, "saving and ending"),))
+
+
+def test_a_job_that_is_on_no_node_while_it_is_moved_is_not_forgotten() -> None:
+    away = replace(leaving(), jobs=leaving().jobs[1:])
+    memory = FakeMemory()
+    a_pass([leaving()], FakeActuator(), memory, {"b": 500})
+    before = memory.state.jobs["a"]
+    report = a_pass([away], FakeActuator(), memory, {"b": 500})
+    assert memory.state.jobs["a"] == before
+    assert before.moves[-1].node == "n2"
+    assert set(report.decisions.memory.jobs) == {"a", "b"}
+
+
+def test_a_job_that_is_being_moved_is_not_resized_and_is_looked_for_soon() -> None:
+    limits = MoveBounds(True, 2, 1, 600.0, 300.0, 600.0)
+    actuator = FakeActuator()
+    report = a_pass([leaving()], actuator, FakeMemory(), {"a": 500, "b": 500}, replace(OPEN, moving=limits))
+    assert [resize.job_uid for resize in actuator.done] == ["b"]
+    assert [withheld.reason for withheld in report.withheld] == ["moving: goes to n2"]
+    assert report.next_look_at_seconds == START + 5.0

@@ -19,7 +19,10 @@ from controller.model import (
     Decisions,
     MemoryState,
     Migrate,
+    MoveNews,
     MoveOutcome,
+    MoveRecord,
+    MoveStage,
     Outcome,
     PassReport,
     Place,
@@ -67,6 +70,7 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     telemetry = recorded(a_report())
     cluster = ClusterMetrics(telemetry.registry)
     cluster.follow_watches(lambda: {"pods": (1.0, 0)})
+    cluster.follow_moves(lambda: [7.0, 31.0], list)
     text = generate_latest(telemetry.registry).decode()
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
     exported = {name for name in exported if not name.endswith("_created")}
@@ -150,6 +154,34 @@ def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
     assert line["withheld"] == {"cooldown": 1, "may_migrate": 1}
 
 
+def news(stage: MoveStage, sentence: str, **more: object) -> MoveNews:
+    record = MoveRecord(START - 10.0, "n1", "n2", **more)  # type: ignore[arg-type]
+    return MoveNews("a", stage, record, sentence, warning=stage == "harmed")
+
+
+BACK = {"resumed_at_seconds": START - 6.0, "resumed_on": "n2", "steps_lost": 20.0}
+TOLD = (
+    news("begun", "moves from n1 to n2: why"),
+    news("resumed", "resumed on n2 after 4 s, 20 steps lost", **BACK),
+    news("harmed", "crashed on resume: failed; it is not moved again", **BACK, harm="crashed on resume: failed"),
+)
+
+
+def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
+    telemetry = recorded(replace(a_report(), moves_told=TOLD))
+    stages = [value(telemetry, "slopewise_migrations_total", stage=each) for each in ("begun", "resumed", "harmed")]
+    assert stages == [1, 1, 1]
+    assert value(telemetry, "slopewise_move_pause_seconds_sum") == 4.0
+    assert value(telemetry, "slopewise_move_steps_lost_total") == 20.0
+
+
+def test_a_migration_that_was_given_up_has_cost_nothing() -> None:
+    stayed = news("resumed", "stays on n1", **{**BACK, "resumed_on": "n1"})
+    telemetry = recorded(replace(a_report(), moves_told=(stayed,)))
+    assert value(telemetry, "slopewise_migrations_total", stage="resumed") == 0
+    assert value(telemetry, "slopewise_move_pause_seconds_count") == 0
+
+
 def lines_of(*reports: PassReport, interval_seconds: float = 20.0) -> list[dict[str, Any]]:
     """What one policy's passes log."""
     stream = io.StringIO()
@@ -170,6 +202,30 @@ def a_quiet_report(after_seconds: float = 0.0, guard: str = "cooldown") -> PassR
         outcomes=(),
         withheld=(replace(withheld, guard=guard, reason=f"{guard}: {after_seconds:g} s"),),
     )
+
+
+def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_quiet_it_is() -> None:
+    quiet, told = a_quiet_report(), replace(a_quiet_report(2.0), moves_told=TOLD)
+    first, second = lines_of(quiet, told)
+    assert first["moves"] == []
+    assert second["moves"] == [f"team/a {each.sentence}" for each in TOLD[1:]]
+
+
+def test_a_migration_that_stays_withheld_is_told_once_though_its_figures_change() -> None:
+    migrate = Migrate("a", "n1", "n2", "slow move")
+    held = [
+        replace(
+            a_quiet_report(after),
+            moves_withheld=(WithheldMove(migrate, guard, f"{guard}: {after:g} s"),),
+        )
+        for after, guard in ((0.0, "minimum_stay"), (2.0, "minimum_stay"), (4.0, "gain"), (24.0, "gain"))
+    ]
+    lines = lines_of(*held)
+    assert [line["moves"] for line in lines] == [
+        ["migrate team/a on n2 withheld: minimum_stay: 0 s"],
+        ["migrate team/a on n2 withheld: gain: 4 s"],
+        [],
+    ]
 
 
 def test_a_line_names_its_training_policy_and_the_algorithm() -> None:

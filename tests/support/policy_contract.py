@@ -29,6 +29,8 @@ from controller.model import (
     JobState,
     MemoryState,
     Migrate,
+    Mobility,
+    MoveUnderWay,
     Node,
     NodeMemory,
     Pace,
@@ -104,7 +106,7 @@ def check_resizes_within_bounds(control: CpuControl, snapshot: ClusterSnapshot, 
 
 def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) -> None:
     running = {job.uid: job for job in snapshot.jobs if not job.state.ended}
-    waiting, names = {arrival.uid for arrival in snapshot.waiting}, {node.name for node in snapshot.nodes}
+    waiting, names = {arrival.uid: arrival for arrival in snapshot.waiting}, {node.name for node in snapshot.nodes}
     assert _each_once(move.job_uid for move in decisions.moves)
     for move in decisions.moves:
         assert move.node in names
@@ -112,9 +114,13 @@ def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) ->
             job = running[move.job_uid]
             assert job.migratable
             assert move.from_node == job.node != move.node
+            if job.mobility is not None:
+                assert job.mobility.stays_because is None
+                assert move.node not in job.mobility.refused_nodes
         else:
             assert move.job_uid in waiting
-    _, withheld = move_guards.review_moves(decisions.moves, snapshot, AUTO)
+            assert move.node not in waiting[move.job_uid].refused_nodes
+    _, withheld = move_guards.review_moves(decisions.moves, snapshot, decisions.memory, AUTO)
     too_large = [
         each for each in withheld if isinstance(each.move, Place) and each.guard == move_guards.MEMORY_CAPACITY
     ]
@@ -178,6 +184,13 @@ USAGE = st.builds(
 RESPONSES = st.builds(Responses, count_total=_between(0, 1000), seconds_total=_between(0, 1000))
 STEPS = _between(0, 2000)
 PARALLELISM = _maybe(_between(0.1, 8))
+REFUSED = st.dictionaries(st.sampled_from(NODES), st.just("a taint"), max_size=2)
+MOBILITY = st.builds(
+    Mobility,
+    way=st.just("suspend"),
+    stays_because=st.none() | st.none() | st.just("a bare pod"),
+    refused_nodes=REFUSED,
+)
 
 
 def _jobs(nodes: tuple[str, ...], uid: str) -> st.SearchStrategy[Job]:
@@ -205,6 +218,7 @@ def _jobs(nodes: tuple[str, ...], uid: str) -> st.SearchStrategy[Job]:
         promises=PROMISES,
         memory_request_bytes=MEMORY_BYTES,
         migratable=st.booleans(),
+        mobility=_maybe(MOBILITY),
     )
 
 
@@ -220,6 +234,18 @@ def _arrivals(uid: str) -> st.SearchStrategy[Arrival]:
         useful_parallelism_cores=PARALLELISM,
         steps_planned=_maybe(STEPS),
         promises=PROMISES,
+        refused_nodes=REFUSED,
+    )
+
+
+def _moving(uid: str) -> st.SearchStrategy[MoveUnderWay]:
+    return st.builds(
+        MoveUnderWay,
+        job_uid=st.just(uid),
+        from_node=st.sampled_from(NODES),
+        node=st.sampled_from([*NODES, "gone", ""]),
+        since_seconds=st.just(START - 5.0),
+        step=st.just("starting"),
     )
 
 
@@ -249,7 +275,7 @@ KNOWN = st.builds(
         max_size=4,
     ).map(tuple),
     streak=st.integers(-3, 4),
-    marks=st.frozensets(st.sampled_from(["migrated", "rebalanced"])),
+    marks=st.frozensets(st.sampled_from(["migrated", "rebalanced", "asked:1"])),
     moves_total=st.integers(0, 3),
     moved_at_seconds=_maybe(_between(START - 100, START)),
 )
@@ -277,4 +303,5 @@ def worlds(draw: st.DrawFn) -> tuple[ClusterSnapshot, MemoryState]:
         if draw(st.booleans())
     }
     remaining = {uid: draw(_between(0, 1e4) | st.just(math.inf)) for uid in uids if draw(st.booleans())}
-    return ClusterSnapshot(START, nodes, jobs, 5.0, waiting, remaining), MemoryState(known, looks)
+    moving = tuple(draw(_moving(uid)) for uid in (*uids, "away") if draw(st.booleans()))
+    return ClusterSnapshot(START, nodes, jobs, 5.0, waiting, remaining, moving), MemoryState(known, looks)

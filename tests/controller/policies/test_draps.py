@@ -18,6 +18,7 @@ from controller.model import (
     JobState,
     MemoryState,
     Migrate,
+    Mobility,
     Node,
     NodeMemory,
     Usage,
@@ -133,12 +134,31 @@ def test_a_move_without_gain_is_not_made() -> None:
         job("big", "n1", migratable=False),
         job("big", "n1", state=JobState.CHECKPOINTING),
         job("big", "n1", state=JobState.STARTING),
+        replace(job("big", "n1"), mobility=Mobility(stays_because="a bare pod")),
     ],
 )
 def test_a_job_that_may_not_move_is_passed_over_for_the_next_largest(passed_over: Job) -> None:
     snapshot = world([node("n1"), node("n2")], [passed_over, job("small", "n1")])
     moves = decide(snapshot, {"big": using(0.5), "small": using(0.45)}).moves
     assert [move.job_uid for move in moves] == ["small"]
+
+
+def test_a_job_goes_to_the_next_best_node_where_the_best_would_not_take_it() -> None:
+    tainted = Mobility("suspend", refused_nodes={"n2": "a taint"})
+    jobs = [replace(job("big", "n1"), mobility=tainted), job("small", "n1"), job("c", "n3")]
+    snapshot = world([node("n1"), node("n2"), node("n3")], jobs)
+    moves = decide(snapshot, {"big": using(0.5), "small": using(0.45), "c": using(0.2)}).moves
+    assert [(move.job_uid, move.node) for move in moves] == [("big", "n3")]
+
+
+def test_a_move_says_which_shortage_it_relieves_unless_it_is_that_of_cpu() -> None:
+    full = world([node("n1"), node("n2")], [job("a", "n1", gib=20), job("b", "n1", gib=8)])
+    [of_memory] = decide(full, {"a": using(0.1), "b": using(0.1)}).moves
+    busy = world([node("n1"), node("n2")], [job("a", "n1"), job("b", "n1")])
+    [of_cpu] = decide(busy, {"a": using(0.5), "b": using(0.45)}).moves
+    assert isinstance(of_memory, Migrate)
+    assert isinstance(of_cpu, Migrate)
+    assert (of_memory.relieves, of_cpu.relieves) == ("memory", None)
 
 
 def test_a_job_moves_only_on_a_measurement_made_since_the_last_look() -> None:

@@ -17,6 +17,8 @@ from controller.model import (
     JobState,
     MemoryState,
     Migrate,
+    Mobility,
+    MoveUnderWay,
     Node,
     NodeMemory,
 )
@@ -249,6 +251,45 @@ def test_a_move_that_was_made_is_the_only_one() -> None:
     assert "settled" in again.reasons["slow"]
 
 
+def test_a_move_is_known_to_be_made_also_by_a_job_that_was_between_two_nodes_at_the_next_look() -> None:
+    snapshot, memory = a_request({"n1": ["PC"] * 2, "n2": ["PC"] * 3, "n3": ["PC"] * 3, "n4": ["PC"] * 5})
+    asked = decide(snapshot, memory)
+    slow = replace(asked.memory.jobs["slow"], moves_total=1, moved_at_seconds=START)
+    missing = replace(snapshot, taken_at_seconds=START + INTERVAL, jobs=snapshot.jobs[:-1])
+    others = {job.uid: asked.memory.jobs[job.uid] for job in missing.jobs}
+    between = decide(missing, MemoryState(others, asked.memory.nodes))
+    later = START + 2 * INTERVAL
+    back = [replace(job, node="n1" if job.uid == "slow" else job.node) for job in snapshot.jobs]
+    again = decide(a_snapshot(back, FOUR_NODES, at=later), MemoryState({**others, "slow": slow}, between.memory.nodes))
+    assert again.memory.jobs["slow"].marks == frozenset({"migrated"})
+    assert again.moves == ()
+
+
+def test_a_node_that_would_not_take_the_job_is_no_candidate() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
+    tainted = Mobility("suspend", refused_nodes={"n1": "a taint", "gone": "a taint"})
+    jobs = [replace(job, mobility=tainted) for job in snapshot.jobs]
+    assert moves(decide(replace(snapshot, jobs=tuple(jobs)), memory)) == {"slow": ("n4", "n2")}
+
+
+def test_a_job_that_could_not_come_back_asks_for_nothing_and_is_not_marked() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
+    bare = Mobility(stays_because="a bare pod")
+    decisions = decide(replace(snapshot, jobs=tuple(replace(job, mobility=bare) for job in snapshot.jobs)), memory)
+    assert decisions.moves == ()
+    assert decisions.memory.jobs["slow"].marks == frozenset()
+    assert decisions.reasons["slow"].endswith("no move, a bare pod")
+
+
+def test_a_job_that_is_on_its_way_counts_on_its_target_already() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
+    on_the_way = [MoveUnderWay(f"away-{n}", "n4", "n1", START - 2.0, "starting") for n in range(3)]
+    leaving = MoveUnderWay("n2-0", "n2", "n9", START - 2.0, "saving")
+    busy = replace(snapshot, moving=(*on_the_way, leaving))
+    # Scores: 2 + 3 x 1 on n1, 4 on n2 and n3.
+    assert moves(decide(busy, memory)) == {"slow": ("n4", "n2")}
+
+
 def test_of_several_nodes_of_least_score_the_one_with_the_least_cpu_use_is_taken() -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"], "n3": ["PC"], "n4": ["PC"] * 5})
     used = {"n1-0": 0.9, "n2-0": 0.7, "n3-0": 0.2}
@@ -317,6 +358,19 @@ def test_vector_one_move_to_each_of_two_idle_nodes() -> None:
     assert {uid for uid, job in decisions.memory.jobs.items() if "rebalanced" in job.marks} == {"n1-2", "n1-1"}
 
 
+def test_an_idle_node_takes_the_latest_that_it_would_not_refuse() -> None:
+    snapshot, memory = a_converged_cluster(3, 0)
+    refused = Mobility("suspend", refused_nodes={"n2": "a taint"})
+    jobs = [replace(job, mobility=refused) if job.uid == "n1-2" else job for job in snapshot.jobs]
+    assert moves(decide(replace(snapshot, jobs=tuple(jobs)), memory)) == {"n1-1": ("n1", "n2")}
+
+
+def test_a_node_to_which_a_job_is_on_its_way_is_not_idle() -> None:
+    snapshot, memory = a_converged_cluster(3, 0, 0, 0)
+    on_its_way = (MoveUnderWay("away", "n4", "n2", START - 2.0, "starting"),)
+    assert moves(decide(replace(snapshot, moving=on_its_way), memory)) == {"n1-2": ("n1", "n3"), "n1-1": ("n1", "n4")}
+
+
 def test_vector_only_a_node_with_two_jobs_gives_to_an_idle_one() -> None:
     assert moves(decide(*a_converged_cluster(2, 1, 0, 0))) == {"n1-1": ("n1", "n3")}
 
@@ -352,7 +406,7 @@ def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_n
     later = a_snapshot(snapshot.jobs, snapshot.nodes, at=START + INTERVAL)
     assert moves(first) == {"n1-2": ("n1", "n2")}
     assert moves(decide(later, first.memory)) == {"n1-2": ("n1", "n2")}
-    moved = replace(first.memory.jobs["n1-2"], moved_at_seconds=START)
+    moved = replace(first.memory.jobs["n1-2"], moves_total=1, moved_at_seconds=START)
     made = MemoryState({**first.memory.jobs, "n1-2": moved}, first.memory.nodes)
     there = [replace(job, node="n2") if job.uid == "n1-2" else job for job in snapshot.jobs]
     after = decide(replace(later, jobs=tuple(there)), made)

@@ -57,6 +57,7 @@ def curve(**kind: Any) -> dict[str, Any]:
 
 
 MISTAKES = [
+    ({"migration": {"maxConcurrent": 0}}, "spec.migration.maxConcurrent: must be greater than or equal to 1, not 0."),
     ({"nodess": []}, "spec.nodess: unknown key; remove it or use one of behaviour, contentionRatio, control, cpu, "),
     ({"nodes_0_cpus": 1}, "spec.nodes.0.cpus: unknown key; remove it or use one of count, cpu, memoryGiB, name, "),
     ({"jobs_0_wrk": 1}, "spec.jobs.0.wrk: unknown key; remove it or use one of arriveSeconds, checkpointSeconds, "),
@@ -245,6 +246,13 @@ def test_defaults_follow_the_policy_without_hesitation(read: Any) -> None:
         0.05,
     )
     assert (run.cpu.min, run.control, run.interval_seconds, run.behaviour.interval_seconds) == (20, "requests", 20, 20)
+
+
+def test_moves_are_bounded_only_where_a_scenario_says_so(read: Any) -> None:
+    assert policy_runs(read(SMALL))[1].migration is None
+    bounded = policy_runs(read(with_changes(migration={"enabled": True, "minStaySeconds": 60})))[1].migration
+    assert bounded is not None
+    assert (bounded.enabled, bounded.min_stay_seconds, bounded.max_concurrent) == (True, 60.0, 1)
 
 
 def test_what_a_scenario_says_of_guards_leaves_the_other_defaults_alone(read: Any) -> None:

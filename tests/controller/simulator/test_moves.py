@@ -1,0 +1,192 @@
+"""Moves in the simulator under `spec.migration`: what is seen of them, and that nobody is thrown about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pytest
+from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
+
+from controller.model import (
+    Checkpoint,
+    ClusterSnapshot,
+    Decisions,
+    JobState,
+    MemoryState,
+    Migrate,
+    Mobility,
+    PassReport,
+)
+from controller.policies import PolicyProtocol
+from controller.reconcile import reconcile
+from controller.settings import Migration
+from controller.simulator.default_scheduler import DefaultScheduler
+from controller.simulator.engine import Controller, drive, pass_settings, run
+from controller.simulator.model import Instance, PolicyRun, TraceEvent
+from controller.simulator.observer import EPOCH_SECONDS, SimObserver
+from controller.simulator.world import World
+
+HOURS = 3600.0
+BOUNDED = Migration(enabled=True)
+"""At most two moves away from a node in an hour, one at a time, and 600 s on a node: the defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flipping:
+    """Falls and stands still in turn, for as much work as one interval sees of it; it has no end to its learning."""
+
+    period_ratio: float
+
+    def at(self, done_ratio: float) -> float:
+        periods, within = divmod(done_ratio, self.period_ratio)
+        fallen = periods * self.period_ratio + min(1.0, 2 * within / self.period_ratio) * self.period_ratio
+        return 1.0 - fallen
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        return improvement_ratio if improvement_ratio <= 1 else None
+
+
+def flipping_jobs(count: int, hours: float = 4.0, work: float = 40_000.0) -> Instance:
+    """Jobs that run for hours on three nodes; some short ones leave a node idle every now and then."""
+    jobs = [
+        a_sim_job(f"long-{n}", work, curve=Flipping(40.0 / work), noise=0.001, steps_planned=100_000)
+        for n in range(count)
+    ]
+    jobs += [a_sim_job(f"short-{n}", 500.0, 900.0 * n, steps_planned=1000) for n in range(12)]
+    return an_instance(jobs, [a_sim_node("n1"), a_sim_node("n2", cpu=2.0), a_sim_node("n3")], duration=hours * HOURS)
+
+
+def migrations(events: Sequence[TraceEvent]) -> list[TraceEvent]:
+    return [event for event in events if event.kind in ("migrated", "rebalanced")]
+
+
+def check_bounds(events: Sequence[TraceEvent], bounds: Migration) -> None:
+    """Nobody is thrown about: by job, by node, and at the same time."""
+    moves = migrations(events)
+    for job in {event.job for event in moves}:
+        mine = [event for event in moves if event.job == job]
+        for before, after in pairwise(mine):
+            assert after.at_seconds - before.at_seconds >= bounds.min_stay_seconds
+            if after.node == before.detail["from"]:
+                assert after.at_seconds - before.at_seconds >= 2 * bounds.min_stay_seconds
+    for node in {str(event.detail["from"]) for event in moves}:
+        left = [event.at_seconds for event in moves if event.detail["from"] == node]
+        assert all(sum(at <= other < at + HOURS for other in left) <= bounds.max_per_node_per_hour for at in left)
+    begun = [event.at_seconds for event in moves]
+    resumed = [event.at_seconds for event in events if event.kind == "resumed"]
+    for at, after in pairwise(begun):
+        assert any(at < back <= after for back in resumed)
+
+
+class Restless:
+    """Wants every job on the next node, in every pass."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        names = sorted(node.name for node in snapshot.nodes)
+        running = [job for job in snapshot.jobs if not job.state.ended]
+        targets = {job.uid: names[(names.index(job.node) + 1) % len(names)] for job in running}
+        moves = tuple(Migrate(job.uid, job.node, targets[job.uid], "flips", "memory") for job in running)
+        return Decisions("restless", (), {job.uid: "flips" for job in running}, memory, moves)
+
+
+def driven(instance: Instance, policy: PolicyProtocol, run_: PolicyRun) -> tuple[World, Controller]:
+    world = World(instance, run_.control, trace=True)
+    controller = Controller(world, policy, pass_settings(run_))
+    drive(world, DefaultScheduler(world, instance.seed), controller)
+    return world, controller
+
+
+@pytest.mark.parametrize("policy", ["specon", "draps"])
+@pytest.mark.parametrize("jobs", [7, 9])
+def test_growth_that_flips_every_interval_moves_nobody_more_often_than_the_bounds_allow(policy: str, jobs: int) -> None:
+    bounded, unbounded = (
+        run(flipping_jobs(jobs), a_policy_run(policy, migration=migration), trace=True).events
+        for migration in (BOUNDED, None)
+    )
+    assert 0 < len(migrations(bounded)) < len(migrations(unbounded))
+    check_bounds(bounded, BOUNDED)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        BOUNDED,
+        Migration(enabled=True, max_per_node_per_hour=20, min_stay_seconds=100.0),
+        Migration(enabled=True, max_per_node_per_hour=1000, max_concurrent=1, min_stay_seconds=0.0),
+    ],
+)
+def test_a_policy_that_wants_every_job_elsewhere_in_every_pass_is_held_to_the_bounds(bounds: Migration) -> None:
+    world, controller = driven(flipping_jobs(5, hours=2.0), Restless(), a_policy_run("specon", migration=bounds))
+    assert migrations(world.events)
+    assert controller.withheld_total > len(migrations(world.events))
+    check_bounds(world.events, bounds)
+
+
+def test_a_policy_whose_moves_cost_more_than_they_gain_moves_nobody() -> None:
+    class OnlyForCpu(Restless):
+        def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+            decisions = super().decide(snapshot, memory)
+            moves = [replace(move, relieves=None) for move in decisions.moves if isinstance(move, Migrate)]
+            return replace(decisions, moves=tuple(moves))
+
+    even = an_instance([a_sim_job(f"j{n}", 4000.0) for n in range(3)], [a_sim_node(f"n{n}") for n in range(3)])
+    world, controller = driven(even, OnlyForCpu(), a_policy_run("specon", migration=BOUNDED))
+    assert migrations(world.events) == []
+    assert controller.withheld_total > 0
+
+
+def test_moves_are_not_made_at_all_unless_they_are_enabled() -> None:
+    world, _ = driven(flipping_jobs(3, hours=0.5), Restless(), a_policy_run("specon", migration=Migration()))
+    assert migrations(world.events) == []
+
+
+def one_pass(world: World, wish: Migrate) -> PassReport:
+    """A pass that wants one move; its ports are those of a run."""
+
+    class Wishes:
+        def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+            return Decisions("wishes", (), {job.uid: "why" for job in snapshot.jobs}, memory, (wish,))
+
+    settings = a_policy_run("specon", migration=Migration(enabled=True, min_stay_seconds=0.0))
+    controller = Controller(world, Wishes(), pass_settings(settings))
+    return reconcile(controller._ports, Wishes(), pass_settings(settings))
+
+
+def test_a_simulated_job_saves_when_it_is_told_to_end_and_is_under_way_while_it_pauses() -> None:
+    jobs = [a_sim_job(name, 1000.0, checkpoint_seconds=2.0, restart_seconds=5.0) for name in ("a", "b")]
+    world = World(an_instance(jobs, [a_sim_node("n1"), a_sim_node("n2")]), "requests")
+    for running in list(world.jobs):
+        world.pass_time(0.0)
+        world.place(running, 0)
+    world.settle()
+    observer = SimObserver(world, oracle=False)
+    world.pass_time(10.0)
+    before = observer.observe()
+    assert before.jobs[0].checkpoint == Checkpoint(None, 2.0, on_sigterm=True)
+    assert before.jobs[0].mobility == Mobility("restart", restart_seconds=5.0)
+    assert before.moving == ()
+    report = one_pass(world, Migrate("a", "n1", "n2", "why"))
+    assert report.moves[0].move.reason == (
+        "why; gains 600 s over 600 s, costs 7 s (saving 2 s, starting 5 s, repeating 0 s)"
+    )
+    during = observer.observe()
+    [moving] = during.moving
+    assert (moving.job_uid, moving.from_node, moving.node) == ("a", "n1", "n2")
+    assert moving.since_seconds == EPOCH_SECONDS + 10.0
+    assert {job.uid: job.state for job in during.jobs}["a"] is JobState.STARTING
+    world.settle()
+    world.pass_time(17.0)
+    assert observer.observe().moving == ()
+
+
+def test_a_job_that_only_crashes_is_not_under_way() -> None:
+    crashing = a_sim_job("a", 100.0, crashes_at_done_ratio=(0.2,), restart_seconds=50.0)
+    world = World(an_instance([crashing]), "requests")
+    world.pass_time(0.0)
+    world.place(world.jobs[0], 0)
+    world.settle()
+    world.pass_time(world.next_event_seconds)
+    assert world.jobs[0].paused
+    assert SimObserver(world, oracle=False).observe().moving == ()
