@@ -5,12 +5,16 @@ Before it: a `JobSpec`. `supervisor.py` keeps the records up to date; the pass, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from controller.adapters.local import LocalJob
+from controller.adapters.local_moves import RESTART_SECONDS, RESUME_SECONDS, LocalMove, MoveMade
 from controller.adapters.processes import ManagedProcess
 from controller.jobs import JobSpec
-from controller.model import Arrival
+from controller.model import Arrival, JobState, Mobility
+
+SHOWN_SECONDS = 30.0
+"""How long a job that ended by a move is shown to passes: several looks of five seconds."""
 
 
 @dataclass(slots=True)
@@ -25,30 +29,85 @@ class JobRecord:
     node: str = ""
     """Where it runs, or is about to start; empty until that is known."""
     started_at_seconds: float | None = None
+    """The process that runs now; a job that was moved has had others before."""
     noticed_end_seconds: float | None = None
     """When its end was noticed, or brought about; it counts as ended once it is collected."""
     finished_at_seconds: float | None = None
     exit_status: int | None = None
     cpu_seconds: float | None = None
+    """Of all its processes, once it has ended."""
     last_words: str = ""
     """The end of its log, when it failed."""
+    move: LocalMove | None = None
+    """The move that is under way."""
+    moves: list[MoveMade] = field(default_factory=list)
+    starts_left: int = 0
+    """How often it may still be started again should it fail at resuming."""
+    earlier_cpu_seconds: float = 0.0
+    """Of the processes before the one that runs now."""
+    stays_because: str | None = None
+    """Why it is not moved again."""
+    ended_by_move: str = ""
+    """What its last move did to it, when it ended of that: a sentence without its name."""
 
     @property
     def state(self) -> str:
-        """waiting, running, finished or failed."""
+        """waiting, running, moving, finished or failed."""
         if self.finished_at_seconds is not None:
             return "finished" if self.exit_status == 0 else "failed"
+        if self.move is not None:
+            return "moving"
         return "waiting" if self.started_at_seconds is None else "running"
+
+    @property
+    def bound_for(self) -> str:
+        """The node that it counts on: where it is, or is going."""
+        return self.node if self.move is None else self.move.node
 
     @property
     def waits_for_node(self) -> bool:
         """True when it has arrived and nobody has said where it is to start."""
         return self.arrived_at_seconds is not None and not self.node
 
-    def running(self, namespace: str) -> LocalJob | None:
-        """The job as the observer takes it; None while it waits and once it has ended."""
-        if self.arrived_at_seconds is None or self.started_at_seconds is None or self.noticed_end_seconds is not None:
+    def why_not_moved(self) -> str | None:
+        """Why a running process of it cannot be moved at all; None: it can."""
+        if not self.spec.migratable:
+            return "it does not say `migratable: true`: that it saves when it is told to end, and resumes"
+        return self.stays_because
+
+    def is_resuming(self, now_seconds: float) -> bool:
+        """True for a while after it was started again because of a move: if it fails now, it has failed at that."""
+        if self.started_at_seconds is None or not self.moves:
+            return False
+        return now_seconds - self.started_at_seconds < RESUME_SECONDS
+
+    def begin_life(self, process: ManagedProcess, at_seconds: float) -> None:
+        """Its process was started: for the first time, or again."""
+        self.process, self.started_at_seconds = process, at_seconds
+        if self.move is not None:
+            ended_at = at_seconds if self.move.ended_at_seconds is None else self.move.ended_at_seconds
+            self.moves.append(MoveMade(self.move.from_node, self.node, self.move.since_seconds, ended_at, at_seconds))
+            self.move = None
+
+    def running(self, namespace: str, grace_seconds: float) -> LocalJob | None:
+        """The job as the observer takes it; None while it waits or is on its way, and once it has ended."""
+        if self.noticed_end_seconds is not None or self.move is not None:
             return None
+        return self._as_local(namespace, grace_seconds)
+
+    def just_ended(self, namespace: str, grace_seconds: float, now_seconds: float) -> LocalJob | None:
+        """The same, for a while, of a job that came to its end by a move: what has become of it would not be known."""
+        if not self.ended_by_move or self.noticed_end_seconds is None or self.finished_at_seconds is None:
+            return None
+        if now_seconds - self.noticed_end_seconds > SHOWN_SECONDS:
+            return None
+        job = self._as_local(namespace, grace_seconds)
+        return job and replace(job, ended=JobState.FINISHED if self.exit_status == 0 else JobState.FAILED)
+
+    def _as_local(self, namespace: str, grace_seconds: float) -> LocalJob | None:
+        if self.arrived_at_seconds is None or self.started_at_seconds is None:
+            return None
+        stays_because = self.why_not_moved()
         return LocalJob(
             self.spec.name,
             namespace,
@@ -56,6 +115,14 @@ class JobRecord:
             _useful_cores(self.spec),
             self.node,
             self.spec.promises_at(self.arrived_at_seconds),
+            self.spec.migratable,
+            Mobility(
+                None if stays_because else "restart",
+                stays_because,
+                grace_seconds=grace_seconds,
+                restart_seconds=RESTART_SECONDS,
+                members=(self.spec.name,),
+            ),
         )
 
     def waiting(self, namespace: str) -> Arrival | None:

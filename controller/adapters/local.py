@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from controller.adapters.limiters.base import Limiter
+from controller.adapters.limiters.base import UNLIMITED, Limiter
 from controller.adapters.nodes import ONLY_NODE
 from controller.adapters.prometheus import JobSeries, PrometheusReader
 from controller.adapters.prometheus_series import JobKey
@@ -20,9 +20,12 @@ from controller.model import (
     ClusterSnapshot,
     CpuAllocation,
     Job,
+    JobState,
     Migrate,
+    Mobility,
     Move,
     MoveOutcome,
+    MoveUnderWay,
     Node,
     Outcome,
     Promises,
@@ -44,6 +47,10 @@ class LocalJob:
     useful_parallelism_cores: float | None = None
     node: str = ONLY_NODE
     promises: Promises = NO_PROMISES
+    migratable: bool = False
+    mobility: Mobility | None = None
+    ended: JobState | None = None
+    """How it ended, if it was moved when it did: no process of it is left, and the pass must learn of it."""
 
 
 class LocalObserver:
@@ -57,19 +64,24 @@ class LocalObserver:
         clock: Clock,
         nodes: Sequence[Node],
         waiting: Callable[[], Sequence[Arrival]] = tuple,
+        moving: Callable[[], Sequence[MoveUnderWay]] = tuple,
     ) -> None:
-        """`running`, `waiting`: the jobs that run now, and those that have no node yet."""
+        """`running`: the jobs that run, and those that a move has just ended; `waiting`: those that have no node yet;
+        `moving`: those on their way.
+        """
         self._reader = reader
         self._limiter = limiter
         self._running = running
         self._clock = clock
         self._nodes = tuple(nodes)
         self._waiting = waiting
+        self._moving = moving
 
     def observe(self) -> ClusterSnapshot:
-        """All jobs that run or wait now; ObservationError when Prometheus cannot be read."""
+        """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read."""
         now = self._clock.now()
         reading = self._reader.read(now)
+        moving = tuple(self._moving())  # before `running`: a job that arrives in between is then seen twice, not never
         jobs = []
         for local in self._running():
             series = reading.jobs.get(JobKey(local.namespace, local.name), _NO_SERIES)
@@ -77,21 +89,25 @@ class LocalObserver:
             if job is not None:
                 jobs.append(job)
         waiting = tuple(self._waiting())
-        return ClusterSnapshot(now, self._nodes, tuple(jobs), self._reader.scrape_interval_seconds, waiting)
+        interval = self._reader.scrape_interval_seconds
+        return ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
 
     def _job(self, local: LocalJob, series: JobSeries) -> Job | None:
         """The job as the pass sees it; None when its process ended while we looked."""
-        try:
-            allocation = self._limiter.read(local.name)
-            usage = self._limiter.usage(local.name)
-        except ActuationError:
-            return None
+        if local.ended is not None:
+            allocation, usage = UNLIMITED, None
+        else:
+            try:
+                allocation = self._limiter.read(local.name)
+                usage = self._limiter.usage(local.name)
+            except ActuationError:
+                return None
         return Job(
             uid=local.name,
             name=local.name,
             namespace=local.namespace,
             node=local.node,
-            state=series.reported_state,
+            state=local.ended or series.reported_state,
             started_at_seconds=local.started_at_seconds,
             allocation=allocation,
             evaluation=series.evaluation,
@@ -104,16 +120,25 @@ class LocalObserver:
             warnings=series.warnings,
             responses=series.responses,
             promises=local.promises,
+            migratable=local.migratable,
+            checkpoint=series.checkpoint,
+            mobility=local.mobility,
         )
 
 
 class LocalActuator:
-    """Writes limits or weights of process groups, and says where waiting jobs start."""
+    """Writes limits or weights of process groups, and says where jobs start and where they go."""
 
-    def __init__(self, limiter: Limiter, place: Callable[[str, str], None]) -> None:
-        """`place`: starts a waiting job, by uid, on a node, by name; ActuationError when that cannot be."""
+    def __init__(
+        self, limiter: Limiter, place: Callable[[str, str], None], migrate: Callable[[Migrate], MoveOutcome]
+    ) -> None:
+        """`place`: starts a waiting job, by uid, on a node, by name; ActuationError when that cannot be.
+
+        `migrate`: begins the move of a running one, and says what becomes of it.
+        """
         self._limiter = limiter
         self._place = place
+        self._migrate = migrate
 
     def resize(self, resize: Resize) -> Outcome:
         """Applied, or `ActuationError`; this machine defers nothing."""
@@ -124,9 +149,9 @@ class LocalActuator:
         return Outcome(resize, "applied")
 
     def move(self, move: Move) -> MoveOutcome:
-        """Start a waiting job on its node, within a tenth of a second."""
+        """Start a waiting job on its node, or begin to move a running one, within a tenth of a second."""
         if isinstance(move, Migrate):
-            return MoveOutcome(move, "infeasible", "this machine does not move running jobs yet")
+            return self._migrate(move)
         self._place(move.job_uid, move.node)
         return MoveOutcome(move, "applied")
 

@@ -159,6 +159,21 @@ class ManagedProcess:
         _kill_all([self])
         return self._popen.returncode
 
+    def ask_to_end(self) -> None:
+        """SIGTERM to the command alone, which may need its helpers (data loaders, say) to save; returns at once.
+
+        A stopped group is continued, or it could not end politely.
+        """
+        if self.is_collected:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+
+    def is_over(self) -> bool:
+        """True once the command, its group and its `members` have all ended."""
+        return not _any_runs([self])
+
     @property
     def is_collected(self) -> bool:
         """True once it was terminated; its pid may be somebody else's since."""

@@ -36,7 +36,7 @@ from controller.adapters.prometheus_series import (
 from controller.adapters.queries import AnyOf
 from controller.errors import UsageError
 from controller.growth import SCRAPES_PER_WINDOW
-from controller.model import Evaluation, JobState, Responses
+from controller.model import Checkpoint, Evaluation, JobState, Responses
 from controller.settings import EvaluationSettings
 
 MAX_POINTS_PER_QUERY = 11_000
@@ -53,6 +53,8 @@ class JobSeries:
     state: JobState | None = None
     responses: Responses | None = None
     """What its latest process has answered since its start; None: it is not a served model."""
+    checkpoint: Checkpoint | None = None
+    """What its latest process says of its checkpoints; None: nothing."""
     life_started_at_seconds: float | None = None
     """When the job's latest process was started."""
     restarted: bool = False
@@ -211,6 +213,7 @@ class PrometheusReader:
             steps_planned=life.numbers.get("training_steps_planned"),
             state=life.state,
             responses=life.responses,
+            checkpoint=life.checkpoint,
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
             restarted=facts.restarted(instances, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,

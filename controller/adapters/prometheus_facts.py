@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 
 from controller.adapters.prometheus_http import Row
 from controller.adapters.prometheus_series import JobKey, job_key
-from controller.adapters.queries import RESPONSES_COUNT, RESPONSES_SUM, VALUE_LABEL
-from controller.model import JobState, Objective, Responses
+from controller.adapters.queries import (
+    CHECKPOINT_DURATION,
+    CHECKPOINT_ON_SIGTERM,
+    CHECKPOINT_SAVED_AT,
+    RESPONSES_COUNT,
+    RESPONSES_SUM,
+    VALUE_LABEL,
+)
+from controller.model import Checkpoint, JobState, Objective, Responses
 
 _STATES = frozenset(JobState)
 
@@ -38,6 +45,17 @@ class Life:
         if count is None or seconds is None or not math.isfinite(count + seconds):
             return None
         return Responses(count, seconds)
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """None: it has said nothing of checkpoints, neither that it saved one nor that it would on SIGTERM."""
+        saved_at, duration = self.numbers.get(CHECKPOINT_SAVED_AT), self.numbers.get(CHECKPOINT_DURATION)
+        on_sigterm = self.numbers.get(CHECKPOINT_ON_SIGTERM)
+        if saved_at is None and on_sigterm is None:
+            return None
+        if duration is not None and duration < 0:
+            duration = None
+        return Checkpoint(saved_at, duration, on_sigterm=on_sigterm == 1)
 
 
 @dataclass(slots=True)

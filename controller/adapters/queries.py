@@ -93,8 +93,16 @@ BETTER_THAN_TRAIN = AnyOf(("eval", "train_ema"))
 RESPONSES_COUNT = "inference_response_duration_seconds_count"
 RESPONSES_SUM = "inference_response_duration_seconds_sum"
 
-FACT_NAMES = "training_(steps_total|steps_planned|info)|process_start_time_seconds"
-"""What the jobs say of themselves, as one pattern: a further fact costs rows, and no further query."""
+CHECKPOINT_SAVED_AT = "training_checkpoint_timestamp_seconds"
+CHECKPOINT_DURATION = "training_checkpoint_duration_seconds"
+CHECKPOINT_ON_SIGTERM = "training_checkpoint_on_sigterm"
+
+FACT_NAMES = (
+    "training_(steps_total|steps_planned|info|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
+    "|process_start_time_seconds"
+)
+"""What the jobs say of themselves, as one pattern: a further fact costs rows, and no further query. A job that saves
+no checkpoints has no rows about them."""
 
 # Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min". Only labels
 # that are read come back, and of five states the one that holds: 5,000 jobs are 30,000 rows like this, 6 MB, and

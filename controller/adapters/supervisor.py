@@ -5,7 +5,8 @@ its own beforehand, so that Prometheus knows all targets from the start: it look
 5 s, which is a third of a short job's life.
 
 On one node a job starts when it arrives. On several it waits for one pass: the policy may `place` it, and where it
-does not, or cannot within `PATIENCE_SECONDS`, it starts on the node with the fewest jobs.
+does not, or cannot within `PATIENCE_SECONDS`, it starts on the node with the fewest jobs. A running job that says it is
+migratable can be sent to another node (`migrate`). `lives.py` does what is decided here.
 """
 
 from __future__ import annotations
@@ -15,45 +16,31 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import structlog
 
 from controller.adapters.job_record import JobRecord
-from controller.adapters.limiters.base import UNLIMITED, Limiter
+from controller.adapters.limiters.base import Limiter
+from controller.adapters.lives import LOOPBACK, Lives
 from controller.adapters.local import LocalJob
+from controller.adapters.local_moves import LocalMove
 from controller.adapters.nodes import LocalNode, fewest_jobs
-from controller.adapters.processes import Command, Launcher, single_thread_environment, terminate_all
+from controller.adapters.processes import Launcher
 from controller.adapters.prometheus_server import TargetGroup
-from controller.errors import ActuationError, SlopewiseError
+from controller.errors import ActuationError
 from controller.jobs import JobSpec
-from controller.model import Arrival, PassReport
+from controller.model import Arrival, Migrate, MoveOutcome, MoveUnderWay, OutcomeResult, PassReport
 from controller.ports import Clock
 
 _log = structlog.get_logger("slopewise")
 
-LOOPBACK = "127.0.0.1"
-
 PORTS = range(20_000, 32_000)
 """Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one in between."""
 
-LINGER_SECONDS = 3.0
-"""How long a job's endpoint waits for the scrape after its end: three scrapes of one second."""
-
-GRACE_SECONDS = 5.0
-"""How long a built-in training may take to end after SIGTERM."""
-
-USERS_GRACE_SECONDS = 30.0
-"""The same for a user's command, which may want to write a checkpoint; what Kubernetes gives a pod."""
-
 PATIENCE_SECONDS = 3.0
 """How long an arrived job waits for a pass that places it: a pass takes 0.03 s, and one that hangs must not matter."""
-
-BUILT_IN_ENVIRONMENT = {**single_thread_environment(), "RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
-"""Only for our own trainings, which are one thread each and report whatever our own surroundings say."""
 
 
 @dataclass(slots=True)
@@ -71,6 +58,7 @@ class Supervisor:
     on_event: Callable[[], None]
     records: dict[str, JobRecord] = field(init=False)
     started_at_seconds: float = field(init=False, default=0.0)
+    _lives: Lives = field(init=False)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -80,8 +68,11 @@ class Supervisor:
         self.records = {
             spec.name: JobRecord(spec, spec.port if spec.port is not None else next(ports)) for spec in self.specs
         }
+        self._lives = Lives(
+            self.launcher, self.limiter, self.folder, self.clock, tuple(self.nodes), self.ours, self._lock
+        )
         for record in self.records.values():
-            self.launcher.check(self._command(record))
+            self._lives.check(record)
 
     def targets(self) -> list[TargetGroup]:
         """What Prometheus is to scrape: every job, also those that have not arrived.
@@ -102,16 +93,23 @@ class Supervisor:
         self.started_at_seconds = self.clock.now()
 
     def poll(self) -> None:
-        """Start whose time has come, notice who has ended; one event for all that happened."""
+        """Start whose time has come, see to those that move, notice who has ended; one event for all that happened."""
         happened = [self._attend(record) for record in self.records.values()]
         if any(happened):
             self.on_event()
 
     def running(self) -> list[LocalJob]:
-        """The jobs that run now; safe to ask from any thread."""
+        """The jobs that run now and are not about to leave their node; safe to ask from any thread."""
         with self._lock:
-            found = [record.running(self.namespace) for record in self.records.values()]
+            found = [record.running(self.namespace, self._lives.grace_seconds) for record in self.records.values()]
         return [job for job in found if job is not None]
+
+    def observed(self) -> list[LocalJob]:
+        """What passes are to see: the jobs that run, and those that a move has just ended; safe from any thread."""
+        grace, now = self._lives.grace_seconds, self.clock.now()
+        with self._lock:
+            ended = [record.just_ended(self.namespace, grace, now) for record in self.records.values()]
+        return [*self.running(), *(job for job in ended if job is not None)]
 
     def waiting(self) -> list[Arrival]:
         """The jobs that have arrived and have no node yet, in the order of their arrival; safe from any thread."""
@@ -120,9 +118,14 @@ class Supervisor:
         arrived = [arrival for arrival in found if arrival is not None]
         return sorted(arrived, key=lambda arrival: arrival.arrived_at_seconds)
 
+    def moving(self) -> list[MoveUnderWay]:
+        """The moves under way; safe from any thread."""
+        with self._lock:
+            return [record.move.under_way(uid) for uid, record in self.records.items() if record.move is not None]
+
     def place(self, job_uid: str, node: str) -> None:
         """Let a waiting job start on a node, with the next `poll`; ActuationError when it does not wait any more."""
-        if all(node != known.name for known in self.nodes):
+        if not self._is_node(node):
             raise ActuationError(f"{job_uid}: there is no node {node!r} on this machine.")
         with self._lock:
             record = self.records.get(job_uid)
@@ -131,35 +134,60 @@ class Supervisor:
             record.node = node
         _log.info("job placed", name=job_uid, node=node, by="the policy")
 
+    def migrate(self, move: Migrate) -> MoveOutcome:
+        """Let a running job save, end and go on on another node; begun with the next `poll`. Safe from any thread."""
+        with self._lock:
+            refused = self._refusal(move)
+            if refused is not None:
+                return MoveOutcome(move, *refused)
+            record = self.records[move.job_uid]
+            record.move = LocalMove(record.node, move.node, self.clock.now())
+        _log.info("job moves", name=move.job_uid, node=move.node, reason=move.reason)
+        grace = self._lives.grace_seconds
+        return MoveOutcome(move, "applied", f"told to save and end within {grace:g} s, then starts on {move.node}")
+
     def after_pass(self, report: PassReport) -> None:
         """Whom this pass saw waiting and did not place, the default scheduler does; a held pass places nobody."""
         seen = {arrival.uid for arrival in report.snapshot.waiting} if report.snapshot else set(self.records)
         self._place_by_default(uid for uid in self.records if uid in seen)
 
     def all_ended(self) -> bool:
-        """True when no job is waiting or running."""
+        """True when no job is waiting, running or on its way."""
         return all(record.finished_at_seconds is not None for record in self.records.values())
 
     def stop(self) -> None:
-        """End every job that still runs, all at once, and give up those that wait."""
-        running = [record for record in self.records.values() if record.state == "running"]
-        for record in running:
-            self._let_go(record)
-        terminate_all([record.process for record in running if record.process], self._grace_seconds)
-        for record in running:
-            self._collect(record)
+        """End every job that still runs, all at once, and give up those that wait or move."""
+        self._lives.end_all([record for record in self.records.values() if record.state in ("running", "moving")])
 
-    @property
-    def _grace_seconds(self) -> float:
-        return GRACE_SECONDS if self.ours else USERS_GRACE_SECONDS
+    def _is_node(self, name: str) -> bool:
+        return any(name == node.name for node in self.nodes)
+
+    def _refusal(self, move: Migrate) -> tuple[OutcomeResult, str] | None:
+        """Why a job cannot go to a node, now or at all; None: it can."""
+        record = self.records.get(move.job_uid)
+        if record is None or record.started_at_seconds is None or record.noticed_end_seconds is not None:
+            return "infeasible", "no such job runs on this machine; it has ended or was never started"
+        if record.move is not None:
+            return "deferred", f"it is on its way from {record.move.from_node} to {record.move.node}"
+        if not self._is_node(move.node):
+            return "infeasible", f"there is no node {move.node!r} on this machine"
+        if record.node == move.node:
+            return "infeasible", f"it is on {move.node} already"
+        why = record.why_not_moved()
+        return None if why is None else ("infeasible", why)
 
     def _attend(self, record: JobRecord) -> bool:
         """Look after one job; True when passes must know of what happened."""
-        if record.state == "running" and record.process is not None and record.process.poll() is not None:
-            self._end(record)
-            return True
-        if record.state != "waiting":
-            return False
+        if record.process is not None and record.move is not None:
+            return self._lives.move_on(record, record.move, record.process)
+        if record.process is not None and record.state == "running":
+            ended = record.process.poll() is not None
+            if ended:
+                self._lives.end_or_resume(record, record.process)
+            return ended
+        return record.state == "waiting" and self._attend_waiting(record)
+
+    def _attend_waiting(self, record: JobRecord) -> bool:
         arrives = record.arrived_at_seconds is None and self._is_due(record)
         if arrives:
             with self._lock:
@@ -167,7 +195,7 @@ class Supervisor:
         if self._need_not_wait(record):
             self._place_by_default([record.spec.name])
         if record.node:
-            self._start(record)
+            self._lives.begin(record)
             return True
         return arrives
 
@@ -188,72 +216,9 @@ class Supervisor:
             _log.info("job placed", name=uid, node=node, by="the default scheduler")
 
     def _assign(self, record: JobRecord) -> str:
-        jobs = Counter(each.node for each in self.records.values() if each.finished_at_seconds is None)
+        jobs = Counter(each.bound_for for each in self.records.values() if each.finished_at_seconds is None)
         record.node = fewest_jobs({node.name: jobs[node.name] for node in self.nodes})
         return record.node
-
-    def _command(self, record: JobRecord) -> Command:
-        name = record.spec.name
-        return Command(
-            name,
-            record.spec.command,
-            self.folder / f"{name}.log",
-            environment={
-                **(BUILT_IN_ENVIRONMENT if self.ours else {}),
-                "SLOPEWISE_EXPORTER_PORT": str(record.port),
-                "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
-                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(LINGER_SECONDS),
-            },
-            ours=self.ours,
-        )
-
-    def _start(self, record: JobRecord) -> None:
-        """Start a job; one that cannot be started has failed, and the others go on."""
-        name = record.spec.name
-        try:
-            process = self.launcher.start(
-                self._command(record), partial(self._admit, record), partial(self.limiter.members, name)
-            )
-        except SlopewiseError as error:
-            with self._lock:
-                record.last_words = str(error)
-                record.noticed_end_seconds = record.finished_at_seconds = self.clock.now()
-            _log.warning("job cannot be started", name=name, reason=record.last_words)
-            return
-        with self._lock:
-            record.process = process
-            record.started_at_seconds = self.clock.now()
-        _log.info("job started", name=name, node=record.node)
-
-    def _admit(self, record: JobRecord, pid: int) -> None:
-        """Behind its gate: put it on its node's cores, where there are several nodes, and into the limiter's care."""
-        if len(self.nodes) > 1:
-            next(node for node in self.nodes if node.name == record.node).hold(pid)
-        self.limiter.admit(record.spec.name, pid)
-
-    def _end(self, record: JobRecord) -> None:
-        """A job ended by itself: note it, end what it left in its cgroup, and let go of it."""
-        self._let_go(record)
-        self._collect(record)
-
-    def _let_go(self, record: JobRecord) -> None:
-        """Note a job's end and what it used, and give it its CPU back: a squeezed job could not end politely."""
-        name = record.spec.name
-        with self._lock:
-            record.noticed_end_seconds = self.clock.now()
-        with suppress(ActuationError):
-            record.cpu_seconds = self.limiter.usage(name).cpu_seconds_total
-            self.limiter.restore(name, UNLIMITED)
-
-    def _collect(self, record: JobRecord) -> None:
-        """End whatever is left of a job, learn its exit status, and remove its cgroup."""
-        if record.process is not None:
-            record.exit_status = record.process.terminate(self._grace_seconds)
-            if record.exit_status != 0:
-                record.last_words = record.process.tail(5)
-        self.limiter.release(record.spec.name)
-        record.finished_at_seconds = record.noticed_end_seconds
-        _log.info("job ended", name=record.spec.name, status=record.exit_status, last_words=record.last_words)
 
 
 def free_ports() -> Iterator[int]:

@@ -10,7 +10,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,19 @@ DEMO_BEHAVIOUR = {"cooldownSeconds": 0, "maxStepRatio": 100, "minChangeRatio": 0
 """FlowCon as printed: it changes limits at every look and by any factor. Guards of a cluster are tighter."""
 
 DEMO_CPU = {"min": "20m", "max": "64"}
+
+DEMO_MIGRATION = {
+    "enabled": True,
+    "maxPerNodePerHour": 60,
+    "maxConcurrent": 2,
+    "minStaySeconds": 10,
+    "horizonSeconds": 60,
+}
+"""Jobs of half a minute are moved after ten seconds or never; a cluster's stay of ten minutes would leave nothing."""
+
+DEMO_PARAMETERS: Mapping[str, Mapping[str, object]] = {"specon": {"requireAllConverged": False}}
+"""By policy. As published, SpeCon gives an idle node nothing while any job still grows: with four jobs left that is the
+rest of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +132,7 @@ def _base(options: DemoOptions, announce: Callable[[str], None]) -> TrainingPoli
 def _warm_up() -> None:
     """Let the trainings' libraries be read from the disk once, or the first policy alone would pay for it."""
     command = [sys.executable, "-P", "-m", "controller.demo.trainings", "digits-mlp", "--steps", "1"]
-    environment = {**os.environ, "SLOPEWISE_EXPORTER_DISABLED": "1"}
+    environment = {**os.environ, "SLOPEWISE_EXPORTER_DISABLED": "1", "SLOPEWISE_CHECKPOINT_FOLDER": ""}
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
@@ -156,9 +169,10 @@ def document(name: str, control: CpuControl, options: DemoOptions, base: Trainin
         return base.model_copy(update={"spec": baseline})
     spec = {
         "mode": "Auto",
-        "policy": {"name": name},
+        "policy": {"name": name, "parameters": DEMO_PARAMETERS.get(name, {})},
         "resources": {"control": control, "cpu": DEMO_CPU},
         "behaviour": {"intervalSeconds": options.interval_seconds or DEMO_INTERVAL_SECONDS, **DEMO_BEHAVIOUR},
+        "migration": DEMO_MIGRATION,
     }
     return TrainingPolicy.model_validate({"metadata": {"name": f"demo-{name}"}, "spec": spec})
 

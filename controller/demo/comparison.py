@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from controller.demo.cells import Block, Cell, Row, Verdict, Word
+from controller.demo.cells import Block, Cell, Row, Verdict
+from controller.demo.job_moves import node_rows
 from controller.demo.promise_rows import kept_phrases, promise_blocks, promise_counts
 from controller.demo.results import DemoResult, JobResult, RunResult
-from controller.demo.wording import UNKNOWN, counted, listed, plain, shortened
+from controller.demo.wording import counted, listed, plain, shortened
 from controller.model import JobState
 
 
@@ -91,7 +92,7 @@ def job_blocks(result: DemoResult) -> list[Block]:
     if not ends_mean_nothing(result):
         blocks.append(Block("JCT of each job", tuple(job_rows(result, JCT))))
     if result.nodes > 1:
-        blocks.append(Block("Node of each job", tuple(_node_rows(result))))
+        blocks.append(Block("Node of each job", tuple(node_rows(result))))
     return blocks
 
 
@@ -121,12 +122,6 @@ def job_rows(result: DemoResult, measure: JobMeasure) -> list[Row]:
         Row(plain(name), tuple(_job_cell(result, run, name, measure) for run in result.runs))
         for name in result.job_names
     ]
-
-
-def _node_rows(result: DemoResult) -> Iterator[Row]:
-    for name in result.job_names:
-        jobs = [run.job(name) for run in result.runs]
-        yield Row(plain(name), tuple(Word(plain(job.node) if job and job.node else UNKNOWN) for job in jobs))
 
 
 def summaries(result: DemoResult) -> list[Summary]:

@@ -1,5 +1,7 @@
 """What the passes of a run decided, as rows: changes of class, resizes and moves, with what became of each and why.
 
+A migration has two: that it was begun, and that the job was seen at work again, or came to harm.
+
 Before it: the reports of a session. After it: the decision table and the timeline of the report.
 """
 
@@ -61,11 +63,16 @@ def _after(report: PassReport, snapshot: ClusterSnapshot, control: CpuControl) -
 
 def _moves(report: PassReport, at_seconds: float) -> Iterator[DecisionRow]:
     for each in report.moves:
-        move, why = each.move, each.detail or each.move.reason
+        move = each.move
+        why = move.reason if each.result == "applied" else each.detail or move.reason
         yield DecisionRow(at_seconds, move.job_uid, None, None, None, each.result, why, move.node)
     for held in report.moves_withheld:
         move, outcome = held.move, f"withheld: {held.guard}"
         yield DecisionRow(at_seconds, move.job_uid, None, None, None, outcome, held.reason, move.node)
+    for news in report.moves_told:
+        if news.stage != "begun":  # that is what the outcome says
+            where = news.record.resumed_on or news.record.node
+            yield DecisionRow(at_seconds, news.job_uid, None, None, None, news.stage, news.sentence, where)
 
 
 def _why(uid: str, resize: Resize | None, report: PassReport) -> str:

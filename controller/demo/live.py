@@ -73,6 +73,7 @@ def live_header(progress: Progress) -> LiveHeader:
         resizes_applied=sum(report.count("applied") for report in reports),
         withheld=sum(len(report.withheld) + len(report.moves_withheld) for report in reports),
         note=_note(session, newest),
+        moves_applied=sum(move.result == "applied" for report in reports for move in report.moves),
     )
 
 
@@ -142,6 +143,12 @@ def _why(job: Job, report: PassReport) -> str:
     """Why a wanted change came or did not; else why the job was left alone."""
     if job.evaluation is None and job.warnings:
         return job.warnings[0]
+    for told in report.moves_told:
+        if told.job_uid == job.uid:
+            return told.sentence
+    for held in report.moves_withheld:
+        if held.move.job_uid == job.uid:
+            return held.reason
     for outcome in report.outcomes:
         if outcome.resize.job_uid == job.uid:
             return outcome.detail or outcome.resize.reason

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from controller.demo import charts, comparison, timeline, wording
+from controller.demo import charts, comparison, job_moves, timeline, wording
 from controller.demo.results import DecisionRow, DemoResult, RunResult
 from controller.errors import SlopewiseError, UsageError
 
@@ -84,6 +84,7 @@ def render(result: DemoResult) -> str:
             summaries=comparison.summaries(result),
             caveats=comparison.caveats(result),
             measures=comparison.measure_rows(result),
+            moves=job_moves.move_rows(result),
             blocks=comparison.report_blocks(result),
             durations=not comparison.ends_mean_nothing(result),
             classes=timeline.classes(result),

@@ -15,6 +15,21 @@ from controller.pace import QOE_TOLERANCE_RATIO
 
 
 @dataclass(frozen=True)
+class JobMove:
+    """One migration of a job, and what it cost. None: not known, since the job ended before it was seen again."""
+
+    at_seconds: float
+    """When it was told to end."""
+    from_node: str
+    node: str
+    saving_seconds: float
+    """From then until its process had ended."""
+    pause_seconds: float | None
+    """From the decision until a pass saw it at work again; passes look once a second for that."""
+    steps_lost: float | None
+
+
+@dataclass(frozen=True)
 class JobResult:
     """One job of one run. `time_to_90_seconds`: from its arrival until 90 % of its loss's total improvement.
 
@@ -32,7 +47,9 @@ class JobResult:
     cpu_seconds: float | None
     state: str
     node: str = ""
-    """Where it ran; empty when it never started."""
+    """Where it ran, at last; empty when it never started."""
+    moves: tuple[JobMove, ...] = ()
+    """Its migrations, in order."""
     deadline_seconds: float | None = None
     """From its arrival."""
     qoe_seconds: float | None = None
@@ -89,7 +106,8 @@ class DecisionRow:
     from_millicores: int | None
     to_millicores: int | None
     outcome: str
-    """applied, failed, withheld by a named guard, or an empty string when only the class changed."""
+    """applied, failed, withheld by a named guard, an empty string when only the class changed, or of a migration that
+    was begun earlier: resumed, harmed."""
     reason: str
     node: str = ""
     """Of a placement or migration: the node it was to. Empty otherwise."""
@@ -112,13 +130,18 @@ class RunResult:
     node_cores: float = 0.0
     control: CpuControl = "requests"
     moves_applied: int = 0
-    """Jobs that the policy placed or migrated; those of the default scheduler are not among them."""
+    """Jobs that the policy placed or began to migrate; those of the default scheduler are not among them."""
     note: str = ""
     """What the reader must know of this run, e.g. that Prometheus could not tell the losses; else empty."""
 
     def job(self, name: str) -> JobResult | None:
         """The job of that name; None when this run had none."""
         return next((job for job in self.jobs if job.name == name), None)
+
+    @property
+    def job_moves(self) -> list[JobMove]:
+        """All migrations of running jobs."""
+        return [move for job in self.jobs for move in job.moves]
 
     @property
     def makespan_seconds(self) -> float | None:
@@ -163,6 +186,7 @@ class RunResult:
             "passes_held": self.passes_held,
             "resizes_applied": self.resizes_applied,
             "moves_applied": self.moves_applied,
+            "jobs_moved": len(self.job_moves),
             "withheld": self.withheld,
             "controller_cpu_ratio": self.controller_cpu_ratio,
             "control": self.control,

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from controller.adapters.job_record import JobRecord
 from controller.demo.decisions import decision_rows
+from controller.demo.job_moves import job_moves
 from controller.demo.paces import mean_paces
-from controller.demo.results import Curves, JobResult, RunResult
+from controller.demo.results import Curves, JobMove, JobResult, RunResult
 from controller.demo.sampler import CpuSampler, Points
 from controller.errors import DataSourceError
 from controller.jobs import JobSpec
@@ -74,7 +75,10 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
     }
     return RunResult(
         policy=policy,
-        jobs=[_job_result(record, start, curves[name], measured) for name, record in records.items()],
+        jobs=[
+            _job_result(record, start, curves[name], measured, job_moves(record, reports, start))
+            for name, record in records.items()
+        ],
         curves=curves,
         decisions=decision_rows(reports, start, session.control),
         passes=session.loop.passes,
@@ -85,12 +89,17 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
         node_cores=sum(session.node_cores.values()),
         control=session.control,
         moves_applied=sum(move.result == "applied" for report in reports for move in report.moves),
-        note="; ".join([note] * bool(note) + [_failure(each) for each in records.values() if each.state == "failed"]),
+        note="; ".join([note] * bool(note) + [sentence for each in records.values() if (sentence := trouble(each))]),
     )
 
 
-def _failure(record: JobRecord) -> str:
-    """Why a job failed: the last line of what it wrote, which for Python is the exception."""
+def trouble(record: JobRecord) -> str:
+    """Why a job failed: the last line of what it wrote, which for Python is the exception; empty for one that did not.
+
+    One that left its work when it was told to end for a move has finished, but its figures mean nothing.
+    """
+    if record.state != "failed":
+        return record.ended_by_move and f"{record.spec.name} {record.ended_by_move}"
     last_line = (record.last_words.splitlines() or ["it wrote nothing"])[-1]
     return f"{record.spec.name} failed with status {record.exit_status}: {last_line}"
 
@@ -132,7 +141,9 @@ def _objectives(reports: Sequence[PassReport]) -> dict[str, Objective]:
     return found
 
 
-def _job_result(record: JobRecord, start: float, curves: Curves, measured: _Measured) -> JobResult:
+def _job_result(
+    record: JobRecord, start: float, curves: Curves, measured: _Measured, moves: tuple[JobMove, ...]
+) -> JobResult:
     spec, promises, losses = record.spec, record.spec.promises, curves.loss
     arrived = (record.arrived_at_seconds or start + spec.arrive_seconds) - start
     finished = None if record.finished_at_seconds is None else record.finished_at_seconds - start
@@ -149,6 +160,7 @@ def _job_result(record: JobRecord, start: float, curves: Curves, measured: _Meas
         cpu_seconds=record.cpu_seconds,
         state=record.state,
         node=record.node,
+        moves=moves,
         deadline_seconds=spec.deadline_seconds,
         qoe_seconds=promises.qoe_seconds,
         pace_seconds=measured.paces.get(spec.name),

@@ -18,12 +18,14 @@ from rich.text import Text
 
 from controller.demo.cells import AnyCell, Row
 from controller.demo.comparison import Summary, caveats, job_blocks, measure_rows, summaries
+from controller.demo.job_moves import move_rows
 from controller.demo.results import DemoResult
 from controller.demo.wording import UNKNOWN, cores, counted, finite, plain, shortened
 from controller.model import JobState
 
 _VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", None: ""}
-_STATE_STYLES = {"finished": "green", "failed": "red", "starting": "dim", "waiting": "dim"}
+_STATE_STYLES = {"finished": "green", "failed": "red", "starting": "dim", "waiting": "dim", "moving": "cyan"}
+_RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving"}
 _ENDED = {JobState.FINISHED, JobState.FAILED}
 _SPARKS = "▁▂▃▅▇"
 _SPARK_WIDTH = 12
@@ -61,6 +63,8 @@ class LiveHeader:
     resizes_applied: int
     withheld: int
     note: str = ""
+    moves_applied: int = 0
+    """Placements and migrations."""
 
 
 def comparison(result: DemoResult) -> RenderableType:
@@ -86,11 +90,12 @@ def live_table(rows: Sequence[LiveRow], header: LiveHeader) -> RenderableType:
 def plain_progress_line(rows: Sequence[LiveRow], header: LiveHeader) -> str:
     """One line for a log, e.g. `t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes`."""
     states = [row.state for row in rows]
-    running = sum(state in (JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING) for state in states)
+    running = sum(state in _RUNNING for state in states)
     done, failed = states.count(JobState.FINISHED), states.count(JobState.FAILED)
     parts = [f"{running} running", f"{done} done"]
     parts += [f"{failed} failed"] if failed else []
     parts += [counted(header.passes, "pass", "passes"), counted(header.resizes_applied, "resize")]
+    parts += [f"{header.moves_applied} placed or moved"] if header.moves_applied else []
     parts += [f"{header.withheld} withheld"] if header.withheld else []
     parts += [plain(header.note)] if header.note else []
     return f"t={header.elapsed_seconds:.0f}s {plain(header.policy)}: {', '.join(parts)}"
@@ -109,7 +114,7 @@ def sparkline(history: Sequence[float], width: int = _SPARK_WIDTH) -> str:
 
 
 def _blocks(result: DemoResult) -> Iterator[tuple[str, list[Row]]]:
-    yield "", measure_rows(result)
+    yield "", [*measure_rows(result), *move_rows(result)]
     for block in job_blocks(result):
         yield block.heading, list(block.rows)
 
@@ -179,6 +184,7 @@ def _header_lines(header: LiveHeader) -> Iterator[Text]:
     if header.next_look_seconds is not None:
         told.append(f"next look in {max(0.0, header.next_look_seconds):.0f} s")
     told += [counted(header.passes, "pass", "passes"), f"{counted(header.resizes_applied, 'resize')} applied"]
+    told += [f"{header.moves_applied} placed or moved"] if header.moves_applied else []
     told += [f"{header.withheld} withheld"]
     yield Text.assemble((plain(header.policy), "bold"), "  ", "  ".join(told), no_wrap=True, overflow="ellipsis")
     if header.note:

@@ -1,4 +1,4 @@
-"""The timeline of one run: each job's life in the colours of its classes, and marks where its CPU was changed.
+"""The timeline of one run: each job's life in the colours of its classes, its pauses, and marks of what was changed.
 
 Before it: `charts.py`, whose axes and job colours it shares. After it: `report.py`, which puts it into a page.
 """
@@ -13,7 +13,8 @@ from itertools import pairwise
 import plotly.graph_objects as go
 
 from controller.demo.charts import Frame, colour, label, lay_out, run_end
-from controller.demo.results import DecisionRow, DemoResult, JobResult, RunResult
+from controller.demo.job_moves import cost_in_words
+from controller.demo.results import DecisionRow, DemoResult, JobMove, JobResult, RunResult
 from controller.demo.wording import cores, plain
 
 _ROW_PIXELS = 38
@@ -31,6 +32,7 @@ _CLASS_COLOURS = {
 }
 _NO_CLASS_COLOUR = "rgba(128,128,128,0.12)"
 _OTHER_CLASS_COLOUR = "rgba(107,140,174,0.30)"
+_PAUSE_COLOUR = "rgba(190,120,40,0.75)"
 # What FlowCon's lists mean; the classes of other policies are shown by their names alone.
 _CLASS_MEANINGS = {"NL": "new: still growing", "WL": "watching: one slow interval", "CL": "completing: converged"}
 
@@ -55,11 +57,12 @@ class ClassKey:
 
 
 def timeline_figure(run: RunResult, shared: Frame) -> go.Figure:
-    """A row for each job: its life in the colours of its classes, and marks where its CPU was changed."""
+    """A row for each job: its life in the colours of its classes, its pauses, and marks of what was changed."""
     figure = go.Figure()
     found = segments(run)
     for job_class in dict.fromkeys(segment.job_class for segment in found):
         _add_bars(figure, [segment for segment in found if segment.job_class == job_class], shared)
+    _add_pauses(figure, run.jobs, shared)
     _add_marks(figure, run.decisions, shared)
     _add_names(figure, run.jobs, shared)
     lay_out(figure, shared, height=_ROW_PIXELS * len(shared.names) + 50)
@@ -117,6 +120,29 @@ def _add_bars(figure: go.Figure, found: Sequence[Segment], shared: Frame) -> Non
     )
 
 
+def _add_pauses(figure: go.Figure, jobs: Sequence[JobResult], shared: Frame) -> None:
+    """Hatched, over the bars: the time in which a job that was moved did no work."""
+    pauses = [(job.name, move) for job in jobs for move in job.moves if move.pause_seconds is not None]
+    if not pauses:
+        return
+    figure.add_bar(
+        orientation="h",
+        base=[round(move.at_seconds, 2) for _, move in pauses],
+        x=[round(move.pause_seconds or 0.0, 2) for _, move in pauses],
+        y=[shared.names.index(name) + _BAR_OFFSET for name, _ in pauses],
+        width=_BAR_HEIGHT,
+        customdata=[f"{label(name, 60)}<br>{_pause_text(move)}" for name, move in pauses],
+        hovertemplate="%{customdata}<extra></extra>",
+        marker={"color": _PAUSE_COLOUR, "pattern": {"shape": "/", "size": 5}, "line": {"width": 0}},
+        showlegend=False,
+    )
+
+
+def _pause_text(move: JobMove) -> str:
+    what = cost_in_words([move])
+    return f"{label(move.from_node)} → {label(move.node)} at {move.at_seconds:.1f} s<br>{what}"
+
+
 def _bar_text(segment: Segment, shared: Frame) -> str:
     """The class, where the bar is wide enough for it: about 4 % of the time shown."""
     wide = segment.to_seconds - segment.from_seconds >= 0.04 * shared.end_seconds
@@ -165,10 +191,12 @@ def _add_names(figure: go.Figure, jobs: Sequence[JobResult], shared: Frame) -> N
 def mark(row: DecisionRow) -> str:
     """plotly's symbol for what became of a change: triangles were applied, a ring was withheld, a cross failed.
 
-    A diamond is a job that was placed or moved.
+    A diamond is a job that was placed or moved, one with a dot a job that was seen at work again after a move.
     """
     if row.outcome.startswith("withheld"):
         return "circle"
+    if row.outcome == "resumed":
+        return "diamond-dot"
     if row.outcome != "applied":
         return "x"
     if row.node:

@@ -17,16 +17,22 @@ from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
 from controller.jobs import JobSpec
 from controller.model import Promises
 
-WorkloadName = Literal["trainings", "served", "deadlines", "targets"]
+WorkloadName = Literal["trainings", "served", "deadlines", "targets", "uneven"]
 
 DESCRIPTIONS: Mapping[WorkloadName, str] = {
     "trainings": "the built-in trainings",
     "served": "served models with response-time objectives",
     "deadlines": "the built-in trainings, each with a deadline",
     "targets": "the built-in trainings, each with two target losses",
+    "uneven": "the built-in trainings, long and short ones in turn",
 }
 
-_FITTING: Mapping[str, WorkloadName] = {"dqoes": "served", "deadline": "deadlines", "tradl": "targets"}
+_FITTING: Mapping[str, WorkloadName] = {
+    "dqoes": "served",
+    "deadline": "deadlines",
+    "tradl": "targets",
+    "specon": "uneven",
+}
 """By policy; all others are about losses alone."""
 
 _PLACING = frozenset({"flowcon2", "specon", "draps", "procon", "kube-default"})
@@ -72,6 +78,14 @@ TARGET_RATIO = 0.98
 """Of a training's improvement from its first to its best loss at its usual length. A shorter one may not get there."""
 
 
+UNEVEN_LENGTHS = (1.5, 0.4)
+"""Of the trainings' usual lengths, in turn. A scheduler that counts jobs spreads such jobs evenly, and when the short
+ones have ended one node idles beside another with four: who never moves a running job can do nothing about it."""
+
+UNEVEN_ARRIVAL_SECONDS = 1.5
+"""Between two of them: all are there within 11 s, before the first has ended."""
+
+
 def fitting_workload(policies: Sequence[str]) -> WorkloadName:
     """The list that the first policy named is about."""
     return _FITTING.get(policies[0], "trainings") if policies else "trainings"
@@ -102,6 +116,8 @@ def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[J
         require_scikit_learn("the served models")
         return serving_jobs(calibrate(cores), cores, scale=scale)
     require_scikit_learn()
+    if workload == "uneven":
+        return demo_jobs(scale, UNEVEN_LENGTHS, UNEVEN_ARRIVAL_SECONDS)
     jobs = demo_jobs(scale)
     if workload == "deadlines":
         return _with_deadlines(jobs, scale)

@@ -1,16 +1,20 @@
 """A training of a few CPU-seconds for tests: a loss that falls as work is done, and ways to go wrong.
 
-Usage: tiny_training.py CPU_SECONDS [crash|nan|restart|step-label|silent|forever]
+Usage: tiny_training.py CPU_SECONDS [crash|nan|restart|step-label|silent|forever|deaf|exits-0|cannot-resume]
+
+Where SLOPEWISE_CHECKPOINT_FOLDER names a folder it saves every 25 steps and on SIGTERM, and goes on from there; but
+`deaf` ignores SIGTERM, `exits-0` says then that it is done, and `cannot-resume` crashes when it is started again.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import time
 
-from slopewise_exporter import Reporter
+from slopewise_exporter import Checkpoints, Reporter
 
 STEP_CPU_SECONDS = 0.02
 STEP_LABEL_PAGE = """# TYPE training_loss gauge
@@ -26,8 +30,9 @@ def burn(cpu_seconds: float) -> None:
 
 def train(total_cpu_seconds: float, way: str) -> None:
     steps = max(1, round(total_cpu_seconds / STEP_CPU_SECONDS))
-    with Reporter(planned_steps=steps) as reporter:
-        for step in range(steps):
+    with Reporter(planned_steps=steps) as reporter, Checkpoints(reporter=reporter, every_steps=25) as checkpoints:
+        behave_badly(way, resumed=checkpoints.resume() is not None)
+        for step in range(checkpoints.steps, steps):
             burn(STEP_CPU_SECONDS)
             done = step / steps
             loss = math.exp(-4 * done)
@@ -38,6 +43,18 @@ def train(total_cpu_seconds: float, way: str) -> None:
                 os.execv(sys.executable, [sys.executable, *sys.argv])
             reporter.step(loss=math.nan if done > 0.4 and way == "nan" else loss)
             reporter.evaluate(math.nan if done > 0.4 and way == "nan" else loss)
+            print(step, flush=True)
+            checkpoints.step(lambda: "nothing but the number of steps")
+
+
+def behave_badly(way: str, *, resumed: bool) -> None:
+    """What a trainer must not do when it is told to end, or is started again."""
+    if way == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if way == "exits-0":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if way == "cannot-resume" and resumed:
+        raise RuntimeError("the checkpoint makes no sense to me")
 
 
 def serve_step_labels(total_cpu_seconds: float) -> None:

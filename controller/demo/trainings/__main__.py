@@ -1,7 +1,8 @@
 """`python -m controller.demo.trainings NAME [--steps N] [--seed S]`: one training as a process of its own.
 
 `slopewise_exporter` serves its metrics (SLOPEWISE_EXPORTER_PORT says where); standard output gets one line per
-evaluation. Exit code 0 when all steps were done, 2 for a wrong argument, 130 after Ctrl-C.
+evaluation. Where SLOPEWISE_CHECKPOINT_FOLDER names a folder, SIGTERM makes it save and leave with 143, and the next
+start goes on from there. Exit code 0 when all steps were done, 2 for a wrong argument, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from controller.demo.job_process import Parser, exit_code_of, use_one_thread
 from controller.demo.trainings._loop import train
 from controller.demo.trainings.catalogue import TRAININGS, find_training, require_scikit_learn
-from slopewise_exporter import Reporter
+from slopewise_exporter import Checkpoints, Reporter
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,8 +34,11 @@ def _train(name: str, steps: int | None, seed: int) -> None:
     use_one_thread()
     steps = steps or training.steps
     # Before the imports and the data, which take a second: until then it is `starting`, not unknown.
-    with Reporter(planned_steps=steps, framework=training.framework, model=training.model) as reporter:
-        train(training.learner(seed, steps), steps, reporter, log=partial(print, flush=True))
+    with (
+        Reporter(planned_steps=steps, framework=training.framework, model=training.model) as reporter,
+        Checkpoints(reporter=reporter) as checkpoints,
+    ):
+        train(training.learner(seed, steps), steps, reporter, checkpoints, log=partial(print, flush=True))
 
 
 def _parser() -> argparse.ArgumentParser:

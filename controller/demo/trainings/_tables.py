@@ -5,7 +5,6 @@ The split is drawn once and does not depend on a job's seed, so that losses of d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,12 +54,23 @@ def diabetes() -> Table:
     return _split(_standardised(inputs), _standardised(progression)[:, np.newaxis])
 
 
-def minibatches(rng: np.random.Generator, rows: int, batch_size: int) -> Iterator[Integers]:
-    """Row numbers, one minibatch after another, for ever: reshuffled each epoch, without the last partial one."""
-    while True:
-        order = rng.permutation(rows)
-        for start in range(0, rows - batch_size + 1, batch_size):
-            yield order[start : start + batch_size]
+class Minibatches:
+    """Row numbers, one minibatch after another, for ever: reshuffled each epoch, without the last partial one.
+
+    Not a generator, which no checkpoint could hold: an epoch that is interrupted goes on with the rows it has left.
+    """
+
+    def __init__(self, rng: np.random.Generator, rows: int, batch_size: int) -> None:
+        self._rng = rng
+        self._rows = rows
+        self._batch_size = batch_size
+        self._left: Integers = np.empty(0, np.int64)
+
+    def __next__(self) -> Integers:
+        if len(self._left) < self._batch_size:
+            self._left = self._rng.permutation(self._rows)
+        batch, self._left = np.split(self._left, [self._batch_size])
+        return batch
 
 
 def _standardised(values: Doubles) -> Doubles:

@@ -21,6 +21,7 @@ class Learner:
     """Regression trees of depth 3 on half the rows each, for the logistic loss."""
 
     steps_per_epoch = 1
+    learnt = ("_rng", "_score", "_held_out_score")
 
     def __init__(self, seed: int, _steps: int) -> None:
         self._rng = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.demo.trainings._loop import Learner
@@ -73,19 +73,25 @@ def require_scikit_learn(what: str = "the built-in trainings") -> None:
         )
 
 
-def demo_jobs(scale: float = 1.0) -> list[JobSpec]:
+def demo_jobs(
+    scale: float = 1.0,
+    lengths: Sequence[float] = (1.0,),
+    arrival_interval_seconds: float = ARRIVAL_INTERVAL_SECONDS,
+) -> list[JobSpec]:
     """One job of each training, in order of arrival; `scale` shrinks both the work and the arrival times.
 
     The order is a shuffle of the names with a fixed seed, not a choice: the first arrives at 0 s, the eighth at
-    42 s, so that there are never eight newcomers at once and never a quiet moment.
+    42 s, so that there are never eight newcomers at once and never a quiet moment. `lengths`, taken in turn, are what
+    the usual numbers of steps are multiplied by.
     """
     order = random.Random(ORDER_SEED).sample(sorted(TRAININGS), len(TRAININGS))  # noqa: S311 - not a secret
     return [
         JobSpec(
             name=name,
-            command=_command(name, max(1, round(TRAININGS[name].steps * scale))),
-            arrive_seconds=place * ARRIVAL_INTERVAL_SECONDS * scale,
+            command=_command(name, max(1, round(TRAININGS[name].steps * scale * lengths[place % len(lengths)]))),
+            arrive_seconds=place * arrival_interval_seconds * scale,
             max_useful_cpu_millicores=_ONE_THREAD_MILLICORES,
+            migratable=True,
         )
         for place, name in enumerate(order)
     ]

@@ -10,20 +10,21 @@ from __future__ import annotations
 import numpy as np
 
 from controller.demo.trainings._network import Adam, Network, squared_error
-from controller.demo.trainings._tables import diabetes, minibatches
+from controller.demo.trainings._tables import Minibatches, diabetes
 
 
 class Learner:
     """Two hidden layers of 512 units, Adam, no regularisation."""
 
     samples_per_step = 128
+    learnt = ("_batches", "_network", "_optimiser")
 
     def __init__(self, seed: int, _steps: int) -> None:
         rng = np.random.default_rng(seed)
         self._patients = diabetes()
         rows = len(self._patients.inputs)
         self.steps_per_epoch = rows // self.samples_per_step
-        self._batches = minibatches(rng, rows, self.samples_per_step)
+        self._batches = Minibatches(rng, rows, self.samples_per_step)
         self._network = Network(rng, (10, 512, 512, 1))
         self._optimiser = Adam(self._network.parameters, learning_rate=2e-5)
 

@@ -11,20 +11,21 @@ from __future__ import annotations
 import numpy as np
 
 from controller.demo.trainings._network import Network, Sgd, cross_entropy
-from controller.demo.trainings._tables import digits, minibatches
+from controller.demo.trainings._tables import Minibatches, digits
 
 
 class Learner:
     """Four hidden layers of 256 sigmoids, SGD with momentum."""
 
     samples_per_step = 256
+    learnt = ("_batches", "_network", "_optimiser")
 
     def __init__(self, seed: int, _steps: int) -> None:
         rng = np.random.default_rng(seed)
         self._digits = digits()
         rows = len(self._digits.inputs)
         self.steps_per_epoch = rows // self.samples_per_step
-        self._batches = minibatches(rng, rows, self.samples_per_step)
+        self._batches = Minibatches(rng, rows, self.samples_per_step)
         self._network = Network(rng, (64, 256, 256, 256, 256, 10), activation="sigmoid")
         self._optimiser = Sgd(self._network.parameters, learning_rate=0.03)
 

@@ -23,6 +23,7 @@ class Learner:
     """Fourier features, three hidden layers of 256 units, Adam; evaluated on the sheet it learns."""
 
     samples_per_step = 1024
+    learnt = ("_rng", "_network", "_optimiser")
 
     def __init__(self, seed: int, _steps: int) -> None:
         self._rng = np.random.default_rng(seed)

@@ -11,20 +11,21 @@ from __future__ import annotations
 import numpy as np
 
 from controller.demo.trainings._network import Floats, Network, Sgd, cross_entropy
-from controller.demo.trainings._tables import digits, minibatches
+from controller.demo.trainings._tables import Minibatches, digits
 
 
 class Learner:
     """Two hidden layers of 512 units, SGD; each digit is moved by up to one pixel each time it is seen."""
 
     samples_per_step = 128
+    learnt = ("_rng", "_batches", "_network", "_optimiser", "_steps_done")
 
     def __init__(self, seed: int, steps: int) -> None:
         self._rng = np.random.default_rng(seed)
         self._digits = digits()
         rows = len(self._digits.inputs)
         self.steps_per_epoch = rows // self.samples_per_step
-        self._batches = minibatches(self._rng, rows, self.samples_per_step)
+        self._batches = Minibatches(self._rng, rows, self.samples_per_step)
         self._network = Network(self._rng, (64, 512, 512, 10))
         self._optimiser = Sgd(self._network.parameters, learning_rate=0.1, weight_decay=1e-3)
         self._drops = {steps // 2, steps * 3 // 4}

@@ -11,19 +11,20 @@ import numpy as np
 from sklearn.neural_network import MLPClassifier
 
 from controller.demo.trainings._network import log_loss
-from controller.demo.trainings._tables import digits, minibatches
+from controller.demo.trainings._tables import Minibatches, digits
 
 
 class Learner:
     """scikit-learn's `MLPClassifier` with its own SGD defaults, 256 digits a step."""
 
     samples_per_step = 256
+    learnt = ("_batches", "_model")
 
     def __init__(self, seed: int, _steps: int) -> None:
         self._digits = digits()
         rows = len(self._digits.inputs)
         self.steps_per_epoch = rows // self.samples_per_step
-        self._batches = minibatches(np.random.default_rng(seed), rows, self.samples_per_step)
+        self._batches = Minibatches(np.random.default_rng(seed), rows, self.samples_per_step)
         self._model = MLPClassifier((512, 256), solver="sgd", batch_size=32, random_state=seed)
         self._classes = np.arange(10)
 

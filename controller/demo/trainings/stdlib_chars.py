@@ -23,6 +23,7 @@ class Learner:
     """Character embeddings and one hidden layer of 512 units, Adam; every tenth module is held out."""
 
     samples_per_step = 512
+    learnt = ("_rng", "_embedding", "_network", "_optimiser")
 
     def __init__(self, seed: int, _steps: int) -> None:
         self._rng = np.random.default_rng(seed)

@@ -3,7 +3,8 @@
 A batch of lines arrives every 40 ms, and learning from one takes about a third of that: the rest of the time
 the job waits for its data, as one fed by sensors, users or a message queue does. More than about a third of a
 core does not make it faster. With less it falls behind, its batches pile up, and once it has CPU again it works
-without waiting until it has caught up. The clock decides when a batch may be read, never what is in it.
+without waiting until it has caught up. The clock decides when a batch may be read, never what is in it. A job that is
+resumed finds a stream that begins then: what would have arrived while it was away has gone elsewhere.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Learner:
     """Which module is a line from? Logistic regression on hashed character n-grams."""
 
     samples_per_step = 128
+    learnt = ("_batches_read", "_model")
 
     def __init__(self, seed: int, _steps: int, stream: Stream | None = None) -> None:
         lines, modules = _labelled_lines()

@@ -17,11 +17,15 @@ from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
 from controller.model import (
     Arrival,
+    Checkpoint,
     CpuAllocation,
     CpuControl,
     Evaluation,
     JobState,
     Migrate,
+    Mobility,
+    MoveOutcome,
+    MoveUnderWay,
     Node,
     Place,
     Promises,
@@ -96,7 +100,11 @@ def test_a_job_whose_process_ended_while_we_looked_is_left_out() -> None:
 
 def an_actuator(limiter: FakeLimiter, placed: list[tuple[str, str]] | None = None) -> LocalActuator:
     started = [] if placed is None else placed
-    return LocalActuator(limiter, lambda uid, node: started.append((uid, node)))
+    return LocalActuator(
+        limiter,
+        lambda uid, node: started.append((uid, node)),
+        lambda move: MoveOutcome(move, "deferred", f"{move.job_uid} is on its way"),
+    )
 
 
 def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() -> None:
@@ -104,12 +112,37 @@ def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() ->
     promises = Promises(qoe_seconds=0.5, deadline_at_seconds=START + 60)
     waits = Arrival("late", "late", "run", START)
     runs = LocalJob("a", "run", START - 10, node="node-2", promises=promises)
+    goes = MoveUnderWay("b", "node-1", "node-2", START - 1, "saving and ending")
     observer = LocalObserver(
-        FakeReader({}), FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), nodes, lambda: [waits]
+        FakeReader({}),
+        FakeLimiter({"a": UNLIMITED}),
+        lambda: [runs],
+        FakeClock(),
+        nodes,
+        lambda: [waits],
+        lambda: [goes],
     )  # type: ignore[arg-type]
     snapshot = observer.observe()
-    assert (snapshot.nodes, snapshot.waiting) == (tuple(nodes), (waits,))
+    assert (snapshot.nodes, snapshot.waiting, snapshot.moving) == (tuple(nodes), (waits,), (goes,))
     assert [(job.node, job.promises, job.migratable) for job in snapshot.jobs] == [("node-2", promises, False)]
+
+
+def test_a_job_that_a_move_has_ended_is_seen_with_its_end_although_nothing_of_it_is_left() -> None:
+    gone = LocalJob("a", "run", START - 10, ended=JobState.FINISHED)
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, steps_total=120, state=JobState.TRAINING)})
+    observer = LocalObserver(reader, FakeLimiter(), lambda: [gone], FakeClock(), [NODE])  # type: ignore[arg-type]
+    (job,) = observer.observe().jobs
+    assert (job.state, job.steps_total, job.allocation, job.usage) == (JobState.FINISHED, 120, UNLIMITED, None)
+
+
+def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved() -> None:
+    mobility = Mobility("restart", grace_seconds=30.0, members=("a",))
+    saved = Checkpoint(START - 5, 0.2, on_sigterm=True)
+    runs = LocalJob("a", "run", START - 10, migratable=True, mobility=mobility)
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, checkpoint=saved)})
+    observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), [NODE])  # type: ignore[arg-type]
+    (job,) = observer.observe().jobs
+    assert (job.migratable, job.mobility, job.checkpoint) == (True, mobility, saved)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +179,10 @@ def test_a_placement_starts_the_job_on_its_node() -> None:
     assert (outcome.result, placed) == ("applied", [("a", "node-2")])
 
 
-def test_a_running_job_is_not_moved_yet_and_that_is_said() -> None:
+def test_what_becomes_of_a_migration_is_what_the_supervisor_says() -> None:
     placed: list[tuple[str, str]] = []
     outcome = an_actuator(FakeLimiter(), placed).move(Migrate("a", "node-1", "node-2", "why"))
-    assert (outcome.result, placed) == ("infeasible", [])
-    assert "does not move running jobs" in outcome.detail
+    assert (outcome.result, outcome.detail, placed) == ("deferred", "a is on its way", [])
 
 
 @pytest.mark.parametrize(

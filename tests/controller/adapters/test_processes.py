@@ -272,6 +272,28 @@ def test_a_stopped_command_can_still_end_politely(start):
     assert process.terminate() == -signal.SIGTERM
 
 
+def test_only_the_command_is_asked_to_end_and_it_is_over_when_its_helpers_have_ended_too(start):
+    wait_for_helper = f"""
+import signal, subprocess, sys
+helper = subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}])
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143 if helper.poll() is None else 1))
+print(helper.pid, flush=True)
+helper.wait()
+"""
+    process = start(*PYTHON, wait_for_helper)
+    assert eventually(lambda: process.tail().isdecimal())
+    os.killpg(process.pid, signal.SIGSTOP)  # as a duty cycle would have it
+    process.ask_to_end()
+    assert eventually(lambda: process.poll() == 143)
+    assert runs(int(process.tail()))
+    assert not process.is_over()
+    process.signal(signal.SIGTERM)
+    assert eventually(process.is_over)
+    assert process.terminate() == 143
+    process.ask_to_end()  # its pid may be a stranger's by now
+    assert process.poll() == 143
+
+
 def test_terminate_twice_is_the_same_as_once(start):
     process = start(*PYTHON, ASLEEP)
     assert process.terminate() == process.terminate()

@@ -1,4 +1,4 @@
-"""Which of a job's processes speaks, and what the series of a served model add up to."""
+"""Which of a job's processes speaks, what the series of a served model add up to, and what is known of checkpoints."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from controller.adapters.prometheus_facts import Life, facts_by_job
 from controller.adapters.prometheus_http import Row
 from controller.adapters.prometheus_series import JobKey
-from controller.model import Responses
+from controller.model import Checkpoint, Responses
 
 KEY = JobKey("team", "a")
 COUNT, SUM = "inference_response_duration_seconds_count", "inference_response_duration_seconds_sum"
 STARTED = "process_start_time_seconds"
+SAVED_AT, DURATION = "training_checkpoint_timestamp_seconds", "training_checkpoint_duration_seconds"
+ON_SIGTERM = "training_checkpoint_on_sigterm"
 
 
 def row(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row:
@@ -59,3 +61,39 @@ def test_a_sidecar_of_a_served_model_neither_speaks_nor_restarts_it() -> None:
     instance, life = facts.latest_life(frozenset())
     assert (instance, life.responses) == ("a:1", Responses(40, 8))
     assert not facts.restarted(frozenset(), since_seconds=1500)
+
+
+@pytest.mark.parametrize(
+    ("rows", "checkpoint"),
+    [
+        ([row("training_steps_total", 3)], None),
+        ([row(ON_SIGTERM, 1)], Checkpoint(None, None, on_sigterm=True)),
+        ([row(ON_SIGTERM, 0)], Checkpoint(None, None, on_sigterm=False)),
+        ([row(SAVED_AT, 900), row(DURATION, 2.5)], Checkpoint(900, 2.5, on_sigterm=False)),
+        ([row(SAVED_AT, 900), row(DURATION, 2.5), row(ON_SIGTERM, 1)], Checkpoint(900, 2.5, on_sigterm=True)),
+        ([row(SAVED_AT, 900)], Checkpoint(900, None, on_sigterm=False)),
+        ([row(DURATION, 2.5)], None),
+    ],
+)
+def test_a_job_has_a_checkpoint_once_it_says_that_it_saved_or_would(rows: list[Row], checkpoint: Checkpoint) -> None:
+    assert latest(*rows).checkpoint == checkpoint
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_checkpoint_values_that_are_no_numbers_are_not_known(value: float) -> None:
+    life = latest(row(SAVED_AT, value), row(DURATION, value), row(ON_SIGTERM, value))
+    assert life.checkpoint is None
+
+
+def test_a_checkpoint_that_took_less_than_no_time_took_an_unknown_time() -> None:
+    assert latest(row(SAVED_AT, 900), row(DURATION, -1)).checkpoint == Checkpoint(900, None)
+
+
+def test_only_a_plain_yes_is_a_promise_to_save_on_sigterm() -> None:
+    assert latest(row(ON_SIGTERM, 0.5)).checkpoint == Checkpoint(on_sigterm=False)
+
+
+def test_the_checkpoint_of_a_process_that_is_gone_does_not_speak_for_the_one_that_trains() -> None:
+    old = [row(SAVED_AT, 900), row(ON_SIGTERM, 1), row(STARTED, 1000)]
+    new = [row("training_steps_total", 0, instance="b:2"), row(STARTED, 2000, instance="b:2")]
+    assert latest(*old, *new).checkpoint is None

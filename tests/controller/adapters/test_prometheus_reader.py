@@ -16,7 +16,7 @@ from support.waiting import wait_for
 from controller.adapters.prometheus import JobKey, JobSeries, PrometheusReader, PrometheusReading
 from controller.adapters.prometheus_server import PrometheusBinaries, TargetGroup
 from controller.errors import ObservationError
-from controller.model import JobState, Responses
+from controller.model import Checkpoint, JobState, Responses
 from controller.settings import EvaluationSettings
 
 pytestmark = pytest.mark.processes
@@ -38,6 +38,15 @@ def page(*losses: str, steps: float = 10, started: float = 1000, nonfinite: floa
         f"process_start_time_seconds {started}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def checkpoints(*, saved_at: float, duration: float, on_sigterm: float) -> str:
+    """What a reporter exports beside `page` once its job saves checkpoints."""
+    return (
+        f"training_checkpoint_timestamp_seconds {saved_at}\n"
+        f"training_checkpoint_duration_seconds {duration}\n"
+        f"training_checkpoint_on_sigterm {on_sigterm}\n"
+    )
 
 
 def served(*series: tuple[str, float, float], started: float = 1000) -> str:
@@ -114,6 +123,7 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         world.add("serves-hostile", served((hostile, 3, 0.75), ('slopewise_value="up"', 99, 99)))
         world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
         world.add("serves-again", None, instance="b:2")
+        world.add("checkpoints", page() + checkpoints(saved_at=1_600_000_000.25, duration=1.5, on_sigterm=1))
         world.add("moves", page(started=1000), instance="a:1")
         world.add("moves", None, instance="b:2")
         pages.tell()
@@ -317,3 +327,10 @@ def test_prometheus_killed_in_mid_run_raises_and_restarted_recovers(world: World
     )
     assert job.evaluation is not None
     assert (job.evaluation.level, job.restarted) == (0.5, False)
+
+
+def test_what_a_job_says_of_its_checkpoints_costs_no_further_query(world: World):
+    reading = world.read()
+    assert reading.jobs[JobKey("flowcon", "checkpoints")].checkpoint == Checkpoint(1_600_000_000.25, 1.5, True)
+    assert reading.jobs[JobKey("flowcon", "steady")].checkpoint is None
+    assert reading.queries == 3

@@ -1,8 +1,9 @@
-"""When jobs start and where: at once on one node, after a word of the pass or without it on several."""
+"""When jobs start and where: at once on one node, after a word of the pass or without it on several; and moves."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,16 @@ import pytest
 from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock, a_snapshot
 
+from controller.adapters.job_record import SHOWN_SECONDS
+from controller.adapters.limiters.base import UNLIMITED
+from controller.adapters.lives import GRACE_SECONDS
+from controller.adapters.local_moves import RESUME_SECONDS
 from controller.adapters.nodes import LocalNode
+from controller.adapters.processes import Command
 from controller.adapters.supervisor import PATIENCE_SECONDS, Supervisor
-from controller.errors import ActuationError
+from controller.errors import ActuationError, SlopewiseError
 from controller.jobs import JobSpec
-from controller.model import Node, PassReport, Promises
+from controller.model import JobState, Migrate, MoveUnderWay, Node, PassReport, Promises
 
 CORES = frozenset(os.sched_getaffinity(0))
 ONE = [LocalNode(Node("local", 2.0, 2**30), CORES)]
@@ -28,15 +34,37 @@ class FakeProcess:
     """Runs until it is told that it has ended."""
 
     status: int | None = None
+    helpers: int = 0
+    """Processes that it has started, and that end when the group is told to."""
+    stubborn: bool = False
+    """Told to end, it does not."""
+    heard: list[str] = field(default_factory=list)
+    is_collected: bool = True
+    """So `terminate_all`, which knows real processes, leaves it alone."""
 
     def poll(self) -> int | None:
+        return self.status
+
+    def ask_to_end(self) -> None:
+        self.heard.append("end")
+
+    def is_over(self) -> bool:
+        return self.status is not None and not self.helpers
+
+    def signal(self, number: int) -> None:
+        self.heard.append(signal.Signals(number).name)
+        self.helpers = self.helpers if self.stubborn else 0
+
+    def kill(self) -> int | None:
+        self.heard.append("kill")
+        self.status, self.helpers = -9 if self.status is None else self.status, 0
         return self.status
 
     def terminate(self, grace_seconds: float) -> int | None:
         return self.status
 
     def tail(self, lines: int) -> str:
-        return ""
+        return "no module named numpy"
 
 
 @dataclass
@@ -44,12 +72,17 @@ class FakeLauncher:
     """Starts nothing; remembers what was started. `admit` gets our own pid, which may go on all our cores."""
 
     started: dict[str, FakeProcess] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)
+    refuses: bool = False
 
     def check(self, command: object) -> None:
         pass
 
     def start(self, command, admit: Callable[[int], None], members: object) -> FakeProcess:
+        if self.refuses:
+            raise SlopewiseError(f"{command.name}: there is no room for its log.")
         admit(os.getpid())
+        self.commands.append(command)
         self.started[command.name] = FakeProcess()
         return self.started[command.name]
 
@@ -58,6 +91,7 @@ class FakeLauncher:
 class World:
     clock: FakeClock
     launcher: FakeLauncher
+    limiter: FakeLimiter
     supervisor: Supervisor
     events: list[str]
 
@@ -75,12 +109,12 @@ class World:
 
 
 def a_world(tmp_path: Path, nodes: Sequence[LocalNode], *specs: JobSpec) -> World:
-    clock, launcher, events = FakeClock(), FakeLauncher(), []
+    clock, launcher, limiter, events = FakeClock(), FakeLauncher(), FakeLimiter(), []
     supervisor = Supervisor(
-        specs, "run", launcher, FakeLimiter(), tmp_path, clock, nodes, ours=True, on_event=lambda: events.append("!")
+        specs, "run", launcher, limiter, tmp_path, clock, nodes, ours=True, on_event=lambda: events.append("!")
     )  # type: ignore[arg-type]
     supervisor.start()
-    return World(clock, launcher, supervisor, events)
+    return World(clock, launcher, limiter, supervisor, events)
 
 
 def job(name: str, arrive: float = 0.0, **more: object) -> JobSpec:
@@ -201,3 +235,205 @@ def test_a_target_names_its_node_only_where_there_is_but_one(
     (target,) = a_world(tmp_path, nodes, job("a")).supervisor.targets()
     assert target["labels"].get("node") == labelled
     assert target["labels"]["pod"] == "a"
+
+
+# --- moves --------------------------------------------------------------------------------------------------
+
+MOVE = Migrate("a", "node-1", "node-2", "slow move")
+
+
+def a_moving_world(tmp_path: Path, **more: object) -> tuple[World, FakeProcess]:
+    """Job `a` runs on node-1 and `b` on node-2, and `a` was told to go to node-2."""
+    world = a_world(tmp_path, TWO, job("a", **{"migratable": True, **more}), job("b"))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    process = world.launcher.started["a"]
+    world.limiter.set_limit("a", 100)
+    assert world.supervisor.migrate(MOVE).result == "applied"
+    world.supervisor.poll()
+    world.events.clear()
+    return world, process
+
+
+def test_a_job_that_moves_gets_its_cpu_back_is_told_to_end_and_starts_on_the_other_node(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    record = world.supervisor.records["a"]
+    assert (process.heard, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
+    assert (record.state, world.nodes(), world.events) == ("moving", {"b": "node-2"}, [])
+    assert world.supervisor.moving() == [MoveUnderWay("a", "node-1", "node-2", START, "saving and ending")]
+    world.clock.seconds += 1.5
+    process.status = 143
+    world.supervisor.poll()
+    assert (record.state, world.nodes(), world.events) == ("running", {"a": "node-2", "b": "node-2"}, ["!"])
+    assert world.supervisor.moving() == []
+    again = [command for command in world.launcher.commands if command.name == "a"]
+    assert again[0] == again[1]
+    (made,) = record.moves
+    assert (made.from_node, made.node) == ("node-1", "node-2")
+    assert (made.asked_at_seconds, made.ended_at_seconds, made.started_at_seconds) == (START, START + 1.5, START + 1.5)
+    assert record.started_at_seconds == START + 1.5
+
+
+def test_the_cpu_of_all_lives_of_a_job_is_counted(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.supervisor.poll()
+    world.launcher.started["a"].status = 0
+    world.supervisor.poll()
+    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter tells 3 s of every cgroup
+
+
+def test_helpers_are_told_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status, process.helpers = 143, 2
+    world.supervisor.poll()
+    assert (process.heard, world.supervisor.records["a"].state) == (["end", "SIGTERM"], "moving")
+    world.supervisor.poll()
+    assert (process.heard, world.nodes()["a"]) == (["end", "SIGTERM"], "node-2")
+
+
+@pytest.mark.parametrize("helpers", [0, 1])
+def test_who_does_not_end_within_its_grace_is_killed_and_goes_on_from_its_last_checkpoint(
+    tmp_path: Path, helpers: int
+) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.stubborn, process.helpers = True, helpers
+    process.status = 143 if helpers else None
+    world.clock.seconds += GRACE_SECONDS - 0.1
+    world.supervisor.poll()
+    assert "kill" not in process.heard
+    world.clock.seconds += 0.1
+    world.supervisor.poll()
+    assert (process.heard[-1], world.nodes()["a"]) == ("kill", "node-2")
+
+
+def test_a_job_that_ends_with_status_0_when_it_is_told_to_end_has_finished(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 0
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, world.nodes(), world.supervisor.moving()) == (
+        "finished", {"b": "node-2"}, [],
+    )  # fmt: skip
+    assert world.events == ["!"]
+    assert "status 0 when it was told to end" in world.supervisor.records["a"].ended_by_move
+
+
+@pytest.mark.parametrize("state", [JobState.FINISHED, JobState.FAILED])
+def test_a_job_that_a_move_has_ended_is_shown_to_the_next_passes_and_then_no_more(
+    tmp_path: Path, state: JobState
+) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 0 if state is JobState.FINISHED else 143
+    for _ in range(3):
+        world.supervisor.poll()
+        world.launcher.started["a"].status = 0 if state is JobState.FINISHED else 1
+    shown = {job.name: job.ended for job in world.supervisor.observed()}
+    assert shown == {"b": None, "a": state}
+    world.clock.seconds += SHOWN_SECONDS + 1
+    assert [job.name for job in world.supervisor.observed()] == ["b"]
+
+
+def test_a_job_that_fails_at_resuming_is_started_once_more_and_never_moved_again(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.supervisor.poll()
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.nodes()["a"], len(world.launcher.commands)) == ("node-2", 4)
+    job_again = next(job for job in world.supervisor.running() if job.name == "a")
+    assert job_again.mobility is not None
+    assert job_again.mobility.way is None
+    assert "failed with status 1 when it was resumed" in str(job_again.mobility.stays_because)
+    refused = world.supervisor.migrate(Migrate("a", "node-2", "node-1", "why"))
+    assert (refused.result, "failed with status 1" in refused.detail) == ("infeasible", True)
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 4)
+
+
+def test_a_job_that_fails_long_after_it_resumed_has_failed_by_itself(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.supervisor.poll()
+    world.clock.seconds += RESUME_SECONDS
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 3)
+    assert world.supervisor.records["a"].ended_by_move == ""
+
+
+def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status, world.launcher.refuses = 143, True
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.state, record.last_words, world.supervisor.moving()) == (
+        "failed", "a: there is no room for its log.", [],
+    )  # fmt: skip
+
+
+def test_two_moves_wanted_for_one_job_are_one_and_a_later_one(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    second = world.supervisor.migrate(MOVE)
+    assert (second.result, second.detail) == ("deferred", "it is on its way from node-1 to node-2")
+    process.status = 143
+    world.supervisor.poll()
+    assert len(world.supervisor.records["a"].moves) == 1
+
+
+@pytest.mark.parametrize(
+    ("uid", "node", "why"),
+    [
+        ("a", "node-1", "it is on node-1 already"),
+        ("a", "node-9", "there is no node 'node-9'"),
+        ("b", "node-1", "does not say `migratable: true`"),
+        ("late", "node-1", "no such job runs"),
+        ("nobody", "node-1", "no such job runs"),
+    ],
+)
+def test_what_cannot_be_moved_stays_and_it_is_said_why(tmp_path: Path, uid: str, node: str, why: str) -> None:
+    world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"), job("late", arrive=60, migratable=True))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    outcome = world.supervisor.migrate(Migrate(uid, world.nodes().get(uid, "node-2"), node, "why"))
+    assert (outcome.result, why in outcome.detail) == ("infeasible", True), outcome.detail
+    assert world.nodes() == {"a": "node-1", "b": "node-2"}
+
+
+def test_an_arrival_counts_a_moving_job_where_it_goes(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"), job("c", arrive=1))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    world.supervisor.migrate(MOVE)
+    world.clock.seconds += 1
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    assert world.nodes() == {"b": "node-2", "c": "node-1"}
+
+
+def test_stopping_in_the_middle_of_a_move_ends_the_job_where_it_is(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.launcher.started["b"].status = -15
+    world.supervisor.stop()
+    assert [record.state for record in world.supervisor.records.values()] == ["failed", "failed"]
+    assert (world.supervisor.moving(), world.limiter.allocations, len(world.launcher.commands)) == ([], {}, 2)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "migratable", "expected"), [(TWO, True, "checkpoints/a"), (TWO, False, ""), (ONE, True, "")]
+)
+def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
+    tmp_path: Path, nodes: list[LocalNode], migratable: bool, expected: str
+) -> None:
+    world = a_world(tmp_path, nodes, job("a", migratable=migratable))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    (command,) = world.launcher.commands
+    folder = str(tmp_path / expected) if expected else ""
+    assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder

@@ -70,3 +70,10 @@ def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
 
 def test_more_nodes_than_cores_are_refused() -> None:
     assert "this machine has" in refusal(replace(OPTIONS, nodes=4096))
+
+
+def test_the_demo_moves_running_jobs_soon_and_lets_an_idle_node_take_some_while_others_grow() -> None:
+    spec = document("specon", "requests", OPTIONS, None).spec
+    assert (spec.migration.enabled, spec.migration.min_stay_seconds, spec.migration.horizon_seconds) == (True, 10, 60)
+    assert spec.policy.parameters == {"requireAllConverged": False}
+    assert document("flowcon", "requests", OPTIONS, None).spec.policy.parameters == {}

@@ -9,7 +9,9 @@ from controller.model import (
     Decisions,
     MemoryState,
     Migrate,
+    MoveNews,
     MoveOutcome,
+    MoveRecord,
     Outcome,
     PassReport,
     Place,
@@ -85,3 +87,23 @@ def test_placements_and_migrations_are_rows_with_their_node_and_what_became_of_t
         ("a", "n2", "infeasible", "does not move yet"),
         ("a", "n2", "withheld: may_migrate", "may_migrate: it must not"),
     ]
+
+
+def test_that_a_moved_job_is_at_work_again_is_a_row_and_that_it_was_begun_is_not_told_twice() -> None:
+    record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 3, resumed_on="n3", steps_lost=0.0)
+    begun = MoveNews("a", "begun", record, "moves from n1 to n2")
+    resumed = MoveNews("a", "resumed", record, "resumed on n3, not on n2 after 3 s, no step lost")
+    harmed = MoveNews("b", "harmed", MoveRecord(START, "n1", "n2"), "crashed on resume; it is not moved again")
+    report = a_report(3, "NL", moves_told=(begun, resumed, harmed))
+    moved = [row for row in decision_rows([report], START, "limits") if row.node]
+    assert [(row.job, row.node, row.outcome, row.reason) for row in moved] == [
+        ("a", "n3", "resumed", "resumed on n3, not on n2 after 3 s, no step lost"),
+        ("b", "n2", "harmed", "crashed on resume; it is not moved again"),
+    ]
+
+
+def test_a_move_that_was_begun_shows_why_it_was_wanted_and_not_how_it_is_done() -> None:
+    migrate = Migrate("a", "n1", "n2", "slow move: score 1 on n2")
+    report = a_report(3, "NL", moves=(MoveOutcome(migrate, "applied", "told to save and end within 5 s"),))
+    (row,) = [row for row in decision_rows([report], START, "limits") if row.node]
+    assert (row.outcome, row.reason) == ("applied", "slow move: score 1 on n2")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from controller.adapters.job_record import JobRecord
 from controller.demo.results import Curves, JobResult, RunResult
-from controller.demo.runner import time_to_level, with_times_to_quality
+from controller.demo.runner import time_to_level, trouble, with_times_to_quality
+from controller.jobs import JobSpec
 from controller.model import Objective
 
 
@@ -47,3 +49,20 @@ def test_time_to_a_level_counts_from_the_arrival_to_the_first_time_it_was_seen(
 ) -> None:
     curves = Curves(objective, [(6.0, 0.7), (7.0, 0.9), (8.0, 0.5), (9.0, 0.6)])
     assert time_to_level(curves, level, arrived_seconds=5.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "ended_by_move", "told"),
+    [
+        (0, "", "", ""),
+        (1, "Traceback\nKeyError: 'x'", "", "a failed with status 1: KeyError: 'x'"),
+        (1, "", "", "a failed with status 1: it wrote nothing"),
+        (0, "", "ended with status 0 when it was told to end", "a ended with status 0 when it was told to end"),
+    ],
+)
+def test_a_job_that_failed_or_left_its_work_in_a_move_is_told_with_the_figures(
+    status: int, words: str, ended_by_move: str, told: str
+) -> None:
+    record = JobRecord(JobSpec("a", ["x"], 0.0), 20_000, finished_at_seconds=1.0, exit_status=status)
+    record.last_words, record.ended_by_move = words, ended_by_move
+    assert trouble(record) == told

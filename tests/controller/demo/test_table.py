@@ -187,3 +187,15 @@ def test_the_line_for_a_log_tells_failures_and_trouble() -> None:
         plain_progress_line([replace(ROW, state="failed"), replace(ROW, state="waiting")], header)
         == "t=30s flowcon: 0 running, 0 done, 1 failed, 1 pass, 1 resize, 2 withheld, no answer"
     )
+
+
+def test_a_job_on_its_way_between_nodes_counts_as_running_and_moves_are_counted() -> None:
+    header = replace(HEADER, moves_applied=2)
+    moving = replace(ROW, state="moving", job_class=None, growth=None)
+
+    assert plain_progress_line([moving], header) == (
+        "t=30s flowcon: 1 running, 0 done, 3 passes, 4 resizes, 2 placed or moved"
+    )
+    text = words(printed(live_table([moving], header), width=160))
+    assert "4 resizes applied 2 placed or moved 0 withheld" in text
+    assert "digits moving – " in text

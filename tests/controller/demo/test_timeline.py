@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.demo.charts import frame
-from controller.demo.results import DecisionRow, RunResult
+from controller.demo.results import DecisionRow, JobMove, RunResult
 from controller.demo.timeline import Segment, classes, mark, segments, timeline_figure
 from tests.controller.demo.sample import sample_result
 
@@ -97,3 +97,20 @@ def test_a_placement_has_a_mark_of_its_own_and_names_the_node() -> None:
     assert mark(placed) == "diamond"
     assert mark(replace(placed, outcome="infeasible")) == "x"
     assert any("to node-2, applied" in str(text) for trace in figure.data for text in (trace.customdata or ()))
+
+
+def test_a_moved_job_has_a_pause_in_its_bar_and_a_mark_where_it_was_seen_at_work_again() -> None:
+    again = DecisionRow(13.0, "digits-logreg", None, None, None, "resumed", "resumed on node-2 after 3 s", "node-2")
+    run = run_with(again)
+    moves = (
+        JobMove(10.0, "node-1", "node-2", 0.4, 3.0, 0.0),
+        JobMove(20.0, "node-2", "node-1", 0.4, None, None),
+    )
+    run = replace(run, jobs=[replace(run.jobs[0], moves=moves)])
+    figure = timeline_figure(run, frame(replace(sample_result(), runs=[run])))
+    pauses = [trace for trace in figure.data if trace.type == "bar" and trace.marker.pattern.shape]
+
+    assert [(list(trace.base), list(trace.x)) for trace in pauses] == [([10.0], [3.0])]
+    assert "node-1 → node-2 at 10.0 s<br>paused 3.0 s, no step lost" in pauses[0].customdata[0]
+    assert mark(again) == "diamond-dot"
+    assert mark(replace(again, outcome="harmed")) == "x"

@@ -1,5 +1,6 @@
 import math
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +14,7 @@ from controller.demo.trainings.catalogue import TRAININGS, demo_jobs, find_train
 from controller.demo.trainings.stdlib_stream import Learner as StreamLearner
 from controller.demo.trainings.stdlib_stream import Stream
 from controller.errors import UsageError
+from slopewise_exporter import Checkpoints
 
 NAMES = sorted(TRAININGS)
 
@@ -44,6 +46,7 @@ class CountingLearner:
 
     samples_per_step = 32
     steps_per_epoch = 10
+    learnt = ("left",)
 
     def __init__(self, steps):
         self.left = steps
@@ -80,7 +83,7 @@ def _one_thread():
 
 def _run(learner, steps):
     recorder = Recorder()
-    train(learner, steps, recorder, log=lambda _: None)
+    train(learner, steps, recorder, Checkpoints(), log=lambda _: None)
     return recorder
 
 
@@ -105,7 +108,7 @@ def _process(*arguments, **environment):
 def test_the_first_value_stands_still_for_a_scrape_where_somebody_may_scrape_it(port, waited):
     recorder, waits = Recorder(), []
     recorder.port = port
-    train(CountingLearner(3), 3, recorder, lambda _: None, waits.append)
+    train(CountingLearner(3), 3, recorder, Checkpoints(), lambda _: None, waits.append)
     assert waits == waited
 
 
@@ -150,7 +153,7 @@ def test_a_training_runs_as_a_process_and_gives_the_losses_that_it_gives_here(na
     process = _process(name, "--steps", "3", "--seed", "5")
     printed, complaints = process.communicate(timeout=60)
     here = []
-    train(TRAININGS[name].learner(5, 3), 3, Recorder(), log=here.append)
+    train(TRAININGS[name].learner(5, 3), 3, Recorder(), Checkpoints(), log=here.append)
 
     assert (process.returncode, complaints) == (0, "")
     assert printed.splitlines() == here
@@ -176,6 +179,107 @@ def test_a_training_serves_its_progress_and_its_held_out_loss(tmp_path):
 def _scrape(port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         return answer.read().decode()
+
+
+# --- told to end, and started again ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("steps_before", "steps_after"), [(1, 24), (13, 12), (25, 0)])
+def test_a_resumed_loop_does_the_steps_that_are_left_and_evaluates_where_it_would_have(
+    tmp_path, steps_before, steps_after
+):
+    whole, first, second = Recorder(), Recorder(), Recorder()
+    train(CountingLearner(25), 25, whole, Checkpoints(), log=lambda _: None)
+    with Checkpoints(tmp_path) as checkpoints:
+        _stopped_after(CountingLearner(25), steps_before, 25, first, checkpoints)
+    with Checkpoints(tmp_path) as checkpoints:
+        train(CountingLearner(25), 25, second, checkpoints, log=lambda _: None)
+
+    assert (len(first.losses), len(second.losses)) == (steps_before, steps_after)
+    assert first.losses + second.losses == whole.losses
+    assert first.epochs + second.epochs == whole.epochs
+    at_resuming, later = second.evaluations[0], second.evaluations[1:]
+    assert at_resuming == 25 - steps_before + 0.5
+    assert first.evaluations + later == whole.evaluations
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_training_that_was_saved_and_resumed_gives_the_losses_of_one_that_was_not(name, tmp_path):
+    """To the bit, and across ends of epochs: those of the tables are 1 to 16 steps long."""
+    steps = 24
+    whole, moved = _train(name, steps), Recorder()
+    for steps_of_life in (1, 7, 8, None):
+        with Checkpoints(tmp_path) as checkpoints:
+            learner = TRAININGS[name].learner(0, steps)
+            _stopped_after(learner, steps_of_life, steps, moved, checkpoints)
+
+    assert moved.losses == whole.losses
+    assert moved.evaluations[-1] == whole.evaluations[-1]
+
+
+class Stopping:
+    """Checkpoints of a life that ends after some steps, as SIGTERM ends one: the step is saved, and no other begun."""
+
+    def __init__(self, checkpoints, steps):
+        self.checkpoints, self.left = checkpoints, steps
+
+    @property
+    def steps(self):
+        return self.checkpoints.steps
+
+    def resume(self):
+        return self.checkpoints.resume()
+
+    def save(self, state):
+        return self.checkpoints.save(state)
+
+    def step(self, state):
+        self.checkpoints.step(state)
+        self.left -= 1
+        if self.left == 0:
+            assert self.checkpoints.save(state)
+            raise SystemExit(143)
+
+
+def _stopped_after(learner, steps_of_life, steps, recorder, checkpoints):
+    if steps_of_life is None:
+        train(learner, steps, recorder, checkpoints, log=lambda _: None)
+        return
+    with pytest.raises(SystemExit):
+        train(learner, steps, recorder, Stopping(checkpoints, steps_of_life), log=lambda _: None)
+
+
+@pytest.mark.processes
+def test_a_process_that_is_told_to_end_again_and_again_writes_what_one_that_was_left_alone_writes(tmp_path):
+    steps = ("digits-lr-drop", "--steps", "400")
+    alone, complaints = _process(*steps).communicate(timeout=60)
+    lines, statuses = [], []
+    while not statuses or statuses[-1] != 0:
+        process = _process(*steps, SLOPEWISE_CHECKPOINT_FOLDER=str(tmp_path), SLOPEWISE_EXPORTER_DISABLED="1")
+        assert process.stdout is not None
+        lines += [line for line in (process.stdout.readline() for _ in range(20)) if line]
+        process.send_signal(signal.SIGTERM)
+        rest, told = process.communicate(timeout=60)
+        complaints += told
+        lines += rest.splitlines(keepends=True)
+        statuses.append(process.returncode)
+        assert len(statuses) <= 10
+
+    assert "".join(lines) == alone
+    assert set(statuses[:-1]) == {143}
+    assert len(statuses) >= 4
+    assert complaints == ""
+
+
+@pytest.mark.processes
+def test_a_training_without_a_folder_for_checkpoints_ends_as_any_process_does():
+    process = _process("digits-mlp", SLOPEWISE_CHECKPOINT_FOLDER="")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+    assert process.returncode == -signal.SIGTERM
 
 
 # --- the shapes of the curves, on runs that are cut short --------------------------------------------------

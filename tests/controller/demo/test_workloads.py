@@ -9,7 +9,6 @@ from controller.demo import workloads
 from controller.demo.trainings.catalogue import TRAININGS, demo_jobs
 from controller.demo.workloads import (
     ALONE,
-    DESCRIPTIONS,
     WorkloadName,
     build_workload,
     fitting_nodes,
@@ -29,6 +28,7 @@ SPENT_AROUND_SECONDS = 4.0
         (["dqoes"], "served"),
         (["deadline"], "deadlines"),
         (["tradl"], "targets"),
+        (["specon"], "uneven"),
         (["flowcon"], "trainings"),
         (["flowcon2", "dqoes"], "trainings"),
         (["dqoes", "deadline"], "served"),
@@ -68,8 +68,8 @@ def test_every_training_was_measured_alone() -> None:
     assert set(ALONE) == set(TRAININGS)
 
 
-@pytest.mark.parametrize("workload", [name for name in DESCRIPTIONS if name != "served"])
-def test_every_list_is_the_same_work_and_scales(workload: WorkloadName) -> None:
+@pytest.mark.parametrize("workload", ["trainings", "deadlines", "targets"])
+def test_every_list_of_usual_trainings_is_the_same_work_and_scales(workload: WorkloadName) -> None:
     for scale in (1.0, 0.2):
         jobs = build_workload(workload, scale, CORES)
         assert [(job.name, job.command, job.arrive_seconds) for job in jobs] == [
@@ -118,3 +118,14 @@ def test_targets_lie_between_the_first_and_the_best_loss_the_final_one_lower() -
         assert asked.deliverable_level is not None
         assert asked.target_level is not None
         assert alone.best_loss < asked.target_level < asked.deliverable_level < alone.first_loss
+
+
+def test_uneven_jobs_are_long_and_short_in_turn_and_all_there_before_the_first_has_ended() -> None:
+    pytest.importorskip("sklearn")
+    usual, uneven, small = demo_jobs(), build_workload("uneven", 1.0, CORES), build_workload("uneven", 0.1, CORES)
+    assert [job.arrive_seconds for job in small] == pytest.approx([0.1 * job.arrive_seconds for job in uneven])
+    ratios = [int(mine.command[-1]) / int(theirs.command[-1]) for mine, theirs in zip(uneven, usual, strict=True)]
+    assert ratios == pytest.approx([1.5, 0.4] * 4)
+    assert [job.name for job in uneven] == [job.name for job in usual]
+    shortest = min(0.4 * (ALONE[job.name].seconds - 1.5) for job in uneven)
+    assert uneven[-1].arrive_seconds <= 4 * shortest  # four jobs share a core from the fourth on

@@ -1,0 +1,247 @@
+"""Jobs that are really moved between two nodes of this machine, and trainers that do not do their part."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from local.conftest import (
+    INTERVAL_SECONDS,
+    a_policy,
+    eventually,
+    leaked_cgroups,
+    leaked_folders,
+    marked_processes,
+    running,
+    tiny,
+    tiny_trainings,
+)
+from local.test_nodes import affinity, nodes
+from support.policies import shift
+
+from controller.adapters.job_record import JobRecord
+from controller.adapters.journal import clean_up_after_killed, default_state_dir
+from controller.adapters.limiters.base import UNLIMITED
+from controller.adapters.lives import BUILT_IN_ENVIRONMENT
+from controller.adapters.memory_file import FileMemory
+from controller.documents import pass_settings
+from controller.jobs import JobSpec
+from controller.model import Migrate, MoveOutcome, MoveUnderWay
+from controller.policies import Setting
+from controller.reconcile import reconcile
+from controller.session import Session, Workshop
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.usefixtures("nothing_left"),
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores"),
+]
+
+STEPS_A_SECOND = 50
+
+
+def movable(name: str, cpu_seconds: float, way: str = "") -> JobSpec:
+    return replace(tiny(name, cpu_seconds, way), migratable=True)
+
+
+def record(session: Session, name: str = "a") -> JobRecord:
+    return session.supervisor.records[name]
+
+
+def log(session: Session, name: str = "a") -> Path:
+    return session.supervisor.folder / f"{name}.log"
+
+
+def steps_done(session: Session, name: str = "a") -> list[int]:
+    """As the trainer wrote them, in the order in which it did them, in all of its lives."""
+    path = log(session, name)
+    return [int(line) for line in path.read_text().splitlines() if line.isdecimal()] if path.exists() else []
+
+
+def is_at_work(session: Session, steps: int = 10) -> None:
+    eventually(lambda: len(steps_done(session)) >= steps)
+
+
+def move(session: Session) -> MoveOutcome:
+    """As a pass would."""
+    here = nodes(session)["a"]
+    there = {"node-1": "node-2", "node-2": "node-1"}[here]
+    return session.ports.actuator.move(Migrate("a", here, there, "the test says so"))
+
+
+@pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
+def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_cores(
+    prometheus_binaries: object, state_home: object, actuator: str
+) -> None:
+    with (
+        Workshop(actuator=actuator, announce=lambda _: None) as workshop,
+        running(workshop, a_policy("fair"), movable("a", 4), nodes=2) as session,
+    ):
+        is_at_work(session)
+        workshop.limiter.set_limit("a", 50)  # squeezed, it would need 0.4 s of its grace for a step
+        before = nodes(session)["a"]
+        assert move(session).result == "applied"
+        eventually(lambda: nodes(session).get("a") not in (None, before))
+        assert workshop.limiter.read("a") == UNLIMITED
+        cores = {node.name: {node.cpus} for node in session.nodes}
+        assert affinity(session, "a") == cores[nodes(session)["a"]]
+        eventually(session.supervisor.all_ended, seconds=90)
+        assert record(session).state == "finished", record(session).last_words
+        assert steps_done(session) == list(range(4 * STEPS_A_SECOND))
+        assert (record(session).cpu_seconds or 0.0) > 3.9
+
+
+def test_a_job_that_moves_is_told_as_moving_and_then_as_a_job_of_its_new_node(workshop: Workshop) -> None:
+    with running(workshop, a_policy("fair"), movable("a", 60, "deaf"), nodes=2) as session:
+        is_at_work(session)
+        move(session)
+        snapshot = session.ports.observer.observe()
+        assert [each.name for each in snapshot.jobs] == []
+        (told,) = snapshot.moving
+        assert told == MoveUnderWay("a", "node-1", "node-2", told.since_seconds, "saving and ending")
+        again = move_again(session)
+        assert (again.result, again.detail) == ("deferred", "it is on its way from node-1 to node-2")
+        eventually(lambda: nodes(session).get("a") == "node-2")
+        snapshot = session.ports.observer.observe()
+        assert ([each.node for each in snapshot.jobs], snapshot.moving) == (["node-2"], ())
+
+
+def move_again(session: Session) -> MoveOutcome:
+    return session.ports.actuator.move(Migrate("a", "node-1", "node-2", "asked for twice"))
+
+
+def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_that_was_not(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-P", "-m", "controller.demo.trainings", "digits-lr-drop", "--steps", "600"]
+    alone = subprocess.run(
+        command,
+        env={**os.environ, **BUILT_IN_ENVIRONMENT, "SLOPEWISE_EXPORTER_PORT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    job = JobSpec("a", command, 0.0, migratable=True)
+    with running(workshop, a_policy("fair"), job, nodes=2) as session:
+        for evaluations in (10, 50):
+            eventually(lambda least=evaluations: len(log_lines(session)) >= least)
+            assert move(session).result == "applied"
+            eventually(lambda: nodes(session))
+        eventually(session.supervisor.all_ended, seconds=90)
+        assert record(session).state == "finished", record(session).last_words
+        assert len(record(session).moves) == 2
+        assert log_lines(session) == alone.stdout.splitlines()
+
+
+def log_lines(session: Session) -> list[str]:
+    return log(session).read_text().splitlines() if log(session).exists() else []
+
+
+def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_cost(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    migration = {"enabled": True, "minStaySeconds": 0, "maxPerNodePerHour": 60}
+    document = a_policy("fair", migration=migration)
+    policy = shift.Policy(shift.Parameters(to="node-2"), Setting(INTERVAL_SECONDS, "limits"))
+    with running(workshop, document, movable("a", 60), nodes=2) as session:
+        is_at_work(session)
+        ports = replace(session.ports, memory=FileMemory(tmp_path / "memory.json"))
+        reports = []
+
+        def resumed() -> bool:
+            time.sleep(0.5)
+            reports.append(reconcile(ports, policy, pass_settings(document)))
+            return any(news.stage == "resumed" for news in reports[-1].moves_told)
+
+        eventually(resumed)
+        told = [(news.stage, news.record.node, news.warning) for report in reports for news in report.moves_told]
+        assert told == [("begun", "node-2", False), ("resumed", "node-2", False)]
+        (news,) = [news for news in reports[-1].moves_told if news.stage == "resumed"]
+        assert news.record.steps_lost == 0.0
+        assert [outcome.result for report in reports for outcome in report.moves] == ["applied"]
+        assert steps_done(session) == list(range(len(steps_done(session))))
+
+
+def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only_what_it_had_not_saved(
+    workshop: Workshop,
+) -> None:
+    with running(workshop, a_policy("fair"), movable("a", 8, "deaf"), nodes=2) as session:
+        is_at_work(session, 60)
+        move(session)
+        eventually(session.supervisor.all_ended, seconds=90)
+        assert record(session).state == "finished", record(session).last_words
+        steps = steps_done(session)
+        (at,) = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
+        assert steps[at] == steps[at - 1] // 25 * 25 or steps[at] == (steps[at - 1] + 1) // 25 * 25
+        assert steps[at:] == list(range(steps[at], 8 * STEPS_A_SECOND))
+
+
+def test_a_trainer_that_exits_0_when_it_is_told_to_end_has_finished(workshop: Workshop) -> None:
+    with running(workshop, a_policy("fair"), movable("a", 60, "exits-0"), nodes=2) as session:
+        is_at_work(session)
+        move(session)
+        eventually(session.supervisor.all_ended, seconds=90)
+        assert (record(session).state, record(session).moves) == ("finished", [])
+
+
+def test_a_trainer_that_cannot_resume_fails_after_two_tries_with_its_last_words(workshop: Workshop) -> None:
+    with running(workshop, a_policy("fair"), movable("a", 60, "cannot-resume"), nodes=2) as session:
+        is_at_work(session)
+        move(session)
+        eventually(session.supervisor.all_ended, seconds=90)
+        assert record(session).state == "failed"
+        assert record(session).last_words.endswith("RuntimeError: the checkpoint makes no sense to me")
+        complaints = log(session).read_text().count("RuntimeError: the checkpoint makes no sense to me")
+        assert complaints == 2
+
+
+def test_a_run_that_is_stopped_in_the_middle_of_a_move_ends_at_once_and_leaves_nothing(workshop: Workshop) -> None:
+    with running(workshop, a_policy("fair"), movable("a", 600), movable("b", 600), nodes=2) as session:
+        is_at_work(session)
+        move(session)
+        session.stop()
+    assert {each.state for each in session.supervisor.records.values()} == {"failed"}
+    assert marked_processes() == []
+
+
+KILLED_IN_MID_MOVE = """
+import os, signal, sys, threading, time
+from local.conftest import a_policy, running
+from local.test_moves import is_at_work, move, movable
+from controller.session import Workshop
+
+with Workshop(actuator="auto", announce=print) as workshop:
+    with running(workshop, a_policy("fair"), movable("a", 600, sys.argv[1]), nodes=2) as session:
+        is_at_work(session)
+        move(session)
+        time.sleep(float(sys.argv[2]))
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("way", "seconds"), [("deaf", 1.0), ("", 0.0), ("", 0.15), ("", 0.3)])
+def test_a_controller_that_is_killed_in_the_middle_of_a_move_leaves_nothing_that_is_not_cleaned_up(
+    prometheus_binaries: object, state_home: object, way: str, seconds: float
+) -> None:
+    before = leaked_cgroups(), leaked_folders()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_IN_MID_MOVE, way, str(seconds)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    told: Sequence[str] = clean_up_after_killed(default_state_dir())
+    assert any("removed the folder" in sentence for sentence in told)
+    eventually(lambda: not tiny_trainings())
+    assert (leaked_cgroups(), leaked_folders()) == before
