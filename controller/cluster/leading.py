@@ -18,6 +18,7 @@ from controller.adapters.kube.records import FINALIZER, PodRecord
 from controller.adapters.kube.reporting import tell_invalid
 from controller.bounds import acts
 from controller.cluster.endings import Endings
+from controller.cluster.moves import MoveKeeper
 from controller.cluster.runner import PolicyRunner
 from controller.cluster.world import World
 from controller.errors import SlopewiseError
@@ -40,6 +41,7 @@ class Leadership:
         """Of each policy that is not obeyed: its generation, and the sentence that was told."""
         self._finalizer_at: dict[str, float] = {}
         self._endings = Endings(world)
+        self._moves = MoveKeeper(world)
         self._caught_up = False
         self._log = structlog.get_logger("slopewise")
 
@@ -47,6 +49,7 @@ class Leadership:
         """A pod changed: whoever manages it looks again soon, when it is a change that a decision may depend on."""
         if _matters(old) == _matters(new):
             return
+        self._moves.wake()
         stores = self._world.watches.stores
         pods = [pod for pod in (old, new) if pod is not None]
         for runner in list(self._runners.values()):
@@ -58,6 +61,8 @@ class Leadership:
         if not self._caught_up:
             self._world.watches.catch_up()
             self._caught_up = True
+            if not self._world.options.dry_run:
+                self._moves.start()
         policies = {record.uid or record.name: record for record in self._world.claims.policies()}
         self._forget_all_but(policies)  # first: a policy may have come in the place of one of the same name
         for key, record in policies.items():
@@ -77,6 +82,7 @@ class Leadership:
         deadline = time.monotonic() + patience_seconds
         for runner in self._runners.values():
             runner.stop()
+        self._moves.stop(patience_seconds)
         self._endings.stop_all(patience_seconds)
         hanging = [
             runner.record.name

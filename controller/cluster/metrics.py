@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -82,6 +82,10 @@ class ClusterMetrics:
         """`watches`: seconds since the API server was heard of, and restarts, by resource; asked at each scrape."""
         self._registry.register(_Watches(watches))
 
+    def follow_moves(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
+        """For how many seconds each pod has waited behind our gate, and each move has been under way; also so asked."""
+        self._registry.register(_Moves(gated, moving))
+
 
 class _Watches(Collector):
     def __init__(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
@@ -99,3 +103,26 @@ class _Watches(Collector):
             restarts.add_metric([resource], count)
         yield silent
         yield restarts
+
+
+class _Moves(Collector):
+    """Also of a replica that does not lead: nobody else tells that the one that does leaves pods waiting."""
+
+    def __init__(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
+        self._gated = gated
+        self._moving = moving
+
+    def collect(self) -> Iterator[Metric]:
+        gated, moving = self._gated(), self._moving()
+        yield GaugeMetricFamily("slopewise_gated_pods", "Pods that wait behind our gate.", len(gated))
+        yield GaugeMetricFamily(
+            "slopewise_oldest_gate_seconds",
+            "Since the oldest of them was made; 0: there is none.",
+            max(gated, default=0),
+        )
+        yield GaugeMetricFamily("slopewise_moves_under_way", "Jobs on their way to another node.", len(moving))
+        yield GaugeMetricFamily(
+            "slopewise_oldest_move_seconds",
+            "Since the oldest of them set out; 0: there is none.",
+            max(moving, default=0),
+        )

@@ -10,6 +10,7 @@ from controller.adapters.kube.policies import PolicyDocument, PolicyRecord, add_
 from controller.adapters.kube.records import FINALIZER
 from controller.bounds import acts
 from controller.cluster.connecting import LEASE_NAME
+from controller.cluster.moves import see_through
 from controller.cluster.runner import PolicyRunner
 from controller.cluster.signals import StopSignal
 from controller.cluster.watches import Watches
@@ -18,6 +19,9 @@ from controller.errors import ObservationError, SlopewiseError
 from controller.settings import TrainingPolicy
 
 SYNC_SECONDS = 30.0
+MOVES_SECONDS = 120.0
+"""How long the end of a move that this pass has begun is waited for: a checkpoint, and a start."""
+
 HELD_EXIT_CODE = 4
 REFUSED_EXIT_CODE = 1
 
@@ -49,6 +53,8 @@ def run_once(world: World, elector: Elector, stop: StopSignal, announce: Callabl
         if stop.number is not None:
             return stop.exit_code
         codes.append(_one(world, record, announce))
+    if not world.options.dry_run and not see_through(world, MOVES_SECONDS, stop.wait):
+        announce("Moves are under way; another controller, or `slopewise sweep`, goes on with them.")
     return max(codes, default=0)
 
 

@@ -115,6 +115,7 @@ class Replica:
         self.elector = self._make_elector(api)
         may_write = (lambda: False) if options.dry_run else self.elector.may_write
         self.world: World = make_world(options, api, self.watches, may_write, instruments, metrics, file_policy)
+        metrics.follow_moves(self.world.gated_seconds, self.world.moving_seconds)
         self.leadership = Leadership(self.world)
 
     def __enter__(self) -> Replica:

@@ -1,7 +1,8 @@
 """`slopewise restore --all`: every changed pod gets its original resources back, and no policy waits for us any more.
 
 What one runs before the controller is removed. It takes the controllers' lease, so that none of them changes anything
-meanwhile, and works on what is stored in the JobGrowths: no Prometheus, no policy, no pass.
+meanwhile, and works on what is stored in the JobGrowths: no Prometheus, no policy, no pass. Jobs that a move has
+suspended are resumed, since nobody would do so afterwards; what waits behind our gate is for `sweep`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Any
 
 from rich.table import Table
 
+from controller.adapters.clock import SystemClock
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.election import Elector, Terms
+from controller.adapters.kube.following import JobFollower
 from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.job_moves import JobMove, under_way
 from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.policies import remove_finalizer
 from controller.adapters.kube.records import FINALIZER
@@ -149,6 +153,12 @@ class _Restorer:
         self._writer = StatusWriter(sender.send)
         self._book = GrowthBook(watches.growths, sender, self._writer)
         self._owners = Owners(watches.jobs, api, self._book.recorded)
+        self._told: dict[str, str] = {}
+        """Of Jobs that are suspended for a move: what was last said of them, by uid."""
+        self._follower = JobFollower(
+            api, watches.jobs, watches.pods, watches.nodes, elector.may_write, SystemClock(), self._note,
+            watches.jobs.observe,
+        )  # fmt: skip
 
     def run(self, deadline: float, stop: StopSignal) -> Restoration:
         result = Restoration()
@@ -179,9 +189,9 @@ class _Restorer:
         """Every policy's in turn, again and again: none waits for the pods of another one."""
         while True:
             undoings = [each for each in undoings if not self._once(each, result)]
-            if not undoings or time.monotonic() > deadline:
+            if not (self._some_are_suspended(result) or undoings) or time.monotonic() > deadline:
                 return
-            self._announce(f"{len(result.left)} pods not back yet, for example {_first(result.left)}")
+            self._announce(f"{len(result.left)} not back yet, for example {_first(result.left)}")
             if stop.wait(TRY_AGAIN_SECONDS):
                 result.problems.append(f"stopped by {stop.name}")
                 return
@@ -195,6 +205,20 @@ class _Restorer:
         given_back = undoing.give_back()
         result.add(given_back, lambda uid: f"pod {undoing.name_of(uid)}")
         return given_back.settled
+
+    def _some_are_suspended(self, result: Restoration) -> bool:
+        """Take every move that has suspended its Job on by what can be done now; True while one is still suspended."""
+        self._follower.tick()
+        waiting = [move for move in under_way(self._watches.jobs) if move.step in ("leaving", "unpinning")]
+        names = {f"Job {move.namespace}/{move.name}": move for move in waiting}
+        for name in [name for name in result.left if name.startswith("Job ") and name not in names]:
+            del result.left[name]
+        for name, move in names.items():
+            result.left[name] = self._told.get(move.workload_uid, "suspended for a move, until its pods have ended")
+        return bool(names)
+
+    def _note(self, move: JobMove, sentence: str, warning: bool) -> None:
+        self._told[move.workload_uid] = sentence
 
     def _let_policies_go(self, result: Restoration) -> None:
         if self._watches.policies is None:

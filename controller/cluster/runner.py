@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from controller.adapters.kube.actuator import KubeActuator
 from controller.adapters.kube.memory import KubeMemory, OnlyStored
+from controller.adapters.kube.mobilities import Moving
+from controller.adapters.kube.mover import KubeMover, Ways
 from controller.adapters.kube.observer import KubeObserver
 from controller.adapters.kube.policies import Claims, PolicyDocument, PolicyRecord
 from controller.adapters.kube.records import ManagedPod, PodRecord
@@ -128,7 +130,9 @@ class PolicyRunner:
             self._give_back_due(self._kept)
         self._reporter.set_conflict(self._claims.conflicts.get(self._name))
         self._reporter.set_degraded(self.trouble or self._world.trouble(self._name) or self._left_out())
-        return reconcile(self._ports, self._policy, self._settings)
+        report = reconcile(self._ports, self._policy, self._settings)
+        self._world.gates.after_pass(report)
+        return report
 
     def tell(self, report: PassReport) -> None:
         """What the loop does with each report, for a pass that was run without it."""
@@ -238,6 +242,12 @@ class PolicyRunner:
             self.spec,
             self._world.clock,
             self._original,
+            Moving(
+                self._world.api,
+                self._world.moves_under_way,
+                is_ours=lambda uid: self._kept is not None and self._kept.remembers(uid),
+                made=lambda uid: 0 if self._kept is None else self._kept.moves_made(uid),
+            ),
         )
 
     def _make_actuator(self) -> Actuator:
@@ -252,8 +262,14 @@ class PolicyRunner:
             self._world.clock,
             self._original,
             self._world.watches.pods.observe,
+            self._make_mover().move,
         )
         return OnlyStored(actuator, self._kept)
+
+    def _make_mover(self) -> KubeMover:
+        world = self._world
+        ways = Ways(place=world.gates.place, suspend=world.job_moves.begin, evict=world.evictions.begin)
+        return KubeMover(self._name, self._observer, self._observer.mobility, ways, world.may_write)
 
     def _original(self, job_uid: str) -> CpuAllocation | None:
         return None if self._kept is None else self._kept.original(job_uid)

@@ -13,14 +13,19 @@ from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.buckets import Buckets, Rate
 from controller.adapters.kube.contracts import Api, MayWrite
 from controller.adapters.kube.events import EventRecorder
+from controller.adapters.kube.evictions import Evictions
+from controller.adapters.kube.gates import Gates
 from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.opening import Opener
 from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.policies import PolicyRecord
 from controller.adapters.kube.status_writer import StatusSender, StatusWriter
+from controller.adapters.kube.suspending import JobMover
 from controller.cluster.claims import ClaimKeeper
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.options import ClusterOptions, Rates
 from controller.cluster.watches import Watches
+from controller.model import MoveUnderWay
 from controller.telemetry import Instruments
 
 _FLUSH_SECONDS = 4.0
@@ -45,6 +50,9 @@ class World:
     writer: StatusWriter
     events: EventRecorder
     buckets: Buckets
+    gates: Gates
+    evictions: Evictions
+    job_moves: JobMover
     may_write: MayWrite
     instruments: Instruments
     metrics: ClusterMetrics
@@ -60,6 +68,20 @@ class World:
         deadline = time.monotonic() + _FLUSH_SECONDS
         self.writer.stop(_FLUSH_SECONDS - 1)
         self.events.stop(max(0.5, deadline - time.monotonic()))
+
+    def moves_under_way(self) -> tuple[MoveUnderWay, ...]:
+        """All moves of the cluster that were begun and are not over, in either way."""
+        return (*self.job_moves.under_way(), *self.evictions.under_way())
+
+    def gated_seconds(self) -> list[float]:
+        """How old each pod is that waits behind our gate."""
+        now = self.clock.now()
+        return [max(0.0, now - pod.created_at_seconds) for pod in self.watches.pods.items() if pod.waits_for_us]
+
+    def moving_seconds(self) -> list[float]:
+        """For how long each job has been on its way to another node."""
+        now = self.clock.now()
+        return [max(0.0, now - move.since_seconds) for move in self.moves_under_way()]
 
     def trouble(self, policy: str) -> str | None:
         """What keeps this policy from being obeyed and told of in full, in words: a right that was taken away, say."""
@@ -84,22 +106,38 @@ def make_world(
     sender = StatusSender(api, may_write)
     writer = StatusWriter(sender.send, on_write=metrics.on_status_write)
     book = GrowthBook(watches.growths, sender, writer)
+    owners, clock = Owners(watches.jobs, api, book.recorded), SystemClock()
+    buckets = _buckets(options.rates)
+    events = EventRecorder(api, may_write, instance=options.identity)
+    opener = Opener(api, may_write, watches.pods.observe)
+    evictions = Evictions(
+        api, watches.pods, watches.nodes, owners, book, opener, may_write, buckets.take, clock, events.emit
+    )
+    job_moves = JobMover(
+        api, watches.jobs, watches.nodes, may_write, buckets.take, clock, on_written=watches.jobs.observe
+    )
     return World(
         options=options,
         api=api,
         impatient=api.with_timeout(IMPATIENT_SECONDS),
         watches=watches,
-        owners=Owners(watches.jobs, api, book.recorded),
+        owners=owners,
         claims=ClaimKeeper(watches, file_policy, options.scrape_interval_seconds),
         book=book,
         writer=writer,
-        events=EventRecorder(api, may_write, instance=options.identity),
-        buckets=_buckets(options.rates),
+        events=events,
+        buckets=buckets,
+        gates=Gates(
+            api, watches.pods, owners, opener, may_write, buckets.take, clock,
+            reserved=evictions.reserved, on_stranded=evictions.give_up_node, tell=events.emit,
+        ),
+        evictions=evictions,
+        job_moves=job_moves,
         may_write=may_write,
         instruments=instruments,
         metrics=metrics,
-        clock=SystemClock(),
-    )
+        clock=clock,
+    )  # fmt: skip
 
 
 def _buckets(rates: Rates) -> Buckets:

@@ -145,6 +145,8 @@ class Objects:
 
     def create(self, collection: Address, obj: Json) -> Json:
         with self.changed:
+            if collection.subresource == "eviction":
+                return self._evict(collection, obj)
             meta = obj.setdefault("metadata", {})
             if not meta.get("name") and meta.get("generateName"):
                 meta["name"] = meta["generateName"] + uuid.uuid4().hex[:5]
@@ -152,6 +154,19 @@ class Objects:
             if at in self._objects:
                 raise RefusedError(409, "AlreadyExists", f'{at.resource} "{at.name}" already exists')
             return self.put(collection, obj)
+
+    def _evict(self, at: Address, eviction: Json) -> Json:
+        """The pod is told to end, or is gone at once where it has no node; a kubelet's part is the test's."""
+        old, options = self.get(at), eviction.get("deleteOptions") or {}
+        _check_version(at, old, options.get("preconditions") or {})
+        if options.get("dryRun"):
+            return eviction
+        if not old["spec"].get("nodeName"):
+            self._remove(at, old)
+            return eviction
+        old["metadata"].setdefault("deletionTimestamp", "2026-01-01T01:00:00Z")
+        self._store(Address(at.group, at.resource, at.namespace, at.name), old)
+        return eviction
 
     def replace(self, at: Address, obj: Json) -> Json:
         with self.changed:
@@ -260,8 +275,9 @@ def _merge_key(items: list[Any]) -> str | None:
 
 
 def _merged_list(old: list[Json], patch: list[Json], key: str) -> list[Json]:
-    changes = {each[key]: each for each in patch}
-    kept = [merged(each, changes.pop(each[key], {}), strategic=True) for each in old]
+    gone = {each[key] for each in patch if each.get("$patch") == "delete"}
+    changes = {each[key]: each for each in patch if each[key] not in gone}
+    kept = [merged(each, changes.pop(each[key], {}), strategic=True) for each in old if each[key] not in gone]
     return [*kept, *(merged({}, each, strategic=True) for each in changes.values())]
 
 

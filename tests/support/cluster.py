@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,21 @@ class Kubectl:
         """What the kernel gives the pod's container of every 100 ms, with cgroup v1 and v2; None for no limit."""
         quota = self.run("exec", "-n", namespace, pod, "--", "sh", "-c", _READ_QUOTA).split()[0]
         return None if quota in ("-1", "max") else int(quota)
+
+    @contextmanager
+    def own_namespace(self) -> Iterator[str]:
+        """A labelled namespace that nobody else uses; it goes with all that is in it."""
+        name = f"slopewise-test-{uuid.uuid4().hex[:8]}"
+        metadata = {"name": name, "labels": {**MANAGED, "slopewise.dev/test": "true"}}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        try:
+            yield name
+        finally:
+            # Waits for the pods, so that the next test finds the nodes empty; the rest may take its time. Not for ever:
+            # after a node was lost in a test, kubectl has waited for pods that were gone.
+            everything = ("delete", "jobs,pods", "--all", "-n", name, "--cascade=foreground", "--grace-period=1")
+            self.attempt(*everything, "--timeout=60s")
+            self.run("delete", "namespace", name, "--wait=false")
 
     def as_account(self, namespace: str, account: str) -> Kubectl:
         """The same cluster with the rights of a service account."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster import Kubectl, PodShape
-from support.controller_process import ControllerProcess
+from support.controller_process import SLOPEWISE, SLOPEWISE_WITH_TEST_POLICIES, ControllerProcess
 from support.gateway import TEST_LABEL, Gateway, Request
 from support.waiting import wait_for
 
@@ -125,8 +125,10 @@ class Stage:
         prometheus_url: str | None = None,
         scrape_seconds: float = QUICK_SCRAPE_SECONDS,
         leading: bool = True,
+        policy_file: Path | None = None,
     ) -> ControllerProcess:
-        """Start a replica. `token`: of the account that it acts as, instead of the administrator's."""
+        """Start a replica. `token`: of the account that it acts as, instead of the administrator's. `policy_file`: the
+        one policy that it obeys, which may be one of `support/policies`."""
         number = len(self.processes)
         kubeconfig = self.write_kubeconfig(f"replica-{number}", gateway or self.gateway(), token)
         arguments = [
@@ -136,7 +138,11 @@ class Stage:
             *("--lease-namespace", self.namespace),
             *("--lease-seconds", str(LEASE_SECONDS)),
         ]
-        process = ControllerProcess(arguments, self.folder / f"replica-{number}.log")
+        program = SLOPEWISE
+        if policy_file is not None:
+            arguments += ["--policy-file", str(policy_file)]
+            program = SLOPEWISE_WITH_TEST_POLICIES
+        process = ControllerProcess(arguments, self.folder / f"replica-{number}.log", program)
         self.processes.append(process)
         self.stack.callback(process.kill)
         if leading:

@@ -55,13 +55,13 @@ class Installation:
             self.kubectl.run("delete", "-n", SYSTEM, "--ignore-not-found", *self._added)
 
 
-def overlay(folder: Path, image: str, prometheus_url: str, scrape_seconds: float) -> Path:
+def overlay(folder: Path, image: str, prometheus_url: str, scrape_seconds: float, variant: str = "minimal") -> Path:
     """Write a kustomization like that of docs/deployment.md into an empty folder; returns the folder."""
     name, _, tag = image.rpartition(":")
     kustomization: dict[str, Any] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": ["slopewise/manifests/overlays/minimal"],
+        "resources": [f"slopewise/manifests/overlays/{variant}"],
         "images": [{"name": "slopewise", "newName": name, "newTag": tag}],
         "configMapGenerator": [
             {

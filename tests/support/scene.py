@@ -35,7 +35,7 @@ class Scene:
 
     # --- what runs ---------------------------------------------------------------------------------------------
 
-    def training(self, name: str, steps: int, node: str, cpu_limit: str, **more: Any) -> Json:
+    def training(self, name: str, steps: int, node: str | None, cpu_limit: str, **more: Any) -> Json:
         """A Job of one built-in training, which can use one core."""
         command = ("python3", "-P", "-m", "controller.demo.trainings", name, "--steps", str(steps))
         return self._shape(command, node, cpu_limit, **more).job(name)
@@ -46,7 +46,7 @@ class Scene:
         command = ("env", "SLOPEWISE_EXPORTER_ADDRESS=0.0.0.0", *serving)
         return self._shape(command, node, cpu_limit, **more).job(name)
 
-    def _shape(self, command: Sequence[str], node: str, cpu_limit: str, **more: Any) -> PodShape:
+    def _shape(self, command: Sequence[str], node: str | None, cpu_limit: str, **more: Any) -> PodShape:
         asked = {"slopewise.dev/max-useful-cpu": "1", **more.pop("annotations", {})}
         return replace(
             self.shape,

@@ -56,8 +56,17 @@ Plan = Callable[[ManagedPod], CpuAllocation | Impossible]
 """What a pod's container is to have, worked out anew from what was read last."""
 
 
+Mover = Callable[[Move], MoveOutcome]
+"""Begins a move (`mover.KubeMover.move`)."""
+
+
+def moves_nothing(move: Move) -> MoveOutcome:
+    """Where only resources are given back."""
+    return MoveOutcome(move, "infeasible", "nothing is moved while a policy ends")
+
+
 class KubeActuator:
-    """Resizes pods in place and gives original resources back."""
+    """Resizes pods in place and gives original resources back; moves are begun by whoever it is given for that."""
 
     def __init__(
         self,
@@ -69,8 +78,10 @@ class KubeActuator:
         clock: Clock,
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
+        mover: Mover = moves_nothing,
     ) -> None:
         """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it."""
+        self._mover = mover
         self._api = api
         self._roster = roster
         self._settings = settings
@@ -88,8 +99,8 @@ class KubeActuator:
         return Outcome(resize, said.result, said.detail)
 
     def move(self, move: Move) -> MoveOutcome:
-        """Not yet."""
-        return MoveOutcome(move, "infeasible", "moving pods comes with a later release")
+        """Begin it; `applied` once it is begun, `ActuationError` when we do not lead."""
+        return self._mover(move)
 
     def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
         """Give a pod what it had before our first change; `applied` once it has it, also as its node says.

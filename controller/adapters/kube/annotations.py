@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from controller.adapters.kube.records import GROUP
+from controller.adapters.kube.records import GROUP, MIGRATABLE, PLACED
+from controller.adapters.kube.scheduling import CHECKPOINTS, EXTERNAL
 from controller.jobs import LONGEST_PROMISE_SECONDS
 from controller.model import NO_PROMISES, Promises
 from controller.settings import parse_cpu_millicores
@@ -25,10 +26,11 @@ TARGET_LOSS = f"{GROUP}/target-loss"
 DELIVERABLE_LOSS = f"{GROUP}/deliverable-loss"
 WEIGHT = f"{GROUP}/weight"
 MAX_USEFUL_CPU = f"{GROUP}/max-useful-cpu"
-MIGRATABLE = f"{GROUP}/migratable"
 CONTAINER = f"{GROUP}/container"
 
-KNOWN = (DEADLINE, QOE_SECONDS, TARGET_LOSS, DELIVERABLE_LOSS, WEIGHT, MAX_USEFUL_CPU, MIGRATABLE, CONTAINER)
+KNOWN = (
+    DEADLINE, QOE_SECONDS, TARGET_LOSS, DELIVERABLE_LOSS, WEIGHT, MAX_USEFUL_CPU, MIGRATABLE, CHECKPOINTS, CONTAINER,
+)  # fmt: skip
 
 _DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?", re.ASCII)
 _UNITS_SECONDS = (86_400, 3600, 60, 1)
@@ -72,6 +74,7 @@ def read_annotations(annotations: Mapping[str, str], started_at_seconds: float, 
         migratable=reading.value(MIGRATABLE, _yes_or_no) or False,
         container=reading.value(CONTAINER, str),
     )
+    reading.value(CHECKPOINTS, _external)  # used by `mobility.py`; here only a mistake in it is told
     reading.name_unknown()
     return replace(asked, warnings=tuple(reading.warnings))
 
@@ -109,7 +112,7 @@ class _Reading:
     def name_unknown(self) -> None:
         """A mistyped name would otherwise be a promise that nobody keeps."""
         for key in sorted(self._annotations):
-            if key.startswith(f"{GROUP}/") and key not in KNOWN:
+            if key.startswith(f"{GROUP}/") and key not in (*KNOWN, PLACED):
                 names = ", ".join(each.rpartition("/")[2] for each in KNOWN)
                 self.warnings.append(f"annotation {key} is not known; use one of {names}")
 
@@ -166,6 +169,12 @@ def _seconds(text: str) -> float:
     if number > LONGEST_PROMISE_SECONDS:
         raise ValueError(f"{text!r} seconds are more than a year; is its unit right?")
     return number
+
+
+def _external(text: str) -> str:
+    if text != EXTERNAL:
+        raise ValueError(f'{text!r} is not "{EXTERNAL}"; leave it out where checkpoints are kept on a volume')
+    return text
 
 
 def _yes_or_no(text: str) -> bool:

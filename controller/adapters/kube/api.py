@@ -77,6 +77,7 @@ class KubeApi:
         self._transport = configuration if isinstance(configuration, Transport) else Transport(lambda: configuration)
         self._timeout_seconds = timeout_seconds
         self._on_request = on_request
+        self._server_version: tuple[int, int] | None = None
 
     @classmethod
     def connect(
@@ -103,6 +104,12 @@ class KubeApi:
     def close(self) -> None:
         """Close the connections that are not in use."""
         self._transport.close()
+
+    def server_version(self) -> tuple[int, int]:
+        """Major and minor, e.g. (1, 36). Asked once: an update of the control plane is seen by the next process."""
+        if self._server_version is None:
+            self._server_version = _version_of(self.get("/version"))
+        return self._server_version
 
     def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Json:
         """An object, or a list where the path is a collection's. `metadata_only`: without spec and status."""
@@ -271,6 +278,14 @@ def _parsed(answer: bytes, question: _Question) -> Json:
     if not isinstance(found, dict):
         raise ApiError(0, "", "the answer is not a JSON object", maybe_done=question.writes, asked=question.asked)
     return found
+
+
+def _version_of(told: Json) -> tuple[int, int]:
+    """Some providers write the minor version as `36+`."""
+    try:
+        return int(told["major"]), int(str(told["minor"]).rstrip("+"))
+    except (KeyError, ValueError) as error:
+        raise ApiError(0, "", f"/version says {told}", asked="get /version") from error
 
 
 def _event(line: bytes) -> Json:

@@ -21,6 +21,10 @@ class Api(Protocol):
     `reason`, `message`, `causes`, and `maybe_done` (a write that timed out may have been carried out).
     """
 
+    def server_version(self) -> tuple[int, int]:
+        """Major and minor, e.g. (1, 36); asked once."""
+        ...
+
     def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Json: ...
 
     def create(self, path: str, body: Json, params: Mapping[str, str] | None = None) -> Json: ...
@@ -81,3 +85,7 @@ class Roster(Protocol):
 
 MayWrite = Callable[[], bool]
 """False once leadership is lost, or is about to be: asked before each write."""
+
+TakeTurn = Callable[[str, str], str | None]
+"""Who may write to the pods of a node (first) and a namespace now (`buckets.Buckets.take`): None: go ahead; else a
+sentence, which says when there is another turn."""

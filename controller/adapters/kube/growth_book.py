@@ -80,6 +80,11 @@ class GrowthBook:
         with self.lock:
             return [document for document in self._documents.values() if document.policy == policy]
 
+    def moving(self) -> list[GrowthDocument]:
+        """The documents of workloads that are being moved by eviction."""
+        with self.lock:
+            return [document for document in self._documents.values() if document.move is not None]
+
     def holds_originals(self, policy: str) -> bool:
         """True while a job of this policy has something else than it came with."""
         with self.lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,11 +21,14 @@ from controller.adapters.kube.records import API_VERSION, ManagedPod, OwnerRef
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.errors import SlopewiseError
 from controller.growth_face import PassView, face
-from controller.job_growth import JobGrowthStatus, Original, PodGrowth
+from controller.history import appended
+from controller.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from controller.model import CpuAllocation, Job, JobMemory
 
 _MEMORY: TypeAdapter[JobMemory] = TypeAdapter(JobMemory)
-_FIELDS_OF_PODS = {"pods"}
+_HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
+_KEPT_APART = {"pods", "move", "history"}
+"""Parts of the status that are rendered from what is remembered, not from what is shown."""
 
 
 def growth_path(namespace: str | None = None, name: str | None = None) -> str:
@@ -34,7 +38,10 @@ def growth_path(namespace: str | None = None, name: str | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GrowthRecord:
-    """A JobGrowth as it is stored. Its status stays JSON: it is read once, when this controller takes over."""
+    """A JobGrowth as it is stored. Its status stays JSON: it is read once, when this controller takes over.
+
+    Compressed: of 5,000 workloads 4 MB instead of 15 MB.
+    """
 
     uid: str
     name: str
@@ -42,8 +49,13 @@ class GrowthRecord:
     resource_version: str
     workload: OwnerRef
     policy: str
-    status: bytes
+    compressed_status: bytes
     deleting: bool = False
+
+    def read_status(self) -> Json:
+        """The status as it is stored."""
+        status: Json = json.loads(zlib.decompress(self.compressed_status))
+        return status
 
 
 def parse_growth(raw: Json) -> GrowthRecord:
@@ -56,7 +68,7 @@ def parse_growth(raw: Json) -> GrowthRecord:
         resource_version=meta.get("resourceVersion", ""),
         workload=OwnerRef(workload["apiVersion"], workload["kind"], workload["name"], workload["uid"]),
         policy=str(status.get("policy", "")),
-        status=json.dumps(status).encode(),
+        compressed_status=zlib.compress(json.dumps(status).encode(), level=1),
         deleting="deletionTimestamp" in meta,
     )
 
@@ -108,6 +120,8 @@ class GrowthDocument(StatusDocument):
         self.policy = ""
         """The TrainingPolicy whose passes remember things here."""
         self.slots: dict[str, Slot] = {}
+        self.move: MoveIntent | None = None
+        """A move by eviction that is under way (`evictions.py`)."""
         self.seen = False
         """The watch has shown the object: from then on its absence means that it was deleted."""
         self.missed = 0
@@ -117,6 +131,8 @@ class GrowthDocument(StatusDocument):
         self.lock = lock
         self._shown: tuple[Sequence[Job], PassView] | None = None
         self._face = b"{}"
+        self._history = b"[]"
+        """As JSON, like the face: ten actions of 5,000 workloads are 15 MB like this, and ten times that as objects."""
 
     def lose(self) -> None:
         """The object was deleted: nothing is stored any more."""
@@ -129,6 +145,12 @@ class GrowthDocument(StatusDocument):
         """What is to be told of the workload from now on: its jobs in the order of their slots, in this pass."""
         self._shown = (jobs, view)
 
+    def acted(self, action: Action) -> None:
+        """Something was done to the workload, or tried."""
+        with self.lock:
+            history = appended(_HISTORY.validate_json(self._history), action)
+            self._history = _HISTORY.dump_json(history, by_alias=True)
+
     def render(self) -> Json:
         """What is shown, made new if there is news, and what is remembered."""
         with self.lock:
@@ -136,21 +158,30 @@ class GrowthDocument(StatusDocument):
                 jobs, view = self._shown
                 before = JobGrowthStatus.model_validate_json(self._face)
                 told = face(jobs, view, before)
-                self._face = told.model_dump_json(by_alias=True, exclude_none=True, exclude=_FIELDS_OF_PODS).encode()
+                self._face = told.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
                 self._shown = None  # or it would keep a whole snapshot alive until the workload's next news
             status: Json = json.loads(self._face)
             pods = [slot.rendered() for slot in self.slots.values()]
+            move, history = self.move, json.loads(self._history)
         status["policy"] = self.policy
+        if history:
+            status["history"] = history
+        if move is not None:
+            status["move"] = move.model_dump(mode="json", by_alias=True)
         status["pods"] = [pod.model_dump(mode="json", by_alias=True, exclude_none=True) for pod in pods]
         return status
 
     def take_over(self, record: GrowthRecord) -> list[str]:
         """Go on with what a former leader stored. Returns what could not be read, in sentences; the rest is used."""
-        status = json.loads(record.status)
+        status = record.read_status()
         damaged = []
         self.seen, self.policy = True, record.policy
         self.stored(record.uid, record.resource_version, status)
-        self._face = _valid_face(status)
+        self._face, self._history = _valid_face(status), _valid_history(status)
+        try:
+            self.move = MoveIntent.model_validate(status["move"]) if "move" in status else None
+        except ValidationError as error:
+            damaged.append(_sentence(record, "(all)", "a move under way is damaged and not gone on with", error))
         for raw in status.get("pods") or []:
             try:
                 slot, problem = _read_slot(self.workload.uid, raw)
@@ -204,10 +235,18 @@ class GrowthDocument(StatusDocument):
 
 def _valid_face(status: Json) -> bytes:
     try:
-        known = JobGrowthStatus.model_validate(status)
+        known = JobGrowthStatus.model_validate({key: each for key, each in status.items() if key not in _KEPT_APART})
     except ValidationError:
         return b"{}"
-    return known.model_dump_json(by_alias=True, exclude_none=True, exclude=_FIELDS_OF_PODS).encode()
+    return known.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
+
+
+def _valid_history(status: Json) -> bytes:
+    try:
+        known = _HISTORY.validate_python(status.get("history") or ())
+    except ValidationError:
+        return b"[]"
+    return _HISTORY.dump_json(known, by_alias=True)
 
 
 def _read_slot(workload_uid: str, raw: Json) -> tuple[Slot, Exception | None]:

@@ -14,7 +14,7 @@ from controller.adapters.kube.standing import Standing
 from controller.adapters.prometheus import JobSeries, PrometheusReading
 from controller.adapters.prometheus_resources import ContainerKey, ContainerUse
 from controller.adapters.prometheus_series import JobKey
-from controller.model import Job, JobState, OutcomeResult, PendingResize, Vitals
+from controller.model import Job, JobState, Mobility, OutcomeResult, PendingResize, Vitals
 
 PATIENCE_SECONDS = 60.0
 """How long after its start a job may be without a target or a kubelet's figures before its owner is told: Prometheus
@@ -49,15 +49,20 @@ class FirstSights:
 
 
 def jobs(
-    standings: Iterable[Standing], reading: PrometheusReading, now_seconds: float, sights: FirstSights
+    standings: Iterable[Standing],
+    reading: PrometheusReading,
+    now_seconds: float,
+    sights: FirstSights,
+    mobilities: Mapping[str, Mobility],
 ) -> Iterator[Job]:
-    """One job for each pod, in the order given."""
+    """One job for each pod, in the order given; `mobilities` by job uid, of those that may be moved."""
     standings = list(standings)
     series = _series_by_uid(standings, reading)
     for standing in standings:
         pod, container = standing.managed.pod, standing.managed.container
         use = reading.resources.get(ContainerKey(pod.namespace, pod.name, container.name))
-        yield _job(standing, series[standing.managed.job_uid], use, now_seconds, sights)
+        uid = standing.managed.job_uid
+        yield _job(standing, series[uid], use, now_seconds, sights, mobilities.get(uid))
 
 
 def _series_by_uid(standings: Iterable[Standing], reading: PrometheusReading) -> dict[str, JobSeries]:
@@ -85,7 +90,12 @@ def _is_silent(series: JobSeries) -> bool:
 
 
 def _job(
-    standing: Standing, series: JobSeries, use: ContainerUse | None, now_seconds: float, sights: FirstSights
+    standing: Standing,
+    series: JobSeries,
+    use: ContainerUse | None,
+    now_seconds: float,
+    sights: FirstSights,
+    mobility: Mobility | None,
 ) -> Job:
     managed, asked = standing.managed, standing.asked
     pod, container = managed.pod, managed.container
@@ -118,6 +128,8 @@ def _job(
             cpu_throttled_periods_total=use.cpu_throttled_periods_total if use else None,
         ),
         pending=None if pod.pending is None else _pending(standing, pod.pending, now_seconds, sights),
+        checkpoint=series.checkpoint,
+        mobility=mobility,
     )
 
 

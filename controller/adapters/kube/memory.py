@@ -243,6 +243,15 @@ class KubeMemory:
         found = self._slots.get(job_uid)
         return None if found is None else found[1].memory.original
 
+    def remembers(self, job_uid: str) -> bool:
+        """Whether this policy has managed a job of that uid, also while it is between two pods."""
+        return job_uid in self._slots
+
+    def moves_made(self, job_uid: str) -> int:
+        """How often a job has been moved so far."""
+        found = self._slots.get(job_uid)
+        return 0 if found is None else found[1].memory.moves_total
+
     def retire(self, job_uids: Collection[str] | None = None) -> None:
         """Delete the JobGrowths of these jobs (None: all of this policy), now that it manages them no more.
 
@@ -300,4 +309,5 @@ def _durable(memory: JobMemory) -> tuple[object, ...]:
         memory.last_resized_at_seconds,
         memory.marks,
         memory.moves_total,
+        memory.moves,
     )

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from controller.adapters.kube.arriving import arrivals
 from controller.adapters.kube.contracts import Store
 from controller.adapters.kube.joining import FirstSights, jobs
+from controller.adapters.kube.mobilities import Mobilities, Moving
 from controller.adapters.kube.owners import Identity, Owners, Resolution
-from controller.adapters.kube.records import MANAGED_LABEL, ManagedPod, NodeRecord, ObjectRecord, PodRecord
+from controller.adapters.kube.records import MANAGED_LABEL, MOVE, ManagedPod, NodeRecord, ObjectRecord, PodRecord
 from controller.adapters.kube.standing import Standing, standing
 from controller.adapters.prometheus import PrometheusReading, Scope
 from controller.adapters.prometheus_resources import Machine
 from controller.errors import ObservationError
-from controller.model import ClusterSnapshot, CpuAllocation, Job, Node
+from controller.model import Arrival, ClusterSnapshot, CpuAllocation, Job, Mobility, MoveUnderWay, Node
 from controller.ports import Clock
 from controller.settings import Selection, TrainingPolicySpec
 
@@ -31,6 +33,10 @@ MAX_SILENCE_SECONDS = 120.0
 
 SHOWN_AFTER_END_SECONDS = 600.0
 """How long a job that has ended stays in the snapshot. Its pod may lie in the API server for weeks."""
+
+CLOCKS_DIFFER_SECONDS = 120.0
+"""A move that is said to have begun later than so from now was begun by nobody. A tenant may write that on a Job, and
+it would never be over: neither its age nor its budget would ever pass."""
 
 _FEW_NAMES = 3
 
@@ -82,8 +88,12 @@ class KubeObserver:
         spec: TrainingPolicySpec,
         clock: Clock,
         original: Callable[[str], CpuAllocation | None] = lambda _: None,
+        moving: Moving | None = None,
     ) -> None:
-        """`select`: whether this policy manages a pod. `original`: what a job had before our first change, by uid."""
+        """`select`: whether this policy manages a pod. `original`: what a job had before our first change, by uid.
+
+        `moving`: None where nothing can be moved, and nobody asks what could.
+        """
         self._stores = stores
         self._owners = owners
         self._reader = reader
@@ -94,6 +104,8 @@ class KubeObserver:
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
+        self._movers = None if moving is None else Mobilities(moving, owners.jobs)
+        self._mobilities: Mapping[str, Mobility] = {}
         self.left_out: Mapping[str, str] = {}
         """Pods, as `namespace/name`, that are not in the last snapshot because too little is known of them, and why."""
 
@@ -108,15 +120,25 @@ class KubeObserver:
             for uid, (identity, pod) in self._resolution.pods.items()
             if pod.node is not None and self._select(pod)
         }
-        shown = [each for each in self._standings.values() if self._is_shown(each, now)]
+        moving = self._under_way(now)
+        replaced = {each.job_uid for each in moving} | self._resolution.gated.keys()
+        shown = [each for each in self._standings.values() if self._is_shown(each, replaced, now)]
+        self._mobilities = self._mobilities_of(shown, now)
         reading = self._reader.read(now, _scope(shown))
-        found = list(jobs(shown, reading, now, self._sights))
+        found = list(jobs(shown, reading, now, self._sights, self._mobilities))
         self._sights.end_pass()
         sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
         self._note_left_out(found, sizes)
         found = [job for job in found if job.node in sizes]
         nodes = self._nodes(sizes, records, found)
-        return ClusterSnapshot(now, nodes, tuple(found), self._reader.scrape_interval_seconds)
+        waiting = self._waiting({job.uid for job in found} | {each.job_uid for each in moving}, now)
+        return ClusterSnapshot(
+            now, nodes, tuple(found), self._reader.scrape_interval_seconds, waiting=waiting, moving=moving
+        )
+
+    def mobility(self, job_uid: str) -> Mobility | None:
+        """How a job of the last snapshot could be moved; None: it is not among them, or not migratable."""
+        return self._mobilities.get(job_uid)
 
     def find(self, job_uid: str) -> ManagedPod | None:
         """The newest that is known of a job's pod, also of one that this policy selects no more; None: it is gone."""
@@ -165,10 +187,44 @@ class KubeObserver:
             return known
         return standing(identity, pod, node, original, self._spec)
 
-    def _is_shown(self, standing: Standing, now_seconds: float) -> bool:
+    def _under_way(self, now_seconds: float) -> tuple[MoveUnderWay, ...]:
+        """The moves of this policy's jobs, by the pods that they have now or by what is remembered of them."""
+        found = () if self._movers is None else self._movers.under_way(self._selects)
+        return tuple(each for each in found if each.since_seconds <= now_seconds + CLOCKS_DIFFER_SECONDS)
+
+    def _selects(self, job_uid: str) -> bool:
+        found = self._resolution.pods.get(job_uid)
+        return found is not None and self._select(found[1])
+
+    def _mobilities_of(self, shown: Iterable[Standing], now_seconds: float) -> Mapping[str, Mobility]:
+        if self._movers is None:
+            return {}
+        nodes = None if self._stores.nodes is None else self._stores.nodes.items()
+        self._movers.begin_pass(nodes, [pod for _, pod in self._resolution.pods.values()], now_seconds)
+        return self._movers.of(shown)
+
+    def _waiting(self, elsewhere: Collection[str], now_seconds: float) -> tuple[Arrival, ...]:
+        """Pods behind our gate that this policy may place. One whose job is being moved is placed by that."""
+        mine = {
+            uid: pod
+            for uid, (_, pod) in self._resolution.gated.items()
+            if uid not in elsewhere and self._select(pod) and not self._is_pinned(pod)
+        }
+        refused = (lambda _: {}) if self._movers is None else self._movers.refused_nodes
+        return arrivals(mine, self._spec.tenancy.max_weight, now_seconds, refused)
+
+    def _is_pinned(self, pod: PodRecord) -> bool:
+        """Whether its Job's template names a node already, because we have moved it there."""
+        job = self._owners.jobs.get(pod.namespace, pod.owner.name) if pod.owner is not None else None
+        return job is not None and MOVE in job.annotations
+
+    def _is_shown(self, standing: Standing, replaced: Collection[str], now_seconds: float) -> bool:
+        """A pod that failed by being moved, or has a successor already, says nothing about its job any more."""
         pod = standing.managed.pod
         if not pod.ended:
             return True
+        if pod.phase == "Failed" and standing.managed.job_uid in replaced:
+            return False
         return now_seconds - self._sights.at((pod.uid, "ended"), now_seconds) < SHOWN_AFTER_END_SECONDS
 
     def _sizes_of_machines(self, now_seconds: float) -> dict[str, tuple[float, int]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from controller.adapters.kube.api_error import ApiError
@@ -77,6 +77,18 @@ class Resolution:
     """By job uid; of several pods in one slot the one that runs, and the newest of those."""
     left_out: Mapping[str, str]
     """Pods, as `namespace/name`, whose owners could not be asked now, and why; the next pass asks again."""
+    gated: Mapping[str, tuple[Identity, PodRecord]] = field(default_factory=dict)
+    """By job uid, the pods that wait behind our gate; also where the pod that they replace is still there."""
+
+
+def owner_path(namespace: str, link: OwnerRef) -> str | None:
+    """Where the API server has an owner; None for a kind that is not read."""
+    plural = _PLURALS.get((_group(link), link.kind))
+    if plural is None:
+        return None
+    group, _, version = link.api_version.rpartition("/")
+    # The version and the name are a tenant's text: quoted, they cannot lead the request elsewhere.
+    return path_of(f"{group}/{_quoted(version)}", plural, namespace, _quoted(link.name))
 
 
 def nothing_recorded(pod: PodRecord) -> Identity | None:
@@ -126,6 +138,7 @@ class Owners:
         )
         identities: dict[str, Identity] = {}
         found: dict[str, tuple[Identity, PodRecord]] = {}
+        gated: dict[str, tuple[Identity, PodRecord]] = {}
         for pod in pods:
             identity = self._identities.get(pod.uid)
             if identity is None:
@@ -137,8 +150,10 @@ class Owners:
             rival = found.get(identity.job_uid)
             if rival is None or _presence(pod) > _presence(rival[1]):
                 found[identity.job_uid] = (identity, pod)
+            if pod.waits_for_us:
+                gated[identity.job_uid] = (identity, pod)
         self._identities = identities
-        return Resolution(found, left_out)
+        return Resolution(found, left_out, gated)
 
     def _workloads(
         self, pods: Iterable[PodRecord], left_out: dict[str, str]
@@ -171,22 +186,20 @@ class Owners:
             job = self.jobs.get(namespace, link.name)
             if job is not None and job.uid == link.uid:
                 return _Owner(job.owner)
-        if kind not in _PLURALS:
+        path = owner_path(namespace, link)
+        if path is None:
             return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _unread(link))
         known = self._owners.get((namespace, link.uid))
         if known is None:
             if silent is not None:
                 raise silent
-            known = self._ask(namespace, link, _PLURALS[kind])
+            known = self._ask(namespace, link, path)
             if len(self._owners) >= _MOST_OWNERS_KEPT:
                 self._owners.clear()
             self._owners[namespace, link.uid] = known
         return known
 
-    def _ask(self, namespace: str, link: OwnerRef, plural: str) -> _Owner:
-        group, _, version = link.api_version.rpartition("/")
-        # The version and the name are a tenant's text: quoted, they cannot lead the request elsewhere.
-        path = path_of(f"{group}/{_quoted(version)}", plural, namespace, _quoted(link.name))
+    def _ask(self, namespace: str, link: OwnerRef, path: str) -> _Owner:
         try:
             found = self._api.get(path, metadata_only=True)
         except ApiError as error:

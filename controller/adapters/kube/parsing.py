@@ -18,13 +18,19 @@ from controller.adapters.kube.quantities import cpu_millicores, memory_bytes
 from controller.adapters.kube.records import (
     FIELD_MANAGER,
     GROUP,
+    MIGRATABLE,
+    NO_ANNOTATIONS,
+    PLACE_GATE,
+    PLACED,
     ContainerRecord,
     NodeRecord,
     ObjectRecord,
     OwnerRef,
     PodPending,
     PodRecord,
+    SchedulingFacts,
 )
+from controller.adapters.kube.scheduling import scheduling_facts, taints
 from controller.model import CpuAllocation
 
 VPA_MARKS = ("vpaUpdates", "vpaObservedContainers")
@@ -58,6 +64,8 @@ _PENDING_REASONS: Mapping[str, Literal["Deferred", "Infeasible"]] = {"Deferred":
 def parse_pod(raw: Json) -> PodRecord:
     """A pod; of init containers only restartable ones are kept, because no others outlive the start."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
+    gates = tuple(_text(gate["name"]) for gate in spec.get("schedulingGates") or ())
+    annotations = _kept_annotations(meta)
     return PodRecord(
         uid=_text(meta["uid"]),
         name=_text(meta["name"]),
@@ -65,7 +73,7 @@ def parse_pod(raw: Json) -> PodRecord:
         resource_version=_text(meta["resourceVersion"]),
         created_at_seconds=_seconds(meta["creationTimestamp"]),
         labels=_labels(meta),
-        annotations=_kept_annotations(meta),
+        annotations=annotations,
         owner=controlling_owner(meta),
         node=_text(spec.get("nodeName") or "") or None,
         phase=_text(status.get("phase", "Pending")),
@@ -75,8 +83,10 @@ def parse_pod(raw: Json) -> PodRecord:
         pod_level_resources=any((spec.get("resources") or {}).values()),
         foreign_resizers=_foreign_resizers(meta),
         pending=_pending(status.get("conditions") or ()),
-        gates=tuple(_text(gate["name"]) for gate in spec.get("schedulingGates") or ()),
+        gates=gates,
         started_at_seconds=_optional_seconds(status.get("startTime")),
+        unschedulable_since_seconds=_unschedulable_since(status.get("conditions") or ()),
+        scheduling=_scheduling(meta, spec, annotations, gates),
     )
 
 
@@ -95,6 +105,7 @@ def parse_node(raw: Json) -> NodeRecord:
         ready=any(_is_true(each, "Ready") for each in status.get("conditions") or ()),
         unschedulable=bool((raw.get("spec") or {}).get("unschedulable", False)),
         static_cpu_manager=None if static is None else static == "true",
+        taints=taints(raw.get("spec") or {}),
     )
 
 
@@ -108,6 +119,9 @@ def parse_object(raw: Json) -> ObjectRecord:
         namespace=_text(meta.get("namespace", "")),
         labels=_labels(meta),
         owner=controlling_owner(meta),
+        annotations=_our_annotations(meta) or NO_ANNOTATIONS,
+        deleting="deletionTimestamp" in meta,
+        generation=int(meta.get("generation", 0)),
     )
 
 
@@ -146,6 +160,7 @@ def _container(spec: Json, status: Json, *, init: bool) -> ContainerRecord:
         ready=bool(status.get("ready", False)),
         running_since_seconds=_optional_seconds((state.get("running") or {}).get("startedAt")),
         restarts_total=int(status.get("restartCount", 0)),
+        exit_code=_exit_code(state),
         oom_killed_at_seconds=_oom_killed_at(state, status.get("lastState") or {}),
         init=init,
     )
@@ -175,6 +190,11 @@ def _oom_killed_at(state: Json, last_state: Json) -> float | None:
         if ended.get("reason") == "OOMKilled":
             return _optional_seconds(ended.get("finishedAt"))
     return None
+
+
+def _exit_code(state: Json) -> int | None:
+    ended = state.get("terminated")
+    return None if ended is None else ended.get("exitCode")
 
 
 def _pending(conditions: Iterable[Json]) -> PodPending | None:
@@ -215,6 +235,24 @@ def _owns_cpu(entry: Json) -> bool:
 def _kept_annotations(meta: Json) -> dict[str, str]:
     annotations = meta.get("annotations") or {}
     return {key: _text(value) for key, value in annotations.items() if key.startswith(f"{GROUP}/") or key in VPA_MARKS}
+
+
+def _our_annotations(meta: Json) -> dict[str, str]:
+    annotations = meta.get("annotations") or {}
+    return {key: _text(value) for key, value in annotations.items() if key.startswith(f"{GROUP}/")}
+
+
+def _scheduling(meta: Json, spec: Json, annotations: Mapping[str, str], gates: Sequence[str]) -> SchedulingFacts | None:
+    if annotations.get(MIGRATABLE) != "true" and PLACE_GATE not in gates and PLACED not in annotations:
+        return None
+    return scheduling_facts(meta, spec)
+
+
+def _unschedulable_since(conditions: Iterable[Json]) -> float | None:
+    for each in conditions:
+        if each["type"] == "PodScheduled" and each["status"] == "False" and each.get("reason") == "Unschedulable":
+            return _optional_seconds(each.get("lastTransitionTime"))
+    return None
 
 
 def _labels(meta: Json) -> dict[str, str]:

@@ -129,7 +129,7 @@ def claim_pods(
             if not chooser.chooses(pod):
                 continue
             winner = policy_of_pod.setdefault(pod.uid, chooser.name)
-            if winner != chooser.name and not pod.ended:
+            if winner != chooser.name and not pod.ended and not pod.waits_for_us:
                 lost[chooser.name].append(pod)
                 winners.setdefault(chooser.name, winner)
     conflicts = {name: _conflict(pods_lost, winners[name]) for name, pods_lost in lost.items()}
@@ -161,9 +161,10 @@ class _Chooser:
         self._any_namespace = selection.namespaces == LabelSelector()
 
     def chooses(self, pod: PodRecord) -> bool:
+        """A pod that waits for us to find it a node is on none that could be chosen by; each policy has its own."""
         return (
             (self._any_namespace or pod.namespace in self._namespaces)
-            and (self._any_node or pod.node in self._nodes)
+            and (self._any_node or pod.node in self._nodes or pod.waits_for_us)
             and self._pods.matches(pod.labels)
             and pod.labels.get(MANAGED_LABEL) == "true"
         )

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from controller.model import CpuAllocation
 
@@ -20,6 +21,18 @@ MANAGED_LABEL = f"{GROUP}/managed"
 """A pod is managed only with `slopewise.dev/managed: "true"`: the owner opts in, and the admission policy that keeps
 our account within its purpose has one fixed thing to check. Policies select among the pods that carry it. A pod that
 carries it with another value is watched all the same, so that it gets back what we have changed."""
+
+MIGRATABLE = f"{GROUP}/migratable"
+"""Annotation of a pod, `"true"`: it checkpoints, and may be moved."""
+
+PLACE_GATE = f"{GROUP}/place"
+"""The scheduling gate that an owner puts on a pod template: its pods wait for us to place them, for a while."""
+
+MOVE = f"{GROUP}/move"
+"""Annotation of a Job that is being moved, or was and is pinned: how far that is, as JSON (`job_moves.py`)."""
+
+PLACED = f"{GROUP}/placed"
+"""Annotation of a pod that we have placed: the node's name."""
 
 GUARANTEED = "Guaranteed"
 BEST_EFFORT = "BestEffort"
@@ -59,6 +72,8 @@ class ContainerRecord:
     running_since_seconds: float | None = None
     restarts_total: int = 0
     oom_killed_at_seconds: float | None = None
+    exit_code: int | None = None
+    """What it ended with; None while it runs, is yet to run, or was started again."""
     init: bool = False
     """A restartable init container (a sidecar): it is resized under `initContainers`."""
 
@@ -71,6 +86,73 @@ class ContainerRecord:
     def memory_is_equal(self) -> bool:
         """Memory has a limit, and a request of the same size."""
         return self.memory_limit_bytes is not None and self.memory_request_bytes == self.memory_limit_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What a node does not want; `PreferNoSchedule` is a preference, and forbids nothing."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a pod does not mind. Empty means any: an empty key with `Exists` tolerates everything."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        """As the scheduler sees it (k8s.io/component-helpers, `ToleratesTaint`)."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRecord:
+    """One volume of a pod: what kind of source it has, and the claim's name where it is a claim."""
+
+    name: str
+    kind: str
+    """As the API spells it: `persistentVolumeClaim`, `emptyDir`, `hostPath`, `configMap` …"""
+    claim: str = ""
+    """The name of a `persistentVolumeClaim`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingFacts:
+    """What decides on where a pod can run and whether it can come back; of pods that may be moved or wait for us.
+
+    Hashable, so that all pods of one template share one (`parsing.py`): it costs 5,000 pods nothing.
+    """
+
+    affinity_json: str = ""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[VolumeRecord, ...] = ()
+    grace_seconds: float = 30.0
+    restart_policy: str = "Always"
+    spreads_strictly: bool = False
+    """A topology spread constraint with DoNotSchedule."""
+    claims_devices: bool = False
+    """Dynamic resource allocation: `spec.resourceClaims`."""
+    must_stay: str = ""
+    """The annotation that forbids to disrupt it, as `key: value`; empty: none."""
+    external_checkpoints: bool = False
+    """`slopewise.dev/checkpoints: external`: they are kept in an object store, and no volume is needed."""
+
+    @property
+    def affinity(self) -> dict[str, Any] | None:
+        """`spec.affinity`, a copy; None: it has none."""
+        affinity: dict[str, Any] | None = json.loads(self.affinity_json) if self.affinity_json else None
+        return affinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +181,26 @@ class PodRecord:
     pending: PodPending | None = None
     gates: tuple[str, ...] = ()
     started_at_seconds: float | None = None
+    unschedulable_since_seconds: float | None = None
+    """Since when no node takes it, as the scheduler says, by its clock; None: it is placed, gated, or not looked at
+    yet. Of a pod that was gated before it is the time of its creation: only a change of True and False moves it."""
+    scheduling: SchedulingFacts | None = None
+    """Only of a pod that is migratable or carries our gate."""
 
     @property
     def ended(self) -> bool:
         """True when it runs no more."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def migratable(self) -> bool:
+        """Its owner says that it may be moved."""
+        return self.annotations.get(MIGRATABLE) == "true"
+
+    @property
+    def waits_for_us(self) -> bool:
+        """It carries our gate, so nobody places it before that is taken away."""
+        return PLACE_GATE in self.gates and not self.deleting
 
     def guaranteed_but_for_cpu_of(self, container: ContainerRecord) -> bool:
         """Whether it would be Guaranteed if this container's CPU request were equal to its limit: all else is equal."""
@@ -133,6 +230,10 @@ class NodeRecord:
     unschedulable: bool = False
     static_cpu_manager: bool | None = None
     """None: not known; the API server does not tell."""
+    taints: tuple[Taint, ...] = ()
+
+
+NO_ANNOTATIONS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +245,11 @@ class ObjectRecord:
     namespace: str
     labels: Mapping[str, str]
     owner: OwnerRef | None
+    annotations: Mapping[str, str] = field(default_factory=lambda: NO_ANNOTATIONS)
+    """Only those of `slopewise.dev/`."""
+    deleting: bool = False
+    generation: int = 0
+    """Of its spec: another one means that its template may be another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,18 @@ a comparison each, 0.1 s of a pass; texts are made when a status is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from controller import history
 from controller.adapters.kube.contracts import Roster
 from controller.adapters.kube.events import About, Event, EventRecorder
 from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.move_reporting import MoveReporter
 from controller.adapters.kube.policies import PolicyDocument
 from controller.growth_face import Key, PassView, change_text, transition_key, view_of
+from controller.job_growth import Action
 from controller.model import Job, Outcome, OutcomeResult, PassReport, Resize, Withheld
 from controller.policy_status import Conflict, Standing, standing_key
 from controller.restoring import GivenBack
@@ -28,6 +32,9 @@ _REASON: Mapping[OutcomeResult, str] = {
 
 _ROUTINE_GUARDS = frozenset({"paused", "canary", "cooldown", "minimum_change", "moving"})
 """These hold changes back in every other pass, and nobody has to do anything about it: no events."""
+
+_MOST_EARLY = 1_000
+"""Workloads that were placed and are no jobs yet; one that never becomes one is forgotten with the policy."""
 
 
 class StatusReporter:
@@ -44,6 +51,7 @@ class StatusReporter:
         document: PolicyDocument | None = None,
         policy_uid: str = "",
         generation: int = 1,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`document` and `policy_uid`: of the TrainingPolicy; none where the policy came as a file."""
         self._name = name
@@ -52,7 +60,11 @@ class StatusReporter:
         self._roster = roster
         self._events = events
         self._document = document
+        self._clock = clock
         self._about = About.policy(name, policy_uid) if policy_uid else None
+        self._moves = MoveReporter(roster, book, events, self._act)
+        self._early: dict[str, list[Action]] = {}
+        """Actions of workloads that nothing is remembered of yet: a pod is placed before it is a job."""
         self._standing = Standing(generation, spec.mode)
         self._standing_key: Key = ()
         self._keys: dict[str, Key] = {}
@@ -69,8 +81,9 @@ class StatusReporter:
         self._tell_held(report.held)
         if view is not None:
             self._show_jobs(view)
-            self._tell_outcomes(report.outcomes)
+            self._tell_outcomes(report.outcomes, view.now_seconds)
             self._tell_withheld(report.withheld)
+            self._moves.tell(report)
             self._tell_harmed(view)
         self._standing = replace(self._standing, held=report.held, seen=view or self._standing.seen)
         degraded = self._standing.degraded or self._fails_again(report)
@@ -98,6 +111,8 @@ class StatusReporter:
         ):
             for uid, detail in told.items():
                 self._tell_pod(uid, reason, detail or "its original resources are back", warning=warning)
+                if not warning:
+                    self._act(uid, history.restored(uid, detail, self._clock()))
             if told:
                 self._tell_policy(reason, _together(told.values()), warning=warning)
 
@@ -113,6 +128,8 @@ class StatusReporter:
             if len(jobs) > 1:
                 jobs.sort(key=_slot_order)
             key = keys[workload_uid] = transition_key(jobs, view)
+            for action in self._early.pop(workload_uid, ()):
+                document.acted(action)
             document.show(jobs, view)
             self._book.changed(document, transition=key != self._keys.get(workload_uid))
         self._keys = keys
@@ -138,7 +155,7 @@ class StatusReporter:
         elif held is None and before is not None:
             self._tell_policy("MetricsAvailable", "the pass can observe again", action="Observe")
 
-    def _tell_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+    def _tell_outcomes(self, outcomes: Sequence[Outcome], now_seconds: float) -> None:
         """Of a pod that only waits on, nothing: 5,000 that wait for their turn would crowd out what matters."""
         by_reason: dict[str, list[str]] = {}
         waited, self._waiting = self._waiting, {each.resize.job_uid for each in outcomes if each.result == "deferred"}
@@ -147,6 +164,7 @@ class StatusReporter:
             by_reason.setdefault(reason, []).append(note)
             if outcome.result != "deferred" or outcome.resize.job_uid not in waited:
                 self._tell_pod(outcome.resize.job_uid, reason, note, warning=reason != "Resized")
+                self._act(outcome.resize.job_uid, history.resized(outcome, now_seconds))
         for reason, notes in by_reason.items():
             self._tell_policy(reason, _together(notes), warning=reason != "Resized")
 
@@ -173,6 +191,16 @@ class StatusReporter:
                 because = view.memory[uid].alone_because or "a change has harmed it"
                 self._tell_pod(uid, "Harmed", because, warning=True)
         self._left_alone = alone
+
+    def _act(self, job_uid: str, action: Action) -> None:
+        """Keep it in the workload's history, which is written soon."""
+        workload_uid = job_uid.rpartition(":")[0]
+        document = self._book.find(workload_uid)
+        if document is not None:
+            document.acted(action)
+            self._book.changed(document, transition=True)
+        elif len(self._early) < _MOST_EARLY:
+            self._early.setdefault(workload_uid, []).append(action)
 
     def _tell_pod(self, job_uid: str, reason: str, note: str, *, warning: bool = False) -> None:
         managed = self._roster.find(job_uid)

@@ -52,6 +52,17 @@ class Timing:
     longest_wait_seconds: float = 30.0
 
 
+def pages(api: Api, path: str, params: Mapping[str, str], *, metadata_only: bool = False) -> Iterator[Json]:
+    """The list of a collection, page by page; ApiError as soon as one cannot be had."""
+    params = {**params, "limit": str(_PAGE_OBJECTS)}
+    while True:
+        page = api.get(path, params, metadata_only=metadata_only)
+        yield page
+        if not (token := page["metadata"].get("continue")):
+            return
+        params["continue"] = token
+
+
 class Reflector(Generic[T]):
     """A store of parsed objects. Shape: `contracts.Store`. `start` it, `stop` it, once."""
 
@@ -176,13 +187,7 @@ class Reflector(Generic[T]):
         self._synced.set()
 
     def _pages(self) -> Iterator[Json]:
-        params = {**self._params, "limit": str(_PAGE_OBJECTS)}
-        while True:
-            page = self._api.get(self._path, params, metadata_only=self._metadata_only)
-            yield page
-            if not (token := page["metadata"].get("continue")):
-                return
-            params["continue"] = token
+        return pages(self._api, self._path, self._params, metadata_only=self._metadata_only)
 
     def _watch(self) -> None:
         """Follow one watch to its end. Raises ApiError when that is not the end that was asked for."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.managed_pods import PODS
 from support.replicas import LEASE, LEASES, ORIGINAL, SHARE, Town, is_held, policy_document
+from support.suspended_jobs import JOBS, NAME, left_behind
+from support.waiting import eventually
 
 from controller.adapters.kube.election import Terms
+from controller.adapters.kube.records import PLACE_GATE
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.once import StoppedError, run_once
 from controller.cluster.options import ClusterOptions, Connection
@@ -122,3 +127,36 @@ def test_a_policy_for_the_simulator_alone_is_a_usage_error(town: Town, tmp_path:
 def test_one_namespace_needs_a_policy_file(town: Town) -> None:
     with pytest.raises(UsageError, match=r"add --policy-file FILE\.$"):
         policy_of_file(options_in(town, connection=Connection(namespace="team-a")))
+
+
+def test_a_pod_behind_our_gate_that_no_policy_places_is_let_go_before_it_ends(town: Town) -> None:
+    town.policy()
+    raw = town.pod("arrives")
+    raw["spec"] = {**raw["spec"], "schedulingGates": [{"name": PLACE_GATE}], "nodeName": None}
+    town.server.put(PODS, {**raw, "status": {"phase": "Pending"}})
+
+    assert once(town) == (0, [])
+    assert not town.server.get(f"{PODS}/arrives")["spec"]["schedulingGates"]
+
+
+def test_moves_that_are_under_way_are_seen_through_before_it_ends(town: Town) -> None:
+    town.server.put(JOBS, left_behind("node-z"))  # there is no such node, so it runs where it may
+
+    assert once(town)[0] == 0
+    assert town.server.get(f"{JOBS}/{NAME}")["spec"]["suspend"] is False
+
+
+def test_a_signal_ends_the_wait_for_moves(town: Town) -> None:
+    town.server.put(JOBS, left_behind("node-a"))  # nobody starts its pods
+    stop = StopSignal()
+
+    def end_it_once_the_job_is_resumed() -> None:
+        eventually(lambda: not town.server.get(f"{JOBS}/{NAME}")["spec"]["suspend"])
+        stop.note(signal.SIGTERM)
+
+    ender = threading.Thread(target=end_it_once_the_job_is_resumed)
+    ender.start()
+    _, told = once(town, stop)
+    ender.join()
+
+    assert told[-1] == "Moves are under way; another controller, or `slopewise sweep`, goes on with them."

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from support.api_server import refusal
 from support.replicas import GROWTHS, LEASE, LEASES, ORIGINAL, Town, is_held, wait_for
+from support.suspended_jobs import JOBS, NAME, left_behind
 
 from controller.adapters.kube.election import Terms
 from controller.cluster.options import Connection
@@ -70,6 +71,25 @@ def test_every_pod_gets_what_it_came_with_and_every_policy_is_let_go(town: Town,
     assert "TrainingPolicy p" in shown(result)
 
 
+def test_a_job_that_a_move_has_suspended_is_resumed_since_nobody_does_so_afterwards(
+    town: Town, connection: Connection
+) -> None:
+    town.server.put(JOBS, left_behind("node-z"))
+
+    assert restore(connection).complete
+    assert town.server.get(f"{JOBS}/{NAME}")["spec"]["suspend"] is False
+
+
+def test_a_job_that_stays_suspended_is_told_and_keeps_the_policies(town: Town, connection: Connection) -> None:
+    still_ending = {**left_behind("node-z"), "status": {}}
+    town.server.put(JOBS, still_ending)
+
+    result = restore(connection, deadline_seconds=0.0)
+
+    assert result.left == {f"Job team-a/{NAME}": "suspended for a move, until its pods have ended"}
+    assert is_held(town)
+
+
 def test_a_second_time_there_is_nothing_left_to_do(connection: Connection) -> None:
     restore(connection)
     result = restore(connection)
@@ -116,7 +136,7 @@ def test_a_signal_ends_it_with_what_was_done_so_far(town: Town, connection: Conn
     assert "stopped by SIGINT" in result.problems
     assert result.restored.keys() == {"pod team-a/a"}
     assert told[0].startswith("Taking the lease controllers/slopewise-controller")
-    assert told[1].startswith("1 pods not back yet, for example pod team-a/b: ")
+    assert told[1].startswith("1 not back yet, for example pod team-a/b: ")
 
 
 def test_it_refuses_while_a_controller_leads(town: Town, connection: Connection) -> None:

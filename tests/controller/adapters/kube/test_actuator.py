@@ -130,9 +130,9 @@ class TestOnePatch:
         assert (outcome.result, world.server.requests) == ("infeasible", [])
         assert "set resources.lowerRequests" in outcome.detail
 
-    def test_moving_comes_later(self, world: World) -> None:
+    def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.actuator.move(Migrate("j", "node-a", "node-b", "why"))
-        assert (outcome.result, outcome.detail) == ("infeasible", "moving pods comes with a later release")
+        assert (outcome.result, outcome.detail) == ("infeasible", "nothing is moved while a policy ends")
 
 
 class TestNothingIsSent:

@@ -56,6 +56,24 @@ def test_only_metadata_comes_when_only_metadata_is_asked_for(server: ApiServer) 
     assert kinds == ["as=PartialObjectMetadata", "as=PartialObjectMetadataList"]
 
 
+@pytest.mark.parametrize("minor", ["36", "36+"])
+def test_the_version_of_the_server_is_asked_for_once(server: ApiServer, minor: str) -> None:
+    server.minor_version = minor
+    api = server.client()
+
+    assert [api.server_version(), api.server_version()] == [(1, 36), (1, 36)]
+    assert len(server.asked("GET", "^/version$")) == 1
+
+
+def test_a_version_that_cannot_be_read_is_asked_for_again(server: ApiServer) -> None:
+    server.fault(Reply(200, {"gitVersion": "devel"}), path="^/version$")
+    api = server.client()
+
+    with pytest.raises(ApiError, match="/version says"):
+        api.server_version()
+    assert api.server_version() == (1, 36)
+
+
 def test_a_resize_is_a_strategic_patch_of_one_container(server: ApiServer) -> None:
     answer = server.client().patch(f"{PODS}/p/resize", RESIZE, STRATEGIC_MERGE_PATCH, {"fieldManager": "slopewise"})
     assert answer["spec"]["containers"] == [

@@ -104,7 +104,8 @@ def test_a_job_that_a_pass_does_not_see_keeps_its_original(pods: Pods, replica: 
     pods.add("train", pod_uid="the next pod", node="n2")
     memory.save(memory.load())
     replica.writer.write()
-    assert replica.store.items()[0].status.count(b"the next pod") == 1
+    (pod,) = replica.store.items()[0].read_status()["pods"]
+    assert pod["uid"] == "the next pod"
 
 
 def test_a_job_is_forgotten_with_its_jobgrowth(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:

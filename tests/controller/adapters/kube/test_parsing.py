@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.cluster_records import container_status, pod_json
 
 from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
-from controller.adapters.kube.records import ObjectRecord, OwnerRef, PodPending
+from controller.adapters.kube.records import ObjectRecord, OwnerRef, PodPending, Taint, Toleration, VolumeRecord
 from controller.model import CpuAllocation
 
 AT_15_25_33 = 1_795_274_733.0
@@ -214,3 +214,112 @@ def test_whatever_is_in_a_field_a_pod_is_read_or_refused_in_words(path: tuple[An
     except ValueError as error:
         name, told = "", str(error)
     assert name == "p" or "cannot be read" in told or path == ("metadata", "name")
+
+
+MIGRATABLE_POD: dict[str, Any] = {"annotations": {"slopewise.dev/migratable": "true"}}
+
+
+def test_what_decides_on_where_a_pod_can_run_is_kept_of_migratable_and_gated_pods_only():
+    gated = {"schedulingGates": [{"name": "slopewise.dev/place"}]}
+    assert parse_pod(pod_json()).scheduling is None
+    assert parse_pod(pod_json(metadata={"annotations": {"slopewise.dev/migratable": "false"}})).scheduling is None
+    assert parse_pod(pod_json(metadata=MIGRATABLE_POD)).scheduling is not None
+    assert parse_pod(pod_json(spec=gated)).scheduling is not None
+
+
+def test_scheduling_facts_are_read_in_full():
+    affinity = {"nodeAffinity": {"x": 1}}
+    spec = {
+        "affinity": affinity,
+        "nodeSelector": {"b": "2", "a": "1"},
+        "tolerations": [{"operator": "Exists"}, {"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+        "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "saved"}},
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "host", "hostPath": {"path": "/data"}},
+        ],
+        "terminationGracePeriodSeconds": 120,
+        "topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}, {"whenUnsatisfiable": "DoNotSchedule"}],
+        "resourceClaims": [{"name": "gpu"}],
+    }
+    annotations = {**MIGRATABLE_POD["annotations"], "slopewise.dev/checkpoints": "external"}
+    facts = parse_pod(pod_json(metadata={"annotations": annotations}, spec=spec)).scheduling
+    assert facts is not None
+    assert (facts.affinity, facts.node_selector, facts.grace_seconds) == (affinity, (("a", "1"), ("b", "2")), 120.0)
+    assert facts.tolerations == (Toleration("", "Exists", "", ""), Toleration("gpu", "Equal", "yes", "NoSchedule"))
+    assert facts.volumes == (
+        VolumeRecord("data", "persistentVolumeClaim", "saved"),
+        VolumeRecord("tmp", "emptyDir"),
+        VolumeRecord("host", "hostPath"),
+    )
+    assert (facts.spreads_strictly, facts.claims_devices, facts.external_checkpoints) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "forbids"),
+    [
+        ("karpenter.sh/do-not-disrupt", "true", True),
+        ("karpenter.sh/do-not-disrupt", "false", False),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false", True),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "true", False),
+    ],
+)
+def test_an_annotation_that_forbids_to_disrupt_a_pod_is_kept(annotation: str, value: str, forbids: bool):
+    annotations = {**MIGRATABLE_POD["annotations"], annotation: value}
+    facts = parse_pod(pod_json(metadata={"annotations": annotations})).scheduling
+    assert facts is not None
+    assert facts.must_stay == (f"{annotation}: {value}" if forbids else "")
+
+
+def test_the_pods_of_one_template_share_their_scheduling_facts():
+    one, other = (parse_pod(pod_json(metadata={**MIGRATABLE_POD, "name": name})) for name in ("a", "b"))
+    assert one.scheduling is other.scheduling
+
+
+def test_nobody_changes_the_affinity_of_a_record_by_changing_what_it_hands_out():
+    pod = parse_pod(pod_json(metadata=MIGRATABLE_POD, spec={"affinity": {"nodeAffinity": {}}}))
+    assert pod.scheduling is not None
+    (pod.scheduling.affinity or {})["nodeAffinity"]["x"] = 1
+    assert pod.scheduling.affinity == {"nodeAffinity": {}}
+
+
+def test_a_pod_that_no_node_takes_is_known_since_when():
+    def since(**condition: str) -> float | None:
+        told = {"type": "PodScheduled", "lastTransitionTime": "2026-11-21T15:25:33Z", **condition}
+        return parse_pod(pod_json(status={"conditions": [told]})).unschedulable_since_seconds
+
+    assert since(status="False", reason="Unschedulable") == AT_15_25_33
+    assert since(status="False", reason="SchedulingGated") is None
+    assert since(status="True") is None
+
+
+def test_what_a_container_ended_with_is_known_while_it_has_ended():
+    ended = container_status(state={"terminated": {"exitCode": 143}})
+    (container,) = parse_pod(pod_json(status={"containerStatuses": [ended]})).containers
+    assert container.exit_code == 143
+    again = container_status(lastState={"terminated": {"exitCode": 143}})
+    (container,) = parse_pod(pod_json(status={"containerStatuses": [again]})).containers
+    assert container.exit_code is None
+
+
+def test_the_taints_of_a_node_are_kept():
+    raw = {
+        "metadata": {"name": "a", "uid": "u"},
+        "spec": {
+            "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]
+        },
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}},
+    }
+    assert parse_node(raw).taints == (Taint("gpu", "yes", "NoSchedule"), Taint("x", "", "NoExecute"))
+
+
+def test_of_an_objects_annotations_only_ours_are_kept():
+    meta = {
+        "name": "o",
+        "uid": "u",
+        "generation": 3,
+        "deletionTimestamp": "2026-11-21T15:25:33Z",
+        "annotations": {"slopewise.dev/move": "{}", "kubectl.kubernetes.io/last-applied": "huge"},
+    }
+    found = parse_object({"metadata": meta})
+    assert (found.annotations, found.deleting, found.generation) == ({"slopewise.dev/move": "{}"}, True, 3)

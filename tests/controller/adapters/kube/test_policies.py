@@ -21,7 +21,7 @@ from controller.adapters.kube.policies import (
     policy_path,
     remove_finalizer,
 )
-from controller.adapters.kube.records import FINALIZER, MANAGED_LABEL, PodRecord
+from controller.adapters.kube.records import FINALIZER, MANAGED_LABEL, PLACE_GATE, PodRecord
 from controller.adapters.kube.status_writer import StatusSender
 from controller.model import NodeMemory
 from controller.policy_status import Conflict, Standing
@@ -120,6 +120,13 @@ def test_selectors_of_pods_nodes_and_namespaces_must_all_agree() -> None:
         [policy], pods, {"team-a": {"team": "a"}, "team-b": {}}, {"node-a": {"pool": "gpu"}, "node-b": {}}
     )
     assert set(claims.policy_of) == {"uid-yes"}
+
+
+def test_a_pod_that_waits_for_us_to_find_it_a_node_is_on_none_to_be_chosen_by() -> None:
+    policies = [a_policy(name, nodes={"matchLabels": {"pool": name}}) for name in ("a", "b")]
+    waits = replace(a_pod("waits"), node=None, gates=(PLACE_GATE,))
+    claims = claim_pods(policies, [waits], {}, {"node-a": {"pool": "a"}})
+    assert (claims.policy_of, claims.conflicts) == ({"uid-waits": "a"}, {})
 
 
 def test_a_pod_that_has_ended_is_no_conflict() -> None:

@@ -1,0 +1,113 @@
+"""Whether a pod that is evicted comes back, behind our gate, and without its eviction being held against its owner.
+
+Before it: `mobility.py`, which asks for every pod that may be moved, and `evictions.py`, which asks once more with the
+owner as it is at that moment. Pure: the owner's JSON in, a sentence out. What does not come back is never evicted.
+
+What has to hold (Kubernetes 1.36):
+
+- Its direct owner makes a new pod once the old one has ended: a Job or a StatefulSet. A ReplicaSet makes it at once,
+  and two processes would write one checkpoint.
+- The owner's template carries the gate `slopewise.dev/place`, else the scheduler is faster than we are.
+- A Job does not count the eviction as a failure. That takes `restartPolicy: Never` and a rule of `podFailurePolicy`
+  that ignores `DisruptionTarget`, before every other rule that such a pod would meet: the first one that fits decides,
+  and a trainer that saved ends with 143 (SIGTERM), one that did not with 137 (SIGKILL).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.adapters.kube.contracts import Json
+from controller.adapters.kube.records import PLACE_GATE
+
+EVICTABLE = ("Job", "StatefulSet")
+"""The kinds of owners whose pods come back one after the other."""
+
+_DISRUPTION = "DisruptionTarget"
+_ENDS_WITH = (143, 137)
+_OVER = ("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")
+
+_ADD_RULE = "add podFailurePolicy with action Ignore on DisruptionTarget as its first rule"
+
+
+def why_not_back(kind: str, owner: Json) -> str | None:
+    """Why a pod of this owner must not be evicted; None: it comes back, gated, and nothing is counted.
+
+    `owner` is the pod's direct controlling owner as the API server has it.
+    """
+    if kind not in EVICTABLE:
+        return f"a {kind} does not bring it back one after the other; run it as a Job or a StatefulSet"
+    if (why := why_over(kind, owner) or _ungated(kind, owner["spec"]["template"]["spec"])) is not None:
+        return why
+    return _counting_job(owner) if kind == "Job" else None
+
+
+def why_failed_when_ended(job_spec: Json) -> str | None:
+    """Why a Job may fail for good when its pods are told to end, as they are by its suspension; None: it does not.
+
+    The Job controller holds `FailJob` against every failed pod that it still sees, also against those of a Job that is
+    suspended. Such pods carry no `DisruptionTarget`, so an Ignore of that protects from nothing here.
+    """
+    rules = (job_spec.get("podFailurePolicy") or {}).get("rules") or ()
+    for code in _ENDS_WITH:
+        first = next((number for number, rule in enumerate(rules) if _fits_exit_code(rule, (code,))), None)
+        if first is not None and rules[first].get("action") == "FailJob":
+            return (
+                f"rule {first} of its Job's podFailurePolicy fails the Job when a pod that is told to end exits with "
+                f"{code}; put a rule that ignores 143 and 137 before it"
+            )
+    return None
+
+
+def why_over(kind: str, owner: Json) -> str | None:
+    """Why this owner makes no further pods at all just now; None: it does, as long as it needs some."""
+    if "deletionTimestamp" in owner["metadata"]:
+        return f"its {kind} is being deleted"
+    if kind != "Job":
+        return None
+    if owner["spec"].get("suspend"):
+        return "its Job is suspended"
+    conditions = (owner.get("status") or {}).get("conditions") or ()
+    if any(each.get("type") in _OVER and each.get("status") == "True" for each in conditions):
+        return "its Job has ended"
+    return None
+
+
+def _ungated(kind: str, pod_spec: Json) -> str | None:
+    if any(gate.get("name") == PLACE_GATE for gate in pod_spec.get("schedulingGates") or ()):
+        return None
+    return f"its {kind}'s template has no scheduling gate {PLACE_GATE}, so its new pod could not be steered; add it"
+
+
+def _counting_job(job: Json) -> str | None:
+    spec = job["spec"]
+    restarts = spec["template"]["spec"].get("restartPolicy")
+    if restarts != "Never":
+        return f"its Job would count an eviction as a failure (restartPolicy {restarts}); set Never, and {_ADD_RULE}"
+    return _counted((spec.get("podFailurePolicy") or {}).get("rules") or ())
+
+
+def _counted(rules: Iterable[Json]) -> str | None:
+    """Whether the rules hold an eviction against the Job; they are read in their order, the first that fits decides."""
+    for number, rule in enumerate(rules):
+        on_disruption = _fits_disruption(rule)
+        if rule.get("action") == "Ignore" and on_disruption:
+            return None
+        if rule.get("action") != "Ignore" and (on_disruption or _fits_exit_code(rule)):
+            return f"rule {number} of its Job's podFailurePolicy would meet an eviction first; {_ADD_RULE}"
+    return f"its Job would count an eviction as a failure; {_ADD_RULE}"
+
+
+def _fits_disruption(rule: Json) -> bool:
+    return any(
+        each.get("type") == _DISRUPTION and each.get("status", "True") == "True"
+        for each in rule.get("onPodConditions") or ()
+    )
+
+
+def _fits_exit_code(rule: Json, ends_with: Iterable[int] = _ENDS_WITH) -> bool:
+    codes = rule.get("onExitCodes")
+    if not codes:
+        return False
+    named = set(codes.get("values") or ())
+    return any((code in named) == (codes.get("operator") == "In") for code in ends_with)

@@ -1,0 +1,107 @@
+"""One eviction, or only the question whether it would be granted: what is sent, and what the answer means.
+
+`evictions.py` evicts, `job_moves.py` only asks (it suspends Jobs, which no disruption budget is asked about), and
+`gates.py` evicts pods that found no place. Never a delete: evictions are what disruption budgets are made for, and what
+`podFailurePolicy` tells from a failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.adapters.kube.api_error import ApiError
+from controller.adapters.kube.coming_back import why_not_back, why_over
+from controller.adapters.kube.contracts import Api, Json
+from controller.adapters.kube.owners import owner_path
+from controller.adapters.kube.paths import path_of
+from controller.adapters.kube.records import OwnerRef, PodRecord
+from controller.model import OutcomeResult
+
+COMPONENT = "apply manifests/components/moves"
+"""What grants our account everything that moves need."""
+
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An eviction that was not granted, or of which nothing is known."""
+
+    result: OutcomeResult
+    detail: str
+    maybe_done: bool = False
+    gone: bool = False
+    """The pod is no more: what the eviction was for has happened."""
+
+
+def why_it_would_stay_away(api: Api, pod: PodRecord) -> str | None:
+    """Why this pod would not come back behind our gate, by its owner as it is at this moment; None: it would.
+
+    ApiError when the owner cannot be read.
+    """
+    if pod.owner is None:
+        return "it is a bare pod, which nobody makes again; run it as a Job"
+    path = owner_path(pod.namespace, pod.owner)
+    if path is None:
+        return why_not_back(pod.owner.kind, {})
+    owner = api.get(path)
+    if owner["metadata"]["uid"] != pod.owner.uid:
+        return f"its {pod.owner.kind} has been replaced"
+    return why_not_back(pod.owner.kind, owner)
+
+
+def makes_no_more(api: Api, namespace: str, owner: OwnerRef) -> bool:
+    """Whether this owner is gone, or makes no further pods just now; False where it cannot be read."""
+    path = owner_path(namespace, owner)
+    if path is None:
+        return False
+    try:
+        found = api.get(path)
+    except ApiError as error:
+        return error.is_gone
+    return found["metadata"]["uid"] != owner.uid or why_over(owner.kind, found) is not None
+
+
+def evict(api: Api, pod: PodRecord, *, dry_run: bool = False) -> Refused | None:
+    """None: granted; with `dry_run` nothing happens, and the budgets are asked all the same.
+
+    The uid is a precondition: another pod of that name (a StatefulSet's next one) is not touched.
+    """
+    options: Json = {"preconditions": {"uid": pod.uid}}
+    if dry_run:
+        options["dryRun"] = ["All"]
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": options,
+    }
+    try:
+        api.create(f"{path_of('v1', 'pods', pod.namespace, pod.name)}/eviction", body)
+    except ApiError as error:
+        return _meaning(error)
+    return None
+
+
+def _meaning(error: ApiError) -> Refused:
+    said = error.message
+    if error.is_gone or error.is_conflict:
+        return Refused("failed", "its pod is gone, or another one has its name", gone=True)
+    if error.is_throttled:
+        return _throttled(error)
+    if _SEVERAL_BUDGETS in said:
+        return Refused(
+            "infeasible", "several PodDisruptionBudgets select its pod, and Kubernetes asks only one; leave one"
+        )
+    if error.is_forbidden:
+        return Refused("infeasible", f"our account may not evict its pod; {COMPONENT} ({said})")
+    if error.is_invalid or error.status == 400:
+        return Refused("infeasible", f"Kubernetes does not take the eviction ({said})")
+    return Refused("failed", f"the eviction was not answered well ({said})", maybe_done=error.maybe_done)
+
+
+def _throttled(error: ApiError) -> Refused:
+    budget = next((cause.message for cause in error.causes if cause.reason == "DisruptionBudget"), None)
+    if budget is not None:
+        return Refused("deferred", f"a disruption budget says no: {budget}")
+    return Refused("deferred", f"the API server does not evict it now ({error.message})")

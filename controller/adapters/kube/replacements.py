@@ -1,0 +1,111 @@
+"""How far a move by eviction is: which pods leave, which come in their place, and what is to be done next. Pure.
+
+`evictions.py` asks and does it. A replacement has the same direct owner as the pod that leaves, and is younger (both
+times are the API server's). The job's uid would not do: the pod that leaves and the one that comes have the same for a
+while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.adapters.kube.records import PLACED, OwnerRef, PodRecord
+from controller.conditions import timestamp
+from controller.job_growth import MoveIntent, PodMove, WorkloadRef
+
+EVICT_SECONDS = 30.0
+"""For so long a pod whose eviction is refused, after that of another one was granted, is tried again."""
+
+TO_BE_EVICTED = "about to be evicted"
+ENDING = "saving and ending"
+AWAITED = "waiting for its replacement"
+STARTING = "starting on {}"
+UNPINNED = "starting on any node"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is waited for, in words, and what is to be done about it; no words: nothing more."""
+
+    words: str = ""
+    evict: PodRecord | None = None
+    open: PodRecord | None = None
+
+
+def runs(pod: PodRecord) -> bool:
+    """Whether it is on a node and not about to leave it."""
+    return pod.node is not None and not pod.ended and not pod.deleting
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One pod that is to be moved."""
+
+    slot: str
+    pod: PodRecord
+    owner: OwnerRef
+
+    def leaving(self) -> PodMove:
+        """As it is stored."""
+        pod, owner = self.pod, self.owner
+        return PodMove(
+            slot=self.slot,
+            name=pod.name,
+            uid=pod.uid,
+            node=pod.node or "",
+            created=timestamp(pod.created_at_seconds),
+            owner=WorkloadRef(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid),
+        )
+
+
+class Replacements:
+    """The pods that come in the place of those that leave: of the same owner, younger, each for one of them."""
+
+    def __init__(self, pods: Iterable[PodRecord], namespace: str, intent: MoveIntent) -> None:
+        owners = {leaving.owner.uid for leaving in intent.pods}
+        of_owners = [
+            pod for pod in pods if pod.namespace == namespace and pod.owner is not None and pod.owner.uid in owners
+        ]
+        self._by_uid = {pod.uid: pod for pod in of_owners}
+        left = {leaving.uid for leaving in intent.pods}
+        young = [pod for pod in of_owners if pod.uid not in left and not pod.deleting]
+        self._young = sorted(young, key=lambda pod: (pod.created_at_seconds, pod.name))
+
+    def old(self, leaving: PodMove) -> PodRecord | None:
+        """The pod that leaves, as long as it is there."""
+        return self._by_uid.get(leaving.uid)
+
+    def take(self, leaving: PodMove) -> PodRecord | None:
+        """The pod that has come in its place; None: not yet."""
+        created = leaving.created.timestamp()
+        for pod in self._young:
+            owner = "" if pod.owner is None else pod.owner.uid
+            if owner == leaving.owner.uid and pod.created_at_seconds > created:
+                self._young.remove(pod)
+                return pod
+        return None
+
+
+def next_step(leaving: PodMove, intent: MoveIntent, replacements: Replacements, age_seconds: float) -> Step:
+    """Of one pod that leaves, in a move that is so old."""
+    old = replacements.old(leaving)
+    if old is not None and not old.ended:
+        return Step(ENDING) if old.deleting else _still_running(old, age_seconds)
+    if old is not None and old.phase == "Succeeded":
+        return Step()
+    new = replacements.take(leaving)
+    if new is None:
+        return Step(AWAITED)
+    starting = STARTING.format(intent.node) if intent.node else UNPINNED
+    if new.waits_for_us:
+        return Step(starting, open=new)
+    if new.node is not None or PLACED not in new.annotations:
+        return Step()
+    # Where the node was given up, a pod that is still pinned to it is evicted next, and another one comes.
+    return Step(starting if intent.node else AWAITED)
+
+
+def _still_running(old: PodRecord, age_seconds: float) -> Step:
+    """Its eviction was refused, or was never sent. It stays where it is when that goes on."""
+    return Step(TO_BE_EVICTED, evict=old) if age_seconds <= EVICT_SECONDS else Step()

@@ -1,0 +1,110 @@
+"""The thread in which the leader sees moves through: Jobs that are suspended, pods that are evicted, gates.
+
+Before it: a pass, which only begins a move (`Actuator.move`), or a leader that is no more. After it: the next pass,
+which sees the job on its new node. A pass is every 20 to 60 s and a move takes 2 s, so it cannot be the pass that goes
+on; and a thread of its own, so that a slow API server holds up no lease, no pass and no finalizer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from controller.adapters.kube.events import About, Event
+from controller.adapters.kube.following import JobFollower
+from controller.adapters.kube.job_moves import JobMove
+from controller.cluster.world import World
+from controller.errors import SlopewiseError
+
+TICK_SECONDS = 0.5
+
+STIRRED_SECONDS = 0.05
+"""Between two ticks that changes of pods ask for: of a Job with 50 pods they all end within a second."""
+
+
+class MoveKeeper:
+    """Ticks all that drives moves, as long as this replica leads. `wake` may be called from any thread."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._ticks: Mapping[str, Callable[[], None]] = {
+            "suspended Jobs": self._follower().tick,
+            "evicted pods": world.evictions.tick,
+            "gates": world.gates.tick,
+        }
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="moves", daemon=True)
+        self._said: dict[str, str] = {}
+        self._log = structlog.get_logger("slopewise")
+
+    def start(self) -> None:
+        """Begin, or do nothing where that was done."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def wake(self) -> None:
+        """A pod changed: do not wait for the next tick."""
+        self._woken.set()
+
+    def stop(self, patience_seconds: float = 0.0) -> bool:
+        """No further tick; True once none is under way. Moves stay as they are: another replica goes on with them."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.ident is None:
+            return True
+        self._thread.join(patience_seconds)
+        return not self._thread.is_alive()
+
+    def tick(self) -> None:
+        """Everything once. What goes wrong in one part is told, and stops no other."""
+        for part, tick in self._ticks.items():
+            try:
+                tick()
+            except SlopewiseError as error:
+                self._say(part, str(error))
+            except Exception as error:
+                self._say(part, repr(error), error)
+            else:
+                self._said.pop(part, None)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._woken.clear()
+            self.tick()
+            if not self._stopping.wait(STIRRED_SECONDS):
+                self._woken.wait(TICK_SECONDS - STIRRED_SECONDS)
+
+    def _say(self, part: str, reason: str, error: Exception | None = None) -> None:
+        if self._said.get(part) != reason:
+            self._said[part] = reason
+            self._log.warning("moves wait", part=part, reason=reason, exc_info=error)
+
+    def _follower(self) -> JobFollower:
+        world = self._world
+        return JobFollower(
+            world.api, world.watches.jobs, world.watches.pods, world.watches.nodes, world.may_write, world.clock,
+            self._tell, world.watches.jobs.observe,
+        )  # fmt: skip
+
+    def _tell(self, move: JobMove, sentence: str, warning: bool) -> None:
+        """In the log, and as an Event of the Job, since its pods come and go meanwhile."""
+        log = self._log.warning if warning else self._log.info
+        log("move", job=f"{move.namespace}/{move.name}", source=move.from_node, target=move.to_node, reason=sentence)
+        about = About("batch/v1", "Job", move.name, move.workload_uid, move.namespace)
+        reason = "MoveTroubled" if warning else "Moving"
+        self._world.events.emit(Event(about, reason, sentence, warning=warning, action="Move"))
+
+
+def see_through(world: World, patience_seconds: float, pause: Callable[[float], bool]) -> bool:
+    """For a process that ends: what it has begun it finishes. False when that takes too long, or `pause` says stop."""
+    keeper, deadline = MoveKeeper(world), time.monotonic() + patience_seconds
+    keeper.tick()  # also when nothing is under way: what a pass has seen behind our gate and not placed is let go
+    while world.moves_under_way():
+        if time.monotonic() > deadline or pause(TICK_SECONDS):
+            return False
+        keeper.tick()
+    return True

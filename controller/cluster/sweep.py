@@ -1,0 +1,241 @@
+"""`slopewise sweep`: frees what a controller that is no more has left behind gates, suspended, or pinned to nowhere.
+
+A CronJob runs it each minute, with an account of its own. It needs no lease, no Prometheus and no JobGrowth, only what
+stands on the pods and Jobs themselves, and so it works when everything else of ours is gone. It frees
+
+- pods that have waited behind our gate for more than 60 s: opened, without a node;
+- pods that we pinned and that find no room: evicted, so that the one in their place is opened without a node;
+- Jobs that we suspended more than 60 s ago and that have no pod left: resumed, with their owner's affinity;
+- Jobs that are pinned and whose pods find no room, or whose node is gone: let go (`job_steps.py`).
+
+It never works against a controller that lives. That one does all of it sooner: it opens gates after 30 s, unpins after
+20 s, and resumes within 0.5 s of the last pod's end. So but for gates, whose age is known, everything is looked at
+twice, 5 s apart (20 s where room is missing), and freed only if nobody has written to it in between: each patch holds
+for the resource version of both looks. What is younger than 60 s is looked at again within the same run, so that
+nothing waits for more than two minutes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.table import Table
+
+from controller.adapters.kube.api_error import ApiError
+from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json
+from controller.adapters.kube.evicting import evict
+from controller.adapters.kube.gates import STRANDED_SECONDS, is_stranded
+from controller.adapters.kube.job_moves import JobMove, move_on
+from controller.adapters.kube.job_steps import freed
+from controller.adapters.kube.opening import Opener
+from controller.adapters.kube.parsing import parse_pod
+from controller.adapters.kube.paths import path_of
+from controller.adapters.kube.records import PodRecord
+from controller.adapters.kube.suspending import PARAMS, job_path, read_live
+from controller.adapters.kube.watching import pages
+from controller.cluster.connecting import connect
+from controller.cluster.options import Connection
+from controller.cluster.signals import StopSignal
+from controller.telemetry import configure_logging
+
+OLDER_THAN_SECONDS = 60.0
+AGAIN_SECONDS = (5.0, 20.0, 5.0, 5.0)
+"""Pauses before further looks of a run, as long as something waits. The third look frees what has found no room for
+20 s; the last two resume what that has suspended. With them a run takes 35 s, and the next one begins after 60 s."""
+
+UNWRITTEN_SECONDS = 5.0
+"""For so long nobody has written to what is freed: a controller that lives is ten times as fast."""
+
+
+@dataclass(slots=True)
+class Swept:
+    """What was freed, what could not be, and what is looked at again by the next run; by kind, namespace and name."""
+
+    freed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    young: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--output json`."""
+        return {"freed": self.freed, "failed": self.failed, "young": self.young}
+
+    def note(self, what: str, *, freed: str = "", failed: str = "", young: str = "") -> None:
+        """What became of one thing in this look; what an earlier look said of it counts no more."""
+        for kind, told in ((self.freed, freed), (self.failed, failed), (self.young, young)):
+            kind.pop(what, None)
+            if told:
+                kind[what] = told
+
+
+def listing(swept: Swept) -> Table:
+    """A line for each pod and Job."""
+    table = Table("what", "became of it", "detail", box=None, pad_edge=False)
+    for became, told in (("freed", swept.freed), ("NOT freed", swept.failed), ("waits", swept.young)):
+        for what, detail in told.items():
+            table.add_row(what, became, detail)
+    if not table.row_count:
+        table.add_row("nothing", "", "no pod waits behind our gate, and no move is under way")
+    return table
+
+
+def sweep(connection: Connection, older_than_seconds: float, stop: StopSignal) -> Swept:
+    """One run, of 35 s where anything of ours waits. ApiError when the cluster cannot be read."""
+    configure_logging()
+    api = connect(connection)
+    try:
+        return Sweeper(api, connection.namespace, older_than_seconds, stop.wait).run()
+    finally:
+        api.close()
+
+
+class Sweeper:
+    """One run."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str | None,
+        older_than_seconds: float,
+        wait: Callable[[float], bool],
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`wait` so many seconds; True: a signal came, and the run ends."""
+        self._api = api
+        self._namespace = namespace
+        self._older_than_seconds = older_than_seconds
+        self._wait = wait
+        self._now = now
+        self._monotonic = monotonic
+        self._opener = Opener(api, lambda: True)
+        self._sights: dict[tuple[str, str], float] = {}
+        """Since when something is seen to need help, by uid and resource version."""
+        self._let_go: set[str] = set()
+        """Uids of Jobs that this run has suspended, to tie them to no node any more: nobody else is at work there."""
+        self._swept = Swept()
+
+    def run(self) -> Swept:
+        """Look until nothing waits any more, five times at most."""
+        self._look()
+        for pause in AGAIN_SECONDS:
+            if not self._swept.young or self._wait(pause):
+                break
+            self._look()
+        return self._swept
+
+    def _look(self) -> None:
+        self._swept.young.clear()
+        without_room: set[tuple[str, str]] = set()
+        """Namespace and uid of owners; a uid alone may be named by a pod of another namespace."""
+        for pod in self._unplaced_pods():
+            if pod.owner is not None and pod.unschedulable_since_seconds is not None:
+                without_room.add((pod.namespace, pod.owner.uid))
+            if pod.waits_for_us:
+                self._safely(f"pod {pod.namespace}/{pod.name}", self._open, pod)
+            elif is_stranded(pod):
+                self._safely(f"pod {pod.namespace}/{pod.name}", self._unpin, pod)
+        moves = list(self._moved_jobs())
+        nodes = self._nodes() if moves else frozenset()
+        for move in moves:
+            gone = bool(nodes) and move.to_node not in nodes
+            lacks_room = (move.namespace, move.workload_uid) in without_room
+            if gone or lacks_room or move.step in ("leaving", "unpinning"):
+                self._safely(f"Job {move.namespace}/{move.name}", self._free_job, move, gone, lacks_room)
+
+    def _safely(self, what: str, free: Callable[..., None], *about: Any) -> None:
+        """What is wrong with one keeps no other waiting."""
+        try:
+            free(what, *about)
+        except (ApiError, ValueError, KeyError) as error:
+            self._swept.note(what, failed=str(error))
+
+    # --- pods ------------------------------------------------------------------------------------------------
+
+    def _open(self, what: str, pod: PodRecord) -> None:
+        age = self._now() - pod.created_at_seconds
+        if age <= self._older_than_seconds:
+            self._swept.note(what, young=f"has waited behind our gate for {age:.0f} s")
+            return
+        opened = self._opener.open(pod)
+        if opened.result == "applied":
+            self._swept.note(what, freed=f"its gate is off; it had waited for {age:.0f} s")
+        elif not opened.over:
+            self._swept.note(what, failed=opened.detail)
+
+    def _unpin(self, what: str, pod: PodRecord) -> None:
+        if not self._seen_for(pod.uid, "stranded", STRANDED_SECONDS):
+            self._swept.note(what, young="finds no room where it is pinned")
+            return
+        refused = evict(self._api, pod)
+        if refused is None:
+            self._swept.note(what, freed="evicted, as there is no room where it was pinned; its next pod runs anywhere")
+        elif not refused.gone:
+            self._swept.note(what, failed=refused.detail)
+
+    # --- Jobs ------------------------------------------------------------------------------------------------
+
+    def _free_job(self, what: str, seen: JobMove, gone: bool, lacks_room: bool) -> None:
+        path = job_path(seen.namespace, seen.name)
+        job = self._api.get(path)
+        meta, move = job["metadata"], move_on(job)
+        if move is None:
+            return
+        live = read_live(self._api, seen.namespace, meta["uid"])
+        # A pod that is ending may be on a node that is not heard of: its controller waits for it, and so does this.
+        lost = gone or (lacks_room and not any(pod.deleting for pod in live))
+        body = freed(job, live_pods=len(live), lost=lost, now_seconds=self._now())
+        if body is None:
+            if meta["uid"] in self._let_go:
+                self._swept.note(what, young="its pods end, and then it may run anywhere")
+            return
+        age = self._now() - move.step_since_seconds
+        if meta["uid"] not in self._let_go:
+            patience = STRANDED_SECONDS if lost else UNWRITTEN_SECONDS
+            unwritten = self._seen_for(meta["uid"], meta["resourceVersion"], patience)
+            if age <= self._older_than_seconds or not unwritten:
+                self._swept.note(what, young=f"{move.step} for {age:.0f} s")
+                return
+        self._api.patch(path, body, MERGE_PATCH, PARAMS)
+        if move.step in ("leaving", "unpinning"):
+            self._swept.note(what, freed="resumed; it may run anywhere")
+        else:
+            self._let_go.add(meta["uid"])
+            self._swept.note(what, young=f"{move.to_node} does not take it; its pods end, and then it may run anywhere")
+
+    def _seen_for(self, uid: str, version: str, seconds: float) -> bool:
+        """Whether it was seen in the same state so long ago."""
+        return self._monotonic() - self._sights.setdefault((uid, version), self._monotonic()) >= seconds
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def _unplaced_pods(self) -> Iterator[PodRecord]:
+        """All pods without a node, also those that carry no label of ours: a gate alone holds them."""
+        for raw in self._all(path_of("v1", "pods", self._namespace), {"fieldSelector": "spec.nodeName="}):
+            try:
+                yield parse_pod(raw)
+            except ValueError as error:
+                meta = raw.get("metadata") or {}
+                self._swept.note(f"pod {meta.get('namespace')}/{meta.get('name')}", failed=str(error))
+
+    def _moved_jobs(self) -> Iterator[JobMove]:
+        """The Jobs that carry our annotation; one that nobody can read was not written by us."""
+        for raw in self._all(path_of("batch/v1", "jobs", self._namespace), {}, metadata_only=True):
+            if (move := move_on(raw)) is not None:
+                yield move
+
+    def _nodes(self) -> frozenset[str]:
+        """The names of all nodes; none where they may not be read, and then none counts as gone."""
+        try:
+            nodes = self._all(path_of("v1", "nodes"), {}, metadata_only=True)
+            return frozenset(each["metadata"]["name"] for each in nodes)
+        except ApiError as error:
+            if not error.is_forbidden:
+                raise
+            return frozenset()
+
+    def _all(self, path: str, params: Mapping[str, str], *, metadata_only: bool = False) -> Iterator[Json]:
+        for page in pages(self._api, path, params, metadata_only=metadata_only):
+            yield from page.get("items") or ()

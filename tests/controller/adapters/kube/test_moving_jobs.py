@@ -1,0 +1,329 @@
+"""What a snapshot tells of moves: who could be moved and how, who is being moved, and who waits for a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from support.cluster_records import FakeOwnersApi, FakeStore, a_container, a_node_record, a_pod, an_object, owned_by
+from support.worlds import START, FakeClock
+
+from controller.adapters.kube.api_error import ApiError
+from controller.adapters.kube.mobilities import Moving
+from controller.adapters.kube.observer import KubeObserver, Stores
+from controller.adapters.kube.owners import Owners
+from controller.adapters.kube.records import (
+    MIGRATABLE,
+    MOVE,
+    PLACE_GATE,
+    NodeRecord,
+    ObjectRecord,
+    PodRecord,
+    SchedulingFacts,
+    Taint,
+    VolumeRecord,
+)
+from controller.adapters.prometheus import JobSeries, PrometheusReading, Scope
+from controller.adapters.prometheus_resources import Machine
+from controller.adapters.prometheus_series import JobKey
+from controller.model import Checkpoint, ClusterSnapshot, JobState, MoveUnderWay
+from controller.settings import TrainingPolicySpec
+
+JOB = owned_by("Job", "train", "job-1")
+JOB_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
+EXTERNAL = SchedulingFacts(external_checkpoints=True)
+PINNED_TO_N1 = (
+    '{"step":"pinned","fromNode":"n0","toNode":"n1","sinceSeconds":1,"stepSinceSeconds":2,"policy":"p","jobUids":[]}'
+)
+
+
+@dataclass
+class FakeReader:
+    """A Prometheus that knows these jobs, by the name of the pod."""
+
+    jobs: dict[str, JobSeries] = field(default_factory=dict)
+    scrape_interval_seconds: float = 5.0
+
+    def read(self, at_seconds: float, scope: Scope) -> PrometheusReading:
+        return PrometheusReading({JobKey("team", pod): each for pod, each in self.jobs.items()}, queries=4)
+
+    def machines(self, at_seconds: float) -> Mapping[str, Machine]:
+        return {}
+
+
+@dataclass
+class FakeApi:
+    """Answers reads of owners and volumes, and tells a version."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+    version: tuple[int, int] | None = (1, 36)
+    asked: list[str] = field(default_factory=list)
+
+    def server_version(self) -> tuple[int, int]:
+        if self.version is None:
+            raise ApiError(0, "", "no answer")
+        return self.version
+
+    def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Any:
+        self.asked.append(path)
+        if path not in self.answers:
+            raise ApiError(404, "NotFound", "refused")
+        return self.answers[path]
+
+
+@dataclass
+class World:
+    """A cluster whose parts a test changes between two looks."""
+
+    pods: FakeStore[PodRecord]
+    nodes: FakeStore[NodeRecord]
+    jobs: FakeStore[ObjectRecord]
+    reader: FakeReader
+    api: FakeApi
+    observer: KubeObserver
+    under_way: list[MoveUnderWay]
+    remembered: set[str]
+    moves_made: dict[str, int]
+
+    def observe(self) -> ClusterSnapshot:
+        return self.observer.observe()
+
+
+def the_job(**template: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "train", "namespace": "team", "uid": "job-1"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", **template}}},
+    }
+
+
+def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_node_record("n2"))) -> World:
+    store, machines = FakeStore(pods), FakeStore(tuple(nodes))
+    jobs = FakeStore((an_object("train", "job-1"),))
+    reader, api = FakeReader(), FakeApi({JOB_PATH: the_job()})
+    under_way: list[MoveUnderWay] = []
+    remembered: set[str] = set()
+    moves_made: dict[str, int] = {}
+    moving = Moving(
+        api,  # type: ignore[arg-type]
+        lambda: under_way,
+        is_ours=lambda uid: uid in remembered,
+        made=lambda uid: moves_made.get(uid, 0),
+    )
+    observer = KubeObserver(
+        Stores(store, machines, None),
+        Owners(jobs, FakeOwnersApi()),  # type: ignore[arg-type]
+        reader,
+        lambda pod: pod.labels.get("team") != "other",
+        TrainingPolicySpec(),
+        FakeClock(),
+        moving=moving,
+    )
+    return World(store, machines, jobs, reader, api, observer, under_way, remembered, moves_made)
+
+
+def movable(name: str = "p", facts: SchedulingFacts = EXTERNAL, **more: Any) -> PodRecord:
+    made: PodRecord = a_pod(name, owner=JOB, annotations={MIGRATABLE: "true"}, scheduling=facts)
+    return replace(made, **more)
+
+
+def gated(name: str = "p", **more: Any) -> PodRecord:
+    made: PodRecord = a_pod(
+        name, owner=JOB, node=None, phase="Pending", gates=(PLACE_GATE,), scheduling=SchedulingFacts()
+    )
+    return replace(made, **more)
+
+
+def test_a_move_of_the_future_is_nobodys() -> None:
+    seen = world(movable())
+    seen.under_way.append(replace(leaving(), since_seconds=START + 60.0))
+    seen.under_way.append(replace(leaving(), since_seconds=START + 1e9))
+
+    assert [each.since_seconds for each in seen.observe().moving] == [START + 60.0]
+
+
+def leaving(uid: str = "job-1:0") -> MoveUnderWay:
+    return MoveUnderWay(uid, "n1", "n2", START - 3, "saving and ending")
+
+
+# --- who could be moved ----------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_not_migratable_costs_no_question():
+    here = world(a_pod("p", owner=JOB))
+    (job,) = here.observe().jobs
+    assert (job.mobility, here.api.asked) == (None, [])
+
+
+def test_a_migratable_job_is_told_how_it_can_be_moved_and_what_it_checkpoints():
+    here = world(movable())
+    here.reader.jobs["p"] = JobSeries(checkpoint=Checkpoint(START - 30, 1.5, on_sigterm=True))
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert (job.migratable, job.mobility.way, job.mobility.stays_because) == (True, "suspend", None)
+    assert job.checkpoint == Checkpoint(START - 30, 1.5, on_sigterm=True)
+    assert here.observer.mobility("job-1:0") is job.mobility
+    assert here.observer.mobility("nobody:0") is None
+
+
+def test_a_server_that_tells_no_version_is_not_taken_for_an_old_one():
+    here = world(movable())
+    here.api.version = None
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert job.mobility.stays_because == "the API server has not told its version yet"
+
+
+def test_on_an_older_server_the_gate_of_the_template_decides():
+    here = world(movable())
+    here.api.version = (1, 35)
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert "no scheduling gate slopewise.dev/place" in (job.mobility.stays_because or "")
+
+
+def test_how_often_it_was_moved_counts_for_how_long_the_next_time_takes():
+    here = world(movable())
+    here.api.version = (1, 35)
+    rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    here.api.answers[JOB_PATH] = the_job(schedulingGates=[{"name": PLACE_GATE}])
+    here.api.answers[JOB_PATH]["spec"]["podFailurePolicy"] = {"rules": rules}
+    here.moves_made["job-1:0"] = 2
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert (job.mobility.way, job.mobility.restart_seconds) == ("evict", 42.0)
+
+
+def test_nodes_that_would_not_take_it_are_told():
+    here = world(movable(), nodes=(a_node_record(), a_node_record("n2", taints=(Taint("gpu", "", "NoSchedule"),))))
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert job.mobility.refused_nodes == {"n2": "its taint gpu:NoSchedule is not tolerated"}
+
+
+def test_a_node_that_is_tainted_between_two_passes_is_refused_in_the_second():
+    here = world(movable())
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert job.mobility.refused_nodes == {}
+    here.nodes.put(a_node_record("n2", unschedulable=True))
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert set(job.mobility.refused_nodes) == {"n2"}
+
+
+def test_cpu_that_other_managed_pods_reserve_is_not_free():
+    big = a_pod("big", a_container(request=3800, limit=None), node="n2", labels={"team": "other"})
+    here = world(movable(), big)
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert "200m are not reserved" in job.mobility.refused_nodes["n2"]
+
+
+def test_a_pin_of_ours_is_not_taken_for_the_owners_wish():
+    here = world(movable())
+    here.jobs.put(replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    here.api.answers[JOB_PATH] = the_job(affinity={"nodeAffinity": required})
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert job.mobility.refused_nodes == {}
+
+
+def test_a_claim_that_may_not_be_read_keeps_its_pod():
+    here = world(movable(facts=SchedulingFacts(volumes=(VolumeRecord("data", "persistentVolumeClaim", "saved"),))))
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert job.mobility.stays_because == "its claim saved, or the volume behind it, is not there"
+
+
+def test_the_members_of_a_workload_are_those_that_run():
+    index = "batch.kubernetes.io/job-completion-index"
+    pods = [movable(f"p{n}", labels={**a_pod().labels, index: str(n)}) for n in range(3)]
+    pods[2] = replace(pods[2], phase="Succeeded")
+    (first, *_) = world(*pods).observe().jobs
+    assert first.mobility is not None
+    assert first.mobility.members == ("job-1:0", "job-1:1")
+
+
+# --- who is being moved ----------------------------------------------------------------------------------------
+
+
+def test_a_move_under_way_is_told_while_its_pod_still_runs_and_while_there_is_none():
+    here = world(movable())
+    here.under_way.append(leaving())
+    snapshot = here.observe()
+    assert ([job.uid for job in snapshot.jobs], snapshot.moving) == (["job-1:0"], (leaving(),))
+    here.remembered.add("job-1:0")
+    here.pods.drop("p")
+    snapshot = here.observe()
+    assert (snapshot.jobs, snapshot.moving) == ((), (leaving(),))
+
+
+def test_moves_of_other_policies_are_not_told():
+    here = world(movable(labels={"team": "other"}))
+    here.under_way.append(leaving())
+    assert here.observe().moving == ()
+
+
+def test_a_pod_that_failed_by_being_moved_is_no_failed_job():
+    here = world(movable(phase="Failed", deleting=True))
+    here.under_way.append(leaving())
+    assert here.observe().jobs == ()
+
+
+def test_a_pod_that_was_told_to_end_and_said_it_succeeded_is_a_job_that_has_ended():
+    here = world(movable(phase="Succeeded", deleting=True))
+    here.under_way.append(leaving())
+    assert [job.state for job in here.observe().jobs] == [JobState.FINISHED]
+
+
+# --- who waits for a node --------------------------------------------------------------------------------------
+
+
+def test_a_pod_behind_our_gate_is_an_arrival_with_what_it_asks_for():
+    asks = {"slopewise.dev/weight": "2", "slopewise.dev/max-useful-cpu": "1500m"}
+    here = world(gated(annotations=asks), nodes=(a_node_record(), a_node_record("n2", unschedulable=True)))
+    (arrival,) = here.observe().waiting
+    assert (arrival.uid, arrival.name, arrival.namespace) == ("job-1:0", "p", "team")
+    assert (arrival.arrived_at_seconds, arrival.request_millicores) == (START - 110, 500)
+    assert (arrival.promises.weight, arrival.useful_parallelism_cores) == (2.0, 1.5)
+    assert set(arrival.refused_nodes) == {"n2"}
+
+
+def test_arrivals_come_in_the_order_of_their_arrival():
+    index = "batch.kubernetes.io/job-completion-index"
+    pods = [gated(f"p{n}", labels={**a_pod().labels, index: str(n)}, created_at_seconds=START - n) for n in range(3)]
+    assert [each.name for each in world(*pods).observe().waiting] == ["p2", "p1", "p0"]
+
+
+def test_a_pod_that_waits_for_somebody_else_too_has_not_arrived_yet():
+    assert world(gated(gates=(PLACE_GATE, "kueue.x-k8s.io/admission"))).observe().waiting == ()
+    assert world(gated(gates=("kueue.x-k8s.io/admission",))).observe().waiting == ()
+
+
+def test_a_pod_of_another_policy_is_not_ours_to_place():
+    assert world(gated(labels={"team": "other"})).observe().waiting == ()
+
+
+def test_a_gated_pod_whose_job_is_being_moved_is_placed_by_the_move():
+    here = world(gated())
+    here.under_way.append(leaving())
+    assert here.observe().waiting == ()
+
+
+def test_a_gated_pod_of_a_job_that_is_pinned_already_is_no_arrival():
+    here = world(gated())
+    here.jobs.put(replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
+    assert here.observe().waiting == ()
+
+
+def test_a_failed_pod_does_not_hide_its_successor_that_waits():
+    snapshot = world(movable("old", phase="Failed", created_at_seconds=START - 200), gated("new")).observe()
+    assert ([each.name for each in snapshot.waiting], snapshot.jobs) == (["new"], ())
+
+
+def test_a_successor_waits_until_its_predecessor_has_ended():
+    snapshot = world(movable("old", deleting=True), gated("new")).observe()
+    assert (snapshot.waiting, [job.name for job in snapshot.jobs]) == ((), ["old"])

@@ -1,0 +1,67 @@
+"""Pods behind our gate under a whole leader: placed by the policy that selects them, or let go after its pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.gated_pods import JOBS, a_raw_job, is_gated, pinned_nodes, wished_nodes
+from support.managed_pods import PODS, a_raw_pod
+from support.replicas import Json, RunningReplica, Town, wait_for
+
+GATE = [{"name": "slopewise.dev/place"}]
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    with Town() as town:
+        yield town
+
+
+@pytest.fixture
+def replica(town: Town) -> Iterator[RunningReplica]:
+    with town.replica() as replica:
+        yield replica
+
+
+def put_gated_pod(town: Town, name: str = "new", job: str | None = None) -> None:
+    raw = a_raw_pod()
+    raw["metadata"]["name"] = name
+    if job is not None:
+        uid = f"uid-of-{job}"
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": True}
+        raw["metadata"]["ownerReferences"] = [owner]
+    del raw["spec"]["nodeName"]
+    raw["spec"]["schedulingGates"] = GATE
+    raw["status"] = {"phase": "Pending", "qosClass": "Burstable"}
+    town.server.put(PODS, raw)
+
+
+def pod(town: Town, name: str = "new") -> Json:
+    return town.server.get(f"{PODS}/{name}")
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Recommend"])
+def test_one_that_the_policy_does_not_place_is_let_go_after_its_pass(
+    town: Town, replica: RunningReplica, mode: str
+) -> None:
+    town.policy(mode=mode)
+    put_gated_pod(town)
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert "affinity" not in pod(town)["spec"]
+    assert "slopewise.dev/placed" not in pod(town)["metadata"].get("annotations", {})
+
+
+def test_a_policy_that_places_has_its_way(town: Town, replica: RunningReplica) -> None:
+    town.policy(policy={"name": "procon"})
+    town.server.put(JOBS, a_raw_job())
+    put_gated_pod(town, job="train")
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert pinned_nodes(pod(town)) == ["node-a"]
+
+
+def test_a_policy_that_only_recommends_places_nothing(town: Town, replica: RunningReplica) -> None:
+    town.policy(mode="Recommend", policy={"name": "procon"})
+    put_gated_pod(town)
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert (pinned_nodes(pod(town)), wished_nodes(pod(town))) == ([], [])

@@ -1,0 +1,76 @@
+"""The leader sees moves through, also those that another one has begun; a replica that only stands by does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.api_server import refusal
+from support.replicas import EVENTS, LEASE, LEASES, Json, Town, wait_for
+from support.suspended_jobs import JOBS, NAME, left_behind, pins
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    with Town() as town:
+        yield town
+
+
+def job(town: Town) -> Json:
+    return town.server.get(f"{JOBS}/{NAME}")
+
+
+def is_resumed(town: Town) -> bool:
+    return job(town)["spec"]["suspend"] is False
+
+
+def test_a_job_that_a_former_leader_has_suspended_goes_where_it_was_to_go(town: Town) -> None:
+    town.server.put(JOBS, left_behind("node-a"))
+
+    with town.replica():
+        wait_for(lambda: is_resumed(town), "it is resumed", town)
+        wait_for(lambda: town.server.asked("POST", EVENTS), "it is told", town)
+
+    assert pins(job(town)["spec"]["template"]["spec"]["affinity"]) == ["node-a"]
+    [line] = town.lines("move")
+    assert (line["job"], line["reason"]) == ("team-a/train", "its pods have ended; it starts on node-a")
+    [event] = [request.body for request in town.server.asked("POST", EVENTS)]
+    assert (event["regarding"]["kind"], event["reason"], event["type"]) == ("Job", "Moving", "Normal")
+
+
+def test_a_replica_that_stands_by_leaves_moves_to_the_leader(town: Town) -> None:
+    town.server.put(JOBS, left_behind("node-a"))
+    town.server.put(
+        LEASES,
+        {
+            "metadata": {"name": LEASE.rpartition("/")[2]},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00Z"},
+        },
+    )
+
+    with town.replica():
+        wait_for(lambda: town.lines("standing by"), "it stands by", town)
+
+    assert not is_resumed(town)
+
+
+def test_a_dry_run_moves_nothing(town: Town) -> None:
+    town.server.put(JOBS, left_behind("node-a"))
+
+    with town.replica(dry_run=True) as replica:
+        wait_for(lambda: replica.replica.world.watches.jobs.items(), "it knows the Job", town)
+
+    assert not is_resumed(town)
+    assert not town.server.asked("PATCH")
+
+
+def test_trouble_with_a_move_is_told_and_ends_with_its_cause(town: Town) -> None:
+    town.server.put(JOBS, left_behind("node-a"))
+    town.server.fault(refusal(403, "Forbidden", "jobs is forbidden"), method="PATCH", path="/jobs/train$", times=2)
+
+    with town.replica():
+        wait_for(lambda: is_resumed(town), "it is resumed", town)
+
+    reasons = [line["reason"] for line in town.lines("move")]
+    assert "jobs is forbidden" in reasons[0]
+    assert reasons[-1] == "its pods have ended; it starts on node-a"
