@@ -28,7 +28,7 @@ def test_an_overlay_of_the_page_renders_as_it_stands(example: dict[str, Any], tm
 
 def test_the_patches_of_the_first_one_reach_what_they_name(tmp_path: Path) -> None:
     documents = render_in(tmp_path, OVERLAYS_OF_USERS[0])
-    network = only(documents, "NetworkPolicy")["spec"]
+    network = only(documents, "NetworkPolicy", "slopewise-controller")["spec"]
     peers = [network["egress"][0]["to"], network["ingress"][0]["from"]]
     monitors = [d for d in documents if d["apiVersion"] == "monitoring.coreos.com/v1"]
 
@@ -62,12 +62,12 @@ def test_the_scrape_configuration_is_one(promtool: Path, tmp_path: Path) -> None
 
 
 def test_the_page_names_every_overlay_and_every_admission_policy() -> None:
-    minimal = render(MANIFESTS / "overlays/minimal")
-    admission = [d["metadata"]["name"] for d in minimal if d["kind"] == "ValidatingAdmissionPolicy"]
+    everything = render(MANIFESTS / "overlays/moves")
+    admission = [d["metadata"]["name"] for d in everything if d["kind"] == "ValidatingAdmissionPolicy"]
 
     assert [name for name in OVERLAYS if f"| [{name}](" not in PAGE] == []
     assert [name for name in admission if f"| `{name}` |" not in PAGE] == []
-    assert only(minimal, "ConfigMap", "slopewise-settings")["data"]["PROMETHEUS_URL"] in PAGE
+    assert only(everything, "ConfigMap", "slopewise-settings")["data"]["PROMETHEUS_URL"] in PAGE
 
 
 def test_argo_cd_ignores_what_our_field_manager_writes() -> None:

@@ -1,5 +1,6 @@
 """Each right of the controller has code that uses it, and each of these has its right."""
 
+import re
 from typing import Any
 
 import pytest
@@ -45,6 +46,24 @@ AT_HOME: dict[Right, tuple[str, str]] = {
     ("create", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.create(self._collection"),
     ("update", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.replace(self._path"),
 }
+TO_MOVE: dict[Right, tuple[str, str]] = {
+    ("patch", "", "pods"): (f"{KUBE}/opening.py", "self._api.patch("),
+    ("create", "", "pods/eviction"): (f"{KUBE}/evicting.py", "/eviction"),
+    ("patch", "batch", "jobs"): (f"{KUBE}/suspending.py", "self._api.patch("),
+    ("list", "policy", "poddisruptionbudgets"): (f"{KUBE}/budgets.py", '"poddisruptionbudgets"'),
+    ("get", "", "persistentvolumeclaims"): (f"{KUBE}/owner_reading.py", '"persistentvolumeclaims"'),
+    ("get", "", "persistentvolumes"): (f"{KUBE}/owner_reading.py", '"persistentvolumes"'),
+}
+TO_SWEEP: dict[Right, tuple[str, str]] = {
+    ("get", "", "pods"): (f"{KUBE}/opening.py", "self._api.get("),
+    ("list", "", "pods"): (f"{WATCHED}/sweep.py", 'path_of("v1", "pods"'),
+    ("patch", "", "pods"): (f"{KUBE}/opening.py", "self._api.patch("),
+    ("create", "", "pods/eviction"): (f"{WATCHED}/sweep.py", "evict(self._api"),
+    ("get", "batch", "jobs"): (f"{WATCHED}/sweep.py", "job = self._api.get("),
+    ("list", "batch", "jobs"): (f"{WATCHED}/sweep.py", 'path_of("batch/v1", "jobs"'),
+    ("patch", "batch", "jobs"): (f"{WATCHED}/sweep.py", "self._api.patch("),
+    ("list", "", "nodes"): (f"{WATCHED}/sweep.py", 'path_of("v1", "nodes")'),
+}
 NOT_IN_A_NAMESPACE = {"nodes", "namespaces", "trainingpolicies", "trainingpolicies/status"}
 
 
@@ -63,12 +82,34 @@ def minimal() -> Documents:
     return render(MANIFESTS / "overlays/minimal")
 
 
+@pytest.fixture
+def moves() -> Documents:
+    return render(MANIFESTS / "overlays/moves")
+
+
 def test_the_controllers_rights_are_the_ones_that_are_needed(minimal: Documents) -> None:
     assert rights(only(minimal, "ClusterRole", "slopewise-controller")) == NEEDED.keys()
     assert rights(only(minimal, "Role", "slopewise-lease")) == AT_HOME.keys()
 
 
-@pytest.mark.parametrize(("right", "use"), [*NEEDED.items(), *AT_HOME.items()], ids=str)
+def test_moves_add_the_rights_that_they_need_and_change_none(minimal: Documents, moves: Documents) -> None:
+    assert rights(only(moves, "ClusterRole", "slopewise-moves")) == TO_MOVE.keys()
+    assert rights(only(moves, "ClusterRole", "slopewise-sweeper")) == TO_SWEEP.keys()
+    assert not TO_MOVE.keys() & NEEDED.keys()
+    assert [d for d in moves if d in minimal] == minimal
+
+
+def test_only_the_controller_and_the_sweeper_get_the_rights_of_moves(moves: Documents) -> None:
+    bound = {d["roleRef"]["name"]: d["subjects"] for d in moves if d["kind"] == "ClusterRoleBinding"}
+
+    assert [s["name"] for s in bound["slopewise-moves"]] == ["slopewise-controller"]
+    assert [s["name"] for s in bound["slopewise-sweeper"]] == ["slopewise-sweeper"]
+    assert {s["namespace"] for subjects in bound.values() for s in subjects} == {"slopewise-system"}
+
+
+@pytest.mark.parametrize(
+    ("right", "use"), [*NEEDED.items(), *AT_HOME.items(), *TO_MOVE.items(), *TO_SWEEP.items()], ids=str
+)
 def test_each_right_is_used_by_code(right: Right, use: tuple[str, str]) -> None:
     where, text = use
     files = (ROOT / where).glob("*.py") if (ROOT / where).is_dir() else [ROOT / where]
@@ -85,10 +126,10 @@ def test_the_namespaced_variant_has_the_same_rights_as_far_as_a_namespace_gives_
     }
 
 
-def test_no_rule_says_everything(minimal: Documents) -> None:
-    roles = [document for document in minimal if document["kind"] in ("Role", "ClusterRole")]
+def test_no_rule_says_everything(moves: Documents) -> None:
+    roles = [document for document in moves if document["kind"] in ("Role", "ClusterRole")]
 
-    assert len(roles) == 4
+    assert len(roles) == 6
     assert not [role["metadata"]["name"] for role in roles if "*" in str(role["rules"])]
 
 
@@ -107,18 +148,50 @@ def test_tenants_may_look_and_only_platform_engineers_may_write(minimal: Documen
     assert ("create", "slopewise.dev", "trainingpolicies") in rights(admin)
 
 
-def test_the_admission_policies_know_the_account_that_the_pod_runs_as(minimal: Documents) -> None:
-    account = only(minimal, "ServiceAccount")["metadata"]["name"]
-    policies = [document for document in minimal if document["kind"] == "ValidatingAdmissionPolicy"]
-    about_us = [p["spec"]["matchConditions"][0]["expression"] for p in policies if "matchConditions" in p["spec"]]
-
-    assert len(about_us) == 2
-    assert all(f":{account}$" in expression for expression in about_us)
+def admission(documents: Documents) -> dict[str, dict[str, Any]]:
+    """The specs of the admission policies, by name."""
+    return {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "ValidatingAdmissionPolicy"}
 
 
-def test_every_admission_policy_is_bound_and_refuses(minimal: Documents) -> None:
-    policies = {d["metadata"]["name"] for d in minimal if d["kind"] == "ValidatingAdmissionPolicy"}
-    bindings = [d["spec"] for d in minimal if d["kind"] == "ValidatingAdmissionPolicyBinding"]
+def test_the_admission_policies_know_the_accounts_that_the_pods_run_as(moves: Documents) -> None:
+    accounts = {d["metadata"]["name"] for d in moves if d["kind"] == "ServiceAccount"}
+    about_us = {
+        name: re.compile(expression)
+        for name, spec in admission(moves).items()
+        for condition in spec.get("matchConditions", [])
+        for expression in re.findall(r"matches\('(.*)'\)", condition["expression"])
+    }
+    bound = {
+        name: {account for account in accounts if pattern.search(f"system:serviceaccount:anywhere:{account}")}
+        for name, pattern in about_us.items()
+    }
 
-    assert {binding["policyName"] for binding in bindings} == policies
+    assert accounts == {"slopewise-controller", "slopewise-sweeper"}
+    assert bound == {
+        "slopewise-resize": {"slopewise-controller"},
+        "slopewise-policies": {"slopewise-controller"},
+        "slopewise-gates": accounts,
+        "slopewise-jobs": accounts,
+        "slopewise-evictions": accounts,
+    }
+
+
+def test_every_right_that_rbac_cannot_narrow_has_an_admission_policy(moves: Documents) -> None:
+    narrowed = {
+        resource
+        for spec in admission(moves).values()
+        for rule in spec["matchConstraints"]["resourceRules"]
+        for resource in rule["resources"]
+    }
+    changes = {resource for verb, _, resource in TO_MOVE.keys() | TO_SWEEP.keys() if verb in ("patch", "create")}
+
+    assert changes == {"pods", "pods/eviction", "jobs"}
+    assert changes <= narrowed
+
+
+def test_every_admission_policy_is_bound_and_refuses(moves: Documents) -> None:
+    bindings = [d["spec"] for d in moves if d["kind"] == "ValidatingAdmissionPolicyBinding"]
+
+    assert {binding["policyName"] for binding in bindings} == admission(moves).keys()
     assert all(binding["validationActions"] == ["Deny"] for binding in bindings)
+    assert all(spec["failurePolicy"] == "Fail" for spec in admission(moves).values())
