@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import MANAGED, Kubectl, PodShape
+from support.cluster import Kubectl, PodShape
 
 from testbed.faults import Faults
 from testbed.images import BASE_IMAGE
@@ -70,15 +69,8 @@ def kubectl(kubeconfig: Path) -> Kubectl:
 @pytest.fixture
 def namespace(kubectl: Kubectl) -> Iterator[str]:
     """A labelled namespace that is this test's alone; it goes with all that is in it."""
-    name = f"slopewise-test-{uuid.uuid4().hex[:8]}"
-    metadata = {"name": name, "labels": {**MANAGED, "slopewise.dev/test": "true"}}
-    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    yield name
-    # Waits for the pods, so that the next test finds the nodes empty; the rest may take its time. Not for ever: after a
-    # node was lost in a test, kubectl has waited for pods that were gone.
-    everything = ("delete", "jobs,pods", "--all", "-n", name, "--cascade=foreground", "--grace-period=1")
-    kubectl.attempt(*everything, "--timeout=60s")
-    kubectl.run("delete", "namespace", name, "--wait=false")
+    with kubectl.own_namespace() as name:
+        yield name
 
 
 @pytest.fixture(scope="session")

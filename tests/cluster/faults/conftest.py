@@ -11,21 +11,23 @@ from pathlib import Path
 import pytest
 from support.cluster import Kubectl, PodShape
 from support.fault_stage import Stage
+from support.movable import MovableTrainings, shared_volume
+from support.moving_stage import MovingStage
 from support.trainers import Trainers
 from support.waiting import wait_for
 
 from controller.crds.definitions import definitions
+from testbed.settings import Settings
 
 _LOCK = Path(tempfile.gettempdir()) / "cluster-fault.lock"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kinds(kubectl: Kubectl) -> None:
-    """Our custom resources are served."""
+    """Our custom resources are served, as they are defined today: a test-bed may be older."""
+    kubectl.apply(*definitions().values())
     looks = ("get", "growth,tp", "-A")
-    if kubectl.attempt(*looks).returncode != 0:
-        kubectl.apply(*definitions().values())
-        wait_for("the kinds are served", lambda: kubectl.attempt(*looks), lambda seen: seen.returncode == 0)
+    wait_for("the kinds are served", lambda: kubectl.attempt(*looks), lambda seen: seen.returncode == 0)
 
 
 @pytest.fixture
@@ -43,6 +45,14 @@ def stage(
 def trainers(idle: PodShape) -> Trainers:
     """Pods that report a loss."""
     return Trainers(idle)
+
+
+@pytest.fixture
+def moves(stage: Stage, testbed_settings: Settings) -> Iterator[MovingStage]:
+    """The stage with trainings that can be moved between the nodes of the test-bed, which mount the same volume."""
+    trainings = MovableTrainings(stage.kubectl, stage.namespace, stage.idle, stage.folder / "shared")
+    with shared_volume(trainings):
+        yield MovingStage(stage, trainings)
 
 
 @pytest.fixture

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
-from support.controller_process import ControllerProcess
+from support.chain import Chain
 from support.fault_stage import ORIGINAL, STORED, Stage
-from support.gateway import Answer, DroppedError, Gateway, Request
+from support.gateway import Request
 from support.waiting import wait_for
 
 PODS = ("a", "b", "c")
@@ -23,63 +23,10 @@ MOST_WRITES = 40
 
 UNDISTURBED = "nothing"
 
-QUIET_SECONDS = 1.5
-"""Without a write for so long, all that was to be written is written."""
 
-
-class Chain:
-    """A leader and one that waits; whenever the leader is killed, the other leads and a new one waits."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.gateway, self.leader = self._start(leading=True)
-        self.next_gateway, self.next = self._start(leading=False)
-        self.killed_at: Request | None = None
-
-    def _start(self, *, leading: bool) -> tuple[Gateway, ControllerProcess]:
-        gateway = self.stage.gateway()
-        return gateway, self.stage.controller(gateway, leading=leading)
-
-    def begin(self) -> None:
-        """Count from here on."""
-        self.stage.resized.clear()
-        self.gateway.requests.clear()
-
-    def kill_at(self, kind: str, number: int, moment: str) -> None:
-        """Let the leader be killed at its write of this kind and number from now on, before it is sent or after it was
-        done. By kind, because statuses are written beside the pass: which write is the seventh differs each time."""
-        numbers, victim, process = itertools.count(), self.gateway, self.leader
-
-        def before(request: Request) -> Answer | None:
-            if request.acts and request.kind == kind and next(numbers) == number:
-                self.killed_at = request
-                if moment == "before":
-                    process.kill()
-                    raise DroppedError
-            return None
-
-        def after(request: Request, _: int) -> None:
-            if request is self.killed_at:
-                process.kill()
-                raise DroppedError
-
-        self.killed_at = None
-        victim.before, victim.after = before, after
-
-    def is_over(self) -> bool:
-        """The leader is dead, or writes no more."""
-        if not self.leader.is_running():
-            return True
-        writes = [each for each in self.gateway.requests if each.acts]
-        return bool(writes) and time.monotonic() - writes[-1].at_seconds > QUIET_SECONDS
-
-    def take_over(self) -> None:
-        """The one that waited leads. Its wait for the lease is cut short: other tests are about that."""
-        self.leader.kill()
-        self.stage.kubectl.run("delete", "lease", "--all", "-n", self.stage.namespace)
-        self.gateway, self.leader = self.next_gateway, self.next
-        self.next_gateway, self.next = self._start(leading=False)
-        self.leader.wait_until_leading()
+def is_of(kind: str, request: Request) -> bool:
+    """Whether it is a write of this kind."""
+    return request.kind == kind
 
 
 def rounds(chain: Chain, moment: str, act: Callable[[], None]) -> Iterator[str]:
@@ -97,7 +44,7 @@ def rounds(chain: Chain, moment: str, act: Callable[[], None]) -> Iterator[str]:
     for kind, count in writes.items():
         for number in range(count):
             chain.begin()
-            chain.kill_at(kind, number, moment)
+            chain.kill_at(partial(is_of, kind), number, moment)
             act()
             wait_for(f"{kind} {number}", chain.is_over, bool, 60)
             if chain.killed_at is not None:

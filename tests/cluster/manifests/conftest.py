@@ -16,8 +16,8 @@ from controller.adapters.kube.api import KubeApi
 
 @pytest.fixture(scope="module")
 def installed(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """kubectl, with all but the Deployment applied. What was there before stays there afterwards."""
-    objects = [document for document in render(MANIFESTS / "overlays/minimal") if document["kind"] != "Deployment"]
+    """kubectl, with all applied but what runs. What was there before stays there afterwards."""
+    objects = [d for d in render(MANIFESTS / "overlays/moves") if d["kind"] not in ("Deployment", "CronJob")]
     bundle = yaml.safe_dump_all(objects)
     names = kubectl.run("create", "--dry-run=client", "-o", "name", "-f", "-", stdin=bundle).split()
     there = kubectl.run("get", "--ignore-not-found", "-o", "name", "-f", "-", stdin=bundle).split()

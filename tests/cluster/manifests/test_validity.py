@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support.accounts import ACCOUNT, SYSTEM, api_of_account
 from support.cluster import Kubectl
-from support.rendering import MANIFESTS, OVERLAYS, render, render_mine
+from support.rendering import MANIFESTS, OVERLAYS, only, render, render_mine
 from support.waiting import wait_for
 
 from controller.adapters.kube.api import KubeApi
@@ -49,7 +49,7 @@ def test_the_api_server_accepts_every_object_and_knows_every_field(
 def test_the_server_finds_no_fault_in_the_expressions_of_the_admission_policies(installed: Kubectl) -> None:
     names = [
         document["metadata"]["name"]
-        for document in render(MANIFESTS / "cluster")
+        for document in render(MANIFESTS / "overlays/moves")
         if document["kind"] == "ValidatingAdmissionPolicy"
     ]
 
@@ -58,7 +58,7 @@ def test_the_server_finds_no_fault_in_the_expressions_of_the_admission_policies(
 
     checked = wait_for("types are checked", statuses, lambda found: all("typeChecking" in one for one in found))
 
-    assert len(checked) == 3
+    assert len(checked) == 6
     assert not any(status["typeChecking"].get("expressionWarnings") for status in checked)
 
 
@@ -81,13 +81,30 @@ def test_the_account_has_the_rights_that_are_written_down_and_no_other(
     everybodys = rights_in("default", api_of_account(installed, namespace, "anybody", tmp_path))
     roles = {
         (document["kind"], document["metadata"]["name"]): rights(document["rules"])
-        for document in render(MANIFESTS / "overlays/minimal")
+        for document in render(MANIFESTS / "overlays/moves")
         if document["kind"] in ("Role", "ClusterRole")
     }
-    everywhere, at_home = roles["ClusterRole", ACCOUNT], roles["Role", "slopewise-lease"]
+    everywhere = roles["ClusterRole", ACCOUNT] | roles["ClusterRole", "slopewise-moves"]
+    at_home = roles["Role", "slopewise-lease"]
 
     assert rights_in("default", controller) - everybodys == everywhere
     assert rights_in(SYSTEM, controller) - everybodys == everywhere | at_home
+
+
+def test_the_sweepers_account_has_the_rights_that_are_written_down_and_no_other(
+    installed: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    installed.run("create", "serviceaccount", "anybody", "-n", namespace)
+    everybodys = rights_in("default", api_of_account(installed, namespace, "anybody", tmp_path))
+    sweeper = api_of_account(installed, SYSTEM, "slopewise-sweeper", tmp_path)
+    written = rights(only(render(MANIFESTS / "overlays/moves"), "ClusterRole", "slopewise-sweeper")["rules"])
+
+    for here in ("default", SYSTEM):
+        wait_for(
+            "it has what is written down",
+            lambda here=here: rights_in(here, sweeper) - everybodys,
+            lambda has: has == written,
+        )
 
 
 def rights_in(namespace: str, api: KubeApi) -> set[tuple[str, str, str, str]]:

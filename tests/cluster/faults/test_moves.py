@@ -1,0 +1,97 @@
+"""Running trainings are moved with real checkpoints: who moves, who stays and why, and what becomes of bad trainers."""
+
+from __future__ import annotations
+
+import pytest
+from support.movable import CRASHES, EXITS_ZERO, IGNORES, Json, gated
+from support.moving_stage import HERE, THERE, MovingStage
+from support.waiting import wait_for
+
+pytestmark = pytest.mark.timeout(300)
+
+BUDGET = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "guarded"},
+    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"job-name": "guarded"}}},
+}
+
+MOVED = ("plain", "on-failure", "gang-0", "gang-1")
+
+LOST = "though it says that it saves when it is told to end; it is not moved again"
+
+STEPS_TO_LOSE = 150
+"""More than are done between two scrapes and a pass, so that it is seen that they are done again."""
+
+
+def test_who_can_come_back_goes_on_elsewhere_without_losing_a_step_and_the_others_stay(moves: MovingStage) -> None:
+    """The policy wishes every job to the other node at every look, also back: each moves once, and stays then."""
+    trainings = moves.trainings
+    moves.stage.kubectl.apply(BUDGET, namespace=moves.stage.namespace)
+    fixed = trainings.job("fixed", annotations={"slopewise.dev/migratable": "false"})
+    trainings.start(
+        trainings.job("plain"), _restarting(trainings.job("on-failure")), trainings.job("guarded"),
+        trainings.pod("bare"), trainings.daemon_set("daemon", node=HERE), fixed, trainings.gang("gang", 2),
+    )  # fmt: skip
+    controller = moves.controller(to="")
+
+    for name in MOVED:
+        moves.wait_moved(name)
+    for name in ("plain", "on-failure", "gang"):
+        moves.wait_until_pinned(name)
+    controller.wait_for_passes(3)
+
+    moves.check_unmoved("guarded", "bare", "daemon", "fixed")
+    assert not moves.is_suspended("guarded")
+    reasons = {
+        "plain": "no_return: ",
+        "on-failure": "no_return: ",
+        "guarded": "disruption budget",
+        "bare": "a bare pod does not come back",
+        "daemon": "DaemonSet",
+        "fixed": "does not say that it may be moved",
+    }
+    for name, words in reasons.items():
+        wait_for(f"why {name} stays", lambda name=name: moves.told(controller, name), lambda told, w=words: w in told)
+    assert {len(trainings.diary(name).lives) for name in MOVED} == {2}
+
+
+def _restarting(job: Json) -> Json:
+    job["spec"]["backoffLimit"] = 6
+    job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    return job
+
+
+def test_trainers_that_end_badly_are_moved_once_and_never_again(moves: MovingStage) -> None:
+    """Only their first step is saved. Every look wishes them to the other node."""
+    trainings = moves.trainings
+    trainings.start(
+        trainings.job("ignores", IGNORES, termination_seconds=5),
+        trainings.job("exits", EXITS_ZERO),
+        _restarting(trainings.job("crashes", CRASHES)),
+    )
+    trainings.wait_for_steps("crashes", STEPS_TO_LOSE)  # and so much the others do meanwhile
+    controller = moves.controller(to="")
+
+    for name in ("ignores", "exits"):
+        assert trainings.wait_for_life(name, 1, THERE) == 1
+    wait_for("one crashes again and again", lambda: trainings.diary("crashes").told("begins"), lambda it: len(it) > 2)
+    for name, words in {"ignores": LOST, "exits": LOST, "crashes": "crashed on resume"}.items():
+        wait_for(f"what {name} did", lambda name=name: moves.told(controller, name), lambda it, w=words: w in it, 60)
+    controller.wait_for_passes(3)
+
+    for name in ("ignores", "exits"):
+        assert [node for node, _ in trainings.diary(name).lives] == [HERE, THERE]
+        trainings.diary(name).check(most_repeated=trainings.diary(name).steps)
+    begins = [line["node"] for line in trainings.diary("crashes").told("begins")]
+    assert (begins[0], set(begins[1:])) == (HERE, {THERE})
+
+
+@pytest.mark.parametrize("placed", [True, False], ids=["placed", "not-placed"])
+def test_an_arriving_job_starts_where_the_policy_says_or_where_the_scheduler_does(
+    moves: MovingStage, placed: bool
+) -> None:
+    trainings = moves.trainings
+    moves.controller(to="node-b" if not placed else THERE, place=THERE if placed else "")
+    trainings.start(gated(trainings.job("arrives")))
+    assert trainings.diary("arrives").lives == [(THERE if placed else HERE, 0)]

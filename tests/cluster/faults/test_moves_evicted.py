@@ -1,0 +1,37 @@
+"""Trainings whose Job cannot be suspended are evicted, and their gated replacements are placed."""
+
+from __future__ import annotations
+
+import pytest
+from support.movable import EXITS_ZERO, gated
+from support.moving_stage import HERE, THERE, MovingStage, evicts, owned
+from support.waiting import wait_for
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_what_comes_back_behind_a_gate_is_evicted_and_placed_and_the_rest_stays(moves: MovingStage) -> None:
+    """One that exits 0 is done, as far as its Job can know: that is told."""
+    trainings = moves.trainings
+    gateway = moves.stage.gateway()
+    on_failure = gated(owned(moves, trainings.job("on-failure")))
+    on_failure["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    ungated = trainings.stateful_set("ungated")
+    del ungated["spec"]["template"]["spec"]["schedulingGates"]
+    controller = moves.controller(gateway, place=HERE)
+    jobs = [owned(moves, trainings.gated_job("owned")), owned(moves, trainings.gated_job("exits", EXITS_ZERO))]
+    trainings.start(*jobs, trainings.stateful_set("set"), on_failure, ungated)
+
+    for name in ("owned", "set"):
+        moves.wait_moved(name, seconds=90)
+    controller.wait_for_passes(2)
+
+    moves.check_unmoved("on-failure", "ungated")
+    evicted = [request.path.split("/")[-2] for request in gateway.writes("pods/eviction") if evicts(request)]
+    assert sorted(name.rsplit("-", 1)[0] for name in evicted) == ["exits", "owned", "set"]
+    told = {"on-failure": "restartPolicy", "ungated": "gate", "exits": "must exit non-zero then, or it counts as done"}
+    for name, words in told.items():
+        wait_for(f"why {name} stays", lambda name=name: moves.told(controller, name), lambda told, w=words: w in told)
+    pods = [pod for name in ("job-name=owned", "app=set") for pod in moves.pods_of(name)]
+    running = [pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running"]
+    assert running == [THERE, THERE]

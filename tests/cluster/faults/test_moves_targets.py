@@ -1,0 +1,127 @@
+"""The target of a move fills up, is tainted or goes away in between, or its owner does: no job is stuck or lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from support.moving_stage import HERE, THERE, MovingStage, Once, resumes, suspends, tainted
+from support.waiting import wait_for
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def ghost(moves: MovingStage) -> Iterator[str]:
+    """A node that only the API server knows: whoever is bound to it never starts."""
+    kubectl, name = moves.stage.kubectl, f"ghost-{moves.stage.namespace[-8:]}"
+    labels = {"kubernetes.io/hostname": name, "slopewise.dev/testbed-cpus": "2"}
+    size = {"cpu": "2", "memory": "4Gi", "pods": "20"}
+    ready = {"type": "Ready", "status": "True", "reason": "Test", "message": "as the test says"}
+    try:
+        kubectl.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+        status = {"status": {"capacity": size, "allocatable": size, "conditions": [ready]}}
+        kubectl.patch("node", name, "", status, "--subresource=status")
+        yield name
+    finally:
+        kubectl.run("delete", "node", name, "--ignore-not-found", "--wait=false")
+
+
+def fill(moves: MovingStage, node: str) -> None:
+    """Take nearly all the CPU that the node has to reserve, by a pod that is nobody's business."""
+    shape = replace(moves.stage.idle, node=node, cpu_request="1960m", cpu_limit=None, labels={})
+    moves.stage.kubectl.apply(shape.pod("filler"), namespace=moves.stage.namespace)
+    moves.stage.kubectl.wait_running(moves.stage.namespace, "filler")
+
+
+@pytest.mark.parametrize("trouble", ["full", "tainted"])
+def test_a_target_that_takes_no_more_in_between_lets_the_job_go_on_where_there_is_room(
+    moves: MovingStage, trouble: str
+) -> None:
+    trainings, gateway = moves.trainings, moves.stage.gateway()
+    trainings.start(trainings.job("a"))
+    with ExitStack() as stack:
+
+        def change() -> None:
+            if trouble == "full":
+                fill(moves, THERE)
+            else:
+                stack.enter_context(tainted(moves.stage, THERE))
+
+        gateway.before = Once(resumes, change)
+        controller = moves.controller(gateway)
+        moves.wait_moved("a", node=HERE, seconds=90)
+        moves.wait_until_free("a")
+        controller.wait_for_passes(1)
+        assert THERE in moves.told(controller, "a")
+    assert len(trainings.live_pods("a")) == 1
+
+
+def test_a_target_that_is_gone_in_between_lets_the_job_go_on_elsewhere(moves: MovingStage, ghost: str) -> None:
+    trainings, gateway = moves.trainings, moves.stage.gateway()
+    trainings.start(trainings.job("a"))
+    gateway.before = Once(resumes, lambda: moves.stage.kubectl.run("delete", "node", ghost))
+    moves.controller(gateway, to=ghost)
+    moves.wait_moved("a", node=HERE, seconds=90)
+    moves.wait_until_free("a")
+
+
+def test_a_job_whose_node_is_lost_after_the_move_is_not_tied_to_it(moves: MovingStage, ghost: str) -> None:
+    """Its pod there is made to look as if it ran, since nothing does on a node that is none."""
+    trainings = moves.trainings
+    trainings.start(trainings.job("a"))
+    moves.controller(to=ghost)
+    pod = wait_for("its pod is on the ghost", lambda: moves.pod_on("a", ghost), bool, 60)
+    container = {
+        "name": "trainer",
+        "ready": True,
+        "restartCount": 0,
+        "image": "",
+        "imageID": "",
+        "state": {"running": {}},
+    }
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [container]}
+    moves.stage.kubectl.patch(
+        "pod", pod["metadata"]["name"], moves.stage.namespace, {"status": status}, "--subresource=status"
+    )
+    moves.wait_until_pinned("a", ghost)
+
+    moves.stage.kubectl.run("delete", "node", ghost)
+
+    moves.wait_moved("a", node=HERE, seconds=120)
+    moves.wait_until_free("a")
+
+
+def test_an_owner_that_is_deleted_in_mid_move_leaves_nothing_behind(moves: MovingStage) -> None:
+    trainings, gateway = moves.trainings, moves.stage.gateway()
+    trainings.start(trainings.job("a"), trainings.job("b"))
+    delete = ("delete", "job", "a", "-n", moves.stage.namespace, "--wait=false")
+    gateway.after = Once(
+        lambda request: suspends(request) and request.path.endswith("/a"), lambda: moves.stage.kubectl.run(*delete)
+    )
+    controller = moves.controller(gateway)
+    moves.stage.kubectl.wait_gone("job", "a", moves.stage.namespace)
+    moves.wait_moved("b")
+    controller.wait_for_passes(2)
+    assert moves.pods_of("job-name=a") == []
+    assert len(trainings.diary("a").lives) == 1
+    assert controller.is_running()
+    assert "Traceback" not in controller.text
+
+
+def test_a_job_that_its_user_suspends_stays_suspended(moves: MovingStage) -> None:
+    trainings = moves.trainings
+    trainings.start(trainings.job("a"))
+    controller = moves.controller()
+    moves.wait_moved("a")
+    moves.wait_until_pinned("a")
+    moves.stage.kubectl.run(
+        "patch", "job", "a", "-n", moves.stage.namespace, "-p", json.dumps({"spec": {"suspend": True}})
+    )
+    wait_for("its pod is gone", lambda: trainings.live_pods("a"), lambda pods: not pods)
+    controller.wait_for_passes(2)
+    assert moves.is_suspended("a")
+    assert len(trainings.diary("a").lives) == 2

@@ -1,0 +1,291 @@
+"""What the API server lets the accounts of the controller and of the sweeper do to pods and Jobs, and what not.
+
+All objects are made once, and everything is a dry run, which admission policies judge like any write. No pod runs:
+those without a gate ask for a node that is not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.accounts import SYSTEM, api_of_account, refusal
+from support.cluster import Kubectl, PodShape
+from support.waiting import wait_for
+
+from controller.adapters.kube.api import KubeApi
+from controller.adapters.kube.contracts import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json
+from controller.adapters.kube.paths import path_of
+from controller.adapters.kube.pinning import pinned
+from controller.adapters.kube.records import MOVE, PLACE_GATE, PLACED
+
+DRY = {"dryRun": "All"}
+NOWHERE = "a-node-that-is-not-there"
+PIN = pinned(None, NOWHERE)
+OTHER_GATE = "example.org/quota"
+OPEN = {"schedulingGates": [{"$patch": "delete", "name": PLACE_GATE}]}
+# Kubernetes gives every pod the first two, and none may be taken away.
+MORE_TOLERATIONS = [
+    {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for trouble in ("not-ready", "unreachable")
+] + [{"operator": "Exists"}]
+
+BEGIN = {"metadata": {"annotations": {MOVE: "{}"}}, "spec": {"suspend": True}}
+RESUME = {
+    "metadata": {"annotations": {MOVE: "{}"}},
+    "spec": {"suspend": False, "template": {"spec": {"affinity": PIN}}},
+}
+FREE = {"metadata": {"annotations": {MOVE: None}}, "spec": {"suspend": False, "template": {"spec": {"affinity": None}}}}
+QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+JOBSET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": "1", "controller": True}
+
+
+@pytest.fixture(scope="module")
+def stage(installed: Kubectl, idle: PodShape) -> Iterator[str]:
+    """The namespace of the pods `gated` and `theirs`, and of Jobs whose names say how they are."""
+    shape = dataclasses.replace(idle, node=NOWHERE)
+    unlabelled = dataclasses.replace(shape, labels={})
+    with installed.own_namespace() as namespace:
+        installed.apply(
+            gated(idle, "gated", PLACE_GATE, OTHER_GATE),
+            gated(idle, "theirs", OTHER_GATE),
+            job(shape, "running"),
+            job(unlabelled, "running-unlabelled"),
+            job(shape, "running-queued", **QUEUED),
+            job(shape, "running-controlled", ownerReferences=[JOBSET]),
+            job(shape, "suspended", suspended=True),
+            job(shape, "moving", suspended=True, annotations={MOVE: "{}"}),
+            job(unlabelled, "moving-edited", suspended=True, annotations={MOVE: "{}"}, **QUEUED),
+            namespace=namespace,
+        )
+        yield namespace
+
+
+def gated(shape: PodShape, name: str, *gates: str) -> Json:
+    pod = shape.pod(name)
+    pod["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    return pod
+
+
+def job(shape: PodShape, name: str, *, suspended: bool = False, **metadata: Any) -> Json:
+    made = shape.job(name)
+    made["metadata"].update(metadata)
+    made["spec"]["suspend"] = suspended
+    return made
+
+
+@pytest.fixture(scope="module")
+def sweeper(installed: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> KubeApi:
+    """The API server as the sweeper sees it."""
+    return api_of_account(installed, SYSTEM, "slopewise-sweeper", tmp_path_factory.mktemp("sweeper"))
+
+
+@pytest.fixture(params=["controller", "sweeper"])
+def either(request: pytest.FixtureRequest, controller: KubeApi, sweeper: KubeApi) -> KubeApi:
+    """Both accounts, one after the other."""
+    return controller if request.param == "controller" else sweeper
+
+
+def granted(call: Callable[[], object]) -> None:
+    """It is let through, once rights and policies are in force (a second, if at all)."""
+    said = wait_for("it is let through", lambda: refusal(call), lambda said: not said)
+    assert said == ""
+
+
+def refused(call: Callable[[], object], because: str) -> None:
+    """It is refused with these words, once rights and policies are in force."""
+    said = wait_for(f"it is refused: {because}", lambda: refusal(call), lambda said: because in said)
+    assert because in said
+
+
+def patched_pod(api: KubeApi, namespace: str, name: str, patch: Json) -> Callable[[], Json]:
+    return lambda: api.patch(path_of("v1", "pods", namespace, name), patch, STRATEGIC_MERGE_PATCH, DRY)
+
+
+def patched_job(api: KubeApi, namespace: str, name: str, patch: Json) -> Callable[[], Json]:
+    return lambda: api.patch(path_of("batch/v1", "jobs", namespace, name), patch, MERGE_PATCH, DRY)
+
+
+# --- pods behind a gate -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [{"spec": OPEN}, {"metadata": {"annotations": {PLACED: NOWHERE}}, "spec": {**OPEN, "affinity": PIN}}],
+    ids=["anywhere", "on a node"],
+)
+def test_both_accounts_open_a_gated_pod(either: KubeApi, stage: str, patch: Json) -> None:
+    granted(patched_pod(either, stage, "gated", patch))
+
+    opened = patched_pod(either, stage, "gated", patch)()
+    assert opened["spec"]["schedulingGates"] == [{"name": OTHER_GATE}]
+
+
+@pytest.mark.parametrize(
+    ("patch", "because"),
+    [
+        ({"spec": {"schedulingGates": [{"$patch": "delete", "name": OTHER_GATE}]}}, "no scheduling gate but its own"),
+        ({"spec": {"containers": [{"name": "trainer", "image": "example.org/evil:1"}]}}, "nothing of a gated pod but"),
+        ({"spec": {"tolerations": MORE_TOLERATIONS}}, "nothing of a gated pod but"),
+        ({"spec": {"nodeSelector": {"a": "b"}}}, "nothing of a gated pod but"),
+        ({"spec": {"activeDeadlineSeconds": 1}}, "nothing of a gated pod but"),
+        ({"metadata": {"labels": {"a": "b"}}}, "no label, owner or finalizer"),
+        ({"metadata": {"annotations": {"a": "b"}}}, "no annotation but"),
+        ({"metadata": {"finalizers": ["example.org/for-ever"]}}, "no label, owner or finalizer"),
+    ],
+    ids=["another gate", "image", "tolerations", "selector", "deadline", "label", "annotation", "finalizer"],
+)
+def test_neither_account_changes_anything_else_of_a_gated_pod(
+    either: KubeApi, stage: str, patch: Json, because: str
+) -> None:
+    refused(patched_pod(either, stage, "gated", patch), because)
+
+
+def test_neither_account_changes_a_pod_without_our_gate(either: KubeApi, stage: str) -> None:
+    patch = {"spec": {"containers": [{"name": "trainer", "image": "example.org/evil:1"}]}}
+
+    refused(patched_pod(either, stage, "theirs", patch), "only pods that carry")
+
+
+# --- evictions --------------------------------------------------------------------------------------------------------
+
+
+def evicted(api: KubeApi, namespace: str, options: Json) -> Callable[[], Json]:
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "gated"},
+        "deleteOptions": {**options, "dryRun": ["All"]},
+    }
+    return lambda: api.create(f"{path_of('v1', 'pods', namespace, 'gated')}/eviction", body)
+
+
+@pytest.mark.parametrize(
+    ("options", "because"),
+    [
+        ({}, "by its uid"),
+        ({"preconditions": {"resourceVersion": "1"}}, "by its uid"),
+        ({"preconditions": {"uid": "1"}, "gracePeriodSeconds": 0}, "never shortens"),
+    ],
+    ids=["no precondition", "no uid", "grace period"],
+)
+def test_an_eviction_names_its_pod_by_uid_and_leaves_it_its_time(
+    either: KubeApi, stage: str, options: Json, because: str
+) -> None:
+    refused(evicted(either, stage, options), because)
+
+
+def test_both_accounts_evict_a_pod_by_its_uid(installed: Kubectl, either: KubeApi, stage: str) -> None:
+    uid = installed.get("pod", "gated", "-n", stage)["metadata"]["uid"]
+
+    granted(evicted(either, stage, {"preconditions": {"uid": uid}}))
+
+
+# --- Jobs -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_controller_suspends_a_managed_job_and_says_why_on_it(controller: KubeApi, stage: str) -> None:
+    granted(patched_job(controller, stage, "running", BEGIN))
+
+
+def test_the_sweeper_begins_no_move(sweeper: KubeApi, stage: str) -> None:
+    refused(patched_job(sweeper, stage, "running", BEGIN), "begins none")
+
+
+@pytest.mark.parametrize("patch", [RESUME, FREE], ids=["on a node", "anywhere"])
+def test_both_accounts_resume_a_job_that_a_move_has_suspended(either: KubeApi, stage: str, patch: Json) -> None:
+    granted(patched_job(either, stage, "moving", patch))
+
+
+def test_a_job_whose_owner_has_edited_it_in_mid_move_is_resumed_all_the_same(either: KubeApi, stage: str) -> None:
+    granted(patched_job(either, stage, "moving-edited", FREE))
+
+
+@pytest.mark.parametrize("name", ["running-unlabelled", "running-queued", "running-controlled"])
+def test_a_move_is_begun_only_of_jobs_that_their_owners_have_given_us_and_nobody_else_suspends(
+    controller: KubeApi, stage: str, name: str
+) -> None:
+    refused(
+        patched_job(controller, stage, name, BEGIN), "labelled slopewise.dev/managed, which no other object controls"
+    )
+
+
+@pytest.fixture(scope="module")
+def tenant(installed: Kubectl, stage: str, tmp_path_factory: pytest.TempPathFactory) -> KubeApi:
+    """The API server as somebody sees it who may do everything in the stage's namespace."""
+    installed.run("create", "serviceaccount", "tenant", "-n", stage)
+    installed.run(
+        "create", "rolebinding", "tenant", "--clusterrole=admin", f"--serviceaccount={stage}:tenant", "-n", stage
+    )
+    return api_of_account(installed, stage, "tenant", tmp_path_factory.mktemp("tenant"))
+
+
+@pytest.mark.parametrize("name", ["running", "moving"])
+def test_a_tenant_says_of_no_job_how_far_its_move_is(tenant: KubeApi, stage: str, name: str) -> None:
+    forged = {"metadata": {"annotations": {MOVE: '{"step": "leaving"}'}}}
+
+    refused(patched_job(tenant, stage, name, forged), "Slopewise's own note of a move")
+
+
+def test_a_tenant_makes_no_job_that_is_being_moved(tenant: KubeApi, stage: str, idle: PodShape) -> None:
+    forged = job(idle, "forged", annotations={MOVE: "{}"})
+
+    refused(lambda: tenant.create(path_of("batch/v1", "jobs", stage), forged, DRY), "Slopewise's own note of a move")
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [{"metadata": {"labels": {"a": "b"}}}, {"metadata": {"annotations": {MOVE: None}}}],
+    ids=["label", "annotation taken off"],
+)
+def test_a_tenant_edits_his_own_job_in_mid_move(tenant: KubeApi, stage: str, patch: Json) -> None:
+    granted(patched_job(tenant, stage, "moving", patch))
+
+
+@pytest.mark.parametrize(
+    ("patch", "because"),
+    [
+        (BEGIN, "suspending a Job that runs"),
+        ({"spec": {"suspend": False}}, "resumes no other"),
+        ({"spec": {"template": {"spec": {"affinity": PIN}}}}, "where a Job may run only for a move"),
+    ],
+    ids=["moved", "resumed", "tied to a node"],
+)
+def test_a_job_that_its_owner_has_suspended_is_left_alone(
+    controller: KubeApi, stage: str, patch: Json, because: str
+) -> None:
+    refused(patched_job(controller, stage, "suspended", patch), because)
+
+
+@pytest.mark.parametrize(
+    ("patch", "because"),
+    [
+        ({"spec": {"suspend": True}}, "only for a move"),
+        ({"spec": {"parallelism": 5}}, "nothing of a Job but"),
+        ({"spec": {"backoffLimit": 9}}, "nothing of a Job but"),
+        ({"spec": {"activeDeadlineSeconds": 1}}, "nothing of a Job but"),
+        ({"metadata": {"labels": {"a": "b"}}}, "no label, owner or finalizer"),
+        ({"metadata": {"annotations": {"a": "b"}}}, "no annotation but"),
+        ({"metadata": {"finalizers": ["example.org/for-ever"]}}, "no label, owner or finalizer"),
+    ],
+    ids=["suspend", "parallelism", "back-off", "deadline", "label", "annotation", "finalizer"],
+)
+def test_neither_account_changes_anything_else_of_a_job(either: KubeApi, stage: str, patch: Json, because: str) -> None:
+    refused(patched_job(either, stage, "running", patch), because)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {"a": "b"}},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"schedulingGates": [{"name": "a.example.org/b"}]},
+    ],
+    ids=["selector", "tolerations", "gates"],
+)
+def test_neither_account_changes_the_template_of_a_suspended_job_but_for_its_node_affinity(
+    either: KubeApi, stage: str, spec: Json
+) -> None:
+    refused(patched_job(either, stage, "moving", {"spec": {"template": {"spec": spec}}}), "nothing of a Job's template")
