@@ -20,7 +20,9 @@ from requests.adapters import HTTPAdapter
 from controller.errors import SlopewiseError
 
 _REQUEST_SECONDS = 5.0
-_BULK_SECONDS = 60.0
+_BULK_SECONDS = 75.0
+"""The API server itself gives up after 60 s."""
+_DELETE_TRIES = 5
 _CONNECTIONS = 32
 _POLL_SECONDS = 0.1
 
@@ -69,7 +71,10 @@ class Api:
 
     def delete(self, path: str) -> None:
         """Delete an object or a list of them, unless it is not there; SlopewiseError with the server's words."""
-        answer = self._session.delete(f"{self._url}{path}", timeout=_BULK_SECONDS)
+        for _ in range(_DELETE_TRIES):  # of 5,000 pods a busy server deletes as many as it can in a minute
+            answer = self._session.delete(f"{self._url}{path}", timeout=_BULK_SECONDS)
+            if answer.status_code != requests.codes.gateway_timeout:
+                break
         if not answer.ok and answer.status_code != requests.codes.not_found:
             raise SlopewiseError(f"{path}: {_words(answer)}")
 
