@@ -18,6 +18,10 @@ GRACE_SPARE_SECONDS = 2.0
 """A checkpoint of 10 s gets a grace period of more than 17 s: disks are slower when several jobs leave at once, and the
 step that is under way ends first."""
 
+CLOCK_SKEW_SECONDS = 60.0
+"""The clocks of two nodes differ by less. Nobody knows the age of a checkpoint from further in the future: one from
+next month would count as fresh for a month."""
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -112,7 +116,9 @@ def checkpoint(move: Migrate, at: Situation) -> Veto | None:
         )
     if saved.on_sigterm or saved.saved_at_seconds is None:
         return None
-    age, bound = max(0.0, at.now_seconds - saved.saved_at_seconds), at.limits.max_checkpoint_age_seconds
+    age, bound = at.now_seconds - saved.saved_at_seconds, at.limits.max_checkpoint_age_seconds
+    if age < -CLOCK_SKEW_SECONDS:
+        return Veto(f"the last one is {-age:.0f} s in the future, bound {CLOCK_SKEW_SECONDS:.0f} s")
     return None if age <= bound else Veto(f"the last one is {age:.0f} s old, bound {bound:.0f} s")
 
 

@@ -13,8 +13,9 @@ from controller.adapters.processes import ManagedProcess
 from controller.jobs import JobSpec
 from controller.model import Arrival, JobState, Mobility
 
-SHOWN_SECONDS = 30.0
-"""How long a job that ended by a move is shown to passes: several looks of five seconds."""
+SHOWN_SECONDS = 90.0
+"""How long a job that ended by a move is shown to passes: `move_review` waits for 60 s whether a failed one is started
+again, and only then is the move over, so that others may begin."""
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class JobRecord:
     """Why it is not moved again."""
     ended_by_move: str = ""
     """What its last move did to it, when it ended of that: a sentence without its name."""
+    ended_before_move: bool = False
+    """It had ended by itself when it was to be told to, so a move that was decided on is over."""
 
     @property
     def state(self) -> str:
@@ -96,8 +99,10 @@ class JobRecord:
         return self._as_local(namespace, grace_seconds)
 
     def just_ended(self, namespace: str, grace_seconds: float, now_seconds: float) -> LocalJob | None:
-        """The same, for a while, of a job that came to its end by a move: what has become of it would not be known."""
-        if not self.ended_by_move or self.noticed_end_seconds is None or self.finished_at_seconds is None:
+        """The same, for a while, of a job that ended by a move or just before it: passes wait for it."""
+        if not (self.ended_by_move or self.ended_before_move):
+            return None
+        if self.noticed_end_seconds is None or self.finished_at_seconds is None:
             return None
         if now_seconds - self.noticed_end_seconds > SHOWN_SECONDS:
             return None

@@ -78,6 +78,8 @@ class Lives:
             with self.lock:
                 record.last_words = str(error)
                 record.move = None
+                if record.started_at_seconds is not None:  # only what is moved has had a life before
+                    record.ended_by_move = "could not be started again after a move"
                 record.noticed_end_seconds = record.finished_at_seconds = self.clock.now()
             _log.warning("job cannot be started", name=name, reason=record.last_words)
             return
@@ -88,6 +90,12 @@ class Lives:
     def move_on(self, record: JobRecord, move: LocalMove, process: ManagedProcess) -> bool:
         """Look after a move; True once the job is on its new node, or has ended."""
         name = record.spec.name
+        if not move.is_told and process.poll() is not None:
+            with self.lock:
+                record.move = None
+            self.end_or_resume(record, process)
+            record.ended_before_move = record.noticed_end_seconds is not None
+            return True
         if not move.is_told:
             with suppress(ActuationError):  # a squeezed job could not save in time
                 self.limiter.restore(name, UNLIMITED)

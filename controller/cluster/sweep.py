@@ -178,6 +178,17 @@ class Sweeper:
     # --- Jobs ------------------------------------------------------------------------------------------------
 
     def _free_job(self, what: str, seen: JobMove, gone: bool, lacks_room: bool) -> None:
+        try:
+            self._free_seen_job(what, seen, gone, lacks_room)
+        except ApiError as error:
+            if error.is_conflict:
+                self._swept.note(what, young="somebody else has just written to it")
+            elif error.is_gone:  # deleted, and then nothing of it waits any more
+                self._swept.note(what)
+            else:
+                raise
+
+    def _free_seen_job(self, what: str, seen: JobMove, gone: bool, lacks_room: bool) -> None:
         path = job_path(seen.namespace, seen.name)
         job = self._api.get(path)
         meta, move = job["metadata"], move_on(job)

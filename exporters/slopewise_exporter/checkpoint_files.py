@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any, Callable
+
+from slopewise_exporter.values import Checker
 
 FORMAT = 1
 MANIFEST_SUFFIX = ".json"
@@ -33,6 +36,10 @@ _CHUNK_BYTES = 1 << 20
 
 class TornCheckpoint(Exception):  # noqa: N818 - what it is; nothing of it reaches a user as an error
     """A checkpoint that is not what was written: cut short, changed, or of somebody else."""
+
+
+class NewerFormat(OSError):  # noqa: N818 - as above
+    """A checkpoint of a newer version: perhaps whole, and like one on a disk that fails not to be begun anew over."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +58,8 @@ class Progress:
     samples: float = 0.0
     epochs: int = 0
     saved_at_seconds: float = 0.0
-    duration_seconds: float = 0.0
-    """How long putting the state on the disk took."""
+    duration_seconds: float | None = 0.0
+    """How long putting the state on the disk took; None: nobody saw it begin."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,7 @@ class CheckpointFolder:
         self._folder = folder
         self._suffix = suffix
         self._keep = keep
+        self._check = Checker()
         self._good: list[int] = []
         """Numbers that this process has read or written, oldest first: the only ones known to be whole."""
 
@@ -81,7 +89,7 @@ class CheckpointFolder:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         for draft in self._folder.glob(f"{_TEMPORARY_PREFIX}*"):
-            draft.unlink(missing_ok=True)
+            _remove(draft)
         probe = self._temporary()
         try:
             probe.write_bytes(b"?")
@@ -89,18 +97,17 @@ class CheckpointFolder:
             probe.unlink(missing_ok=True)
 
     def newest(self, tell: Callable[[Path, str], None]) -> Found | None:
-        """The newest that is whole; `tell` hears of each that is not, and why. OSError: the folder cannot be read."""
-        found = None
-        for number in sorted(self._numbers(), reverse=True):
-            manifest = self._manifest(number)
-            try:
-                found = Found(number, self._data(number), read_manifest(manifest, self._folder))
-                break
-            except (TornCheckpoint, OSError) as error:
-                tell(manifest, str(error))
-        if found is not None:
-            self._good = [found.number]
-        return found
+        """The newest that is whole; `tell` hears of each that is not, and why.
+
+        OSError: the folder cannot be read, or none is whole and one of them cannot be read.
+        """
+        numbers = {self._manifest(number): number for number in sorted(self._numbers(), reverse=True)}
+        whole = first_whole(numbers, tell)
+        if whole is None:
+            return None
+        number = numbers[whole[0]]
+        self._good = [number]
+        return Found(number, self._data(number), whole[1])
 
     def write(self, save: Callable[[Path], None], progress: Progress) -> Progress:
         """One more checkpoint: `save` puts the state into the file that it is given. Returns when it is on the disk.
@@ -113,18 +120,22 @@ class CheckpointFolder:
         draft = self._temporary()
         try:
             save(draft)
-            flush_to_disk(draft)
-            mark = mark_of(draft)
+            mark = _settle(draft)
             draft.replace(self._data(number))
         except BaseException:
-            draft.unlink(missing_ok=True)
+            _remove(draft)
             raise
         saved = Progress(
             progress.steps, progress.samples, progress.epochs, time(), duration_seconds=perf_counter() - started
         )
         write_manifest(self._manifest(number), {self._data(number).name: mark}, saved)
         self._good.append(number)
-        self._remove_others()
+        try:
+            self._remove_others()
+            self._check.forget("remove")
+        except OSError as error:
+            # The new one is on the disk all the same, and the next save tries to remove them again.
+            self._check.warn("remove", f"checkpoints that are not needed any more cannot be removed ({error})")
         return saved
 
     def discard(self, save: Callable[[Path], None]) -> None:
@@ -133,7 +144,7 @@ class CheckpointFolder:
         try:
             save(draft)
         finally:
-            draft.unlink(missing_ok=True)
+            _remove(draft)
 
     def any(self) -> bool:
         """Something here calls itself a checkpoint."""
@@ -162,6 +173,25 @@ class CheckpointFolder:
 
     def _manifest(self, number: int) -> Path:
         return self._folder / f"{number:08}{MANIFEST_SUFFIX}"
+
+
+def first_whole(manifests: Iterable[Path], tell: Callable[[Path, str], None]) -> tuple[Path, Progress] | None:
+    """The first of these whose files, which lie beside it, are whole; `tell` hears of each before it, and why.
+
+    OSError: none is whole, and one could not be read. It may be whole, and whoever began anew would overwrite it.
+    """
+    unread: OSError | None = None
+    for manifest in manifests:
+        try:
+            return manifest, read_manifest(manifest, manifest.parent)
+        except TornCheckpoint as error:
+            tell(manifest, str(error))
+        except OSError as error:
+            tell(manifest, str(error))
+            unread = unread or error
+    if unread is not None:
+        raise unread
+    return None
 
 
 def seal(folder: Path, manifest: str, progress: Progress) -> None:
@@ -208,10 +238,14 @@ def read_manifest(path: Path, folder: Path) -> Progress:
     """What a manifest tells, once the files of `folder` that it names are as they were; TornCheckpoint, OSError."""
     try:
         contents: Any = json.loads(path.read_text(encoding="utf-8"))
+        if contents["format"] > FORMAT:
+            raise NewerFormat(f"it has format {contents['format']!r}, and this version reads {FORMAT}")
         if contents["format"] != FORMAT:
             raise TornCheckpoint(f"it has format {contents['format']!r}, and this version reads {FORMAT}")
         files = {str(name): FileMark(**mark) for name, mark in contents["files"].items()}
         progress = Progress(**contents["progress"])
+    except FileNotFoundError as error:
+        raise TornCheckpoint("it has no manifest, so its save was not completed, or not by this exporter") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TornCheckpoint(f"its manifest cannot be read ({type(error).__name__}: {error})") from error
     for name, mark in files.items():
@@ -244,3 +278,18 @@ def flush_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _settle(draft: Path) -> FileMark:
+    if draft.is_dir():
+        raise IsADirectoryError("sharded checkpoints are not supported: it was saved as a folder, not a file")
+    flush_to_disk(draft)
+    return mark_of(draft)
+
+
+def _remove(draft: Path) -> None:
+    """What a save has left under a temporary name: a file, a folder (Lightning's sharded strategies), or nothing."""
+    if draft.is_dir():
+        shutil.rmtree(draft)
+    else:
+        draft.unlink(missing_ok=True)

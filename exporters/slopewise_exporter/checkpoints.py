@@ -36,7 +36,7 @@ DEFAULT_KEEP = 2
 
 
 class CheckpointError(Exception):
-    """A checkpoint that is whole and of which the training can make nothing, or a folder that cannot be read.
+    """A checkpoint that is whole and of no use to the training, or one, or a folder, that cannot be read.
 
     Raised rather than told: to begin anew would overwrite, two saves later, all the work that there is.
     """
@@ -124,7 +124,7 @@ class Checkpoints:
         """The state of the last checkpoint that is whole, or None: start anew. Call it once, before the first step.
 
         One that is not whole is told and passed over. CheckpointError for one that is whole and cannot be loaded, and
-        for a folder that cannot be read.
+        for a folder that cannot be read, or a checkpoint that cannot be where no other is whole.
         """
         self._searched = True
         found = self._find()
@@ -240,7 +240,7 @@ class Checkpoints:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise CheckpointError(f"the folder of the checkpoints cannot be read ({error}).") from error
+            raise CheckpointError(f"the checkpoints, or their folder, cannot be read ({error}).") from error
 
     def _tell_torn(self, manifest: Path, why: str) -> None:
         self._check.warn(str(manifest), f"the checkpoint {manifest} is passed over: {why}; the one before it is tried")

@@ -57,9 +57,9 @@ def is_first_rank(environ: Mapping[str, str], check: Checker) -> bool:
 
 
 def checkpoint_folder(environ: Mapping[str, str], folder: str | os.PathLike[str] | None) -> Path | None:
-    """Where checkpoints go; None: nowhere."""
+    """Where checkpoints go; None: nowhere. An empty argument counts as unset too: `Path("")` is where we stand."""
     place = environ.get("SLOPEWISE_CHECKPOINT_FOLDER") or folder
-    return None if place is None else Path(place)
+    return Path(place) if place else None
 
 
 def endpoint_settings(

@@ -22,7 +22,7 @@ from typing import Any
 from lightning.pytorch import Callback
 
 from slopewise_exporter.checkpoint_files import CheckpointFolder
-from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints, Ranks
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints, Ranks
 from slopewise_exporter.environment import checkpoint_folder
 from slopewise_exporter.pytorch import random_state, set_random_state
 from slopewise_exporter.reporter import Reporter
@@ -55,10 +55,16 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     @property
     def resume_path(self) -> str | None:
-        """For `fit(ckpt_path=...)`: the last checkpoint that is whole; None: start anew. OSError: it cannot be read."""
-        if self._folder is None or not self._folder.exists():
-            return None
-        found = CheckpointFolder(self._folder, _SUFFIX, self._keep).newest(lambda *_: None)
+        """For `fit(ckpt_path=...)`: the last checkpoint that is whole; None: start anew.
+
+        CheckpointError: none is whole, and one could not be read.
+        """
+        try:
+            if self._folder is None or not self._folder.exists():
+                return None
+            found = CheckpointFolder(self._folder, _SUFFIX, self._keep).newest(lambda *_: None)
+        except OSError as error:
+            raise CheckpointError(f"the checkpoints in {self._folder} cannot be read ({error}).") from error
         return None if found is None else str(found.path)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

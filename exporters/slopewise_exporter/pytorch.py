@@ -16,6 +16,7 @@ ranks stop at the same step, rank 0 saves, and only rank 0 gets its random numbe
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import sys
 from collections.abc import Mapping
@@ -108,8 +109,7 @@ class TorchCheckpoints:
         return {"parts": {name: part.state_dict() for name, part in self._parts.items()}, "random": random_state()}
 
     def _load(self, path: Path) -> bool:
-        # To the CPU: load_state_dict puts each tensor where its parameter is, and this node may have other devices.
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = _read(path)
         for name, part in self._parts.items():
             part.load_state_dict(state["parts"][name])
         if self._draws_on:
@@ -157,3 +157,13 @@ def distributed() -> bool:
 
 def _save(path: Path, state: Any) -> None:
     torch.save(state, path)
+
+
+def _read(path: Path) -> Any:
+    # To the CPU: load_state_dict puts each tensor where its parameter is, and this node may have other devices.
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        # Saved without a word, and refused by the safe reader: a learning rate that is a np.float64 is enough. What is
+        # in the folder was written by this training, as with the pickle of `Checkpoints`.
+        return torch.load(path, map_location="cpu", weights_only=False)

@@ -166,8 +166,9 @@ class TrainingRecord:
             self._steps = progress.steps
             self._samples = progress.samples
             self._epochs = progress.epochs
-            self._checkpoint_at = progress.saved_at_seconds
-            self._checkpoint_duration = progress.duration_seconds
+            if progress.saved_at_seconds > 0:  # else the training's own code saved it, and did not say when
+                self._checkpoint_at = progress.saved_at_seconds
+                self._checkpoint_duration = progress.duration_seconds
 
     @property
     def steps(self) -> int:

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -113,7 +114,7 @@ class Reporter:
     @property
     def steps(self) -> int:
         """Steps counted so far, those of former lives with them; 0 where nothing is reported."""
-        return self._record.steps
+        return self._record.steps if self._recording else 0
 
     @property
     def saves_on_sigterm(self) -> bool | None:
@@ -177,8 +178,9 @@ class Reporter:
 
     def resume(self, progress: Progress) -> None:
         """Count on from this checkpoint, whose state the training has just loaded."""
-        if self._recording:
-            self._record.resume(progress)
+        # Also where the endpoint could not be opened: what this life saves is what the next one reports.
+        if not self._ended:
+            self._record.resume(self._checked(progress))
 
     def leave(self) -> None:
         """The process ends and the training does not: it goes on in another one. Waits for no scrape."""
@@ -251,6 +253,18 @@ class Reporter:
         lifecycle.opened(self)
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
+
+    def _checked(self, progress: Progress) -> Progress:
+        def amount(name: str) -> float:
+            return self._check.read(name, getattr(progress, name), parse_amount, 0.0, "a number, 0 or more")
+
+        return replace(
+            progress,
+            steps=int(amount("steps")),
+            samples=amount("samples"),
+            epochs=int(amount("epochs")),
+            saved_at_seconds=amount("saved_at_seconds"),
+        )
 
     def _announce(self, port_file: Path, port: int) -> None:
         try:

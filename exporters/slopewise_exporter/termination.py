@@ -13,6 +13,8 @@ import threading
 from types import FrameType
 from typing import Any, Callable
 
+from slopewise_exporter.values import Checker
+
 EXIT_CODE = 128 + signal.SIGTERM
 """143, as if the signal itself had ended the process. Never 0: to Kubernetes 0 means that the training is complete."""
 
@@ -59,10 +61,15 @@ class Termination:
     def leave(self) -> None:
         """SystemExit with `EXIT_CODE`, once everything is saved.
 
-        A handler that was there before ours is called first: somebody counted on it.
+        A handler that was there before ours is called first: somebody counted on it. Whatever it raises changes
+        nothing: many end with `sys.exit(0)`, which in the middle of a training would count as its end.
         """
         if callable(self._before):
-            self._before(signal.SIGTERM, None)
+            try:
+                self._before(signal.SIGTERM, None)
+            except BaseException as error:
+                problem = f"the SIGTERM handler of before raised {type(error).__name__}: {error}"
+                Checker().warn("SIGTERM", f"{problem}; the process ends with {EXIT_CODE} all the same")
         self._before_leaving()
         raise SystemExit(EXIT_CODE)
 

@@ -13,21 +13,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic, perf_counter, time
 from typing import Any
 
 from transformers import TrainerCallback
 
-from slopewise_exporter.checkpoint_files import Progress, TornCheckpoint, read_manifest, seal
-from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS
+from slopewise_exporter.checkpoint_files import Progress, first_whole, seal
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
 from slopewise_exporter.pytorch import agree, distributed
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
 from slopewise_exporter.values import Checker
 
 MANIFEST = "slopewise.json"
+_PREFIX = "checkpoint-"
+
+
+class _NotSaved(Exception):  # noqa: N818 - what it is; it ends a save that did not come
+    pass
 
 
 class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
@@ -55,7 +60,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._stopping = False
         self._step_to_report = False
         self._saving = ExitStack()
-        self._saving_since = 0.0
+        self._saving_since: float | None = None
         self._termination = Termination(self._nothing_to_lose, self._before_leaving)
         listening = self._termination.install()
         if reporter is not None:
@@ -63,8 +68,14 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     @property
     def resume_path(self) -> str | None:
-        """For `train(resume_from_checkpoint=...)`: the last checkpoint that is whole; None: start anew."""
-        found = self._newest()
+        """For `train(resume_from_checkpoint=...)`: the last checkpoint that is whole; None: start anew.
+
+        CheckpointError: none is whole, and one could not be read.
+        """
+        try:
+            found = self._newest()
+        except OSError as error:
+            raise CheckpointError(f"the checkpoints in {self._folder} cannot be read ({error}).") from error
         return None if found is None else str(found[0])
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -72,9 +83,10 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         if self._reporter is None:
             return
         self._reporter.planned_steps = self._reporter.planned_steps or state.max_steps
-        found = self._newest()
-        if found is not None and found[1].steps == state.global_step:
-            self._reporter.resume(found[1])
+        with suppress(OSError):  # it was raised by `resume_path`, if that was asked
+            found = self._newest()
+            if found is not None and found[1].steps == state.global_step:
+                self._reporter.resume(found[1])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """An optimiser step; decides whether it is saved, and whether it is the last one here."""
@@ -88,8 +100,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
                 self._stopping = True
                 control.should_training_stop = True
                 control.should_evaluate = False  # it may outlast the grace period
-        if control.should_save:
-            self._begin_saving()
+        self._begin_saving_if_next(control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
         """The mean loss since the last log, if this is not that of an evaluation."""
@@ -101,6 +112,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         if self._reporter is not None:
             self._report_step(None)
             self._reporter.epoch()
+        self._begin_saving_if_next(control)
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
@@ -108,12 +120,14 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         """The loss of the evaluation."""
         if self._reporter is not None and metrics is not None and "eval_loss" in metrics:
             self._reporter.evaluate(metrics["eval_loss"])
+        if control.should_save:
+            self._begin_saving()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer has saved: mark it as whole. SystemExit(143) where SIGTERM was the reason."""
         self._report_step(None)
         if state.is_world_process_zero:
-            self._seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
+            self._seal(Path(args.output_dir) / f"{_PREFIX}{state.global_step}", state.global_step)
         self._due_at_seconds = self._next_due()
         if self._stopping:
             self._agreed(True)  # wait until rank 0 has marked it
@@ -130,14 +144,23 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
             self._reporter.step(loss=loss)
         self._step_to_report = False
 
+    def _begin_saving_if_next(self, control: Any) -> None:
+        # An evaluation comes before the save, and may take minutes: `on_evaluate` then begins it.
+        if control.should_save and not control.should_evaluate:
+            self._begin_saving()
+
     def _begin_saving(self) -> None:
+        # Anew where it has begun: an evaluation of several data sets ends several times, and one save follows.
+        with suppress(_NotSaved), self._saving.pop_all():
+            raise _NotSaved
         self._saving_since = perf_counter()
         if self._reporter is not None:
             self._saving.enter_context(self._reporter.checkpoint())
 
     def _seal(self, folder: Path, steps: int) -> None:
         progress = Progress(steps) if self._reporter is None else self._reporter.progress(steps)
-        duration_seconds = perf_counter() - self._saving_since
+        began, self._saving_since = self._saving_since, None
+        duration_seconds = None if began is None else perf_counter() - began
         try:
             with self._saving.pop_all():
                 seal(
@@ -158,15 +181,17 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
             self._reporter.saves_on_sigterm = on_sigterm
 
     def _newest(self) -> tuple[Path, Progress] | None:
-        folders = [path for path in self._folder.glob("checkpoint-*") if path.name[len("checkpoint-") :].isdecimal()]
-        for folder in sorted(folders, key=lambda path: int(path.name[len("checkpoint-") :]), reverse=True):
-            try:
-                return folder, read_manifest(folder / MANIFEST, folder)
-            except (TornCheckpoint, OSError) as error:
-                self._check.warn(
-                    str(folder), f"the checkpoint {folder} is passed over: {error}; the one before is tried"
-                )
-        return None
+        if not self._folder.exists():
+            return None
+        names = [path.name for path in self._folder.iterdir() if path.name.startswith(_PREFIX)]
+        numbers = [int(name) for name in (name[len(_PREFIX) :] for name in names) if name.isdecimal()]
+        folders = [self._folder / f"{_PREFIX}{number}" for number in sorted(numbers, reverse=True)]
+        found = first_whole([folder / MANIFEST for folder in folders], self._tell_torn)
+        return None if found is None else (found[0].parent, found[1])
+
+    def _tell_torn(self, manifest: Path, why: str) -> None:
+        folder = manifest.parent
+        self._check.warn(str(folder), f"the checkpoint {folder} is passed over: {why}; the one before it is tried")
 
     def _agreed(self, mine: bool) -> bool:
         return agree(mine) if distributed() else mine

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.worlds import START, a_job, a_snapshot
 
-from controller.model import Job, MemoryState, Pace, Responses, Usage
+from controller.model import Job, JobState, MemoryState, Pace, Responses, Usage
 from controller.pace import KEPT, calibrated, cores_for, fit, measure
 
 INTERVAL = 20.0
@@ -110,6 +110,13 @@ class TestMeasuring:
             Pace(START + 20, 1.0, 1.0),
             Pace(START + 60, 4.0, 0.25),
         )
+
+    def test_a_count_of_0_before_the_checkpoint_is_read_is_no_count(self) -> None:
+        """Its steps are 0, 12,345 once it has resumed, and then five more in 20 s."""
+        life = {"life_started_at_seconds": START - 1}
+        starting = training(0, 0, START, state=JobState.STARTING, **life)
+        resumed = (training(12_345, 20, START + 20, **life), training(12_350, 40, START + 40, **life))
+        assert paces(starting, *resumed) == (Pace(START + 40, 4.0, 1.0),)
 
     def test_a_job_that_counts_nothing_is_left_alone(self) -> None:
         state = MemoryState()

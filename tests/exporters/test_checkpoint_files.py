@@ -26,6 +26,12 @@ def write(folder: CheckpointFolder, text: str, steps: int = 0) -> None:
     folder.write(lambda path: path.write_text(text), Progress(steps))
 
 
+def make_unreadable(path: Path) -> None:
+    """Reading it is an OSError that does not say that nothing is there, for root too."""
+    path.unlink()
+    path.mkdir()
+
+
 def text_of(folder: CheckpointFolder, told: Told | None = None) -> str | None:
     found = folder.newest(told or Told())
     return None if found is None else found.path.read_text()
@@ -112,6 +118,37 @@ def test_a_foreign_manifest_is_told_and_passed_over(folder, tmp_path, manifest):
     assert told.lines[0].startswith("00000002.json: ")
 
 
+@pytest.mark.parametrize("name", ["00000001.json", "00000001.data"])
+def test_one_that_cannot_be_read_is_an_error_where_no_other_is_whole(folder, tmp_path, name):
+    write(folder, "x" * (tmp_path.stat().st_size))
+    make_unreadable(tmp_path / name)
+    if name.endswith(".data"):  # its size is looked at before it is read
+        manifest = json.loads((tmp_path / "00000001.json").read_text())
+        manifest["files"][name]["bytes"] = (tmp_path / name).stat().st_size
+        (tmp_path / "00000001.json").write_text(json.dumps(manifest))
+    told = Told()
+    with pytest.raises(IsADirectoryError):
+        reopened(tmp_path).newest(told)
+    assert len(told.lines) == 1
+
+
+def test_one_that_cannot_be_read_is_told_and_passed_over_where_another_is_whole(folder, tmp_path):
+    write(folder, "whole")
+    write(folder, "unread")
+    make_unreadable(tmp_path / "00000002.json")
+    told = Told()
+    assert text_of(reopened(tmp_path), told) == "whole"
+    assert "Is a directory" in told.lines[0]
+
+
+def test_one_of_a_newer_version_is_an_error_where_no_other_is_whole(folder, tmp_path):
+    write(folder, "state")
+    manifest = tmp_path / "00000001.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(OSError, match="it has format 2, and this version reads 1"):
+        reopened(tmp_path).newest(Told())
+
+
 def test_data_without_a_manifest_are_no_checkpoint_and_go_with_the_next_save(folder, tmp_path):
     write(folder, "whole")
     (tmp_path / "00000002.data").write_text("killed before its manifest")
@@ -127,6 +164,13 @@ def test_drafts_of_a_life_that_was_killed_are_removed(folder, tmp_path):
     (tmp_path / ".slopewise-0123.data").write_text("half")
     reopened(tmp_path).prepare()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000001.data", "00000001.json"]
+
+
+def test_a_draft_that_is_a_folder_is_removed_too(folder, tmp_path):
+    (tmp_path / ".slopewise-0123.data").mkdir()
+    (tmp_path / ".slopewise-0123.data" / "shard").write_text("half")
+    reopened(tmp_path).prepare()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_torn_ones_do_not_count_among_those_that_are_kept(folder, tmp_path):
@@ -166,6 +210,24 @@ def test_a_save_that_writes_nothing_is_an_error_and_no_checkpoint(folder, tmp_pa
     with pytest.raises(FileNotFoundError):
         folder.write(lambda path: None, Progress(1))
     assert not folder.any()
+
+
+def test_a_save_that_makes_a_folder_is_an_error_that_says_so_and_leaves_nothing_behind(folder, tmp_path):
+    def save_shards(path: Path) -> None:
+        path.mkdir()
+        (path / "shard").write_text("part of the state")
+
+    with pytest.raises(OSError, match="sharded checkpoints are not supported"):
+        folder.write(save_shards, Progress(1))
+    folder.discard(save_shards)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_one_that_cannot_be_removed_is_told_and_the_new_one_counts(folder, tmp_path, caplog):
+    (tmp_path / "00000001.json").mkdir()  # whoever unlinks it gets an OSError
+    write(folder, "new", 7)
+    assert text_of(reopened(tmp_path)) == "new"
+    assert "cannot be removed" in caplog.text
 
 
 @settings(deadline=None, max_examples=40)  # each waits for the disk three times

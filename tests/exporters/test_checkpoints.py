@@ -141,6 +141,12 @@ def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_new_beginning(tmp_
         checkpoints.resume()
 
 
+def test_a_checkpoint_that_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_path):
+    (tmp_path / "00000001.json").mkdir()  # reading it is an error of the disk, not a manifest that is torn
+    with Checkpoints(tmp_path) as checkpoints, pytest.raises(CheckpointError, match="cannot be read"):
+        checkpoints.resume()
+
+
 def test_a_folder_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path, caplog, reporter, scrape):
     (tmp_path / "file").write_text("no folder")
     with Checkpoints(tmp_path / "file" / "below", reporter=reporter, every_steps=1) as checkpoints:
@@ -218,6 +224,25 @@ def test_the_counters_of_the_reporter_go_on_from_the_checkpoint(tmp_path, make_r
         second.step(loss=0.5, samples=8)
         now = scrape(second.port)
         assert (now["training_steps_total"], now['training_state{state="training"}']) == (5, 1)
+
+
+def test_a_life_that_cannot_report_hands_on_what_the_one_before_has_counted(tmp_path, make_reporter, scrape):
+    first = make_reporter()
+    with Checkpoints(tmp_path, reporter=first) as checkpoints:
+        first.step(loss=1.0, samples=8)
+        first.epoch()
+        checkpoints.step(Counter)
+    second = make_reporter(port=first.port)  # taken
+    with Checkpoints(tmp_path, reporter=second) as checkpoints:
+        checkpoints.resume()
+        second.step(loss=1.0, samples=8)
+        checkpoints.step(Counter)
+    third = make_reporter()
+    with Checkpoints(tmp_path, reporter=third) as checkpoints:
+        checkpoints.resume()
+    now = scrape(third.port)
+    assert second.port is None
+    assert (now["training_steps_total"], now["training_samples_total"], now["training_epochs_total"]) == (2, 8, 1)
 
 
 def test_forgetting_to_resume_is_told_before_the_old_work_is_overwritten(tmp_path, caplog):
@@ -342,6 +367,21 @@ def test_a_handler_that_was_there_before_is_called_after_the_save_and_put_back(t
         assert told_to_end_at(2, Checkpoints(tmp_path)) == 143
         assert seen == [(signal.SIGTERM, 1)]
         assert signal.getsignal(signal.SIGTERM) == mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), ZeroDivisionError("theirs")])
+def test_a_handler_of_before_that_raises_changes_neither_the_exit_code_nor_the_end_of_the_reporter(
+    tmp_path, reporter, error
+):
+    def mine(_number: int, _frame: object) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        assert told_to_end_at(2, Checkpoints(tmp_path, reporter=reporter), reporter) == 143
+        assert reporter.port is None
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slopewise_exporter.environment import RANK_VARIABLES, endpoint_settings, reports_here
+from slopewise_exporter.environment import RANK_VARIABLES, checkpoint_folder, endpoint_settings, reports_here
 from slopewise_exporter.values import Checker
 
 
@@ -75,6 +75,12 @@ def test_an_empty_variable_is_an_unset_one(caplog):
     )
     assert (found.port, found.address, found.linger_seconds, found.port_file) == (9464, "0.0.0.0", 20.0, None)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("folder", ["", None])
+def test_an_empty_folder_is_none_and_not_where_the_process_stands(folder):
+    assert checkpoint_folder({"SLOPEWISE_CHECKPOINT_FOLDER": ""}, folder) is None
+    assert checkpoint_folder({}, folder) is None
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from slopewise_exporter.checkpoint_files import Progress
+
 STATES = ("starting", "training", "checkpointing", "finished", "failed")
 
 
@@ -162,6 +164,22 @@ def test_a_checkpoint_that_could_not_be_saved_does_not_count_and_its_error_goes_
     now = scrape(reporter.port)
     assert "training_checkpoint_timestamp_seconds" not in now
     assert state_of(now) == ["starting"]
+
+
+def test_a_resume_that_does_not_say_when_it_was_saved_exports_no_time_of_a_checkpoint(reporter, scrape):
+    reporter.resume(Progress(steps=500))
+    samples = scrape(reporter.port)
+    assert samples["training_steps_total"] == 500
+    assert not [name for name in samples if name.startswith("training_checkpoint_")]
+
+
+@pytest.mark.parametrize("steps", [None, -3, float("nan"), "many"])
+def test_a_resume_from_steps_that_are_no_number_is_told_and_counts_from_zero(reporter, scrape, caplog, steps):
+    reporter.resume(Progress(steps=steps, samples=8.0))
+    reporter.step(loss=1.0)
+    samples = scrape(reporter.port)
+    assert (samples["training_steps_total"], samples["training_samples_total"]) == (1, 8)
+    assert "steps" in caplog.text
 
 
 def test_the_plan_may_become_known_later(reporter, scrape):

@@ -49,6 +49,7 @@ def test_it_sweeps_each_minute_one_at_a_time_and_none_stays_for_ever(sweeper: di
 
 def test_few_finished_sweeps_are_kept(sweeper: dict[str, Any]) -> None:
     assert (sweeper["successfulJobsHistoryLimit"], sweeper["failedJobsHistoryLimit"]) == (1, 1)
+    assert 60 < sweeper["jobTemplate"]["spec"]["ttlSecondsAfterFinished"] <= 3600
 
 
 def test_the_sweeper_passes_the_restricted_pod_security_standard(pod: dict[str, Any], container: Any) -> None:

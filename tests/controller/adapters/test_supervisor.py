@@ -371,6 +371,36 @@ def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tm
     assert (record.state, record.last_words, world.supervisor.moving()) == (
         "failed", "a: there is no room for its log.", [],
     )  # fmt: skip
+    assert record.ended_by_move == "could not be started again after a move"
+    assert {job.name: job.ended for job in world.supervisor.observed()} == {"b": None, "a": JobState.FAILED}
+
+
+def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE, job("a"))
+    world.launcher.refuses = True
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.state, record.ended_by_move, world.supervisor.observed()) == ("failed", "", [])
+
+
+@pytest.mark.parametrize(("status", "state"), [(0, JobState.FINISHED), (1, JobState.FAILED)])
+def test_a_job_that_had_ended_before_it_was_told_to_is_not_moved_and_passes_learn_of_it(
+    tmp_path: Path, status: int, state: JobState
+) -> None:
+    world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    process = world.launcher.started["a"]
+    assert world.supervisor.migrate(MOVE).result == "applied"
+    process.status = status
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (process.heard, record.state, record.ended_by_move) == ([], str(state), "")
+    assert (len(world.launcher.commands), world.supervisor.moving()) == (2, [])
+    assert {job.name: (job.node, job.ended) for job in world.supervisor.observed()} == {
+        "b": ("node-2", None), "a": ("node-1", state),
+    }  # fmt: skip
 
 
 def test_two_moves_wanted_for_one_job_are_one_and_a_later_one(tmp_path: Path) -> None:

@@ -169,6 +169,27 @@ class TestSuspendedJobs:
         assert (swept.freed, list(swept.young)) == ({}, ["Job team-a/train"])
         assert job(stage)["spec"]["suspend"] is True
 
+    def test_a_job_that_somebody_else_writes_to_at_that_moment_is_freed_by_a_later_look(self, stage: Stage) -> None:
+        put_moved_job(stage, "leaving")
+        stage.server.fault(
+            refusal(409, "Conflict", "the object has been modified"), method="PATCH", path="/jobs/train$"
+        )
+        swept = Run(stage).sweep()
+        assert (swept.failed, list(swept.freed)) == ({}, ["Job team-a/train"])
+
+    def test_a_job_on_which_somebody_writes_all_the_time_waits_and_has_not_failed(self, stage: Stage) -> None:
+        put_moved_job(stage, "leaving")
+        conflict = refusal(409, "Conflict", "the object has been modified")
+        stage.server.fault(conflict, method="PATCH", path="/jobs/train$", times=9)
+        swept = Run(stage).sweep()
+        assert (swept.failed, list(swept.young)) == ({}, ["Job team-a/train"])
+
+    @pytest.mark.parametrize("method", ["GET", "PATCH"])
+    def test_a_job_that_is_deleted_meanwhile_is_nothing_any_more(self, stage: Stage, method: str) -> None:
+        put_moved_job(stage, "leaving")
+        stage.server.fault(refusal(404, "NotFound", "no such job"), method=method, path="/jobs/train$", times=9)
+        assert Run(stage).sweep() == Swept()
+
     def test_a_young_move_is_left_to_the_controller(self, stage: Stage) -> None:
         put_moved_job(stage, "leaving")
         Run(stage, age_seconds=10.0).sweep()
