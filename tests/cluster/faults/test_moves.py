@@ -62,6 +62,7 @@ def _restarting(job: Json) -> Json:
     return job
 
 
+@pytest.mark.faults
 def test_trainers_that_end_badly_are_moved_once_and_never_again(moves: MovingStage) -> None:
     """Only their first step is saved. Every look wishes them to the other node."""
     trainings = moves.trainings
