@@ -92,6 +92,7 @@ def _forged(namespace: str) -> str:
     return "\n".join([*lines, ""])
 
 
+@pytest.mark.timeout(400)
 def test_diverged_and_silent_trainings_keep_what_they_have(stage: Stage, trainers: Trainers) -> None:
     shape: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
     names = ("diverged", "silent")
