@@ -1,8 +1,8 @@
-"""Giving original resources back, without a pass: it needs the memory and the API server, and no Prometheus.
+"""Giving original resources back, without a pass: it needs the memory and the actuator, and no Prometheus.
 
-Before it: a policy that leaves `Auto` or `Canary` or is deleted, a pod that its selector lets go, `slopewise restore`.
-`due` says whose turn it is, `give_back` does it; what waits or fails is tried again by whoever calls it again, and no
-original is forgotten before it is back.
+Before it: a policy that leaves `Auto` or `Canary` or is deleted, a pod that its selector lets go, `slopewise restore`,
+and the end of a run on one machine (`session.py`). `due` says whose turn it is, `give_back` does it; what waits or
+fails is tried again by whoever calls it again, and no original is forgotten before it is back.
 """
 
 from __future__ import annotations

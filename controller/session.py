@@ -31,13 +31,14 @@ from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import Supervisor
 from controller.documents import interval_mistake, pass_settings, policy_of
-from controller.errors import ActuationError, SlopewiseError, UsageError
+from controller.errors import SlopewiseError, UsageError
 from controller.growth import SCRAPES_PER_WINDOW
 from controller.jobs import JobSpec
 from controller.loop import ControllerLoop, Sink
 from controller.model import CpuControl, PassReport
 from controller.ports import Actuator, Ports
 from controller.reconcile import reconcile
+from controller.restoring import give_back
 from controller.settings import TrainingPolicy
 from controller.telemetry import Telemetry
 
@@ -176,10 +177,8 @@ class Session(_Leaving):
 
     def restore_originals(self) -> None:
         """Every job that still runs gets back what it had before our first change; one failure stops no other."""
-        for uid, known in self.ports.memory.load().jobs.items():
-            if known.original is not None:
-                with suppress(ActuationError):  # its release, which follows, lifts what is left
-                    self.ports.actuator.restore(uid, known.original)
+        with suppress(SlopewiseError):  # a full disk: only the memory of a run that ends here could not be written
+            give_back(self.ports.memory, self.ports.actuator)  # what fails is lifted by the release, which follows
 
     def _revive_prometheus(self) -> None:
         """Start our Prometheus again when it died (out of memory, say): without it every pass is held for ever."""

@@ -75,7 +75,7 @@ class HealthServer(AbstractContextManager["HealthServer"]):
 
 def _answer(path: str, is_alive: Callable[[], bool], why_not_ready: Callable[[], str | None]) -> tuple[str, str]:
     if path == "/healthz":
-        return _verdict(None if is_alive() else "no pass for three intervals")
+        return _verdict(None if is_alive() else "no pass for three intervals, or a thread that hangs")
     if path == "/readyz":
         return _verdict(why_not_ready())
     return "404 Not Found", "not found: use /healthz, /readyz or /metrics\n"

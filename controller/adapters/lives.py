@@ -99,10 +99,12 @@ class Lives:
         if not move.is_told:
             with suppress(ActuationError):  # a squeezed job could not save in time
                 self.limiter.restore(name, UNLIMITED)
-        if not move.has_left(process, self.grace_seconds, self.clock.now()):
-            return False
-        if move.was_killed:
+        was_killed = move.was_killed
+        has_left = move.has_left(process, self.grace_seconds, self.clock.now())
+        if move.was_killed and not was_killed:
             _log.warning("job did not end when it was told to, and was killed", name=name, seconds=self.grace_seconds)
+        if not has_left:
+            return False
         if process.poll() == 0:
             _log.warning("job ended with status 0 instead of moving, and counts as finished", name=name)
             record.ended_by_move = "ended with status 0 when it was told to end for a move, and so counts as finished"

@@ -5,7 +5,8 @@ Before it: `supervisor.py`, which a pass has asked for the move and which looks 
 
 The command is told to end first, and alone: data loaders that died beside it would make it crash instead of saving.
 What it leaves behind is told when it has ended. At the end of the grace, which counts for both, everything is killed;
-the job then goes on from the last checkpoint that it has.
+the job then goes on from the last checkpoint that it has. It goes on only once all of it is gone: a process that hangs
+in a read of a network disk outlives SIGKILL, and two writers of one checkpoint are worse than a job that waits.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ class LocalMove:
             process.ask_to_end()
             self._told, self._kill_at_seconds = "the command", now_seconds + grace_seconds
             return False
-        if not self._is_over(process):
-            if now_seconds < self._kill_at_seconds:
-                return False
+        if self._is_over(process):
+            self.ended_at_seconds = now_seconds
+            return True
+        if now_seconds >= self._kill_at_seconds:
             self.was_killed = True
-            process.kill()
-        self.ended_at_seconds = now_seconds
-        return True
+            process.signal(signal.SIGKILL)  # again with each look: what was just being forked has not heard the first
+        return False
 
     def _is_over(self, process: ManagedProcess) -> bool:
         if process.poll() is None:
@@ -73,7 +74,8 @@ class LocalMove:
 
     def under_way(self, job_uid: str) -> MoveUnderWay:
         """The move as the pass sees it."""
-        return MoveUnderWay(job_uid, self.from_node, self.node, self.since_seconds, "saving and ending")
+        step = "killed, and not gone yet" if self.was_killed else "saving and ending"
+        return MoveUnderWay(job_uid, self.from_node, self.node, self.since_seconds, step)
 
 
 @dataclass(frozen=True, slots=True)

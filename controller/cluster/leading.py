@@ -74,8 +74,8 @@ class Leadership:
         self._count(policies)
 
     def is_alive(self) -> bool:
-        """False once a policy had no pass for three of its intervals."""
-        return all(runner.is_alive() for runner in list(self._runners.values()))
+        """False once a policy had no pass for three of its intervals, or moves are not seen through any more."""
+        return self._moves.is_alive() and all(runner.is_alive() for runner in list(self._runners.values()))
 
     def stop(self, patience_seconds: float) -> None:
         """No further pass. Every pod keeps what it has: another replica takes over."""

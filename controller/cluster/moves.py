@@ -21,6 +21,10 @@ from controller.errors import SlopewiseError
 
 TICK_SECONDS = 0.5
 
+STALLED_SECONDS = 120.0
+"""Without the end of a tick for so long it hangs. One that opens 50 gates while each answer takes 2 s lasts 100 s, and
+a restart would not make it faster; where nobody answers at all, the lease is lost sooner."""
+
 STIRRED_SECONDS = 0.05
 """Between two ticks that changes of pods ask for: of a Job with 50 pods they all end within a second."""
 
@@ -28,8 +32,10 @@ STIRRED_SECONDS = 0.05
 class MoveKeeper:
     """Ticks all that drives moves, as long as this replica leads. `wake` may be called from any thread."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._world = world
+        self._monotonic = monotonic
+        self._ticked_at = monotonic()
         self._ticks: Mapping[str, Callable[[], None]] = {
             "suspended Jobs": self._follower().tick,
             "evicted pods": world.evictions.tick,
@@ -44,7 +50,14 @@ class MoveKeeper:
     def start(self) -> None:
         """Begin, or do nothing where that was done."""
         if self._thread.ident is None:
+            self._ticked_at = self._monotonic()
             self._thread.start()
+
+    def is_alive(self) -> bool:
+        """False once its thread has died or hangs; true before it was started, and when it was told to stop."""
+        if self._thread.ident is None or self._stopping.is_set():
+            return True
+        return self._thread.is_alive() and self._monotonic() - self._ticked_at < STALLED_SECONDS
 
     def wake(self) -> None:
         """A pod changed: do not wait for the next tick."""
@@ -75,6 +88,7 @@ class MoveKeeper:
         while not self._stopping.is_set():
             self._woken.clear()
             self.tick()
+            self._ticked_at = self._monotonic()
             if not self._stopping.wait(STIRRED_SECONDS):
                 self._woken.wait(TICK_SECONDS - STIRRED_SECONDS)
 

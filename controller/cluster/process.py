@@ -149,7 +149,7 @@ class Replica:
         return 0
 
     def is_alive(self) -> bool:
-        """Whether this process does what it is for: ticks, and passes where it leads.
+        """Whether this process does what it is for: ticks, and where it leads passes, and moves that are seen through.
 
         An API server or a Prometheus that is away is no reason: starting again would not bring it back.
         """

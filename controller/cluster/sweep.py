@@ -29,7 +29,7 @@ from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json
 from controller.adapters.kube.evicting import evict
 from controller.adapters.kube.gates import STRANDED_SECONDS, is_stranded
 from controller.adapters.kube.job_moves import JobMove, move_on
-from controller.adapters.kube.job_steps import freed
+from controller.adapters.kube.job_steps import freed, is_held
 from controller.adapters.kube.opening import Opener
 from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
@@ -201,6 +201,8 @@ class Sweeper:
         if body is None:
             if meta["uid"] in self._let_go:
                 self._swept.note(what, young="its pods end, and then it may run anywhere")
+            elif is_held(job):
+                self._swept.note(what, young="suspended for a move, until its pods have ended")
             return
         age = self._now() - move.step_since_seconds
         if meta["uid"] not in self._let_go:

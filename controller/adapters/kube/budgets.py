@@ -1,8 +1,9 @@
-"""What disruption budgets have against ending pods that nobody evicts: those of a Job that is to be suspended.
+"""What disruption budgets have against ending pods together, asked before anything is done.
 
-Before it: `suspending.py`, which ends all pods of a Job at once. Nobody asks the budgets about that, so we do: by an
-eviction of each pod as a dry run, which is the API server's own answer. For several pods that is not enough: a budget
-that allows one disruption says yes to each of four. So the budgets themselves are read, and counted.
+Before it: `suspending.py`, which ends all pods of a Job at once, and nobody else asks the budgets about that; and
+`evictions.py`, which moves a workload whole or not at all. After it: `evicting.py`, for an eviction of each pod as a
+dry run, which is the API server's own answer. For several pods that is not enough: a budget that allows one disruption
+says yes to each of four. So the budgets themselves are read, and counted.
 """
 
 from __future__ import annotations

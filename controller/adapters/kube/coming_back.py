@@ -1,7 +1,8 @@
 """Whether a pod that is evicted comes back, behind our gate, and without its eviction being held against its owner.
 
-Before it: `mobility.py`, which asks for every pod that may be moved, and `evictions.py`, which asks once more with the
-owner as it is at that moment. Pure: the owner's JSON in, a sentence out. What does not come back is never evicted.
+Before it: `owner_reading.py`, which asks for every pod that may be moved, and `evicting.py`, which asks once more with
+the owner as it is at that moment. Pure: the owner's JSON in, a sentence out. What does not come back is never evicted.
+Of a Job that is suspended instead, `suspending.py` asks whether it would fail of that (`why_failed_when_ended`).
 
 What has to hold (Kubernetes 1.36):
 

@@ -1,8 +1,8 @@
 """One eviction, or only the question whether it would be granted: what is sent, and what the answer means.
 
-`evictions.py` evicts, `job_moves.py` only asks (it suspends Jobs, which no disruption budget is asked about), and
-`gates.py` evicts pods that found no place. Never a delete: evictions are what disruption budgets are made for, and what
-`podFailurePolicy` tells from a failure.
+`evictions.py` evicts, `budgets.py` only asks (before a Job is suspended, about which nobody asks the disruption
+budgets, and before the first of several evictions), and `gates.py` and the sweeper evict pods that found no place.
+Never a delete: evictions are what disruption budgets are made for, and what `podFailurePolicy` tells from a failure.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An eviction that was not granted, or of which nothing is known."""
+    """A move that was not begun, or an eviction that was not granted or of which nothing is known."""
 
     result: OutcomeResult
     detail: str
     maybe_done: bool = False
     gone: bool = False
-    """The pod is no more: what the eviction was for has happened."""
+    """The pod or its Job is no more: what an eviction was for has happened."""
 
 
 def why_it_would_stay_away(api: Api, pod: PodRecord) -> str | None:

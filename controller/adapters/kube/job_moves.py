@@ -1,8 +1,12 @@
 """The move of a Job as it is written on the Job itself: the annotation `slopewise.dev/move`.
 
-`job_steps.py` writes it, with every step; the observer reads which jobs are being moved (`under_way`), and what their
-owners wished for beside our pin (`original_affinity`). It is on a tenant's object, so it may say anything: what cannot
-be read, or speaks of another workload's jobs, counts as none.
+`job_steps.py` writes it, with every step. `following.py` and the sweeper go on from it; the observer reads which jobs
+are being moved (`under_way`), and `mobilities.py` what their owners wished for beside our pin. It is on a tenant's
+object, so it may say anything: what cannot be read counts as none.
+
+A Job that is restored from a backup, or made from the YAML of another one, comes with the annotation that was written
+for that one, and may come suspended and pinned by us: nobody else would ever free it. By the uids in the annotation it
+is known as a copy, and it is freed and not moved on: what was decided for the other Job is long over (`on_a_copy`).
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from controller.adapters.kube.contracts import Json, Store
+from controller.adapters.kube.eligibility import KUEUE_LABEL
+from controller.adapters.kube.parsing import controlling_owner
 from controller.adapters.kube.records import MOVE, ObjectRecord
 from controller.model import MoveUnderWay
 
@@ -69,6 +75,15 @@ class JobMove(BaseModel):
         """The same move, one step on."""
         return self.model_copy(update={"step": step, "step_since_seconds": now_seconds})
 
+    def on_a_copy(self, workload_uid: str) -> JobMove:
+        """What the annotation means on another Job that carries it: a suspension that is to end, or a pin to watch.
+
+        Worked example: one that was restored at `leaving` is resumed as at `unpinning`, wherever the scheduler puts it.
+        """
+        step: Step = "unpinning" if self.step in ("leaving", "unpinning") else "pinned"
+        job_uids = tuple(f"{workload_uid}:{uid.partition(':')[2]}" for uid in self.job_uids)
+        return self.model_copy(update={"workload_uid": workload_uid, "step": step, "job_uids": job_uids})
+
     def written(self) -> str:
         """The annotation's text."""
         return self.model_dump_json(by_alias=True, exclude={"workload_uid", "namespace", "name"})
@@ -103,34 +118,49 @@ def under_way(jobs: Store[ObjectRecord]) -> Sequence[JobMove]:
 def move_of(record: ObjectRecord) -> JobMove | None:
     """The move of a Job; None where it carries no annotation of ours, or one that nobody can read."""
     text = record.annotations.get(MOVE)
-    return None if text is None else _parsed(text, record.uid, record.namespace, record.name)
+    if text is None:
+        return None
+    is_free = record.owner is None and KUEUE_LABEL not in record.labels
+    return _parsed(text, _Carrier(record.uid, record.namespace, record.name, is_free))
 
 
 def move_on(job: Json) -> JobMove | None:
     """The same of the API server's JSON."""
     meta = job["metadata"]
     text = (meta.get("annotations") or {}).get(MOVE)
-    return None if text is None else _parsed(text, meta["uid"], meta["namespace"], meta["name"])
+    if text is None:
+        return None
+    is_free = controlling_owner(meta) is None and KUEUE_LABEL not in (meta.get("labels") or {})
+    return _parsed(text, _Carrier(meta["uid"], meta["namespace"], meta["name"], is_free))
 
 
-def _parsed(text: str, uid: str, namespace: str, name: str) -> JobMove | None:
+class _Carrier(NamedTuple):
+    """The Job that carries an annotation."""
+
+    uid: str
+    namespace: str
+    name: str
+    is_free: bool
+    """Nobody else suspends and resumes it. We suspend no other Job, so on any other an inherited annotation is void."""
+
+
+def _parsed(text: str, carrier: _Carrier) -> JobMove | None:
     parse = _parsed_once if len(text) <= _LONGEST_KEPT else _parsed_anew
-    return parse(text, uid, namespace, name)
+    return parse(text, carrier)
 
 
-def _parsed_anew(text: str, uid: str, namespace: str, name: str) -> JobMove | None:
+def _parsed_anew(text: str, carrier: _Carrier) -> JobMove | None:
     try:
         found = json.loads(text)
-        return JobMove.model_validate({**found, "workloadUid": uid, "namespace": namespace, "name": name})
-    except (ValueError, TypeError, ValidationError, RecursionError):
+        written_for = next(iter(found["jobUids"]), carrier.uid).partition(":")[0]
+        whose = {"workloadUid": written_for, "namespace": carrier.namespace, "name": carrier.name}
+        move = JobMove.model_validate({**found, **whose})
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         # The last is what 2,000 opening brackets come to; it must not stop everybody else's moves and passes.
         return None
+    if written_for == carrier.uid:
+        return move
+    return move.on_a_copy(carrier.uid) if carrier.is_free else None
 
 
 _parsed_once = lru_cache(maxsize=_MOST_KEPT)(_parsed_anew)
-
-
-def original_affinity(record: ObjectRecord) -> Json | None:
-    """What the owner of a Job that carries the annotation wrote as node affinity, as a PodSpec's `affinity`."""
-    move = move_of(record)
-    return None if move is None or move.node_affinity is None else {"nodeAffinity": move.node_affinity}

@@ -1,8 +1,9 @@
 """Moving a Job by suspending it: what is written on it, and what comes next. Pure: nothing is sent, no clock is read.
 
-`suspending.py` reads a Job and its pods, asks `next_change` and sends the patch. How far a move is stands in an
-annotation of the Job (`job_moves.py`), and every patch changes that together with what it is about. So there is no
-moment between two writes: whoever comes after a crash reads the step and goes on.
+`suspending.py` sends the first patch (`begun`); `following.py` reads a Job and its pods, asks `next_change` and sends
+the others; the sweeper asks `freed`. How far a move is stands in an annotation of the Job (`job_moves.py`), and every
+patch changes that together with what it is about. So there is no moment between two writes: whoever comes after a crash
+reads the step and goes on.
 
     begun      suspend: true                     -> leaving    its pods save and end
     leaving    no pod is left: affinity to the
@@ -16,7 +17,8 @@ moment between two writes: whoever comes after a crash reads the step and goes o
 Crashes, by what the next leader (or the sweeper) finds: `leaving` or `unpinning` with pods: it waits as before; without
 pods: it sends the resuming patch, which the crash may have kept from being sent. A patch that was sent and whose answer
 was lost is seen by its step. `pinning` and `pinned` run on their own, and are only watched. A Job that is suspended at
-one of these was suspended by somebody else, since ours changes the step too: it stays suspended, and is unpinned.
+one of these was suspended by somebody else, since ours changes the step too: it stays suspended, and is unpinned. A
+template that is not pinned (the owner of a copy has edited it) has nothing to be taken back: only the annotation goes.
 """
 
 from __future__ import annotations
@@ -51,8 +53,15 @@ def affinity_of(job: Json) -> Json:
 def owners_node_affinity(job: Json) -> Json | None:
     """What its owner wrote: of a Job that is pinned already, what we have kept of it."""
     move = move_on(job)
-    node_affinity: Json | None = affinity_of(job).get("nodeAffinity") if move is None else move.node_affinity
+    if move is not None and _pin(move, job) is not None:
+        return move.node_affinity
+    node_affinity: Json | None = affinity_of(job).get("nodeAffinity")
     return node_affinity
+
+
+def _pin(move: JobMove, job: Json) -> str | None:
+    """The node to which its template is tied, by this move or by the one before; None: it is as its owner wrote it."""
+    return next((node for node in (move.to_node, move.from_node) if is_pinned_to(affinity_of(job), node)), None)
 
 
 def is_suspended(job: Json) -> bool:
@@ -141,6 +150,8 @@ def _after_starting(move: JobMove, facts: Facts, now: float) -> Change | None:
     """It was resumed by us, with a pin."""
     if is_suspended(facts.job):
         return _suspended_by_others(move, facts)
+    if _pin(move, facts.job) is None:
+        return Change(_patch(facts.job, None), None, f"its template is not tied to {move.to_node}")
     if facts.target_gone:
         return _let_go(move, facts.job, f"{move.to_node} is gone", now)
     if facts.unschedulable_seconds >= UNSCHEDULABLE_SECONDS and not any(pod.deleting for pod in facts.live):
@@ -165,6 +176,13 @@ def has_arrived(move: JobMove, live: Sequence[PodRecord]) -> bool:
     return len(live) == len(there) >= len(move.job_uids)
 
 
+def is_held(job: Json) -> bool:
+    """Whether it stays suspended until we resume it; not one that has ended, or that its owner deletes."""
+    move = move_on(job)
+    held = move is not None and move.step in ("leaving", "unpinning") and is_suspended(job)
+    return held and not is_finished(job) and not job["metadata"].get("deletionTimestamp")
+
+
 def freed(job: Json, *, live_pods: int, lost: bool, now_seconds: float) -> Json | None:
     """The patch that frees a Job whose mover is no more; None: there is nothing to free, or not yet.
 
@@ -177,7 +195,7 @@ def freed(job: Json, *, live_pods: int, lost: bool, now_seconds: float) -> Json 
     if move.step in ("leaving", "unpinning"):
         ready = is_suspended(job) and has_stopped(job) and not live_pods
         return _resume_anywhere(job, move, "").body if ready else None
-    if lost and not is_suspended(job):
+    if lost and not is_suspended(job) and _pin(move, job) is not None:
         return _let_go(move, job, "", now_seconds).body
     return None
 
@@ -198,7 +216,7 @@ def _let_go(move: JobMove, job: Json, why: str, now: float) -> Change:
 
 
 def _resume_anywhere(job: Json, move: JobMove, told: str, *, warning: bool = False) -> Change:
-    body = _patch(job, None, {"suspend": False, **_template(job, move.node_affinity)})
+    body = _patch(job, None, {"suspend": False, **_unpinned(job, move)})
     return Change(body, None, told, warning)
 
 
@@ -209,7 +227,7 @@ def _resumed_by_others(move: JobMove, job: Json, now: float) -> Change:
 
 def _as_it_is(move: JobMove, job: Json, now: float) -> JobMove | None:
     """Of a Job whose template stays: one that an earlier move has pinned is watched as before."""
-    pin = next((node for node in (move.from_node, move.to_node) if is_pinned_to(affinity_of(job), node)), None)
+    pin = _pin(move, job)
     return move.model_copy(update={"step": "pinned", "to_node": pin, "step_since_seconds": now}) if pin else None
 
 
@@ -217,7 +235,7 @@ def _suspended_by_others(move: JobMove, facts: Facts) -> Change | None:
     """It stays suspended: that is for whoever did it. The pin would only be in the way when it is resumed."""
     if facts.live or not has_stopped(facts.job):
         return None
-    body = _patch(facts.job, None, _template(facts.job, move.node_affinity))
+    body = _patch(facts.job, None, _unpinned(facts.job, move))
     return Change(body, None, f"somebody else has suspended it; it is no longer tied to {move.to_node}")
 
 
@@ -231,7 +249,12 @@ def _patch(job: Json, after: JobMove | None, spec: Json | None = None) -> Json:
             "annotations": {MOVE: None if after is None else after.written()},
         }
     }
-    return body if spec is None else {**body, "spec": spec}
+    return {**body, "spec": spec} if spec else body
+
+
+def _unpinned(job: Json, move: JobMove) -> Json:
+    """Nothing is written where nothing is pinned: what an owner has written since is not for us to take back."""
+    return {} if _pin(move, job) is None else _template(job, move.node_affinity)
 
 
 def _template(job: Json, node_affinity: Json | None) -> Json:

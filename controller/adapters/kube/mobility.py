@@ -1,8 +1,8 @@
 """Whether and how a running pod can be moved, and which nodes would not take it: `Job.mobility`. Pure.
 
-Before it: `observer.py`, with what the pod's own object says (`SchedulingFacts`), what was read of its owner and its
-volumes (`owner_reading.py`) and what fits where (`node_fit.py`). After it: `controller/move_guards.py` weighs it, and
-`mover.py` takes the way that it names. Only pods that say `slopewise.dev/migratable: "true"` get here.
+Before it: `mobilities.py`, with what the pod's own object says (`SchedulingFacts`), what was read of its owner and its
+volumes (`owner_reading.py`) and what fits where (`node_fit.py`). After it: the guards of moves weigh it, and `mover.py`
+takes the way that it names. Only pods that say `slopewise.dev/migratable: "true"` get here.
 
 Each reason says what is in the way and what would allow it. What only the scheduler can tell (strict topology spread,
 required pod affinity, devices) is a reason to stay: a pod that was moved for nothing has lost more than it gains.

@@ -1,9 +1,12 @@
 """Which nodes would not take a pod, and why: taints, selectors, node affinity, volumes, reserved CPU. Pure.
 
-Before it: `mobility.py`, which knows what the pod needs. After it: `Mobility.refused_nodes`, which a guard reads. It is
-what the default scheduler would find (`TaintToleration`, `NodeAffinity`, `VolumeBinding`, `NodeResourcesFit`), as far
-as it can be known from nodes and from the pods that we watch: pods that nobody manages are not seen, so a node that is
-not refused may still be full. Whoever is pinned to such a one is freed (`job_moves.py`, `gates.py`).
+Before it: `mobility.py`, which knows what the pod needs. After it: `Mobility.refused_nodes`, which guards and policies
+read. Of one node it is asked again when a Job is suspended or resumed (`suspending.py`), and when the gate of a
+replacement is opened (`opening.py`).
+
+It is what the default scheduler would find (`TaintToleration`, `NodeAffinity`, `VolumeBinding`, `NodeResourcesFit`), as
+far as it can be known from nodes and from the pods that we watch: pods that nobody manages are not seen, so a node that
+is not refused may still be full. Whoever is pinned to such a one is freed (`following.py`, `gates.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What must be asked about pods that may be moved: their owners' templates and their volumes, once each.
 
-Before it: `observer.py`, in a pass. After it: `mobility.py`. A watch of all Jobs with their templates would cost every
-cluster tens of megabytes; these are read one by one, for migratable pods only, at most `READS_A_PASS` in a pass, and
-kept until the owner's generation changes or they are old. What may not be read is a reason why a pod stays, with the
-right that is missing.
+Before it: `mobilities.py`, in a pass. After it: `mobility.py`. A watch of all Jobs with their templates would cost
+every cluster tens of megabytes; these are read one by one, for migratable pods only, at most `READS_A_PASS` in a pass,
+and kept until the owner's generation changes or they are old. What may not be read is a reason why a pod stays, with
+the right that is missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tying pods to one node by required node affinity. Pure: affinity in, affinity out, nothing is sent.
 
-Before it: `job_moves.py` (the template of a suspended Job) and `gates.py` (a pod that still waits behind its gate).
+Before it: `job_steps.py` (the template of a suspended Job) and `opening.py` (a pod that still waits behind its gate).
 After it: the default scheduler, which then has one node to choose from.
 
 A pin only ever tightens: each term that the owner wrote keeps its requirements and gets one more, because a gated

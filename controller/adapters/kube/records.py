@@ -130,7 +130,7 @@ class VolumeRecord:
 class SchedulingFacts:
     """What decides on where a pod can run and whether it can come back; of pods that may be moved or wait for us.
 
-    Hashable, so that all pods of one template share one (`parsing.py`): it costs 5,000 pods nothing.
+    Hashable, so that all pods of one template share one (`scheduling.py`): it costs 5,000 pods nothing.
     """
 
     affinity_json: str = ""

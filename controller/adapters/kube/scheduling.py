@@ -1,7 +1,7 @@
 """What of a pod decides on where it can run and whether it can come back: the API's JSON to `SchedulingFacts`.
 
-Before it: `parsing.py`, for a pod that is migratable or gated. After it: `mobility.py` and `node_fit.py`. 5,000
-ordinary pods cost nothing, and the pods of one template share one.
+Before it: `parsing.py`, for a pod that is migratable or gated, and `suspending.py`, for a Job's template. After it:
+`mobility.py` and `node_fit.py`. 5,000 ordinary pods cost nothing, and the pods of one template share one.
 """
 
 from __future__ import annotations

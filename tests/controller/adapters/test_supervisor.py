@@ -38,6 +38,8 @@ class FakeProcess:
     """Processes that it has started, and that end when the group is told to."""
     stubborn: bool = False
     """Told to end, it does not."""
+    hangs: bool = False
+    """Killed, it does not end either: it waits for a disk."""
     heard: list[str] = field(default_factory=list)
     is_collected: bool = True
     """So `terminate_all`, which knows real processes, leaves it alone."""
@@ -53,12 +55,10 @@ class FakeProcess:
 
     def signal(self, number: int) -> None:
         self.heard.append(signal.Signals(number).name)
-        self.helpers = self.helpers if self.stubborn else 0
-
-    def kill(self) -> int | None:
-        self.heard.append("kill")
-        self.status, self.helpers = -9 if self.status is None else self.status, 0
-        return self.status
+        if number == signal.SIGKILL and not self.hangs:
+            self.status, self.helpers = -9 if self.status is None else self.status, 0
+        elif not self.stubborn:
+            self.helpers = 0
 
     def terminate(self, grace_seconds: float) -> int | None:
         return self.status
@@ -302,10 +302,36 @@ def test_who_does_not_end_within_its_grace_is_killed_and_goes_on_from_its_last_c
     process.status = 143 if helpers else None
     world.clock.seconds += GRACE_SECONDS - 0.1
     world.supervisor.poll()
-    assert "kill" not in process.heard
+    assert "SIGKILL" not in process.heard
     world.clock.seconds += 0.1
     world.supervisor.poll()
-    assert (process.heard[-1], world.nodes()["a"]) == ("kill", "node-2")
+    assert process.heard[-1] == "SIGKILL"
+    world.supervisor.poll()
+    assert world.nodes()["a"] == "node-2"
+
+
+def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.stubborn = process.hangs = True
+    world.clock.seconds += GRACE_SECONDS
+    world.supervisor.poll()
+    world.clock.seconds += 60.0
+    world.supervisor.poll()
+    assert [command.name for command in world.launcher.commands].count("a") == 1
+    assert world.supervisor.moving() == [MoveUnderWay("a", "node-1", "node-2", START, "killed, and not gone yet")]
+    process.hangs = False
+    world.supervisor.poll()
+    world.supervisor.poll()
+    assert world.nodes()["a"] == "node-2"
+
+
+def test_a_job_that_must_be_killed_holds_up_no_other(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.stubborn = process.hangs = True
+    world.clock.seconds += GRACE_SECONDS
+    world.launcher.started["b"].status = 0
+    world.supervisor.poll()
+    assert world.supervisor.records["b"].state == "finished"
 
 
 def test_a_job_that_ends_with_status_0_when_it_is_told_to_end_has_finished(tmp_path: Path) -> None:

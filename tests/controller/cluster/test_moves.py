@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.api_server import refusal
 from support.replicas import EVENTS, LEASE, LEASES, Json, Town, wait_for
 from support.suspended_jobs import JOBS, NAME, left_behind, pins
+from support.waiting import eventually
+
+from controller.cluster.leading import Leadership
+from controller.cluster.moves import STALLED_SECONDS, MoveKeeper
+from controller.cluster.world import World
 
 
 @pytest.fixture
@@ -74,3 +81,57 @@ def test_trouble_with_a_move_is_told_and_ends_with_its_cause(town: Town) -> None
     reasons = [line["reason"] for line in town.lines("move")]
     assert "jobs is forbidden" in reasons[0]
     assert reasons[-1] == "its pods have ended; it starts on node-a"
+
+
+class StuckGates:
+    """A tick that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.let_go = threading.Event()
+
+    def tick(self) -> None:
+        self.reached.set()
+        self.let_go.wait(30)
+
+
+class DeadlyGates:
+    """A tick that ends the thread in which it is called."""
+
+    def tick(self) -> None:
+        raise SystemExit
+
+
+@pytest.fixture
+def world(town: Town) -> Iterator[World]:
+    """Of a replica that moves nothing itself."""
+    with town.replica(dry_run=True) as replica:
+        wait_for(lambda: replica.get("/readyz").status_code == 200, "it has read the cluster", town)
+        yield replica.replica.world
+
+
+def test_a_thread_of_moves_that_hangs_is_not_alive_until_it_goes_on(world: World) -> None:
+    gates, seconds = StuckGates(), [1000.0]
+    keeper = MoveKeeper(replace(world, gates=gates), lambda: seconds[0])
+    seconds[0] += STALLED_SECONDS
+    assert keeper.is_alive()  # nobody has started it: a replica that stands by
+    keeper.start()
+    assert gates.reached.wait(10)
+    assert keeper.is_alive()
+    seconds[0] += STALLED_SECONDS
+    assert not keeper.is_alive()
+    gates.let_go.set()
+    assert eventually(keeper.is_alive)
+    assert keeper.stop(patience_seconds=10.0)
+    seconds[0] += STALLED_SECONDS
+    assert keeper.is_alive()  # told to stop, it owes nobody a tick
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # it is the point of the test
+def test_a_leader_whose_thread_of_moves_has_died_is_not_alive(world: World) -> None:
+    options = replace(world.options, dry_run=False)
+    leadership = Leadership(replace(world, options=options, gates=DeadlyGates()))
+    assert leadership.is_alive()
+    leadership.tick()
+    assert eventually(lambda: not leadership.is_alive())
+    leadership.stop(patience_seconds=10.0)

@@ -28,7 +28,10 @@ from controller.cluster.sweep import Sweeper, Swept, listing
 CREATED_SECONDS = 1_767_225_600.0
 """Of a pod of the stage: 2026-01-01."""
 STOPPED = {"type": "Suspended", "status": "True"}
-OWNERS_AFFINITY = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}]}}
+SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
+OWNERS_AFFINITY = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [SSD]}]}
+}
 
 
 class Run:
@@ -62,19 +65,21 @@ def stage() -> Iterator[Stage]:
     structlog.reset_defaults()  # the command logs to a stream that is closed after it
 
 
-def put_moved_job(stage: Stage, step: Step, *, to_node: str = "node-b", suspended: bool | None = None) -> None:
-    """A Job in the middle of a move that was begun a minute and a second ago."""
+def put_moved_job(
+    stage: Stage, step: Step, *, to_node: str = "node-b", suspended: bool | None = None, uid: str = "uid-of-train"
+) -> None:
+    """A Job in the middle of a move that was begun a minute and a second ago; `uid` is in its annotation."""
     stage.put_job()
     raw = stage.server.get(f"{JOBS}/train")
     move = JobMove(
-        workload_uid="uid-of-train", namespace=NAMESPACE, name="train", step=step, from_node="node-a", to_node=to_node,
+        workload_uid=uid, namespace=NAMESPACE, name="train", step=step, from_node="node-a", to_node=to_node,
         since_seconds=CREATED_SECONDS, step_since_seconds=CREATED_SECONDS, policy="draps",
-        job_uids=("uid-of-train:0",), node_affinity=OWNERS_AFFINITY,
+        job_uids=(f"{uid}:0",), node_affinity=OWNERS_AFFINITY,
     )  # fmt: skip
     raw["metadata"]["annotations"] = {MOVE: move.written()}
     raw["spec"]["suspend"] = step in ("leaving", "unpinning") if suspended is None else suspended
-    if step != "leaving":
-        raw["spec"]["template"]["spec"]["affinity"] = pinned({"nodeAffinity": OWNERS_AFFINITY}, to_node)
+    affinity = {"nodeAffinity": OWNERS_AFFINITY}
+    raw["spec"]["template"]["spec"]["affinity"] = affinity if step == "leaving" else pinned(affinity, to_node)
     if raw["spec"]["suspend"]:
         raw["status"] = {"conditions": [STOPPED]}
     stage.server.put(JOBS, raw)
@@ -155,11 +160,40 @@ class TestSuspendedJobs:
         assert (spec["suspend"], spec["template"]["spec"]["affinity"]["nodeAffinity"]) == (False, OWNERS_AFFINITY)
         assert MOVE not in job(stage)["metadata"]["annotations"]
 
-    def test_a_pod_that_still_saves_is_waited_for(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("step", ["leaving", "unpinning"])
+    def test_a_job_that_a_backup_has_brought_back_suspended_is_resumed_too(self, stage: Stage, step: Step) -> None:
+        put_moved_job(stage, step, uid="uid-before-the-restore")
+        swept = Run(stage).sweep()
+        assert list(swept.freed) == ["Job team-a/train"]
+        spec = job(stage)["spec"]
+        assert (spec["suspend"], spec["template"]["spec"]["affinity"]["nodeAffinity"]) == (False, OWNERS_AFFINITY)
+
+    def test_a_pod_that_still_saves_is_waited_for_and_that_is_told(self, stage: Stage) -> None:
         put_moved_job(stage, "leaving")
-        stage.put_pod("train-x", labels={"batch.kubernetes.io/controller-uid": "uid-of-train"})
-        assert Run(stage, age_seconds=600.0).sweep() == Swept()
+        stage.put_pod("train-x", labels={CONTROLLER_UID: "uid-of-train"})
+        swept = Run(stage, age_seconds=600.0).sweep()
+        assert swept == Swept(young={"Job team-a/train": "suspended for a move, until its pods have ended"})
         assert job(stage)["spec"]["suspend"] is True
+
+    def test_a_job_whose_last_pod_ends_during_a_run_is_resumed_in_it(self, stage: Stage) -> None:
+        put_moved_job(stage, "leaving")
+        stage.put_pod("train-x", labels={CONTROLLER_UID: "uid-of-train"})
+        run = Run(stage, age_seconds=600.0)
+        run.in_pause = lambda: stage.server.remove(f"{PODS}/train-x") if run.seconds == 5.0 else None
+        assert list(run.sweep().freed) == ["Job team-a/train"]
+        assert job(stage)["spec"]["suspend"] is False
+
+    @pytest.mark.parametrize("ended", [{"deletionTimestamp": "2026-01-01T00:00:30Z"}, {}], ids=["deleted", "finished"])
+    def test_a_suspended_job_that_comes_back_no_more_waits_for_nothing(
+        self, stage: Stage, ended: dict[str, str]
+    ) -> None:
+        put_moved_job(stage, "leaving")
+        raw = job(stage)
+        raw["metadata"] |= ended
+        if not ended:
+            raw["status"]["conditions"].append({"type": "Failed", "status": "True"})
+        stage.server.put(JOBS, raw)
+        assert Run(stage, age_seconds=600.0).sweep() == Swept()
 
     def test_a_job_that_a_controller_works_on_is_left_to_it(self, stage: Stage) -> None:
         put_moved_job(stage, "leaving")

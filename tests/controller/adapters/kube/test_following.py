@@ -15,9 +15,10 @@ from support.managed_pods import PODS
 from support.suspended_jobs import JOBS, NAME, NODES, UID, CrashError, Frozen, Killed, Stored, Yard, pins
 
 from controller.adapters.kube.following import PODS_ENDED_SECONDS, JobFollower
-from controller.adapters.kube.job_moves import JobMove, move_on
+from controller.adapters.kube.job_moves import JobMove, Step, move_on
 from controller.adapters.kube.job_steps import ARRIVAL_SECONDS, freed
 from controller.adapters.kube.parsing import parse_pod
+from controller.adapters.kube.pinning import pinned
 from controller.adapters.kube.records import MOVE
 
 SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
@@ -451,6 +452,60 @@ def test_a_forged_annotation_moves_nobody_and_goes(yard: Yard) -> None:
 
     assert is_free(yard)
     assert yard.running_on() == ["node-a"]
+
+
+def put_restored(yard: Yard, step: Step, affinity: Json | None, **spec: Any) -> None:
+    """The Job as a backup has brought it back: the annotation of the one that it was, under another uid."""
+    former = JobMove(
+        workload_uid="former", namespace="team-a", name=NAME, step=step, from_node="node-a", to_node="node-b",
+        since_seconds=0.0, step_since_seconds=0.0, policy="p", job_uids=("former:0",),
+        node_affinity=WISH["nodeAffinity"],
+    )  # fmt: skip
+    yard.put_job(affinity=affinity, meta={"annotations": {MOVE: former.written()}}, **spec)
+
+
+@pytest.mark.parametrize(("step", "is_pinned"), [("leaving", False), ("leaving", True), ("unpinning", True)])
+def test_a_job_that_was_backed_up_suspended_runs_wherever_the_scheduler_puts_it(
+    yard: Yard, step: Step, is_pinned: bool
+) -> None:
+    put_restored(yard, step, pinned(WISH, "node-b") if is_pinned else WISH, suspend=True)
+    yard.full.add("node-b")
+
+    yard.settle(yard.follower(), 5)
+
+    assert is_free(yard, WISH)
+
+
+@pytest.mark.parametrize("step", ["pinning", "pinned"])
+def test_a_job_that_was_backed_up_pinned_to_a_node_that_is_not_there_runs_elsewhere_within_a_minute(
+    yard: Yard, step: Step
+) -> None:
+    yard.server.remove(f"{NODES}/node-b")
+    put_restored(yard, step, pinned(WISH, "node-b"))
+
+    yard.settle(yard.follower(), 60)
+
+    assert is_free(yard, WISH)
+
+
+def test_a_copied_job_whose_user_has_chosen_other_nodes_runs_on_when_the_pinned_one_goes(yard: Yard) -> None:
+    put_restored(yard, "pinned", None)
+    [where] = yard.running_on()
+    assert where == "node-a"
+    yard.server.remove(f"{NODES}/node-b")
+
+    yard.settle(yard.follower(), 60)
+
+    assert is_free(yard)
+    assert [patch.get("spec") for patch in yard.patches()] == [None]
+
+
+def test_a_restored_job_that_its_user_suspends_stays_suspended(yard: Yard) -> None:
+    put_restored(yard, "pinned", pinned(WISH, "node-b"), suspend=True)
+
+    yard.settle(yard.follower(), 60)
+
+    assert yard.suspended
 
 
 def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_keeps_nobody_suspended(yard: Yard) -> None:

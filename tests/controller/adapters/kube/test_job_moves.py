@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller.adapters.kube.job_moves import JobMove, move_of, original_affinity, under_way
-from controller.adapters.kube.records import MOVE, ObjectRecord
+from controller.adapters.kube.eligibility import KUEUE_LABEL
+from controller.adapters.kube.job_moves import JobMove, Step, move_of, under_way
+from controller.adapters.kube.records import MOVE, ObjectRecord, OwnerRef
 from controller.model import MoveUnderWay
 
 WRITTEN = JobMove(
@@ -40,7 +41,8 @@ def test_a_job_without_the_annotation_is_not_being_moved() -> None:
     [
         "", "{", "[]", "null", "7", '"leaving"', "{}",
         forged(step="flying"), forged(sinceSeconds="yesterday"), forged(sinceSeconds=float("nan")),
-        forged(toNode="b" * 300), forged(jobUids=["another:0"]), forged(nodeAffinity=[1]),
+        forged(toNode="b" * 300), forged(jobUids=["another:0", "u:1"]), forged(nodeAffinity=[1]),
+        forged(jobUids=7), forged(jobUids=[7]), forged(jobUids="u:0"), forged(jobUids={"u:0": 1}), forged(jobUids=None),
         forged(sinceSeconds=-1e18), forged(sinceSeconds=1e18), forged(stepSinceSeconds=1e300),
         forged(toNode="\ud800"), "[" * 100_000, '{"x":' * 100_000,
     ],
@@ -96,7 +98,29 @@ def test_a_job_that_is_being_deleted_is_on_its_way_nowhere() -> None:
     assert under_way(Jobs(replace(job, deleting=True))) == []
 
 
-def test_what_the_owner_wished_for_is_kept_beside_our_pin() -> None:
-    assert original_affinity(a_job(WRITTEN.written())) == {"nodeAffinity": {"x": [1]}}
-    assert original_affinity(a_job(WRITTEN.model_copy(update={"node_affinity": None}).written())) is None
-    assert original_affinity(a_job(None)) is None
+COPY = replace(a_job(WRITTEN.written()), uid="v")
+
+
+@pytest.mark.parametrize(
+    ("written", "means"),
+    [("leaving", "unpinning"), ("unpinning", "unpinning"), ("pinning", "pinned"), ("pinned", "pinned")],
+)
+def test_on_a_copy_of_the_job_it_is_about_the_copy_and_moves_it_nowhere(written: Step, means: Step) -> None:
+    move = move_of(replace(COPY, annotations={MOVE: WRITTEN.at(written, 100.0).written()}))
+
+    assert move is not None
+    assert (move.step, move.workload_uid, move.job_uids) == (means, "v", ("v:0", "v:1"))
+    assert (move.node_affinity, move.to_node) == (WRITTEN.node_affinity, "b")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        replace(COPY, owner=OwnerRef("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "uid-of-set")),
+        replace(COPY, labels={KUEUE_LABEL: "queue"}),
+    ],
+    ids=["a JobSet's", "Kueue's"],
+)
+def test_a_copy_that_somebody_else_suspends_and_resumes_is_none_of_ours(others: ObjectRecord) -> None:
+    assert move_of(others) is None
+    assert move_of(replace(others, uid="u")) == WRITTEN
