@@ -36,7 +36,7 @@ from controller.adapters.prometheus_series import (
 from controller.adapters.queries import AnyOf
 from controller.errors import UsageError
 from controller.growth import SCRAPES_PER_WINDOW
-from controller.model import Checkpoint, Evaluation, JobState, Responses
+from controller.model import Checkpoint, Evaluation, JobState, Objective, Responses
 from controller.settings import EvaluationSettings
 
 MAX_POINTS_PER_QUERY = 11_000
@@ -196,12 +196,16 @@ class PrometheusReader:
                 )
                 for one in self._evaluations
             ],
-            facts=queries.facts(forced, self.window_seconds),
+            facts=queries.facts(forced, self.window_seconds, self._expected_objective()),
             events=queries.events(forced, self.window_seconds),
             resources=None
             if self._of_kubelets is None
             else queries.resources(self._of_kubelets, AnyOf(scope.containers)),
         )
+
+    def _expected_objective(self) -> Objective | None:
+        objectives = {one.objective for one in self._evaluations}
+        return objectives.pop() if len(objectives) == 1 else None
 
     def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:
         instances = frozenset(window.instance for one in mappings for window in one.windows)

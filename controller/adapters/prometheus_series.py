@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.adapters.prometheus_http import Row
-from controller.adapters.queries import STEP_LABELS, VALUE_LABEL
+from controller.adapters.queries import STEP_LABELS, VALUE_LABEL, WINDOW_SAMPLES
 from controller.model import Evaluation, Objective
 from controller.settings import EvaluationSettings
 
@@ -54,6 +54,7 @@ class SeriesWindow:
     instance: str
     level: float
     sample_count: int
+    """At most `WINDOW_SAMPLES`: what is more than enough is not told."""
     last: float
     lowest: float
     sampled_at_seconds: float
@@ -174,7 +175,7 @@ def _window(text: str, labels: Mapping[str, str], values: Mapping[str, float], o
         stage_rank=stage_rank(labels),
         instance=labels.get("instance", ""),
         level=values.get("level", math.nan),
-        sample_count=int(values.get("samples", 0)),
+        sample_count=int(values.get("samples", WINDOW_SAMPLES if "level" in values else 0)),
         last=values.get("last", math.nan),
         lowest=values.get("lowest", math.nan),
         # A series that vanished between two steps of the subquery: as old as it can be, so never taken for fresh.

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from string import Template
 
 from controller.errors import UsageError
+from controller.growth import SCRAPES_PER_WINDOW
+from controller.model import Objective
 from controller.settings import LABEL_NAME, METRIC_NAME
 
 VALUE_LABEL = "slopewise_value"
@@ -53,8 +55,9 @@ $metric{
 # avg_over_time is NaN or infinite when one sample of the window is: that is how divergence shows. Only then is there
 # something else to show: the last sample, or the lowest (min_over_time skips NaN). timestamp() knows only live series;
 # the subquery finds the newest sample of one that has gone. The loss of the last minibatch is left out where the same
-# target has a better one alive: it would not be chosen, and makes half of all rows. What is mostly empty comes first,
-# because each `or` hashes all that stands before it.
+# target has a better one alive: it would not be chosen, and makes half of all rows. So is the number of samples where
+# the window is full, as nearly all are: with a level and without a number there are WINDOW_SAMPLES. What is mostly
+# empty comes first, because each `or` hashes all that stands before it.
 LEVELS = Template("""\
 (
   label_replace(count by (namespace, pod) ($metric{
@@ -77,7 +80,7 @@ or
 or
   label_replace(avg_over_time($series[$window]), "slopewise_value", "level", "", "")
 or
-  label_replace(count_over_time($series[$window]), "slopewise_value", "samples", "", "")
+  label_replace(count_over_time($series[$window]) < $full, "slopewise_value", "samples", "", "")
 or
   label_replace(
     timestamp($series) or max_over_time(timestamp($series)[$window:$scrape]),
@@ -86,6 +89,9 @@ or
 unless on (namespace, pod, instance, stage)
   label_replace(group by (namespace, pod, instance) ($better), "stage", "train", "", "")
 """)
+
+WINDOW_SAMPLES = SCRAPES_PER_WINDOW
+"""As many make a window full; one that holds more says no more than this."""
 
 BETTER_THAN_TRAIN = AnyOf(("eval", "train_ema"))
 """The stages of which one is chosen before `train` (`prometheus_series.STAGE_PREFERENCE`)."""
@@ -98,15 +104,16 @@ CHECKPOINT_DURATION = "training_checkpoint_duration_seconds"
 CHECKPOINT_ON_SIGTERM = "training_checkpoint_on_sigterm"
 
 FACT_NAMES = (
-    "training_(steps_total|steps_planned|info|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
+    "training_(steps_total|steps_planned|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
     "|process_start_time_seconds"
 )
 """What the jobs say of themselves, as one pattern: a further fact costs rows, and no further query. A job that saves
 no checkpoints has no rows about them."""
 
 # Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min". Only labels
-# that are read come back, and of five states the one that holds: 5,000 jobs are 30,000 rows like this, 6 MB, and
-# would be 60,000. What a model server splits by model and status code only means something as a whole: sum by.
+# that are read come back, of five states the one that holds, and an objective only where it is another than the
+# mapping's: 5,000 jobs are 25,000 rows like this, 5 MB, and would be 60,000. What a model server splits by model and
+# status code only means something as a whole: sum by.
 FACTS = Template("""\
   label_replace(sum by (__name__, namespace, pod, instance) (last_over_time({
     __name__=~"inference_response_duration_seconds_(count|sum)",
@@ -124,7 +131,13 @@ or
     slopewise_value=""
   }[$window])) > 0)
 or
-  max by (__name__, namespace, pod, instance, objective) (last_over_time({
+  max by (__name__, namespace, pod, instance, objective) (last_over_time(training_info{
+    $matchers
+    objective!="$expected",
+    slopewise_value=""
+  }[$window]))
+or
+  max by (__name__, namespace, pod, instance) (last_over_time({
     __name__=~"$names",
     $matchers
     slopewise_value=""
@@ -239,6 +252,7 @@ def levels(metric: str, matchers: Matchers, window_seconds: float, scrape_second
         matchers=render_matchers(matchers),
         window=duration(window_seconds),
         scrape=duration(scrape_seconds),
+        full=WINDOW_SAMPLES,
     )
 
 
@@ -247,9 +261,17 @@ def loss_series(metric: str, matchers: Matchers) -> str:
     return LOSS_SERIES.substitute(metric=checked_metric_name(metric), matchers=render_matchers(matchers))
 
 
-def facts(matchers: Matchers, window_seconds: float) -> str:
-    """The query for what the jobs say of themselves, and whether they are scraped."""
-    return FACTS.substitute(names=FACT_NAMES, matchers=render_matchers(matchers), window=duration(window_seconds))
+def facts(matchers: Matchers, window_seconds: float, expected: Objective | None) -> str:
+    """The query for what the jobs say of themselves, and whether they are scraped.
+
+    `expected`: the objective that needs no saying, because every evaluation mapping has it; None: they differ.
+    """
+    return FACTS.substitute(
+        names=FACT_NAMES,
+        matchers=render_matchers(matchers),
+        window=duration(window_seconds),
+        expected=expected or "",
+    )
 
 
 def events(matchers: Matchers, window_seconds: float) -> str:

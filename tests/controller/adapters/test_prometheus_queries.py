@@ -64,7 +64,7 @@ def test_a_metric_name_that_could_be_promql_is_refused(name: str):
 @pytest.mark.parametrize("name", ["a=b", "with:colon", "", "stage\n"])
 def test_a_label_name_that_could_be_promql_is_refused(name: str):
     with pytest.raises(UsageError, match="PromQL is not accepted"):
-        queries.facts(((name, "x"),), 10)
+        queries.facts(((name, "x"),), 10, "min")
 
 
 def test_a_users_namespace_narrows_the_forced_one_and_never_replaces_it():

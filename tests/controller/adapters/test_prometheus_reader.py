@@ -7,7 +7,7 @@ and changes what they export.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from support.exporters import SCRAPE_SECONDS, Scraped, scraped
@@ -16,7 +16,7 @@ from support.waiting import wait_for
 from controller.adapters.prometheus import JobKey, JobSeries, PrometheusReader, PrometheusReading
 from controller.adapters.prometheus_server import PrometheusBinaries, TargetGroup
 from controller.errors import ObservationError
-from controller.model import Checkpoint, JobState, Responses
+from controller.model import Checkpoint, JobState, Objective, Responses
 from controller.settings import EvaluationSettings
 
 pytestmark = pytest.mark.processes
@@ -183,6 +183,14 @@ def test_the_job_itself_says_whether_more_is_better(world: World):
     job = world.job("maximises")
     assert job.evaluation is not None
     assert job.evaluation.objective == "max"
+
+
+@pytest.mark.parametrize(("pod", "said"), [("steady", "min"), ("maximises", "max")])
+@pytest.mark.parametrize("mapped", [("min",), ("max",), ("min", "max"), ("max", "min")], ids=",".join)
+def test_its_own_word_counts_whatever_the_mappings_say(world: World, pod: str, said: str, mapped: Sequence[Objective]):
+    evaluation = world.read(*(EvaluationSettings(objective=each) for each in mapped)).jobs[JobKey("flowcon", pod)]
+    assert evaluation.evaluation is not None
+    assert evaluation.evaluation.objective == said
 
 
 def test_a_further_mapping_brings_in_other_peoples_names_for_one_more_query(world: World):

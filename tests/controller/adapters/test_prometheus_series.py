@@ -57,6 +57,17 @@ def test_stages_are_preferred_eval_then_average_then_minibatch_then_any_other():
     assert chosen_text(every[0], rows(stage="another")) == 'training_loss{stage="another"}'
 
 
+def test_a_window_is_full_unless_it_is_said_how_many_samples_it_has():
+    by_kind = {row.labels["slopewise_value"]: row for row in rows()}
+    said = by_kind.pop("samples")
+    windows = [
+        chosen([*by_kind.values(), Row(said.labels, 3)]).window,
+        chosen(list(by_kind.values())).window,
+        chosen([row for kind, row in by_kind.items() if kind != "level"]).window,
+    ]
+    assert [window and window.sample_count for window in windows] == [3, 4, 0]
+
+
 def test_a_series_is_named_without_the_labels_of_the_scrape_and_in_one_order():
     labels = {"stage": "eval", "head": 'a"b', "pod": "job-a", "instance": "x:1", "__name__": "training_loss"}
     assert series_text("training_loss", labels) == 'training_loss{head="a\\"b",stage="eval"}'
