@@ -8,27 +8,13 @@ Prometheus was asked would be wrong by up to a quarter over one minute.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import pandas as pd
 
 from controller.adapters.prometheus_http import Row
 from controller.adapters.queries import VALUE_LABEL
 from controller.model import Usage
-
-_CONTAINER = ["namespace", "pod", "container"]
-_POD = ["namespace", "pod"]
-_NETWORK = "network_io"
-_VALUES = (
-    "cpu",
-    "sampled_at",
-    "container_memory_working_set_bytes",
-    "block_io",
-    "container_cpu_cfs_periods_total",
-    "container_cpu_cfs_throttled_periods_total",
-)
 
 
 class ContainerKey(NamedTuple):
@@ -57,19 +43,29 @@ class Machine:
     memory_bytes: int
 
 
-def use_by_container(rows: Sequence[Row]) -> dict[ContainerKey, ContainerUse]:
-    """One entry for each container of which the CPU time is known; network is told per pod and shared by its own."""
-    long = pd.DataFrame(
-        [_cells(row.labels, row.value) for row in rows], columns=pd.Index(["kind", *_CONTAINER, "value"])
-    )
-    is_network = long["kind"] == _NETWORK
-    # A container is there twice when a kubelet is scraped both with honor_labels and without: max, as in the query.
-    wide = long[~is_network].pivot_table("value", _CONTAINER, "kind", "max").reindex(columns=pd.Index(_VALUES))
-    network = long[is_network].groupby(_POD)["value"].max().rename(_NETWORK)
-    table = wide.join(network, on=_POD).dropna(subset=["cpu", "sampled_at"])
+def use_by_container(rows: Iterable[Row]) -> dict[ContainerKey, ContainerUse]:
+    """One entry for each container of which the CPU time is known; network is told per pod and shared by its own.
+
+    Plain dicts: the same join by pandas took 78 ms for 5,000 containers instead of 45, and pandas itself 42 MiB.
+    """
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    for labels, value in rows:
+        if math.isnan(value):
+            continue
+        read = labels.get
+        namespace = read("exported_namespace") or read("namespace", "")
+        key = (namespace, read("pod", ""), read("container", ""))  # without a container: told per pod
+        values = found.get(key)
+        if values is None:
+            values = found[key] = {}
+        kind = read(VALUE_LABEL) or read("__name__", "")
+        # A container is there twice when a kubelet is scraped both with honor_labels and without: max, as in the query.
+        if values.get(kind, -math.inf) <= value:
+            values[kind] = value
     return {
-        ContainerKey(*key): _use(*values)
-        for key, values in zip(table.index.to_list(), table.to_numpy().tolist(), strict=True)
+        ContainerKey(*key): _use(values, found.get((*key[:2], ""), {}))
+        for key, values in found.items()
+        if "cpu" in values and "sampled_at" in values
     }
 
 
@@ -87,29 +83,16 @@ def machines_by_node(rows: Iterable[Row]) -> dict[str, Machine]:
     }
 
 
-def _cells(labels: Mapping[str, str], value: float) -> tuple[str, str, str, str, float]:
-    """Kind, namespace, pod, container (empty for a pod's network) and value."""
-    return (
-        labels.get(VALUE_LABEL) or labels.get("__name__", ""),
-        labels.get("exported_namespace") or labels.get("namespace", ""),
-        labels.get("pod", ""),
-        labels.get("container", ""),
-        value,
-    )
-
-
-def _use(
-    cpu: float, sampled_at: float, memory: float, block: float, periods: float, throttled: float, network: float
-) -> ContainerUse:
+def _use(values: Mapping[str, float], of_pod: Mapping[str, float]) -> ContainerUse:
     usage = Usage(
-        sampled_at_seconds=sampled_at,
-        cpu_seconds_total=cpu,
-        memory_bytes=_known(memory),
-        block_io_bytes_total=_known(block),
-        network_io_bytes_total=_known(network),
+        sampled_at_seconds=values["sampled_at"],
+        cpu_seconds_total=values["cpu"],
+        memory_bytes=values.get("container_memory_working_set_bytes"),
+        block_io_bytes_total=values.get("block_io"),
+        network_io_bytes_total=of_pod.get("network_io"),
     )
-    return ContainerUse(usage, _known(periods), _known(throttled))
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return ContainerUse(
+        usage,
+        values.get("container_cpu_cfs_periods_total"),
+        values.get("container_cpu_cfs_throttled_periods_total"),
+    )

@@ -209,7 +209,7 @@ def test_a_release_with_another_checksum_is_refused(tmp_path: Path):
     assert not (tmp_path / "binaries").exists()
 
 
-@pytest.mark.parametrize("content", [b"no archive", release_archive({"other": b""})])
+@pytest.mark.parametrize("content", [b"no archive", release_archive({"other": b""})], ids=["no archive", "another one"])
 def test_a_release_that_cannot_be_unpacked_is_told(tmp_path: Path, content: bytes):
     checksums = {"amd64": hashlib.sha256(content).hexdigest()}
     with pytest.raises(SlopewiseError, match="cannot be unpacked"):
