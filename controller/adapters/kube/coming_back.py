@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.adapters.kube.contracts import Json
+from controller.adapters.kube.job_steps import is_finished
 from controller.adapters.kube.records import PLACE_GATE
 
 EVICTABLE = ("Job", "StatefulSet")
@@ -26,7 +27,7 @@ EVICTABLE = ("Job", "StatefulSet")
 
 _DISRUPTION = "DisruptionTarget"
 _ENDS_WITH = (143, 137)
-_OVER = ("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")
+_JOB_CONTROLLER = "kubernetes.io/job-controller"
 
 _ADD_RULE = "add podFailurePolicy with action Ignore on DisruptionTarget as its first rule"
 
@@ -68,10 +69,13 @@ def why_over(kind: str, owner: Json) -> str | None:
         return None
     if owner["spec"].get("suspend"):
         return "its Job is suspended"
-    conditions = (owner.get("status") or {}).get("conditions") or ()
-    if any(each.get("type") in _OVER and each.get("status") == "True" for each in conditions):
-        return "its Job has ended"
-    return None
+    return "its Job has ended" if is_finished(owner) else None
+
+
+def foreign_manager(job_spec: Json) -> str | None:
+    """Who runs a Job in the place of Kubernetes' own controller; None: that one does."""
+    manager = job_spec.get("managedBy") or _JOB_CONTROLLER
+    return None if manager == _JOB_CONTROLLER else str(manager)
 
 
 def _ungated(kind: str, pod_spec: Json) -> str | None:

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from urllib.parse import quote
 
 from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.coming_back import EVICTABLE, why_failed_when_ended, why_not_back
+from controller.adapters.kube.coming_back import EVICTABLE, foreign_manager, why_failed_when_ended, why_not_back
 from controller.adapters.kube.contracts import Api, Json
 from controller.adapters.kube.evicting import COMPONENT
 from controller.adapters.kube.owners import owner_path
@@ -42,7 +42,6 @@ SHARED_STORAGE = f"{GROUP}/shared-storage"
 """Annotation of a PersistentVolume, `"true"`: an administrator says that every node mounts the same there."""
 
 _MOST_KEPT = 20_000
-_JOB_CONTROLLER = "kubernetes.io/job-controller"
 
 Answer = TypeVar("Answer")
 Key = TypeVar("Key", bound=Hashable)
@@ -171,8 +170,8 @@ def _template(owner: OwnerRef, found: Json) -> OwnerTemplate:
 
 
 def _managed_elsewhere(job_spec: Json) -> str | None:
-    manager = job_spec.get("managedBy") or _JOB_CONTROLLER
-    return None if manager == _JOB_CONTROLLER else f"its Job is managed by {manager}, which need not bring its pod back"
+    manager = foreign_manager(job_spec)
+    return f"its Job is managed by {manager}, which need not bring its pod back" if manager else None
 
 
 def _disk(claim: str, volume: Json) -> Disk:

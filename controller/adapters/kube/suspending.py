@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from controller.adapters.kube import budgets
 from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.coming_back import why_failed_when_ended
+from controller.adapters.kube.coming_back import foreign_manager, why_failed_when_ended
 from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json, MayWrite, Store
 from controller.adapters.kube.eligibility import KUEUE_LABEL
 from controller.adapters.kube.evicting import COMPONENT, Refused
@@ -42,7 +42,6 @@ CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 
 PARAMS = {"fieldManager": FIELD_MANAGER}
 
-_JOB_CONTROLLER = "kubernetes.io/job-controller"
 _DENIED = re.compile(r"denied (the )?request")
 _TRIES = 2
 """A Job's status changes often; a patch that meets such a change is thought over once more."""
@@ -245,8 +244,8 @@ def _never(job: Json, managed: ManagedPod) -> Iterator[Refused]:
     owner = controlling_owner(meta)
     if owner is not None:
         yield Refused("infeasible", f"its owner {owner.kind} {owner.name} would resume its Job at once")
-    if spec.get("managedBy", _JOB_CONTROLLER) != _JOB_CONTROLLER:
-        yield Refused("infeasible", f"its Job is run by {spec['managedBy']}, and not by Kubernetes itself")
+    if (manager := foreign_manager(spec)) is not None:
+        yield Refused("infeasible", f"its Job is run by {manager}, and not by Kubernetes itself")
     if KUEUE_LABEL in (meta.get("labels") or {}):
         yield Refused("infeasible", "Kueue decides when and where its Job runs")
     if ((template.get("metadata") or {}).get("labels") or {}).get(MANAGED_LABEL) != "true":
