@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from support.cluster import Kubectl, PodShape
 
+from controller.adapters.kube.api import KubeApi
+from controller.adapters.kube.mobility import SUSPENDS_FROM
 from testbed.faults import Faults
 from testbed.images import BASE_IMAGE
 from testbed.settings import Settings, read_settings
@@ -64,6 +66,30 @@ def kubectl(kubeconfig: Path) -> Kubectl:
     found = Kubectl(program, kubeconfig)
     found.run("version")
     return found
+
+
+@pytest.fixture(scope="session")
+def server_version(kubeconfig: Path) -> tuple[int, int]:
+    """Major and minor of the API server, e.g. (1, 36)."""
+    api = KubeApi.connect(kubeconfig=str(kubeconfig))
+    try:
+        return api.server_version()
+    finally:
+        api.close()
+
+
+@pytest.fixture(scope="session")
+def jobs_can_be_suspended(server_version: tuple[int, int]) -> bool:
+    """Whether moves suspend plain Jobs here; else all Jobs are evicted, and only those with a gate are moved."""
+    return server_version >= SUSPENDS_FROM
+
+
+@pytest.fixture(scope="session")
+def needs_suspending(server_version: tuple[int, int], jobs_can_be_suspended: bool) -> None:
+    """For tests of moves that suspend Jobs: skipped where the API server is too old for them."""
+    if not jobs_can_be_suspended:
+        first, found = (".".join(map(str, version)) for version in (SUSPENDS_FROM, server_version))
+        pytest.skip(f"the template of a suspended Job can be changed from {first} on; this server is {found}")
 
 
 @pytest.fixture

@@ -271,9 +271,9 @@ class MovableTrainings:
         assert node is None or lives[number][0] == node, lives
         return lives[number][1]
 
-    def live_pods(self, name: str) -> list[Json]:
-        """The pods of a Job that have not ended."""
-        found = self.kubectl.get("pods", "-n", self.namespace, "-l", f"job-name={name}")["items"]
+    def live_pods(self, name: str, label: str = "job-name") -> list[Json]:
+        """The pods that have not ended of the Job with this name, or of whatever else the label names."""
+        found = self.kubectl.get("pods", "-n", self.namespace, "-l", f"{label}={name}")["items"]
         return [pod for pod in found if pod["status"].get("phase") not in ("Succeeded", "Failed")]
 
 

@@ -111,6 +111,15 @@ class MovingStage:
         told += [f"{self.stage.namespace}/{about} {note}" for about, note in self._events()]
         return "\n".join(dict.fromkeys(line for line in told if whole in line))
 
+    def events(self, name: str, reason: str) -> list[str]:
+        """The notes of the events of this reason about an object."""
+        beginning = f"{reason} "
+        return [
+            said.removeprefix(beginning)
+            for about, said in self._events()
+            if about == name and said.startswith(beginning)
+        ]
+
     def _events(self) -> list[tuple[str, str]]:
         found = self.stage.kubectl.get("events.v1.events.k8s.io", "-n", self.stage.namespace)["items"]
         return [(each["regarding"]["name"], f"{each['reason']} {each.get('note', '')}") for each in found]

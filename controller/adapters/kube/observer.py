@@ -208,24 +208,31 @@ class KubeObserver:
         mine = {
             uid: pod
             for uid, (_, pod) in self._resolution.gated.items()
-            if uid not in elsewhere and self._select(pod) and not self._is_pinned(pod)
+            if uid not in elsewhere and self._select(pod) and not self._job_carries_move(pod)
         }
         refused = (lambda _: {}) if self._movers is None else self._movers.refused_nodes
         return arrivals(mine, self._spec.tenancy.max_weight, now_seconds, refused)
 
-    def _is_pinned(self, pod: PodRecord) -> bool:
-        """Whether its Job's template names a node already, because we have moved it there."""
+    def _job_carries_move(self, pod: PodRecord) -> bool:
+        """Whether its Job is suspended by a move, or its template names a node already because we have moved it."""
         job = self._owners.jobs.get(pod.namespace, pod.owner.name) if pod.owner is not None else None
         return job is not None and MOVE in job.annotations
 
     def _is_shown(self, standing: Standing, replaced: Collection[str], now_seconds: float) -> bool:
-        """A pod that failed by being moved, or has a successor already, says nothing about its job any more."""
+        """A pod that ended by being moved, or has a successor already, says nothing about its job any more."""
         pod = standing.managed.pod
         if not pod.ended:
             return True
-        if pod.phase == "Failed" and standing.managed.job_uid in replaced:
+        if standing.managed.job_uid in replaced and not self._is_done(pod):
             return False
         return now_seconds - self._sights.at((pod.uid, "ended"), now_seconds) < SHOWN_AFTER_END_SECONDS
+
+    def _is_done(self, pod: PodRecord) -> bool:
+        """Whether it ended with success, and its owner counts that. A Job counts a pod that was evicted, but none that
+        it ends because it is suspended (such a pod is seen for a second, or by no pass at all); a StatefulSet none.
+        """
+        of_job = pod.owner is not None and pod.owner.kind == "Job"
+        return pod.phase == "Succeeded" and of_job and not self._job_carries_move(pod)
 
     def _sizes_of_machines(self, now_seconds: float) -> dict[str, tuple[float, int]]:
         machines = self._reader.machines(now_seconds)

@@ -92,8 +92,8 @@ def next_step(leaving: PodMove, intent: MoveIntent, replacements: Replacements, 
     old = replacements.old(leaving)
     if old is not None and not old.ended:
         return Step(ENDING) if old.deleting else _still_running(old, age_seconds)
-    if old is not None and old.phase == "Succeeded":
-        return Step()
+    if old is not None and old.phase == "Succeeded" and leaving.owner.kind == "Job":
+        return Step()  # counted as done; a StatefulSet starts it again
     new = replacements.take(leaving)
     if new is None:
         return Step(AWAITED)

@@ -77,8 +77,7 @@ def volume(scene: Scene, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-@pytest.mark.usefixtures("volume")
-@pytest.mark.faults
+@pytest.mark.usefixtures("needs_suspending", "volume")
 def test_six_trainings_under_specon_move_without_losing_a_step(scene: Scene, two_nodes: tuple[str, str]) -> None:
     large, small = two_nodes
     scene.start(

@@ -24,6 +24,7 @@ from controller.model import Migrate, MoveOutcome
 TRAIN = "uid-of-train:0"
 INDEX = "batch.kubernetes.io/job-completion-index"
 LATER = "2026-01-01T00:05:00Z"
+SET_INDEX = {"apps.kubernetes.io/pod-index": "0"}
 NO_BUDGET = refusal(
     429,
     "TooManyRequests",
@@ -47,6 +48,20 @@ def begin(
     managed = stage.find(job_uid)
     assert managed is not None
     return stage.evictions.begin(Migrate(job_uid, source, node, "why"), managed, "draps", members)
+
+
+def begin_in_set(stage: Stage) -> None:
+    """Begin to move the pod of a StatefulSet."""
+    stage.server.put(STATEFUL_SETS, {**a_raw_job("served"), "apiVersion": "apps/v1", "kind": "StatefulSet"})
+    stage.put_pod("served-0", owner="served", kind="StatefulSet", labels=SET_INDEX)
+    begin(stage, "uid-of-served:0")
+    stage.tick()
+
+
+def replace_in_set(stage: Stage) -> None:
+    """Its controller makes another one, which has the same name."""
+    stage.server.remove(f"{PODS}/served-0")
+    stage.put_pod("served-0", owner="served", kind="StatefulSet", gated=True, created=LATER, labels=SET_INDEX)
 
 
 def steps(stage: Stage) -> list[str]:
@@ -184,15 +199,17 @@ class TestReplacements:
         assert (managed.pod.name, managed.pod.node) == ("train-y", "node-b")
 
     def test_a_stateful_sets_pod_of_the_same_name_is_the_replacement(self, stage: Stage) -> None:
-        stage.server.put(STATEFUL_SETS, {**a_raw_job("served"), "apiVersion": "apps/v1", "kind": "StatefulSet"})
-        stage.put_pod("served-0", owner="served", kind="StatefulSet", labels={"apps.kubernetes.io/pod-index": "0"})
-        begin(stage, "uid-of-served:0")
+        begin_in_set(stage)
+        replace_in_set(stage)
         stage.tick()
-        stage.server.remove(f"{PODS}/served-0")
-        stage.put_pod(
-            "served-0", owner="served", kind="StatefulSet", gated=True, created=LATER,
-            labels={"apps.kubernetes.io/pod-index": "0"},
-        )  # fmt: skip
+        assert pinned_nodes(stage.pod("served-0")) == ["node-b"]
+
+    def test_a_stateful_sets_pod_that_exits_0_is_replaced_like_any_other(self, stage: Stage) -> None:
+        begin_in_set(stage)
+        stage.end("served-0", "Succeeded")
+        stage.tick()
+        assert steps(stage) == [AWAITED]
+        replace_in_set(stage)
         stage.tick()
         assert pinned_nodes(stage.pod("served-0")) == ["node-b"]
 

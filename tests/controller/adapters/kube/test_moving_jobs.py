@@ -273,10 +273,25 @@ def test_a_pod_that_failed_by_being_moved_is_no_failed_job():
     assert here.observe().jobs == ()
 
 
-def test_a_pod_that_was_told_to_end_and_said_it_succeeded_is_a_job_that_has_ended():
+def test_a_pod_that_was_evicted_and_said_it_succeeded_is_a_job_that_has_ended():
     here = world(movable(phase="Succeeded", deleting=True))
     here.under_way.append(leaving())
     assert [job.state for job in here.observe().jobs] == [JobState.FINISHED]
+
+
+def test_a_pod_that_exited_0_when_its_job_was_suspended_is_no_job_that_has_ended():
+    here = world(movable(phase="Succeeded", deleting=True))
+    here.jobs.put(replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
+    assert [job.state for job in here.observe().jobs] == [JobState.FINISHED]
+    here.under_way.append(leaving())
+    assert here.observe().jobs == ()
+
+
+def test_a_pod_of_a_stateful_set_that_exited_0_when_it_was_evicted_is_no_job_that_has_ended():
+    here = world(replace(movable(phase="Succeeded", deleting=True), owner=owned_by("StatefulSet", "train", "job-1")))
+    (finished,) = here.observe().jobs
+    here.under_way.append(replace(leaving(), job_uid=finished.uid))
+    assert here.observe().jobs == ()
 
 
 # --- who waits for a node --------------------------------------------------------------------------------------
