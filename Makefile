@@ -21,7 +21,7 @@ help:
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, on the same"
 	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
-	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods"
+	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
 
