@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
 from controller.errors import MissingToolError
@@ -28,6 +29,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     asked = [Path(str(argument).split("::")[0]).resolve() for argument in config.args]
     return None if any(collection_path in (path, *path.parents) for path in asked) else True
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Generator[None]:
+    """A command that a test runs in this process sets up logging, and what it filters out no later test could see."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
