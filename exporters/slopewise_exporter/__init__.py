@@ -9,11 +9,12 @@
 The flow: `reporter` takes what the training says (checked by `values`, configured by `environment`), `record`
 keeps it as plain numbers, `endpoint` serves them over HTTP through `exposition`, and `lifecycle` looks after
 forks and the end of the process. Prometheus is what comes after. Beside it, `checkpoints` saves the training itself,
-on SIGTERM and from time to time (`termination`, `checkpoint_files`); frameworks have modules of their own, which are
-only loaded by whoever names them.
+on SIGTERM and from time to time (`termination`, `ranks`, `checkpoint_files`); frameworks have modules of their own,
+which are only loaded by whoever names them.
 """
 
-from slopewise_exporter.checkpoints import CheckpointError, Checkpoints, Ranks
+from slopewise_exporter.checkpoints import CheckpointError, Checkpoints
+from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
 
 __version__ = "0.1.0"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -24,6 +23,7 @@ from typing import Any, Callable
 
 from slopewise_exporter.checkpoint_files import CheckpointFolder, Found, Progress
 from slopewise_exporter.environment import checkpoint_folder, is_first_rank
+from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
 from slopewise_exporter.values import Checker
@@ -40,18 +40,6 @@ class CheckpointError(Exception):
 
     Raised rather than told: to begin anew would overwrite, two saves later, all the work that there is.
     """
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """How the processes of one training save and stop together."""
-
-    first: bool
-    """This is rank 0, whose file is the checkpoint."""
-    agree: Callable[[bool], bool]
-    """Makes one answer of each rank's yes or no, yes where one says yes; asked by all of them at every step."""
-    save_together: bool = False
-    """Every rank calls `save`, as some frameworks want it."""
 
 
 class Checkpoints:
@@ -137,24 +125,28 @@ class Checkpoints:
                 f"{found.path} is whole, but cannot be loaded ({type(error).__name__}: {error}); it may be of another "
                 "version of this training: start with an empty folder, or with the version that saved it."
             ) from error
-        self._steps = self._saved_steps = self._tried_steps = found.progress.steps
-        self._due_at_seconds = self._next_due()
-        if self._reporter is not None:
-            self._reporter.resume(found.progress)
+        self.count_from(found.progress)
         return state
 
-    def step(self, state: Callable[[], Any]) -> None:
-        """A step is done, and `reporter.step` was called. Saves where that is due; `state` is asked for it only then.
+    def count_from(self, progress: Progress) -> None:
+        """So much is done already, in a state that the training has loaded by itself. Call it before the first step."""
+        self._steps = self._saved_steps = self._tried_steps = progress.steps
+        self._due_at_seconds = self._next_due()
+        if self._reporter is not None:
+            self._reporter.resume(progress)
+
+    def step(self, state: Callable[[], Any], steps: int = 1) -> None:
+        """Steps are done, and `reporter.step` was called. Saves where that is due; `state` is asked for it only then.
 
         SystemExit(143) after SIGTERM, once the state is saved, or could not be.
         """
-        self._steps += 1
+        self._steps += steps
         self._state = state
         self.check(state)
 
     def check(self, state: Callable[[], Any]) -> None:
         """What `step` does, without a step: for long evaluations between two steps, which outlast a grace period."""
-        if self._agreed(self._termination.asked or self._is_due()):
+        if not self._closed and self._agreed(self._termination.asked or self._is_due()):
             self.save(state)
             # Asked again: it may have come during the save. And the ranks wait here until rank 0 has saved, because a
             # launcher that sees one of them end kills the others.
@@ -168,13 +160,10 @@ class Checkpoints:
         self._saving = True
         self._tried_steps = self._steps
         try:
-            if self._folder is None:
+            if self._folder is None or not self._saved(self._folder, state):
                 return False
-            if self._first_rank:
-                return self._write(self._folder, state)
-            if self._ranks is not None and self._ranks.save_together:
-                self._take_part(self._folder, state)
-            return False
+            self._saved_steps = self._steps
+            return True
         finally:
             self._saving = False
             self._due_at_seconds = self._next_due()
@@ -185,6 +174,13 @@ class Checkpoints:
         With the end saved, a process that is started again has nothing left to do and ends well.
         """
         self._end(save=True)
+
+    def reopen(self) -> None:
+        """After `close`: hear SIGTERM again and count on, as for a second `fit`. Nothing where it is open."""
+        if self._closed:
+            self._closed = False
+            if self._folder is not None:
+                self._listen()
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -245,32 +241,46 @@ class Checkpoints:
     def _tell_torn(self, manifest: Path, why: str) -> None:
         self._check.warn(str(manifest), f"the checkpoint {manifest} is passed over: {why}; the one before it is tried")
 
+    def _saved(self, folder: CheckpointFolder, state: Callable[[], Any]) -> bool:
+        """What this rank does for a save, and whether it is done."""
+        if self._ranks is None or not self._ranks.save_together:
+            return self._first_rank and self._write(folder, state)
+        return self._ranks.all_done(self._write(folder, state) if self._first_rank else self._take_part(folder, state))
+
     def _write(self, folder: CheckpointFolder, state: Callable[[], Any]) -> bool:
         self._warn_of_forgotten_resume(folder)
+        begun = False
+
+        def save(path: Path) -> None:
+            nonlocal begun
+            begun = True
+            self._save(path, state())
+
         try:
             if self._reporter is None:
-                folder.write(lambda path: self._save(path, state()), Progress(steps=self._steps))
+                folder.write(save, Progress(steps=self._steps))
             else:
                 with self._reporter.checkpoint():
-                    folder.write(lambda path: self._save(path, state()), self._reporter.progress(self._steps))
+                    folder.write(save, self._reporter.progress(self._steps))
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             self._check.warn("save", f"the checkpoint of step {self._steps} was not saved ({problem})")
             self._tell_reporter(False)
+            if self._ranks is not None and self._ranks.save_together and not begun:
+                self._take_part(folder, state)  # the others are in the middle of it, and wait for this rank
             return False
         self._check.forget("save")
-        self._saved_steps = self._steps
         self._tell_reporter(self._termination.installed)
         return True
 
-    def _take_part(self, folder: CheckpointFolder, state: Callable[[], Any]) -> None:
-        """In a rank that is not the first: do what `save` does together with rank 0; the file is nothing."""
+    def _take_part(self, folder: CheckpointFolder, state: Callable[[], Any]) -> bool:
+        """Do what `save` does together with the other ranks; the file is nothing. False where it failed."""
         try:
             folder.discard(lambda path: self._save(path, state()))
         except Exception as error:
             self._check.warn("save", f"taking part in a checkpoint failed ({type(error).__name__}: {error})")
-            return
-        self._saved_steps = self._steps
+            return False
+        return True
 
     def _is_due(self) -> bool:
         # Since the last try, not the last success: a full disk must not cost a save at every step.
@@ -295,7 +305,8 @@ class Checkpoints:
         if not self._searched and folder.any():
             self._check.warn(
                 "resume",
-                "there are checkpoints of a former life, and resume() was not called: they will be overwritten",
+                "there are checkpoints of a former life, and this one did not begin there (resume() was not called, "
+                "or another one was loaded): they will be overwritten",
             )
         self._searched = True
 

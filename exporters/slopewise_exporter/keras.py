@@ -3,9 +3,9 @@
     callback = SlopewiseCallback(FOLDER, reporter=Reporter(planned_steps=STEPS))
     model.fit(batches_from(callback.steps), epochs=1, callbacks=[callback])
 
-Before it: `fit`, which calls it at every batch. After it: `checkpoints` and `reporter`. Weights, optimiser and random
-numbers are saved; where the data are is not: begin them at step `callback.steps`
-(docs/checkpointing.md shows how).
+Before it: `fit`, which calls it at every batch, or every `steps_per_execution` batches. After it: `checkpoints` and
+`reporter`. Weights, optimiser and random numbers are saved; where the data are is not: begin them at step
+`callback.steps` (docs/checkpointing.md shows how).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import h5py
@@ -28,7 +29,8 @@ _RANDOM = "slopewise_random"
 class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a package that is not installed here
     """Reports each batch, saves on SIGTERM and from time to time, and loads what was saved when training begins.
 
-    The arguments are those of `Checkpoints`. CheckpointError for a folder that cannot be read.
+    The arguments are those of `Checkpoints`. CheckpointError for a folder that cannot be read. Keras tells no callback
+    of an error in `fit`: a process that goes on after one writes `with callback:` around it, which gives SIGTERM back.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         )
         self._weights: Path | None = self._checkpoints.resume()
         self._random: Any | None = None
+        self._batches_at_once = 1
+        self._first_batch = 0
 
     @property
     def steps(self) -> int:
@@ -61,7 +65,9 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         return self._checkpoints.steps
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Go on from the checkpoint, if there is one."""
+        """Go on from the checkpoint, if there is one; after a `fit` before this one, from where that has ended."""
+        self._checkpoints.reopen()
+        self._batches_at_once = self.model.steps_per_execution
         self.restore(self.model)
 
     def restore(self, model: Any) -> None:
@@ -81,12 +87,16 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
 
             torch.set_rng_state(torch.from_numpy(self._random))
         self._random = None
+        self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """A step; SystemExit(143) after SIGTERM, once it is saved."""
+        """A step, or `steps_per_execution` of them; SystemExit(143) after SIGTERM, once they are saved."""
+        steps = self._batches_done()
         if self._reporter is not None:
+            for _ in range(steps - 1):
+                self._reporter.step()  # the first of them gets the time of all, so that their sum is right
             self._reporter.step(loss=(logs or {}).get("loss"))
-        self._checkpoints.step(self._state)
+        self._checkpoints.step(self._state, steps)
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """An evaluation must not outlast the grace period."""
@@ -106,6 +116,21 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Save the end, so that a process that is started again has nothing left to do."""
         self._checkpoints.close()
+
+    def __enter__(self) -> SlopewiseCallback:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._checkpoints.__exit__(kind, error, trace)
+
+    def _batches_done(self) -> int:
+        # Keras says where an execution begins. Where it ends is said differently by its versions, and wrongly for the
+        # last one of an epoch: of 10 batches, 4 at a time, the third execution begins with batch 8 and has 2.
+        batches = self.params.get("steps")
+        left = self._batches_at_once if batches is None else batches - self._first_batch
+        return max(1, min(self._batches_at_once, left))
 
     def _state(self) -> Any:
         return self.model

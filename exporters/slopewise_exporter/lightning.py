@@ -21,10 +21,11 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
-from slopewise_exporter.checkpoint_files import CheckpointFolder
-from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints, Ranks
+from slopewise_exporter.checkpoint_files import CheckpointFolder, Progress
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints
 from slopewise_exporter.environment import checkpoint_folder
 from slopewise_exporter.pytorch import random_state, set_random_state
+from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import EXIT_CODE
 
@@ -49,6 +50,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         self._every_seconds = every_seconds
         self._every_steps = every_steps
         self._keep = keep
+        self._plans = reporter is not None and reporter.planned_steps is None
         self._checkpoints: Checkpoints | None = None
         self._global_step = 0
         self._random: Mapping[str, Any] | None = None
@@ -66,6 +68,10 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         except OSError as error:
             raise CheckpointError(f"the checkpoints in {self._folder} cannot be read ({error}).") from error
         return None if found is None else str(found.path)
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Before a checkpoint is loaded: what an earlier `fit` has loaded and not used is no matter of this one."""
+        self._random = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Everything is loaded; from here on SIGTERM is ours. SystemExit(143) where it has come before."""
@@ -88,7 +94,10 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         )
         if trainer.ckpt_path is not None and str(trainer.ckpt_path) == self.resume_path:
             self._checkpoints.resume()
-        if self._reporter is not None and self._reporter.planned_steps is None:
+        else:
+            # A file that somebody else has written, an older one of ours, or none: the trainer knows where it is.
+            self._checkpoints.count_from(Progress(trainer.global_step, epochs=trainer.current_epoch))
+        if self._reporter is not None and self._plans:
             self._reporter.planned_steps = trainer.estimated_stepping_batches
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -118,11 +127,14 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Save the end, so that a process that is started again has nothing left to do."""
-        if self._checkpoints is not None:
-            self._checkpoints.close()
+        self._let_go(None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Lightning ends with 0 where SIGTERM came while it still loaded: that would count as complete."""
+        """Let go of SIGTERM, and save nothing: the state may be that of half a step. The process may go on without us.
+
+        Lightning ends with 0 where SIGTERM came while it still loaded: that would count as complete.
+        """
+        self._let_go(exception)
         if isinstance(exception, SystemExit) and exception.code is None and trainer.received_sigterm:
             self._leave()
 
@@ -141,6 +153,12 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
             set_random_state(self._random)
             self._random = None
 
+    def _let_go(self, error: BaseException | None) -> None:
+        # And forget it: a `validate` or a second `fit` that follows must not save the state of this one.
+        checkpoints, self._checkpoints = self._checkpoints, None
+        if checkpoints is not None:
+            checkpoints.__exit__(None if error is None else type(error), error, None)
+
     def _leave(self) -> None:
         if self._reporter is not None:
             self._reporter.leave()
@@ -148,7 +166,12 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
 
 def _save(path: Path, trainer: Any) -> None:
-    trainer.save_checkpoint(path)
+    try:
+        trainer.save_checkpoint(path)
+    except Exception:
+        # On a full disk only rank 0 fails, and the others wait for it where `save_checkpoint` ends: go there as well.
+        trainer.strategy.barrier("Trainer.save_checkpoint")
+        raise
 
 
 def _ranks(trainer: Any) -> Ranks | None:

@@ -26,7 +26,8 @@ from typing import Any, Protocol
 
 import torch
 
-from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints, Ranks
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
+from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
 
 

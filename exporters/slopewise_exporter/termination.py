@@ -19,6 +19,7 @@ EXIT_CODE = 128 + signal.SIGTERM
 """143, as if the signal itself had ended the process. Never 0: to Kubernetes 0 means that the training is complete."""
 
 _installed: list[Termination] = []
+"""All that listen, oldest first: one as a rule, one for each fold where they were all made before the first began."""
 
 _masks = threading.local()
 """The signals that a thread which is just forking held back before."""
@@ -54,6 +55,9 @@ class Termination:
             return
         self.installed = False
         _installed.remove(self)
+        for other in _installed:
+            if other._before == self._hear:
+                other._before = self._before  # what it puts back one day must not be a handler that has gone
         if signal.getsignal(signal.SIGTERM) == self._hear:
             # None: it was set by code that is not Python, and cannot be put back from here.
             signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
@@ -64,20 +68,31 @@ class Termination:
         A handler that was there before ours is called first: somebody counted on it. Whatever it raises changes
         nothing: many end with `sys.exit(0)`, which in the middle of a training would count as its end.
         """
-        if callable(self._before):
+        before = self._handler_of_somebody_else()
+        if callable(before):
             try:
-                self._before(signal.SIGTERM, None)
+                before(signal.SIGTERM, None)
             except BaseException as error:
                 problem = f"the SIGTERM handler of before raised {type(error).__name__}: {error}"
                 Checker().warn("SIGTERM", f"{problem}; the process ends with {EXIT_CODE} all the same")
-        self._before_leaving()
+        for each in [self, *_installed]:
+            each._before_leaving()
         raise SystemExit(EXIT_CODE)
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
-        # A second one, while the state is being saved, changes nothing.
+        # A second one, while the state is being saved, changes nothing. The handler of the last one that was made hears
+        # for all: to leave because it has not begun would end the training of another one in the middle of its step.
         again, self.asked = self.asked, True
-        if not again and self._nothing_to_lose():
+        for each in _installed:
+            each.asked = True
+        if not again and all(each._nothing_to_lose() for each in _installed):
             self.leave()
+
+    def _handler_of_somebody_else(self) -> Any:
+        before = self._before
+        while isinstance(ours := getattr(before, "__self__", None), Termination):
+            before = ours._before
+        return before
 
 
 def _hold_back_for_fork() -> None:

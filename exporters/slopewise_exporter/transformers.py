@@ -5,7 +5,7 @@
     trainer.train(resume_from_checkpoint=callback.resume_path)
 
 Before it: the trainer, which saves its own checkpoints (model, optimiser, scheduler, random numbers, and the place in
-the data) in folders of its own, and not atomically. After it: `checkpoint_files`, which marks one as whole, and
+the data) in folders of its own, and not atomically. After it: `trainer_folder`, which marks one as whole, and
 `reporter`. The loss is reported as often as the trainer logs it (`logging_steps`).
 """
 
@@ -16,19 +16,18 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic, perf_counter, time
+from types import TracebackType
 from typing import Any
 
 from transformers import TrainerCallback
 
-from slopewise_exporter.checkpoint_files import Progress, first_whole, seal
+from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
 from slopewise_exporter.pytorch import agree, distributed
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
+from slopewise_exporter.trainer_folder import TrainerFolder
 from slopewise_exporter.values import Checker
-
-MANIFEST = "slopewise.json"
-_PREFIX = "checkpoint-"
 
 
 class _NotSaved(Exception):  # noqa: N818 - what it is; it ends a save that did not come
@@ -37,6 +36,9 @@ class _NotSaved(Exception):  # noqa: N818 - what it is; it ends a save that did 
 
 class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
     """Reports each step; makes the trainer save on SIGTERM and from time to time, and leave with exit code 143.
+
+    The trainer tells no callback of an error in `train`: a process that goes on after one writes `with callback:`
+    around it, which gives SIGTERM back.
 
     Args:
         output_dir: the same as that of the TrainingArguments.
@@ -52,7 +54,9 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         every_seconds: float | None = DEFAULT_EVERY_SECONDS,
     ) -> None:
         self._folder = Path(output_dir)
+        self._checkpoints = TrainerFolder(self._folder)
         self._reporter = reporter
+        self._plans = reporter is not None and reporter.planned_steps is None
         self._every_seconds = every_seconds
         self._due_at_seconds = self._next_due()
         self._check = Checker()
@@ -73,20 +77,28 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         CheckpointError: none is whole, and one could not be read.
         """
         try:
-            found = self._newest()
+            found = self._checkpoints.newest(self._tell_torn)
         except OSError as error:
             raise CheckpointError(f"the checkpoints in {self._folder} cannot be read ({error}).") from error
         return None if found is None else str(found[0])
 
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Before the trainer looks for a checkpoint by itself (`resume_from_checkpoint=True`), whole or not."""
+        self._set_aside_torn(state)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The trainer has loaded its checkpoint, if it was given one."""
+        """The trainer has loaded its checkpoint, if it was given one. It may not be the first time that it trains."""
+        self._set_aside_torn(state)  # again: a callback that was added later has heard of no `on_init_end`
+        self._abandon_save()
+        self._unsaved = self._stopping = self._step_to_report = False
+        self._due_at_seconds = self._next_due()
+        if not self._termination.installed and self._termination.install():
+            self._promise(True)
         if self._reporter is None:
             return
-        self._reporter.planned_steps = self._reporter.planned_steps or state.max_steps
-        with suppress(OSError):  # it was raised by `resume_path`, if that was asked
-            found = self._newest()
-            if found is not None and found[1].steps == state.global_step:
-                self._reporter.resume(found[1])
+        if self._plans:
+            self._reporter.planned_steps = state.max_steps
+        self._reporter.resume(self._progress_at(state.global_step))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """An optimiser step; decides whether it is saved, and whether it is the last one here."""
@@ -100,7 +112,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
                 self._stopping = True
                 control.should_training_stop = True
                 control.should_evaluate = False  # it may outlast the grace period
-        self._begin_saving_if_next(control)
+        self._begin_saving_if_next(state, control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
         """The mean loss since the last log, if this is not that of an evaluation."""
@@ -112,7 +124,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         if self._reporter is not None:
             self._report_step(None)
             self._reporter.epoch()
-        self._begin_saving_if_next(control)
+        self._begin_saving_if_next(state, control)
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
@@ -121,13 +133,13 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         if self._reporter is not None and metrics is not None and "eval_loss" in metrics:
             self._reporter.evaluate(metrics["eval_loss"])
         if control.should_save:
-            self._begin_saving()
+            self._begin_saving(state)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer has saved: mark it as whole. SystemExit(143) where SIGTERM was the reason."""
         self._report_step(None)
         if state.is_world_process_zero:
-            self._seal(Path(args.output_dir) / f"{_PREFIX}{state.global_step}", state.global_step)
+            self._seal(state.global_step)
         self._due_at_seconds = self._next_due()
         if self._stopping:
             self._agreed(True)  # wait until rank 0 has marked it
@@ -138,35 +150,49 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._report_step(None)
         self._termination.restore()
 
+    def __enter__(self) -> SlopewiseCallback:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._abandon_save()
+        self._termination.restore()
+
     def _report_step(self, loss: Any) -> None:
         """The loss of a step is only known after it ended, if at all: hold it back until then."""
         if self._step_to_report and self._reporter is not None:
             self._reporter.step(loss=loss)
         self._step_to_report = False
 
-    def _begin_saving_if_next(self, control: Any) -> None:
+    def _begin_saving_if_next(self, state: Any, control: Any) -> None:
         # An evaluation comes before the save, and may take minutes: `on_evaluate` then begins it.
         if control.should_save and not control.should_evaluate:
-            self._begin_saving()
+            self._begin_saving(state)
 
-    def _begin_saving(self) -> None:
+    def _begin_saving(self, state: Any) -> None:
         # Anew where it has begun: an evaluation of several data sets ends several times, and one save follows.
-        with suppress(_NotSaved), self._saving.pop_all():
-            raise _NotSaved
+        self._abandon_save()
         self._saving_since = perf_counter()
         if self._reporter is not None:
             self._saving.enter_context(self._reporter.checkpoint())
+        if state.is_world_process_zero:
+            with suppress(OSError):  # the save itself will tell
+                self._checkpoints.begin(state.global_step)
 
-    def _seal(self, folder: Path, steps: int) -> None:
+    def _abandon_save(self) -> None:
+        self._saving_since = None
+        with suppress(_NotSaved), self._saving.pop_all():
+            raise _NotSaved
+
+    def _seal(self, steps: int) -> None:
         progress = Progress(steps) if self._reporter is None else self._reporter.progress(steps)
         began, self._saving_since = self._saving_since, None
         duration_seconds = None if began is None else perf_counter() - began
         try:
             with self._saving.pop_all():
-                seal(
-                    folder,
-                    MANIFEST,
-                    Progress(steps, progress.samples, progress.epochs, time(), duration_seconds),
+                self._checkpoints.seal(
+                    steps, Progress(steps, progress.samples, progress.epochs, time(), duration_seconds)
                 )
         except OSError as error:
             self._check.warn("save", f"the checkpoint of step {steps} was not saved ({error})")
@@ -180,14 +206,23 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         if self._reporter is not None:
             self._reporter.saves_on_sigterm = on_sigterm
 
-    def _newest(self) -> tuple[Path, Progress] | None:
-        if not self._folder.exists():
-            return None
-        names = [path.name for path in self._folder.iterdir() if path.name.startswith(_PREFIX)]
-        numbers = [int(name) for name in (name[len(_PREFIX) :] for name in names) if name.isdecimal()]
-        folders = [self._folder / f"{_PREFIX}{number}" for number in sorted(numbers, reverse=True)]
-        found = first_whole([folder / MANIFEST for folder in folders], self._tell_torn)
-        return None if found is None else (found[0].parent, found[1])
+    def _progress_at(self, steps: int) -> Progress:
+        """What the checkpoint says that was loaded; where it is none of ours, so many steps, and no more is known."""
+        with suppress(OSError):  # it was raised by `resume_path`, if that was asked
+            found = self._checkpoints.newest(self._tell_torn)
+            if found is not None and found[1].steps == steps:
+                return found[1]
+        return Progress(steps)
+
+    def _set_aside_torn(self, state: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        try:
+            for torn in self._checkpoints.set_aside_torn(state.global_step):
+                problem = "a save was cut short in a former life; what there is of it"
+                self._check.warn(str(torn), f"{problem} is in {torn}, and is removed once another one is whole")
+        except OSError as error:
+            self._check.warn("torn", f"what is left of a save that was cut short cannot be set aside ({error})")
 
     def _tell_torn(self, manifest: Path, why: str) -> None:
         folder = manifest.parent

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from urllib.request import Request, urlopen
 
 import pytest
@@ -81,6 +82,23 @@ def fetch_fixture() -> Callable[..., str]:
 def scrape_fixture() -> Callable[[int | None], Samples]:
     """The samples of one scrape of a port, by series."""
     return scrape
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Puts modules of these names and contents where a framework would be; ours that hold on to them go at the end."""
+    ours: set[str] = set()
+
+    def put(adapter: str, **frameworks: dict[str, object]) -> None:
+        ours.update({"slopewise_exporter.pytorch", f"slopewise_exporter.{adapter}"})
+        for name, contents in frameworks.items():
+            module = ModuleType(name)
+            module.__dict__.update(contents)
+            monkeypatch.setitem(sys.modules, name, module)
+
+    yield put
+    for name in ours:
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from slopewise_exporter import CheckpointError, Checkpoints, Ranks, Reporter
+from slopewise_exporter.checkpoint_files import Progress
 
 
 class Counter:
@@ -406,3 +407,40 @@ def test_after_the_end_calls_change_nothing_and_raise_nothing(tmp_path):
     checkpoints.close()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert saved_steps(tmp_path) == 1
+
+
+def test_after_the_end_nothing_is_saved_that_came_after_it(tmp_path):
+    checkpoints = Checkpoints(tmp_path, every_steps=1)
+    checkpoints.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    checkpoints.step(Counter)
+    checkpoints.check(Counter)
+    assert saved_steps(tmp_path) == 0
+
+
+def test_opened_again_it_counts_on_and_hears_sigterm_again(tmp_path):
+    checkpoints = Checkpoints(tmp_path, every_seconds=None)
+    checkpoints.step(Counter)
+    checkpoints.close()
+    checkpoints.reopen()
+    assert told_to_end_at(2, checkpoints) == 143
+    assert saved_steps(tmp_path) == 3
+
+
+def test_several_steps_at_once_are_counted_and_saved_as_such(tmp_path):
+    with Checkpoints(tmp_path, every_steps=6, every_seconds=None) as checkpoints:
+        checkpoints.step(Counter, steps=4)
+        assert saved_steps(tmp_path) == 0
+        checkpoints.step(Counter, steps=4)
+        assert (checkpoints.steps, saved_steps(tmp_path)) == (8, 8)
+
+
+def test_a_state_from_elsewhere_is_counted_and_not_taken_for_work_to_lose(tmp_path, reporter, scrape):
+    def life() -> None:
+        with Checkpoints(tmp_path, reporter=reporter) as checkpoints:
+            checkpoints.count_from(Progress(500, epochs=3))
+            now = scrape(reporter.port)
+            assert (checkpoints.steps, now["training_steps_total"], now["training_epochs_total"]) == (500, 500, 3)
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("it went on")
+
+    assert exit_code_of(life) == 143

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.killing import REPORTING
 
 EXPORTERS = Path(__file__).parents[2] / "exporters"
+TRAININGS = Path(__file__).parent / "trainings"
+RANKS = 2
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +35,46 @@ def environment() -> dict[str, str]:
         "KERAS_BACKEND": "torch",
         "PYTHONPATH": str(EXPORTERS),
     }
+
+
+@pytest.fixture
+def run_training(python: str, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """One of the trainings to its end."""
+
+    def run(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python, str(TRAININGS / f"{name}.py"), *map(str, arguments)],
+            env={**os.environ, **REPORTING, **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start_ranks(python: str, environment: dict[str, str]) -> Iterator[Callable[..., list[subprocess.Popen[str]]]]:
+    """The ranks of one of the trainings; they are killed at the end, since one that waits for another never ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(name: str, *arguments: object) -> list[subprocess.Popen[str]]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(RANKS)}
+        ranks = [
+            subprocess.Popen(
+                [python, str(TRAININGS / f"{name}.py"), *map(str, arguments)],
+                env={**os.environ, **REPORTING, **environment, **group, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(RANKS)
+        ]
+        started.extend(ranks)
+        return ranks
+
+    yield start
+    for rank in started:
+        rank.kill()
+        rank.communicate()
