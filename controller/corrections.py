@@ -160,9 +160,9 @@ def _correct(case: _Case) -> _Correction | None:
 
 
 def _give_back(case: _Case, change: Change, harm: str) -> _Correction:
-    known = _left_alone(case, replace(case.known, change=replace(change, harm=harm)), harm)
+    known = _left_alone(case, case.known.altered(change=replace(change, harm=harm)), harm)
     if now_millicores(case.job, case.node, change.control) == change.from_millicores:
-        return _Correction(replace(known, change=None))  # somebody was faster: there is nothing left to give back
+        return _Correction(known.altered(change=None))  # somebody was faster: there is nothing left to give back
     return _Correction(known, _resize(case, change.control, change.from_millicores, f"gives back: {harm}"))
 
 
@@ -287,7 +287,7 @@ def _told(case: _Case, pending: PendingResize) -> _Correction | None:
     change = case.known.change
     if change is None or change.told == pending.result:
         return None
-    known = replace(case.known, change=replace(change, told=pending.result))
+    known = case.known.altered(change=replace(change, told=pending.result))
     job, ago = case.job, case.now_seconds - change.at_seconds
     reason = f"accepted {ago:.0f} s ago"
     asked = Resize(job.uid, job.node, change.control, change.from_millicores, change.to_millicores, reason)
@@ -315,4 +315,4 @@ def _resize(case: _Case, control: CpuControl, to_millicores: int, reason: str) -
 
 def _left_alone(case: _Case, known: JobMemory, because: str) -> JobMemory:
     until = case.now_seconds + case.patience.leave_alone_seconds
-    return replace(known, alone_until_seconds=until, alone_because=because)
+    return known.altered(alone_until_seconds=until, alone_because=because)

@@ -135,7 +135,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
     for job in snapshot.jobs:
         known = memory.jobs.get(job.uid) or JobMemory()
         if job.restarted or _is_another_life(job, known.anchor):
-            known = replace(known, anchor=None, growth=None, previous_growth=None)
+            known = known.altered(anchor=None, growth=None, previous_growth=None)
         if not job.restarted and job.evaluation is not None and is_usable(job, snapshot):
             known = _follow(job, job.evaluation, known, snapshot)
             if interval := _finished_interval(job, job.evaluation, known, snapshot, how):
@@ -159,8 +159,7 @@ def _is_another_life(job: Job, anchor: Anchor | None) -> bool:
 def _follow(job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot) -> JobMemory:
     """First and best evaluation so far, and an anchor for the interval, as far as this snapshot tells them."""
     if known.first_level is None or known.series != evaluation.series:
-        return replace(
-            known,
+        return known.altered(
             series=evaluation.series,
             first_level=evaluation.level,
             best_level=evaluation.level,
@@ -172,7 +171,7 @@ def _follow(job: Job, evaluation: Evaluation, known: JobMemory, snapshot: Cluste
     if best == known.best_level and known.anchor is not None:
         return known
     anchor = known.anchor or _anchor(job, evaluation, snapshot)
-    return replace(known, best_level=best, anchor=anchor)
+    return known.altered(best_level=best, anchor=anchor)
 
 
 def _anchor(job: Job, evaluation: Evaluation, snapshot: ClusterSnapshot) -> Anchor:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 CpuControl = Literal["limits", "requests"]
 """How CPU is given: `limits` are hard ceilings; `requests` are shares, work-conserving within a node."""
@@ -454,36 +455,32 @@ class JobMemory:
     """Until then no policy's wish is heard: a change has harmed the job, or somebody else resizes it."""
     alone_because: str | None = None
 
-    # The changes below happen for every job in every pass; dataclasses.replace takes three times as long, which is
-    # 0.03 to 0.04 s for 10,000 jobs, each.
+    def altered(self, **changes: Any) -> JobMemory:
+        """The same job with other values for these fields. KeyError for a name that is none.
+
+        Several times for every job in every pass; dataclasses.replace takes 3.0 us where this takes 1.1.
+        """
+        values = list(_REMEMBERED(self))
+        for name, value in changes.items():
+            values[_PLACES[name]] = value
+        return JobMemory(*values)
 
     def with_growth(self, growth: Growth, anchor: Anchor) -> JobMemory:
         """The same job with a finished measurement, and the next one begun."""
-        return JobMemory(
-            self.series, self.first_level, self.best_level, anchor, growth, self.job_class,
-            self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
-            self.growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
-        )  # fmt: skip
+        return self.altered(anchor=anchor, growth=growth, previous_growth=self.growth)
 
     def with_paces(self, pace_anchor: PaceAnchor, paces: tuple[Pace, ...]) -> JobMemory:
         """The same job with a pace measured, and the next measurement begun."""
-        return JobMemory(
-            self.series, self.first_level, self.best_level, self.anchor, self.growth, self.job_class,
-            self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
-            self.previous_growth, pace_anchor, paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
-        )  # fmt: skip
+        return self.altered(pace_anchor=pace_anchor, paces=paces)
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
         """The same job after a policy decided on its class and its limit."""
         since = self.class_since_seconds if self.job_class == job_class else now_seconds
-        return JobMemory(
-            self.series, self.first_level, self.best_level, self.anchor, self.growth, job_class,
-            since, wanted_cores, self.original, self.last_resized_at_seconds,
-            self.previous_growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
-            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
-        )  # fmt: skip
+        return self.altered(job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores)
+
+
+_PLACES = {each.name: place for place, each in enumerate(fields(JobMemory))}
+_REMEMBERED = attrgetter(*_PLACES)
 
 
 @dataclass(frozen=True, slots=True)

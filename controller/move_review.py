@@ -102,7 +102,7 @@ def review(memory: MemoryState, remembered: MemoryState, snapshot: ClusterSnapsh
         adopted = _adopted(known, moving.get(uid), jobs.get(uid))
         record, told = _judged(uid, _Case(adopted.moves[-1], jobs.get(uid), uid in moving, now))
         if told or adopted is not known:
-            changed[uid] = replace(adopted, moves=(*adopted.moves[:-1], record))
+            changed[uid] = adopted.altered(moves=(*adopted.moves[:-1], record))
             news += told
     return Reviewed(_with(memory, changed), tuple(news))
 
@@ -174,7 +174,7 @@ def _begun(known: JobMemory, record: MoveRecord) -> JobMemory:
     older, last = known.moves[: 1 - MOVES_KEPT], known.moves[1 - MOVES_KEPT :]
     counting = (each for each in older if _counts(each, record.at_seconds))
     moves = (*counting, *last, record)
-    return replace(known, moves=moves, moves_total=known.moves_total + 1, moved_at_seconds=record.at_seconds)
+    return known.altered(moves=moves, moves_total=known.moves_total + 1, moved_at_seconds=record.at_seconds)
 
 
 def _adopted(known: JobMemory, moving: MoveUnderWay | None, job: Job | None) -> JobMemory:

@@ -45,7 +45,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
         known = memory.jobs.get(job.uid) or JobMemory()
         before = known.pace_anchor
         if before is None or job.restarted or not _same_life(before, now):
-            changed[job.uid] = replace(known, pace_anchor=now)
+            changed[job.uid] = known.altered(pace_anchor=now)
         elif now.at_seconds - before.at_seconds >= EARLY_RATIO * interval_seconds:
             changed[job.uid] = _closed(known, before, now)
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory

@@ -162,7 +162,7 @@ def remember_originals(memory: MemoryState, allowed: Sequence[Resize], snapshot:
 
 
 def _with_original(known: JobMemory, allocation: CpuAllocation) -> JobMemory:
-    return known if known.original else replace(known, original=allocation)
+    return known if known.original else known.altered(original=allocation)
 
 
 def _remember_resizes(memory: MemoryState, outcomes: Sequence[Outcome], snapshot: ClusterSnapshot) -> MemoryState:
@@ -193,7 +193,7 @@ def _with_change(memory: MemoryState, resize: Resize, vitals: Vitals | None, now
         known.paces[-1] if known.paces else None,
         gives_back=resize.gives_back,
     )
-    return replace(known, last_resized_at_seconds=now_seconds, change=change)
+    return known.altered(last_resized_at_seconds=now_seconds, change=change)
 
 
 def _update_jobs(memory: MemoryState, changed: Mapping[str, JobMemory]) -> MemoryState:

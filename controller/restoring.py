@@ -89,4 +89,4 @@ def _restore(actuator: Actuator, uid: str, original: CpuAllocation) -> Restored:
 
 def _forgotten(known: JobMemory) -> JobMemory:
     """What the job was before our first change: nothing to give back, nothing to judge, no reason to leave it alone."""
-    return replace(known, original=None, change=None, alone_until_seconds=None, alone_because=None)
+    return known.altered(original=None, change=None, alone_until_seconds=None, alone_because=None)

@@ -188,6 +188,8 @@ def _best(windows: Sequence[SeriesWindow], scrape_interval_seconds: float) -> li
 
     Live first: an `eval` that has gone must not win over a `train_ema` that is still reported.
     """
+    if len(windows) == 1:
+        return list(windows)
     newest = max(window.sampled_at_seconds for window in windows)
     live = [window for window in windows if window.sampled_at_seconds >= newest - 2 * scrape_interval_seconds]
     best_rank = min(window.stage_rank for window in live)

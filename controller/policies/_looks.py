@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from controller.control import resizes
 from controller.growth import EARLY_RATIO
@@ -96,7 +96,7 @@ def _decided(known: JobMemory, verdict: Verdict, now_seconds: float) -> JobMemor
     decided = known.with_decision(verdict.job_class, limit, now_seconds)
     if verdict.streak == known.streak and verdict.marks <= known.marks:
         return decided
-    return replace(decided, streak=verdict.streak, marks=known.marks | verdict.marks)
+    return decided.altered(streak=verdict.streak, marks=known.marks | verdict.marks)
 
 
 def _changes(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def with_outcome(known: JobMemory) -> JobMemory:
         return known
     asked_for = REBALANCED if REBALANCED in known.marks else MIGRATED
     moved = known.moves_total > int(asked.removeprefix(ASKED))
-    return replace(known, marks=known.marks - ({asked} if moved else {asked, asked_for}))
+    return known.altered(marks=known.marks - ({asked} if moved else {asked, asked_for}))
 
 
 def reallocate(plan: Plan, job: Job, known: JobMemory, weights: Floats, why: str) -> None:

@@ -195,4 +195,4 @@ def _remembered(known: JobMemory, category: str, now_seconds: float, marks: froz
     if known.job_class == category and marks <= known.marks:
         return known
     since = known.class_since_seconds if known.job_class == category else now_seconds
-    return replace(known, job_class=category, class_since_seconds=since, marks=known.marks | marks)
+    return known.altered(job_class=category, class_since_seconds=since, marks=known.marks | marks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.adapters.kube.api_error import ApiError
@@ -231,7 +231,7 @@ class KubeMemory:
                 self._unstored.pop(slot.job_uid, None)
             else:
                 self._put_off[slot.job_uid] = slot.memory
-                slot.memory = replace(slot.memory, original=None)
+                slot.memory = slot.memory.altered(original=None)
                 self._unstored[slot.job_uid] = problem
 
     def unstored(self, job_uid: str) -> Unstored | None:
@@ -296,7 +296,7 @@ def _with_stored(memory: JobMemory, slot: Slot) -> JobMemory:
     stored = slot.stored_original
     if stored is None or memory.original == stored or (memory.original is None and not slot.adopted):
         return memory
-    return replace(memory, original=stored)
+    return memory.altered(original=stored)
 
 
 def _durable(memory: JobMemory) -> tuple[object, ...]:

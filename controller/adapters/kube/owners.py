@@ -133,7 +133,7 @@ class Owners:
         workloads = self._workloads([pod for pod in pods if pod.uid not in self._identities], left_out)
         peers = _LivePeers(
             (workloads[pod.uid][0] if pod.uid in workloads else self._identities[pod.uid].workload, pod)
-            for pod in pods
+            for pod in (pods if workloads else ())  # only what is new asks for its peers
             if pod.uid in workloads or pod.uid in self._identities
         )
         identities: dict[str, Identity] = {}
