@@ -458,25 +458,43 @@ class JobMemory:
     def altered(self, **changes: Any) -> JobMemory:
         """The same job with other values for these fields. KeyError for a name that is none.
 
-        Several times for every job in every pass; dataclasses.replace takes 3.0 us where this takes 1.1.
+        For many jobs in every pass; dataclasses.replace takes 3.0 us where this takes 1.1.
         """
         values = list(_REMEMBERED(self))
         for name, value in changes.items():
             values[_PLACES[name]] = value
         return JobMemory(*values)
 
+    # The changes below happen for every job in every pass. Written out they take 0.03 s less for 10,000 jobs than by
+    # `altered`, all three together.
+
     def with_growth(self, growth: Growth, anchor: Anchor) -> JobMemory:
         """The same job with a finished measurement, and the next one begun."""
-        return self.altered(anchor=anchor, growth=growth, previous_growth=self.growth)
+        return JobMemory(
+            self.series, self.first_level, self.best_level, anchor, growth, self.job_class,
+            self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
+            self.growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
+            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
+        )  # fmt: skip
 
     def with_paces(self, pace_anchor: PaceAnchor, paces: tuple[Pace, ...]) -> JobMemory:
         """The same job with a pace measured, and the next measurement begun."""
-        return self.altered(pace_anchor=pace_anchor, paces=paces)
+        return JobMemory(
+            self.series, self.first_level, self.best_level, self.anchor, self.growth, self.job_class,
+            self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
+            self.previous_growth, pace_anchor, paces, self.streak, self.marks, self.moves_total,
+            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
+        )  # fmt: skip
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
         """The same job after a policy decided on its class and its limit."""
         since = self.class_since_seconds if self.job_class == job_class else now_seconds
-        return self.altered(job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores)
+        return JobMemory(
+            self.series, self.first_level, self.best_level, self.anchor, self.growth, job_class,
+            since, wanted_cores, self.original, self.last_resized_at_seconds,
+            self.previous_growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
+            self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
+        )  # fmt: skip
 
 
 _PLACES = {each.name: place for place, each in enumerate(fields(JobMemory))}
