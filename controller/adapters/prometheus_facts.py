@@ -72,8 +72,10 @@ class Facts:
     def latest_life(self, evaluation_instances: frozenset[str]) -> tuple[str | None, Life]:
         """Where the job's latest process is, and what it says; None and nothing when no start is known."""
         lives = self._working_lives(evaluation_instances)
-        latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name), default="")
-        life = lives.get(latest, Life())
+        if not lives:
+            return None, Life()
+        latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name))
+        life = lives[latest]
         return (latest if life.started_at_seconds > -math.inf else None), life
 
     def restarted(self, evaluation_instances: frozenset[str], since_seconds: float) -> bool:

@@ -86,7 +86,7 @@ def job_key(labels: Mapping[str, str]) -> JobKey | None:
 
 def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
     """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
-    own = sorted(labels.keys() - TARGET_LABELS - target_labels - {VALUE_LABEL})
+    own = sorted(name for name in labels if not (name in TARGET_LABELS or name in target_labels or name == VALUE_LABEL))
     inner = ",".join(f'{name}="{_quoted(labels[name])}"' for name in own)
     return f"{metric}{{{inner}}}" if inner else metric
 
