@@ -70,7 +70,9 @@ class Controller:
 
     def __init__(self, api: KubeApi, roster: OnePod) -> None:
         self.api, self.roster = api, roster
-        self.watch: Reflector[GrowthRecord] = Reflector(api, growth_path(), parse_growth)
+        # Of this namespace: the one of the test before may not be gone yet, and its growth is of a policy of this name.
+        namespace = roster.managed.pod.namespace
+        self.watch: Reflector[GrowthRecord] = Reflector(api, growth_path(namespace), parse_growth)
         sender = StatusSender(api, lambda: True)
         self.writer = StatusWriter(sender.send)
         self.events = EventRecorder(api, lambda: True, instance="test")
