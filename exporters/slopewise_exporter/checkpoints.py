@@ -94,9 +94,7 @@ class Checkpoints:
         self._folder = None if place is None else CheckpointFolder(place, suffix, max(1, keep))
         self._first_rank = is_first_rank(os.environ, self._check) if ranks is None else ranks.first
         if self._folder is not None:
-            listening = self._listen()
-            if self._first_rank:
-                self._tell_reporter(self._prepare(self._folder) and listening)
+            self._open(self._folder)
 
     @property
     def steps(self) -> int:
@@ -180,7 +178,7 @@ class Checkpoints:
         if self._closed:
             self._closed = False
             if self._folder is not None:
-                self._listen()
+                self._open(self._folder)
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -202,9 +200,16 @@ class Checkpoints:
         finally:
             self._state = None
             self._termination.restore()
+            if not save and self._folder is not None and self._first_rank:
+                self._tell_reporter(False)  # the process may go on without us
 
     def _agreed(self, mine: bool) -> bool:
         return mine if self._ranks is None else self._ranks.agree(mine)
+
+    def _open(self, folder: CheckpointFolder) -> None:
+        listening = self._listen()
+        if self._first_rank:
+            self._tell_reporter(self._prepare(folder) and listening)
 
     def _prepare(self, folder: CheckpointFolder) -> bool:
         try:

@@ -21,6 +21,7 @@ import keras
 
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.values import Checker
 
 _RANDOM = "slopewise_random"
 """A group in the file of the weights: Keras itself saves no random numbers."""
@@ -31,6 +32,7 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
 
     The arguments are those of `Checkpoints`. CheckpointError for a folder that cannot be read. Keras tells no callback
     of an error in `fit`: a process that goes on after one writes `with callback:` around it, which gives SIGTERM back.
+    With `steps_per_execution`, `steps_per_epoch` must be a multiple of it, unless the data ends there.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
     ) -> None:
         super().__init__()
         self._reporter = reporter
+        self._check = Checker()
         self._checkpoints = Checkpoints(
             folder,
             reporter=reporter,
@@ -68,6 +71,7 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         """Go on from the checkpoint, if there is one; after a `fit` before this one, from where that has ended."""
         self._checkpoints.reopen()
         self._batches_at_once = self.model.steps_per_execution
+        self._tell_part_of_execution()
         self.restore(self.model)
 
     def restore(self, model: Any) -> None:
@@ -124,6 +128,17 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._checkpoints.__exit__(kind, error, trace)
+
+    def _tell_part_of_execution(self) -> None:
+        # Of 10 batches, 4 at a time, the third execution trains 2 where the data ends there, and 4 where it goes on
+        # (`repeat()`), with nothing to tell the two apart.
+        batches = self.params.get("steps")
+        if batches is not None and batches % self._batches_at_once:
+            self._check.warn(
+                "steps",
+                f"{batches} batches an epoch, {self._batches_at_once} at a time: the last ones are counted as if the "
+                "data ended there; where it does not, make steps_per_epoch a multiple of steps_per_execution",
+            )
 
     def _batches_done(self) -> int:
         # Keras says where an execution begins. Where it ends is said differently by its versions, and wrongly for the

@@ -4,7 +4,7 @@ Before it: `transformers`, which sees such a save begin and end. After it: `chec
 one is whole. A save of step 16 that is cut short, and the next life:
 
     checkpoint-8/slopewise.json     whole
-    checkpoint-16.saving            put there when the save began; gone once it is whole
+    checkpoint-16.saving            put there when the save began; gone once the trainer has written all of it
     _torn-checkpoint-16             what the next life makes of checkpoint-16, out of the trainer's sight
 
 Out of its sight, because a trainer counts the folders that it keeps, whole or not. Told to keep two, it would keep the
@@ -51,32 +51,58 @@ class TrainerFolder:
         flush_folder(self._folder)
 
     def seal(self, steps: int, progress: Progress) -> None:
-        """The trainer has saved: mark it as whole, after which what was torn is of no use to anybody. OSError."""
+        """The trainer has saved: mark it as whole. OSError."""
         seal(self._checkpoint(steps), MANIFEST, progress)
-        self._mark(steps).unlink(missing_ok=True)
-        self._remove_torn()
 
-    def set_aside_torn(self, loaded_steps: int) -> list[Path]:
-        """Put what a former life has not saved to the end where the trainer does not look; where that is. OSError.
+    def end(self, steps: int) -> None:
+        """The trainer has written all there is, sealed or not: where it could not be, it is complete all the same.
 
-        Only what is known to have begun: folders of a trainer that did not have us may be whole. And not the one of
-        `loaded_steps`, which was loaded all the same, since somebody knew better.
+        Where this fails, the next life finds a whole one and takes it as it is.
         """
-        marked = self._numbers(_SAVING) - {loaded_steps} if self._folder.exists() else set()
-        if marked:
-            self._remove_torn()  # of the life before: a disk that is full must not get fuller with every life
-        aside = []
-        for number in sorted(marked):
-            checkpoint = self._checkpoint(number)
-            if checkpoint.exists() and _is_torn(checkpoint):
-                aside.append(checkpoint.rename(self._folder / f"{_TORN_PREFIX}{checkpoint.name}"))
-            self._mark(number).unlink(missing_ok=True)
-        return aside
+        with suppress(OSError):
+            self._mark(steps).unlink(missing_ok=True)
 
-    def _remove_torn(self) -> None:
-        for torn in self._folder.glob(f"{_TORN_PREFIX}{_PREFIX}*"):
-            with suppress(OSError):
-                shutil.rmtree(torn)
+    def remove_torn(self) -> None:
+        """One is whole: what was set aside is of no use to anybody. What cannot go stays until the next save."""
+        for torn in self._torn():
+            _remove(torn)
+
+    def set_aside_torn(self, loaded_steps: int, tell: Callable[[Path, str], None]) -> None:
+        """Put what a former life has not saved to the end where the trainer does not look; `tell` hears where. OSError.
+
+        Only what is known to have begun: folders of a trainer that did not have us may be whole. Not the one of
+        `loaded_steps`, which was loaded all the same, since somebody knew better. And nothing while none is whole:
+        what there is may be all that is left of the work, and somebody may make use of it.
+        """
+        marked = sorted(self._numbers(_SAVING) - {loaded_steps}) if self._folder.exists() else []
+        if not marked:
+            return
+        if self.newest(lambda *_: None) is None:
+            for checkpoint in filter(Path.exists, map(self._checkpoint, marked)):
+                tell(checkpoint, "stays there, since no checkpoint is whole: without any use for it, remove it by hand")
+            return
+        former = self._torn()
+        aside = {torn for torn in map(self._set_aside, marked) if torn is not None}
+        for torn in sorted(aside):
+            tell(torn, "is removed once another one is whole")
+        for torn in former - aside:
+            _remove(torn)  # a disk that is full must not get fuller with every life
+
+    def _set_aside(self, number: int) -> Path | None:
+        """Where one that is marked has gone; None: nowhere, since it is whole, or not there."""
+        checkpoint, aside = self._checkpoint(number), self._folder / f"{_TORN_PREFIX}{_PREFIX}{number}"
+        torn = checkpoint.exists() and _is_torn(checkpoint)
+        if torn:
+            _remove(aside)  # of the same step, torn twice: a folder is renamed onto nothing
+            checkpoint.rename(aside)
+            torn = _is_torn(aside)
+            if not torn:
+                aside.rename(checkpoint)  # a former life that has not quite ended has sealed it in this moment
+        self._mark(number).unlink(missing_ok=True)
+        return aside if torn else None
+
+    def _torn(self) -> set[Path]:
+        return set(self._folder.glob(f"{_TORN_PREFIX}{_PREFIX}*"))
 
     def _numbers(self, suffix: str) -> set[int]:
         names = [path.name for path in self._folder.iterdir() if path.name.startswith(_PREFIX)]
@@ -88,6 +114,11 @@ class TrainerFolder:
 
     def _mark(self, steps: int) -> Path:
         return self._folder / f"{_PREFIX}{steps}{_SAVING}"
+
+
+def _remove(torn: Path) -> None:
+    with suppress(OSError):
+        shutil.rmtree(torn)
 
 
 def _is_torn(checkpoint: Path) -> bool:

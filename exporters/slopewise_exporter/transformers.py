@@ -53,7 +53,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         reporter: Reporter | None = None,
         every_seconds: float | None = DEFAULT_EVERY_SECONDS,
     ) -> None:
-        self._folder = Path(output_dir)
+        self._folder = Path(output_dir).expanduser()  # as the trainer does
         self._checkpoints = TrainerFolder(self._folder)
         self._reporter = reporter
         self._plans = reporter is not None and reporter.planned_steps is None
@@ -83,7 +83,11 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         return None if found is None else str(found[0])
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Before the trainer looks for a checkpoint by itself (`resume_from_checkpoint=True`), whole or not."""
+        """Before the trainer looks for a checkpoint by itself (`resume_from_checkpoint=True`), whole or not.
+
+        The trainer is only just being made: what `train` will be told to resume from is not known. A torn checkpoint
+        that is named there has another name by then, which the log says.
+        """
         self._set_aside_torn(state)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -138,6 +142,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer has saved: mark it as whole. SystemExit(143) where SIGTERM was the reason."""
         self._report_step(None)
+        self._agreed(True)  # wait for the other ranks, whose random numbers are files of the same folder
         if state.is_world_process_zero:
             self._seal(state.global_step)
         self._due_at_seconds = self._next_due()
@@ -158,6 +163,8 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
     ) -> None:
         self._abandon_save()
         self._termination.restore()
+        if error is not None:
+            self._promise(False)
 
     def _report_step(self, loss: Any) -> None:
         """The loss of a step is only known after it ended, if at all: hold it back until then."""
@@ -187,7 +194,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     def _seal(self, steps: int) -> None:
         progress = Progress(steps) if self._reporter is None else self._reporter.progress(steps)
-        began, self._saving_since = self._saving_since, None
+        began = self._saving_since
         duration_seconds = None if began is None else perf_counter() - began
         try:
             with self._saving.pop_all():
@@ -198,6 +205,12 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
             self._check.warn("save", f"the checkpoint of step {steps} was not saved ({error})")
             self._promise(False)
             return
+        finally:
+            self._saving_since = None
+            self._checkpoints.end(steps)
+        if not self._stopping:  # it may outlast the grace period; the next life removes them as well
+            self._checkpoints.remove_torn()
+            self._rename_torn(steps)  # what had to stay while none was whole
         self._check.forget("save")
         self._unsaved = False
         self._promise(self._termination.installed)
@@ -215,14 +228,21 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         return Progress(steps)
 
     def _set_aside_torn(self, state: Any) -> None:
-        if not state.is_world_process_zero:
-            return
         try:
-            for torn in self._checkpoints.set_aside_torn(state.global_step):
-                problem = "a save was cut short in a former life; what there is of it"
-                self._check.warn(str(torn), f"{problem} is in {torn}, and is removed once another one is whole")
+            if state.is_world_process_zero:
+                self._rename_torn(state.global_step)
+        finally:
+            self._agreed(False)  # every rank waits: none may look for the newest while rank 0 still renames
+
+    def _rename_torn(self, good_steps: int) -> None:
+        try:
+            self._checkpoints.set_aside_torn(good_steps, self._tell_cut_short)
         except OSError as error:
             self._check.warn("torn", f"what is left of a save that was cut short cannot be set aside ({error})")
+
+    def _tell_cut_short(self, torn: Path, fate: str) -> None:
+        problem = "a save was cut short in a former life; what there is of it"
+        self._check.warn(str(torn), f"{problem} is in {torn}, and {fate}")
 
     def _tell_torn(self, manifest: Path, why: str) -> None:
         folder = manifest.parent
@@ -235,7 +255,8 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         return float("inf") if self._every_seconds is None else monotonic() + self._every_seconds
 
     def _nothing_to_lose(self) -> bool:
-        return not (distributed() or self._unsaved or self._stopping)
+        # A save of a step that is saved already, where an epoch ends, must not be left in its middle either.
+        return not (distributed() or self._unsaved or self._stopping or self._saving_since is not None)
 
     def _before_leaving(self) -> None:
         if self._reporter is not None:

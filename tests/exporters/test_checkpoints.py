@@ -426,6 +426,25 @@ def test_opened_again_it_counts_on_and_hears_sigterm_again(tmp_path):
     assert saved_steps(tmp_path) == 3
 
 
+def test_after_an_error_sigterm_is_not_promised_to_save_until_it_is_opened_again(tmp_path, reporter, scrape):
+    def promised() -> float:
+        return scrape(reporter.port)["training_checkpoint_on_sigterm"]
+
+    checkpoints = Checkpoints(tmp_path, reporter=reporter)
+    checkpoints.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    after_the_error = promised()
+    checkpoints.reopen()
+    assert (after_the_error, promised()) == (0, 1)
+    checkpoints.close()
+
+
+def test_opened_again_where_sigterm_cannot_be_heard_it_promises_nothing(tmp_path, reporter, scrape, in_background):
+    checkpoints = Checkpoints(tmp_path, reporter=reporter)
+    checkpoints.close()
+    in_background(checkpoints.reopen).join()
+    assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+
+
 def test_several_steps_at_once_are_counted_and_saved_as_such(tmp_path):
     with Checkpoints(tmp_path, every_steps=6, every_seconds=None) as checkpoints:
         checkpoints.step(Counter, steps=4)

@@ -55,6 +55,15 @@ def test_where_nobody_knows_how_many_batches_there_are_the_last_execution_counts
     assert callback.steps == 12
 
 
+def test_that_an_epoch_ends_in_the_middle_of_an_execution_is_told_once(make_callback, caplog):
+    callback = make_callback()
+    fit(callback, 8, 4)
+    assert caplog.text == ""
+    fit(callback, 10, 4)
+    fit(callback, 10, 4)
+    assert caplog.text.count("10 batches an epoch, 4 at a time") == 1
+
+
 def test_a_second_fit_counts_on(make_callback):
     callback = make_callback()
     fit(callback, 10, 4)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from slopewise_exporter import CheckpointError
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.checkpoint_files import Progress, mark_of, write_manifest
 
 
 class Base:
@@ -123,10 +123,44 @@ class Training:
         return None if path is None else Path(path).name
 
 
+class Group:
+    """Of `torch`, the ranks that train together; none, unless a test says so. The others agree with this one."""
+
+    ReduceOp = SimpleNamespace(MAX="max")
+
+    def __init__(self) -> None:
+        self.together = False
+        self.meetings: list[list[str]] = []
+        """For each time that the ranks waited for each other, what was in `folder` when they had."""
+        self.folder: Path | None = None
+
+    def is_available(self) -> bool:
+        return self.together
+
+    def is_initialized(self) -> bool:
+        return self.together
+
+    def get_backend(self) -> str:
+        return "gloo"
+
+    def all_reduce(self, _answer: Any, op: str) -> None:
+        assert op == self.ReduceOp.MAX
+        assert self.folder is not None
+        self.meetings.append(sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*")))
+
+
 @pytest.fixture
-def make_callback(stand_in: Callable[..., None]) -> Iterator[Callable[..., Any]]:
-    distributed = SimpleNamespace(is_available=lambda: False)
-    stand_in("transformers", torch={"distributed": distributed}, transformers={"TrainerCallback": Base})
+def group() -> Group:
+    return Group()
+
+
+@pytest.fixture
+def make_callback(stand_in: Callable[..., None], group: Group) -> Iterator[Callable[..., Any]]:
+    def tensor(value: int, device: str) -> SimpleNamespace:
+        return SimpleNamespace(item=lambda: value, device=device)
+
+    torch = {"distributed": group, "tensor": tensor}
+    stand_in("transformers", torch=torch, transformers={"TrainerCallback": Base})
     from slopewise_exporter.transformers import SlopewiseCallback
 
     made: list[Any] = []
@@ -247,9 +281,17 @@ def test_only_what_the_last_life_has_torn_is_kept(training, next_life, tmp_path)
 def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_although_it_has_a_manifest(
     training, next_life, tmp_path
 ):
-    cut_short(training, 8)
-    next_life().begin()
-    assert [path.name for path in tmp_path.iterdir()] == ["_torn-checkpoint-8"]
+    cut_short(training, 13)
+    second = next_life()
+    second.begin(loaded_steps=8)
+    second.step_to(11, should_save=True)
+    second.save()
+    second.step_to(11, should_save=True)
+    second.write("wei")
+    third = next_life()
+    third.begin()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_torn-checkpoint-11", "checkpoint-8"]
+    assert third.resumes_at == "checkpoint-8"
 
 
 def test_a_whole_checkpoint_stays_where_only_the_end_of_its_save_was_not_noted(training, next_life, tmp_path):
@@ -266,6 +308,127 @@ def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(training,
     later.state.global_step = 13
     later.tell("on_train_begin")  # of a callback that was added to a trainer that there was: no `on_init_end`
     assert (tmp_path / "checkpoint-13").exists()
+
+
+def test_while_no_checkpoint_is_whole_nothing_is_renamed_or_removed(training, next_life, tmp_path, caplog):
+    cut_short(training, 8)
+    (tmp_path / "_torn-checkpoint-5").mkdir()
+    next_life().begin()
+    there = ["_torn-checkpoint-5", "checkpoint-8", "checkpoint-8.saving"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
+    assert f"is in {tmp_path / 'checkpoint-8'}, and stays there, since no checkpoint is whole" in caplog.text
+
+
+def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(training, next_life, tmp_path):
+    training.begin()
+    training.step_to(13, should_save=True)
+    training.write("wei")
+    second = next_life()
+    second.begin()
+    second.step_to(8, should_save=True)
+    second.save()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_torn-checkpoint-13", "checkpoint-8"]
+    second.step_to(9, should_save=True)
+    second.write()
+    second.rotate()
+    # Killed here: the torn one must not have been kept in the place of this one.
+    assert next_life().resumes_at == "checkpoint-8"
+
+
+def test_a_checkpoint_that_is_torn_twice_is_set_aside_twice(training, next_life, tmp_path):
+    cut_short(training, 13)
+    second = next_life()
+    second.begin(loaded_steps=8)
+    second.step_to(13, should_save=True)
+    second.write("we")
+    next_life().begin(loaded_steps=8)
+    assert (tmp_path / "_torn-checkpoint-13" / "model").read_text() == "we"
+
+
+def seal_fails(training: Training, step: int) -> Path:
+    """A save that the trainer completes, of which our manifest cannot be written; where the checkpoint is."""
+    training.step_to(step, should_save=True)
+    checkpoint = training.write()
+    (checkpoint / "slopewise.json" / "in the way").mkdir(parents=True)
+    training.tell("on_save", should_save=False)
+    return checkpoint
+
+
+def test_what_the_trainer_has_saved_to_the_end_is_not_taken_for_torn_where_it_could_not_be_sealed(
+    training, next_life, tmp_path
+):
+    training.begin()
+    training.step_to(8, should_save=True)
+    training.save()
+    checkpoint = seal_fails(training, 13)
+    assert training.listener.saves_on_sigterm is False
+    second = next_life()
+    second.begin(loaded_steps=8)
+    second.step_to(11, should_save=True)
+    second.save()
+    assert (checkpoint / "model").read_text() == "weights"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-11", "checkpoint-13"]
+
+
+def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(training, next_life, tmp_path):
+    cut_short(training, 13)
+    torn = tmp_path / "checkpoint-13"
+    # As if it came in that moment: what this manifest names is only there under the other name.
+    write_manifest(torn / "slopewise.json", {f"../_torn-{torn.name}/model": mark_of(torn / "model")}, Progress(13))
+    next_life().begin(loaded_steps=8)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-13", "checkpoint-8"]
+
+
+def test_what_was_set_aside_stays_where_the_process_is_about_to_end(training, next_life, tmp_path):
+    cut_short(training, 13)
+    second = next_life()
+    second.begin(loaded_steps=8)
+    second.step_to(10)
+    signal.raise_signal(signal.SIGTERM)
+    second.step_to(11)
+    with pytest.raises(SystemExit):
+        second.save()
+    assert (tmp_path / "_torn-checkpoint-13").exists()
+    assert second.resumes_at == "checkpoint-11"
+
+
+def test_sigterm_in_a_save_of_what_is_saved_already_waits_for_its_end(training):
+    training.begin()
+    training.step_to(8, should_save=True)
+    training.save()
+    training.tell("on_epoch_end", should_save=True)
+    signal.raise_signal(signal.SIGTERM)
+    training.save()
+    assert training.resumes_at == "checkpoint-8"
+    assert training.saves == ["saving", "saved", "saving", "saved"]
+
+
+def test_every_rank_waits_until_what_is_torn_has_another_name(training, next_life, group, tmp_path):
+    cut_short(training, 13)
+    group.together, group.folder = True, tmp_path
+    next_life().tell("on_init_end")
+    other = next_life()
+    other.state.is_world_process_zero = False
+    other.tell("on_init_end")
+    assert ["checkpoint-13" in there for there in group.meetings] == [False, False]
+
+
+def test_a_rank_that_cannot_set_aside_keeps_the_others_waiting_no_longer(training, next_life, group, tmp_path, caplog):
+    cut_short(training, 13)
+    (tmp_path / "_torn-checkpoint-13").write_text("in the way")
+    group.together, group.folder = True, tmp_path
+    next_life().tell("on_init_end")
+    assert len(group.meetings) == 1
+    assert "cannot be set aside" in caplog.text
+
+
+def test_a_checkpoint_is_only_sealed_once_every_rank_has_written_its_part(training, group, tmp_path):
+    training.begin()
+    group.together, group.folder = True, tmp_path
+    training.step_to(8, should_save=True)
+    group.meetings.clear()
+    training.save()
+    assert group.meetings == [["checkpoint-8", "checkpoint-8.saving", "checkpoint-8/model"]]
 
 
 def test_other_ranks_leave_what_is_torn_to_the_first_one(training, next_life, tmp_path):
@@ -311,6 +474,15 @@ def test_after_a_training_that_raised_sigterm_is_given_back(training):
     with pytest.raises(ZeroDivisionError):
         life()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert training.listener.saves_on_sigterm is False
+
+
+def test_the_folder_may_be_in_the_home_of_the_user_as_for_the_trainer(make_callback, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first = Training(tmp_path / "run", make_callback)
+    first.step_to(8, should_save=True)
+    first.save()
+    assert make_callback("~/run").resume_path == str(tmp_path / "run" / "checkpoint-8")
 
 
 def test_the_steps_of_a_checkpoint_of_somebody_else_are_counted_all_the_same(training):
