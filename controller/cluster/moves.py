@@ -21,9 +21,14 @@ from controller.errors import SlopewiseError
 
 TICK_SECONDS = 0.5
 
-STALLED_SECONDS = 120.0
-"""Without the end of a tick for so long it hangs. One that opens 50 gates while each answer takes 2 s lasts 100 s, and
-a restart would not make it faster; where nobody answers at all, the lease is lost sooner."""
+STALLED_SECONDS = 1800.0
+"""Without any progress for so long it hangs: no Job, pod or gate was seen to, and no part of a tick has ended.
+
+A restart makes nothing faster, and whoever leads next meets the same load, so no honest work may take so long. A call
+takes 20 s at most (10 s to the answer, 10 s for its body). One Job, pod or gate takes three to eight calls: 160 s. The
+longest wait in one piece is for a pass that begins to evict a workload of 50 pods (`give_up_node`): 100 calls, 200 s at
+2 s each, 1,000 s at 10 s. Little is lost by waiting: where nobody answers at all the lease is lost sooner, a thread
+that has died is known at once, and what is left behind meanwhile the sweeper frees."""
 
 STIRRED_SECONDS = 0.05
 """Between two ticks that changes of pods ask for: of a Job with 50 pods they all end within a second."""
@@ -35,8 +40,8 @@ class MoveKeeper:
     def __init__(self, world: World, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._world = world
         self._monotonic = monotonic
-        self._ticked_at = monotonic()
-        self._ticks: Mapping[str, Callable[[], None]] = {
+        self._progress_at = monotonic()
+        self._ticks: Mapping[str, Callable[[Callable[[], None]], None]] = {
             "suspended Jobs": self._follower().tick,
             "evicted pods": world.evictions.tick,
             "gates": world.gates.tick,
@@ -50,14 +55,14 @@ class MoveKeeper:
     def start(self) -> None:
         """Begin, or do nothing where that was done."""
         if self._thread.ident is None:
-            self._ticked_at = self._monotonic()
+            self._progressed()
             self._thread.start()
 
     def is_alive(self) -> bool:
         """False once its thread has died or hangs; true before it was started, and when it was told to stop."""
         if self._thread.ident is None or self._stopping.is_set():
             return True
-        return self._thread.is_alive() and self._monotonic() - self._ticked_at < STALLED_SECONDS
+        return self._thread.is_alive() and self._monotonic() - self._progress_at < STALLED_SECONDS
 
     def wake(self) -> None:
         """A pod changed: do not wait for the next tick."""
@@ -76,21 +81,29 @@ class MoveKeeper:
         """Everything once. What goes wrong in one part is told, and stops no other."""
         for part, tick in self._ticks.items():
             try:
-                tick()
+                tick(self._progressed)
             except SlopewiseError as error:
                 self._say(part, str(error))
             except Exception as error:
                 self._say(part, repr(error), error)
             else:
                 self._said.pop(part, None)
+            self._progressed()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._woken.clear()
-            self.tick()
-            self._ticked_at = self._monotonic()
-            if not self._stopping.wait(STIRRED_SECONDS):
-                self._woken.wait(TICK_SECONDS - STIRRED_SECONDS)
+        try:
+            while not self._stopping.is_set():
+                self._woken.clear()
+                self.tick()
+                if not self._stopping.wait(STIRRED_SECONDS):
+                    self._woken.wait(TICK_SECONDS - STIRRED_SECONDS)
+        except BaseException as error:
+            # A SystemExit ends a thread without a word, and the restart that follows would have no reason.
+            self._log.critical("moves are not seen through any more", reason=repr(error), exc_info=error)
+            raise
+
+    def _progressed(self) -> None:
+        self._progress_at = self._monotonic()
 
     def _say(self, part: str, reason: str, error: Exception | None = None) -> None:
         if self._said.get(part) != reason:

@@ -149,8 +149,11 @@ class Sweeper:
         """What is wrong with one keeps no other waiting."""
         try:
             free(what, *about)
-        except (ApiError, ValueError, KeyError) as error:
+        except (ApiError, ValueError) as error:
             self._swept.note(what, failed=str(error))
+        except Exception as error:
+            # Whatever is strange about one, or wrong with us about it: a sweep that ends here frees nobody after it.
+            self._swept.note(what, failed=f"an error of the sweeper: {error!r}")
 
     # --- pods ------------------------------------------------------------------------------------------------
 

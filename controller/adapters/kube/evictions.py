@@ -41,6 +41,8 @@ from controller.model import Migrate, MoveOutcome, MoveUnderWay
 from controller.ports import Clock
 
 LONGEST_MOVE_SECONDS = 900.0
+TURN_SECONDS = 0.5
+"""How long a tick waits for a pass that begins a move: one of 50 pods asks 100 questions, and gates wait for none."""
 RETRY_SECONDS = 5.0
 ASK_OWNER_SECONDS = 60.0
 """Between two looks whether an owner whose pod ended long ago still makes another one."""
@@ -201,18 +203,22 @@ class Evictions:
         about = About(workload.api_version, workload.kind, workload.name, workload.uid, document.namespace)
         self._tell(Event(about, "MoveGivenUp", note, warning=True, action="Move"))
 
-    def tick(self) -> None:
-        """Each move's next step. Never raises for one move's trouble."""
+    def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
+        """Each move's next step, and `after_each` pod of it. Never raises for one move's trouble."""
         if not self._may_write() or not self._knows_the_book():
             return
-        with self._lock:
+        if not self._lock.acquire(timeout=TURN_SECONDS):
+            return  # the next tick goes on
+        try:
             moves = list(self._intents())
             leaving = {pod.uid for _, intent in moves for pod in intent.pods}
             self._steps = {uid: step for uid, step in self._steps.items() if uid in leaving}
             if not moves:
                 self._tried.clear()
             for document, intent in moves:
-                self._safely(document, intent)
+                self._safely(document, intent, after_each)
+        finally:
+            self._lock.release()
 
     def _intents(self) -> Iterator[tuple[GrowthDocument, MoveIntent]]:
         for document in self._book.moving():
@@ -229,10 +235,10 @@ class Evictions:
             self._taken_over = True
         return True
 
-    def _safely(self, document: GrowthDocument, intent: MoveIntent) -> None:
+    def _safely(self, document: GrowthDocument, intent: MoveIntent, after_each: Callable[[], None]) -> None:
         name = f"{document.namespace}/{document.name}"
         try:
-            self._go_on(document, intent)
+            self._go_on(document, intent, after_each)
         except ActuationError:
             return  # another replica leads, and goes on
         except SlopewiseError as error:
@@ -240,7 +246,7 @@ class Evictions:
         except Exception as error:
             self._log.error("move", workload=name, reason=repr(error), exc_info=error)
 
-    def _go_on(self, document: GrowthDocument, intent: MoveIntent) -> None:
+    def _go_on(self, document: GrowthDocument, intent: MoveIntent, after_each: Callable[[], None]) -> None:
         age = self._clock.now() - intent.since.timestamp()
         if age > LONGEST_MOVE_SECONDS:
             self._clear(document, f"not over after {age:.0f} s; its pods are left to the default scheduler")
@@ -252,6 +258,7 @@ class Evictions:
             goes_on = self._take_step(document, leaving, intent, step, age)
             self._steps[leaving.uid] = step.words if goes_on else ""
             over = over and not goes_on
+            after_each()
         if over:
             self._clear(document, "every pod of it has found its place" if intent.node else "its pods run anywhere")
 

@@ -91,8 +91,8 @@ class JobFollower:
         self._troubles: dict[str, str] = {}
         """What was told of a Job that cannot be taken on."""
 
-    def tick(self) -> None:
-        """Take every move on as far as it goes now; one Job's trouble stops no other's."""
+    def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
+        """Take every move on as far as it goes now; one Job's trouble stops no other's. `after_each` of them."""
         found = moves(self._jobs)
         self._tell_of_deleted({move.workload_uid for move in found})
         self._under_way = [move for move in found if move.step != "pinned"]
@@ -105,6 +105,7 @@ class JobFollower:
                 return
             if not self._waits(move):
                 self._follow_safely(move)
+                after_each()
 
     def _tell_of_deleted(self, uids: set[str]) -> None:
         """Of Jobs that were on their way a moment ago, and are gone altogether."""

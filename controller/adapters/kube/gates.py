@@ -128,8 +128,11 @@ class Gates:
         with self._lock:
             self._passed_over |= {arrival.uid for arrival in report.snapshot.waiting} - kept
 
-    def tick(self) -> None:
-        """Open what has waited long enough, free what is pinned where no room is; one pod's trouble stops no other."""
+    def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
+        """Open what has waited long enough, free what is pinned where no room is; one pod's trouble stops no other.
+
+        `after_each` of these pods.
+        """
         now = self._clock.monotonic()
         if now - self._ticked_at < TICK_SECONDS:
             return
@@ -137,10 +140,13 @@ class Gates:
         self._look(now)
         if not self._may_write() or not (self._waiting or self._pinned):
             return
-        self._open_all(self._due(now))
+        for pod in self._openable(self._due(now)):
+            self._safely(pod, self._let_go)
+            after_each()
         for pod in self._pinned:
             if self._is_due(pod, STRANDED_SECONDS, now):
                 self._safely(pod, self._unpin)
+                after_each()
 
     def _look(self, now: float) -> None:
         """Who waits now; nothing to do while the store hands out the same list."""
@@ -181,10 +187,9 @@ class Gates:
         waited = now - self._sights.get(pod.uid, now)
         return waited >= patience_seconds and now - self._tried.get(pod.uid, float("-inf")) >= RETRY_SECONDS
 
-    def _open_all(self, due: Sequence[PodRecord]) -> None:
+    def _openable(self, due: Sequence[PodRecord]) -> list[PodRecord]:
         reserved = self._reserved() if due else ()
-        for pod in [pod for pod in due if _owner_uid(pod) not in reserved][:OPENED_A_TICK]:
-            self._safely(pod, self._let_go)
+        return [pod for pod in due if _owner_uid(pod) not in reserved][:OPENED_A_TICK]
 
     def _safely(self, pod: PodRecord, act: Callable[[PodRecord], None]) -> None:
         """A mistake of ours about one pod must keep no other waiting."""

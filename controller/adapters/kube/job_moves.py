@@ -59,8 +59,9 @@ class JobMove(BaseModel):
     step_since_seconds: float = Field(ge=0, le=_LATEST_SECONDS)
     policy: str = Field(max_length=253)
     """The TrainingPolicy that decided on it."""
-    job_uids: tuple[str, ...] = Field(max_length=MOST_JOBS)
-    """The jobs that move with it: `<workload uid>:<slot>`."""
+    job_uids: tuple[str, ...] = Field(min_length=1, max_length=MOST_JOBS)
+    """The jobs that move with it: `<workload uid>:<slot>`. By the first it is known whose the annotation is, so that a
+    template, which cannot know the uid of the Job that is made from it, says nothing about that Job."""
     node_affinity: dict[str, Any] | None = None
     """What its owner wrote into the template, and what comes back with the end of the pin."""
 
@@ -152,10 +153,10 @@ def _parsed(text: str, carrier: _Carrier) -> JobMove | None:
 def _parsed_anew(text: str, carrier: _Carrier) -> JobMove | None:
     try:
         found = json.loads(text)
-        written_for = next(iter(found["jobUids"]), carrier.uid).partition(":")[0]
+        written_for = next(iter(found["jobUids"])).partition(":")[0]
         whose = {"workloadUid": written_for, "namespace": carrier.namespace, "name": carrier.name}
         move = JobMove.model_validate({**found, **whose})
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, StopIteration, RecursionError):
         # The last is what 2,000 opening brackets come to; it must not stop everybody else's moves and passes.
         return None
     if written_for == carrier.uid:

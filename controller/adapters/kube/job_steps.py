@@ -17,7 +17,8 @@ reads the step and goes on.
 Crashes, by what the next leader (or the sweeper) finds: `leaving` or `unpinning` with pods: it waits as before; without
 pods: it sends the resuming patch, which the crash may have kept from being sent. A patch that was sent and whose answer
 was lost is seen by its step. `pinning` and `pinned` run on their own, and are only watched. A Job that is suspended at
-one of these was suspended by somebody else, since ours changes the step too: it stays suspended, and is unpinned. A
+one of these was suspended by somebody else, since ours changes the step too, and stays suspended: at `pinning` it is
+unpinned, at `pinned` it keeps the pin, for nobody looks at it until its node is gone or a pod of it finds no room. A
 template that is not pinned (the owner of a copy has edited it) has nothing to be taken back: only the annotation goes.
 """
 
@@ -59,9 +60,14 @@ def owners_node_affinity(job: Json) -> Json | None:
     return node_affinity
 
 
+def pin_in(affinity: Json, move: JobMove) -> str | None:
+    """The node to which a template of this affinity is tied, by this move or by the one before; None: it is as its
+    owner wrote it."""
+    return next((node for node in (move.to_node, move.from_node) if is_pinned_to(affinity, node)), None)
+
+
 def _pin(move: JobMove, job: Json) -> str | None:
-    """The node to which its template is tied, by this move or by the one before; None: it is as its owner wrote it."""
-    return next((node for node in (move.to_node, move.from_node) if is_pinned_to(affinity_of(job), node)), None)
+    return pin_in(affinity_of(job), move)
 
 
 def is_suspended(job: Json) -> bool:

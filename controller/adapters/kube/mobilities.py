@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Store
 from controller.adapters.kube.job_moves import move_of
+from controller.adapters.kube.job_steps import pin_in
 from controller.adapters.kube.mobility import SUSPENDS_FROM, MoveCase, mobility, needs_of
 from controller.adapters.kube.node_fit import NodeFit
 from controller.adapters.kube.owner_reading import Disk, OwnerReading, OwnerTemplate
@@ -142,9 +143,13 @@ def _requests(pods: Iterable[PodRecord]) -> dict[str, int]:
 
 
 def _owners_affinity(record: ObjectRecord | None, template: OwnerTemplate) -> str:
-    """What its owner wrote: a Job that we have moved keeps our pin in its template, and the owner's wish beside it."""
+    """What its owner wrote: a Job that we have moved keeps our pin in its template, and the owner's wish beside it.
+
+    Without that pin the template is the owner's own: of a copy, which comes with the annotation, he may have edited it.
+    """
     move = None if record is None else move_of(record)
-    if move is None:
+    affinity = json.loads(template.affinity_json or "{}")
+    if move is None or pin_in(affinity, move) is None:
         return template.affinity_json
-    affinity = json.loads(template.affinity_json or "{}") | {"nodeAffinity": move.node_affinity}
+    affinity |= {"nodeAffinity": move.node_affinity}
     return json.dumps({key: value for key, value in affinity.items() if value}, sort_keys=True)

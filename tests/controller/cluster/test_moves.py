@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -90,15 +90,31 @@ class StuckGates:
         self.reached = threading.Event()
         self.let_go = threading.Event()
 
-    def tick(self) -> None:
+    def tick(self, after_each: Callable[[], None]) -> None:
         self.reached.set()
+        self.let_go.wait(30)
+
+
+class SlowGates:
+    """A tick that sees to three pods, each for a little less than what counts as hanging; then it hangs."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        self.seconds = seconds
+        self.seen_to_all = threading.Event()
+        self.let_go = threading.Event()
+
+    def tick(self, after_each: Callable[[], None]) -> None:
+        for _ in range(3):
+            self.seconds[0] += STALLED_SECONDS - 1.0
+            after_each()
+        self.seen_to_all.set()
         self.let_go.wait(30)
 
 
 class DeadlyGates:
     """A tick that ends the thread in which it is called."""
 
-    def tick(self) -> None:
+    def tick(self, after_each: Callable[[], None]) -> None:
         raise SystemExit
 
 
@@ -127,11 +143,26 @@ def test_a_thread_of_moves_that_hangs_is_not_alive_until_it_goes_on(world: World
     assert keeper.is_alive()  # told to stop, it owes nobody a tick
 
 
+def test_a_thread_of_moves_that_takes_long_for_each_of_many_pods_is_alive(world: World) -> None:
+    seconds = [1000.0]
+    gates = SlowGates(seconds)
+    keeper = MoveKeeper(replace(world, gates=gates), lambda: seconds[0])
+    keeper.start()
+    assert gates.seen_to_all.wait(10)
+    assert keeper.is_alive()
+    seconds[0] += STALLED_SECONDS
+    assert not keeper.is_alive()
+    gates.let_go.set()
+    assert keeper.stop(patience_seconds=10.0)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # it is the point of the test
-def test_a_leader_whose_thread_of_moves_has_died_is_not_alive(world: World) -> None:
+def test_a_leader_whose_thread_of_moves_has_died_is_not_alive_and_says_why(world: World, town: Town) -> None:
     options = replace(world.options, dry_run=False)
     leadership = Leadership(replace(world, options=options, gates=DeadlyGates()))
     assert leadership.is_alive()
     leadership.tick()
     assert eventually(lambda: not leadership.is_alive())
     leadership.stop(patience_seconds=10.0)
+    [line] = town.lines("moves are not seen through any more")
+    assert (line["level"], line["reason"]) == ("critical", "SystemExit()")

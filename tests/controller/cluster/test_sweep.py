@@ -229,6 +229,18 @@ class TestSuspendedJobs:
         Run(stage, age_seconds=10.0).sweep()
         assert job(stage)["spec"]["suspend"] is True
 
+    def test_a_strange_job_keeps_no_other_waiting(self, stage: Stage) -> None:
+        put_moved_job(stage, "leaving")
+        strange = job(stage)
+        strange["metadata"] |= {"name": "a-strange-one", "uid": "uid-of-strange"}
+        strange["status"] = {"conditions": ["Suspended"]}
+        stage.server.put(JOBS, strange)
+
+        swept = Run(stage).sweep()
+
+        assert list(swept.freed) == ["Job team-a/train"]
+        assert swept.failed["Job team-a/a-strange-one"].startswith("an error of the sweeper: TypeError(")
+
     def test_a_job_that_its_owner_suspended_stays_so(self, stage: Stage) -> None:
         stage.put_job(suspend=True)
         assert Run(stage).sweep() == Swept()

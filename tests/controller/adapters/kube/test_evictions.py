@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from support.managed_pods import PODS
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.evictions import ASK_OWNER_SECONDS, LONGEST_MOVE_SECONDS, RETRY_SECONDS
+from controller.adapters.kube.evictions import ASK_OWNER_SECONDS, LONGEST_MOVE_SECONDS, RETRY_SECONDS, Evictions
 from controller.adapters.kube.gates import LONGEST_WAIT_SECONDS, STRANDED_SECONDS
 from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.replacements import AWAITED, ENDING, EVICT_SECONDS
@@ -162,6 +163,21 @@ class TestBeginning:
         assert begin(stage).result == "deferred"
         stage.tick()
         assert (stage.evictions.under_way(), stage.stored_move()) == ((), None)
+
+    def test_a_tick_waits_for_no_pass_that_begins_a_move(self, stage: Stage) -> None:
+        ticks_ended: list[bool] = []
+
+        def tick_meanwhile(node: str, namespace: str) -> None:
+            keeper = threading.Thread(target=lambda: stage.evictions.tick(), daemon=True)
+            keeper.start()
+            keeper.join(10)
+            ticks_ended.append(not keeper.is_alive())
+
+        stage.evictions = Evictions(
+            stage.api, stage.pods, stage.nodes, stage.owners, stage.memories.book, stage.opener,
+            lambda: True, tick_meanwhile, stage.clock,
+        )  # fmt: skip
+        assert (begin(stage).result, ticks_ended) == ("applied", [True])
 
 
 class TestReplacements:

@@ -506,6 +506,8 @@ def test_a_restored_job_that_its_user_suspends_stays_suspended(yard: Yard) -> No
     yard.settle(yard.follower(), 60)
 
     assert yard.suspended
+    assert yard.affinity == pinned(WISH, "node-b")  # nobody looks at it while its node is there
+    assert yard.patches() == []
 
 
 def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_keeps_nobody_suspended(yard: Yard) -> None:

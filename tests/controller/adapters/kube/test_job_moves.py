@@ -43,6 +43,7 @@ def test_a_job_without_the_annotation_is_not_being_moved() -> None:
         forged(step="flying"), forged(sinceSeconds="yesterday"), forged(sinceSeconds=float("nan")),
         forged(toNode="b" * 300), forged(jobUids=["another:0", "u:1"]), forged(nodeAffinity=[1]),
         forged(jobUids=7), forged(jobUids=[7]), forged(jobUids="u:0"), forged(jobUids={"u:0": 1}), forged(jobUids=None),
+        forged(jobUids=[]), forged(jobUids={}), forged(jobUids=""),
         forged(sinceSeconds=-1e18), forged(sinceSeconds=1e18), forged(stepSinceSeconds=1e300),
         forged(toNode="\ud800"), "[" * 100_000, '{"x":' * 100_000,
     ],
@@ -123,4 +124,5 @@ def test_on_a_copy_of_the_job_it_is_about_the_copy_and_moves_it_nowhere(written:
 )
 def test_a_copy_that_somebody_else_suspends_and_resumes_is_none_of_ours(others: ObjectRecord) -> None:
     assert move_of(others) is None
+    assert move_of(replace(others, annotations={MOVE: forged(jobUids=[])})) is None  # written for nobody
     assert move_of(replace(others, uid="u")) == WRITTEN

@@ -34,7 +34,8 @@ JOB = owned_by("Job", "train", "job-1")
 JOB_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
 EXTERNAL = SchedulingFacts(external_checkpoints=True)
 PINNED_TO_N1 = (
-    '{"step":"pinned","fromNode":"n0","toNode":"n1","sinceSeconds":1,"stepSinceSeconds":2,"policy":"p","jobUids":[]}'
+    '{"step":"pinned","fromNode":"n0","toNode":"n1","sinceSeconds":1,"stepSinceSeconds":2,"policy":"p",'
+    '"jobUids":["job-1:0"]}'
 )
 
 
@@ -229,6 +230,17 @@ def test_a_pin_of_ours_is_not_taken_for_the_owners_wish():
     (job,) = here.observe().jobs
     assert job.mobility is not None
     assert job.mobility.refused_nodes == {}
+
+
+def test_what_its_owner_wrote_since_into_a_template_that_is_not_pinned_any_more_counts():
+    here = world(movable())
+    here.jobs.put(replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
+    wish = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish]}}
+    here.api.answers[JOB_PATH] = the_job(affinity={"nodeAffinity": required})
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert set(job.mobility.refused_nodes) == {"n1", "n2"}
 
 
 def test_a_claim_that_may_not_be_read_keeps_its_pod():
