@@ -201,20 +201,17 @@ class StatusWriter:
     def submit(self, document: StatusDocument, *, transition: bool) -> None:
         """`document` has changed; a transition is written as soon as may be, progress in its time."""
         with self._changed:
-            if self._submit(document, urgent=transition):
-                self._changed.notify()
+            self._submit(document, urgent=transition)
+            self._changed.notify()
 
-    def _submit(self, document: StatusDocument, *, urgent: bool) -> bool:
-        """Queue it; whether it is the first of its queue now, so that the writer must not sleep on."""
+    def _submit(self, document: StatusDocument, *, urgent: bool) -> None:
         there = self._waiting.get(document.key)
         if there is not None and (there.urgent or not urgent) and there.document is document:
-            return False
+            return
         due = document.retry_at if urgent else max(document.retry_at, document.written_at + self._progress_seconds)
         turn = next(self._turns)
         self._waiting[document.key] = _Waiting(document, urgent, turn)
-        queue = self._urgent if urgent else self._later
-        heapq.heappush(queue, (due, turn, document.key))
-        return queue[0][1] == turn
+        heapq.heappush(self._urgent if urgent else self._later, (due, turn, document.key))
 
     def forget(self, document: StatusDocument) -> None:
         """Do not write it any more."""
