@@ -8,15 +8,16 @@ look at `warnings`, which it drops (an answer with warnings is a part of the ans
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
-import orjson
+import msgspec
 import requests
 import urllib3
 from prometheus_api_client import PrometheusConnect
@@ -31,21 +32,27 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """10,000 jobs need about 20 MB; what is far above that is a tenant's label explosion, not an answer."""
 
 _DETAIL_CHARACTERS = 200
+_PLUS_INFINITY = re.compile(rb',\s*"\+Inf"\s*\]')
 
 
-class Row(NamedTuple):
-    """One series of an instant query's answer. A tuple: 80,000 are made for 5,000 jobs."""
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One series of an instant query's answer, as it is sent. `gc=False`: 70,000 are made for 5,000 jobs."""
 
-    labels: Mapping[str, str]
-    value: float
+    labels: dict[str, str] = msgspec.field(name="metric")
+    sample: tuple[float, float] = msgspec.field(name="value")
+    """When the query was evaluated, in Unix seconds, and the value."""
+
+    @property
+    def value(self) -> float:
+        """What the query found; it may be NaN or infinite."""
+        return self.sample[1]
 
 
-@dataclass(frozen=True, slots=True)
-class RangeRow:
-    """One series of a range query's answer: (Unix seconds, value) in time order."""
+class RangeRow(msgspec.Struct, frozen=True, gc=False):
+    """One series of a range query's answer, as it is sent: (Unix seconds, value) in time order."""
 
-    labels: Mapping[str, str]
-    points: Sequence[tuple[float, float]]
+    labels: dict[str, str] = msgspec.field(name="metric")
+    points: list[tuple[float, float]] = msgspec.field(name="values")
 
 
 class PrometheusHttp:
@@ -57,6 +64,7 @@ class PrometheusHttp:
         self.queries = 0
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
+        self._expected = _VECTOR
         session = requests.Session()
         session.trust_env = False  # HTTP_PROXY is for the outside; Prometheus is on loopback or in the cluster
         session.headers["Accept-Encoding"] = "identity"  # gzip doubles the time of large answers
@@ -74,10 +82,10 @@ class PrometheusHttp:
     def ask(self, query: str, at_seconds: float) -> list[Row]:
         """An instant query, evaluated at `at_seconds`. An empty list is an answer: no series."""
         with self._told_in_one_sentence():
-            answer = self._connect.custom_query(query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining())
-            rows = [Row(row["metric"], float(row["value"][1])) for row in answer]
-            if {type(row.labels) for row in rows} - {dict}:
-                raise TypeError
+            self._expected = _VECTOR
+            rows: list[Row] = self._connect.custom_query(
+                query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining()
+            )
             return rows
 
     def ask_range(self, query: str, start_seconds: float, end_seconds: float, step_seconds: float) -> list[RangeRow]:
@@ -86,10 +94,11 @@ class PrometheusHttp:
         # The library rounds both to whole seconds: a 0.5 s step would be off by one. `params` wins over that.
         exact = {"start": f"{start_seconds:.3f}", "end": f"{end_seconds:.3f}"}
         with self._told_in_one_sentence():
-            answer = self._connect.custom_query_range(
+            self._expected = _MATRIX
+            rows: list[RangeRow] = self._connect.custom_query_range(
                 query, start, end, f"{step_seconds:.3f}", exact, timeout=self._remaining()
             )
-            return [RangeRow(_labels(row), [(float(t), float(v)) for t, v in row["values"]]) for row in answer]
+            return rows
 
     def close(self) -> None:
         """Close the connections."""
@@ -105,12 +114,16 @@ class PrometheusHttp:
     def _receive(self, response: requests.Response, **_: Any) -> None:
         """Response hook: read the body before the deadline, and refuse a part of an answer."""
         body = _body(response.raw, self._deadline)
-        if isinstance(response, _Answer):
-            response.body = body
-        # Parsing twice would cost 0.1 s at 10,000 jobs: look for the key first. In a string it reads \"warnings\".
-        if response.ok and b'"warnings"' in body and (warnings := orjson.loads(body).get("warnings")):
+        if not isinstance(response, _Answer):
+            raise TypeError(f"{type(response).__name__} is not what {_Adapter.__name__} makes")
+        response.body = body
+        if response.status_code != HTTPStatus.OK:
+            return
+        found = self._expected.decode(_with_readable_infinity(body))
+        response.rows = found.data.result
+        if found.warnings:
             raise ObservationError(
-                f"Prometheus at {self.shown_url} gave a part of the answer and warned: {_bounded(warnings[0])}; "
+                f"Prometheus at {self.shown_url} gave a part of the answer and warned: {_bounded(found.warnings[0])}; "
                 "nothing is changed until the answer is whole; look at its remote-read and storage health."
             )
 
@@ -122,7 +135,11 @@ class PrometheusHttp:
             raise self._failure(
                 f"did not answer within {self._timeout_seconds:g} s", "see whether it hangs or is overloaded"
             ) from error
-        except ValueError as error:  # requests' JSONDecodeError is one too, so this comes before RequestException
+        except msgspec.ValidationError as error:
+            raise self._failure(
+                f"gave an answer with missing or strange fields ({_bounded(error)})", _IS_IT_PROMETHEUS
+            ) from error
+        except (ValueError, RecursionError) as error:
             raise self._failure("gave an answer that cannot be read", _IS_IT_PROMETHEUS) from error
         except requests.ConnectionError as error:
             raise self._failure(
@@ -132,17 +149,37 @@ class PrometheusHttp:
             raise self._failure(f"cannot be asked ({_reason(error)})", "correct the URL") from error
         except PrometheusApiClientException as error:
             raise self._failure(f"answered {_bounded(error)}", "see its log") from error
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise self._failure("gave an answer with missing fields", _IS_IT_PROMETHEUS) from error
 
     def _failure(self, what: str, remedy: str) -> ObservationError:
         return ObservationError(f"Prometheus at {self.shown_url} {what}; {remedy}; nothing is changed meanwhile.")
+
+
+R = TypeVar("R")
+
+
+class _Data(msgspec.Struct, Generic[R]):
+    """The part of an answer that holds its rows."""
+
+    result: list[R]
+
+
+class _Whole(msgspec.Struct, Generic[R]):
+    """An answer as it is sent: read into rows in one go, in a fifth of the time that dicts and then rows would take."""
+
+    data: _Data[R]
+    warnings: list[str] | None = None
+
+
+# Not strict: values are sent as strings, since JSON has no NaN.
+_VECTOR = msgspec.json.Decoder(_Whole[Row], strict=False)
+_MATRIX = msgspec.json.Decoder(_Whole[RangeRow], strict=False)
 
 
 class _Answer(requests.Response):
     """An answer that was received whole. requests would copy the body, make text of the copy, and parse that."""
 
     body: bytes = b""
+    rows: Sequence[object] = ()
 
     @property
     def content(self) -> bytes:
@@ -150,8 +187,8 @@ class _Answer(requests.Response):
         return self.body
 
     def json(self, **_: Any) -> Any:
-        """The body as JSON; ValueError when it is none."""
-        return orjson.loads(self.body)
+        """What `PrometheusConnect` takes out of it: rows that are read already."""
+        return {"data": {"result": self.rows}}
 
 
 class _Adapter(HTTPAdapter):
@@ -179,11 +216,9 @@ def _body(raw: Any, deadline: float) -> bytes:
         raise requests.ConnectionError(str(error)) from error
 
 
-def _labels(row: Mapping[str, Any]) -> Mapping[str, str]:
-    labels: Mapping[str, str] = row["metric"]
-    if not isinstance(labels, dict):
-        raise TypeError
-    return labels
+def _with_readable_infinity(body: bytes) -> bytes:
+    """With `Inf` for `+Inf`, which msgspec does not read; only as a value, which a bracket closes, not as a label's."""
+    return _PLUS_INFINITY.sub(b',"Inf"]', body) if b'"+Inf"' in body else body
 
 
 def _reason(error: Exception) -> str:

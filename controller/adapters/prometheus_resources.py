@@ -49,10 +49,11 @@ def use_by_container(rows: Iterable[Row]) -> dict[ContainerKey, ContainerUse]:
     Plain dicts: the same join by pandas took 78 ms for 5,000 containers instead of 45, and pandas itself 42 MiB.
     """
     found: dict[tuple[str, str, str], dict[str, float]] = {}
-    for labels, value in rows:
+    for row in rows:
+        value = row.sample[1]
         if math.isnan(value):
             continue
-        read = labels.get
+        read = row.labels.get
         namespace = read("exported_namespace") or read("namespace", "")
         key = (namespace, read("pod", ""), read("container", ""))  # without a container: told per pod
         values = found.get(key)

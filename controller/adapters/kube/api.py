@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-import orjson
+import msgspec
 import urllib3
 from kubernetes.client import ApiException, Configuration
 
@@ -272,7 +272,7 @@ def _is_success(status: int) -> bool:
 
 def _parsed(answer: bytes, question: _Question) -> Json:
     try:
-        found = orjson.loads(answer)
+        found = _decoded(answer)
     except ValueError:
         found = None
     if not isinstance(found, dict):
@@ -288,8 +288,16 @@ def _version_of(told: Json) -> tuple[int, int]:
         raise ApiError(0, "", f"/version says {told}", asked="get /version") from error
 
 
+def _decoded(text: bytes) -> object:
+    """JSON of any shape; ValueError when it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def _event(line: bytes) -> Json:
-    event = orjson.loads(line)
+    event = _decoded(line)
     if not (isinstance(event, dict) and isinstance(event.get("type"), str) and isinstance(event.get("object"), dict)):
         raise ValueError("an event without type and object")  # noqa: TRY004 - as unreadable as broken JSON
     return event

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.rows import row_of
 
 from controller.adapters.prometheus_facts import Life, facts_by_job
 from controller.adapters.prometheus_http import Row
@@ -19,7 +20,7 @@ ON_SIGTERM = "training_checkpoint_on_sigterm"
 
 
 def row(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row:
-    return Row({"__name__": name, "namespace": "team", "pod": "a", "instance": instance, **labels}, value)
+    return row_of({"__name__": name, "namespace": "team", "pod": "a", "instance": instance, **labels}, value)
 
 
 def latest(*rows: Row) -> Life:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from controller.adapters.prometheus import PrometheusReader
+from controller.adapters.prometheus_http import PrometheusHttp
 from controller.adapters.prometheus_server import free_loopback_port
 from controller.errors import ObservationError, UsageError
 from controller.settings import EvaluationSettings
@@ -170,12 +172,30 @@ def test_a_login_page_is_no_answer(fake: FakePrometheus):
 )
 def test_an_answer_with_missing_fields_is_no_answer(fake: FakePrometheus, document: object):
     fake.respond = answer(document)
-    assert "missing fields" in told(fake.url)
+    assert "missing or strange fields" in told(fake.url)
 
 
 def test_a_value_that_is_no_number_is_no_answer(fake: FakePrometheus):
     fake.respond = answer(vector({"metric": {}, "value": [NOW, "many"]}))
+    assert "missing or strange fields (Expected `float`, got `str`" in told(fake.url)
+
+
+def test_an_answer_that_is_nested_too_deeply_is_no_answer(fake: FakePrometheus):
+    fake.respond = text(b'{"more":' + b"[" * 1_000_000)
     assert "cannot be read" in told(fake.url)
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_infinities_and_nan_are_values_and_labels_stay_what_they_are(fake: FakePrometheus, separators: tuple[str, str]):
+    sent = {"NaN": math.nan, "+Inf": math.inf, "-Inf": -math.inf, "1.5e-7": 1.5e-7, "0.1": 0.1}
+    document = vector(*({"metric": {"le": "+Inf", "said": value}, "value": [NOW, value]} for value in sent))
+    fake.respond = text(json.dumps(document, separators=separators).encode())
+    http = PrometheusHttp(fake.url, 5.0)
+    http.begin()
+    rows = http.ask("up", NOW)
+    http.close()
+    assert [row.labels for row in rows] == [{"le": "+Inf", "said": value} for value in sent]
+    assert [str(row.value) for row in rows] == [str(value) for value in sent.values()]
 
 
 def test_an_answer_with_warnings_is_a_part_of_the_answer(fake: FakePrometheus):

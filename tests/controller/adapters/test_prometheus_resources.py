@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.rows import row_of
 from support.waiting import wait_for
 
 from controller.adapters.prometheus import EVERYTHING, PrometheusReader, PrometheusReading, Scope
@@ -200,8 +201,8 @@ def test_nodes_are_measured_by_their_kubelets_under_either_way_of_scraping(world
 def test_a_node_that_is_scraped_by_address_goes_by_it():
     labels = {"instance": "10.0.0.7:10250"}
     rows = [
-        Row({**labels, "__name__": "machine_cpu_cores"}, 4.0),
-        Row({**labels, "__name__": "machine_memory_bytes"}, 1e9),
+        row_of({**labels, "__name__": "machine_cpu_cores"}, 4.0),
+        row_of({**labels, "__name__": "machine_memory_bytes"}, 1e9),
     ]
     assert machines_by_node(rows) == {"10.0.0.7": Machine(4.0, 10**9)}
 
@@ -209,7 +210,7 @@ def test_a_node_that_is_scraped_by_address_goes_by_it():
 def test_a_container_whose_cpu_nobody_tells_is_left_out():
     labels = {"namespace": "team", "pod": "p", "container": "c"}
     rows = [
-        Row({**labels, "__name__": "container_memory_working_set_bytes"}, 1.0),
-        Row({"namespace": "team", "pod": "p", "slopewise_value": "network_io"}, 2.0),
+        row_of({**labels, "__name__": "container_memory_working_set_bytes"}, 1.0),
+        row_of({"namespace": "team", "pod": "p", "slopewise_value": "network_io"}, 2.0),
     ]
     assert use_by_container(rows) == {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from support.rows import row_of
+
 from controller.adapters.prometheus_facts import facts_by_job
 from controller.adapters.prometheus_http import Row
 from controller.adapters.prometheus_series import Chosen, JobKey, candidates_by_job, choose, evaluation, series_text
@@ -28,7 +30,7 @@ def rows(
     if sampled_at is not None:
         values["sampled_at"] = sampled_at
     base = {"namespace": "flowcon", "pod": "job-a", "instance": "127.0.0.1:1", "job": "slopewise", **labels}
-    return [Row({**base, "slopewise_value": kind}, value) for kind, value in values.items()]
+    return [row_of({**base, "slopewise_value": kind}, value) for kind, value in values.items()]
 
 
 def chosen(*series: list[Row], settings: EvaluationSettings = LOSS, latest: str | None = None) -> Chosen:
@@ -42,11 +44,11 @@ def chosen_text(*series: list[Row], latest: str | None = None) -> str | None:
 
 
 def fact(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row:
-    return Row({"__name__": name, "namespace": "flowcon", "pod": "job-a", "instance": instance, **labels}, value)
+    return row_of({"__name__": name, "namespace": "flowcon", "pod": "job-a", "instance": instance, **labels}, value)
 
 
 def event(kind: str, *, instance: str = "a:1") -> Row:
-    return Row({"namespace": "flowcon", "pod": "job-a", "instance": instance, "slopewise_value": kind}, 1)
+    return row_of({"namespace": "flowcon", "pod": "job-a", "instance": instance, "slopewise_value": kind}, 1)
 
 
 def test_stages_are_preferred_eval_then_average_then_minibatch_then_any_other():
@@ -61,7 +63,7 @@ def test_a_window_is_full_unless_it_is_said_how_many_samples_it_has():
     by_kind = {row.labels["slopewise_value"]: row for row in rows()}
     said = by_kind.pop("samples")
     windows = [
-        chosen([*by_kind.values(), Row(said.labels, 3)]).window,
+        chosen([*by_kind.values(), row_of(said.labels, 3)]).window,
         chosen(list(by_kind.values())).window,
         chosen([row for kind, row in by_kind.items() if kind != "level"]).window,
     ]
@@ -122,7 +124,7 @@ def test_what_the_job_says_of_its_objective_overrides_the_mapping():
 
 
 def test_the_first_mapping_with_a_series_speaks_and_the_warnings_of_all_are_kept():
-    step = Row({"namespace": "flowcon", "pod": "job-a", "slopewise_value": "step"}, 40)
+    step = row_of({"namespace": "flowcon", "pod": "job-a", "slopewise_value": "step"}, 40)
     first = candidates_by_job(LOSS, [step], WINDOW_START)[KEY]
     second = candidates_by_job(EvaluationSettings(metric="trainer_loss"), rows(), WINDOW_START)[KEY]
     speaker = choose([first, second], None, 1.0)
@@ -134,7 +136,7 @@ def test_the_first_mapping_with_a_series_speaks_and_the_warnings_of_all_are_kept
 
 def test_series_without_a_pod_belong_to_nobody():
     assert candidates_by_job(LOSS, rows(pod=""), WINDOW_START) == {}
-    assert facts_by_job([Row({"__name__": "training_steps_total", "namespace": "x"}, 1)], [Row({}, 1)]) == {}
+    assert facts_by_job([row_of({"__name__": "training_steps_total", "namespace": "x"}, 1)], [row_of({}, 1)]) == {}
 
 
 def test_the_latest_life_speaks_for_a_job_that_moved_to_another_port():
