@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter as Tally
 from collections.abc import Sequence
 from typing import TextIO, get_args
 
@@ -140,8 +141,8 @@ class Telemetry:
         self._metrics.passes.labels("held" if report.held else "ok").inc()
         for verb, seconds in report.seconds_by_verb.items():
             self._metrics.durations.labels(verb).observe(seconds)
-        for outcome in report.outcomes:
-            self._metrics.resizes.labels(outcome.result).inc()
+        for result, times in Tally(outcome.result for outcome in report.outcomes).items():
+            self._metrics.resizes.labels(result).inc(times)
         for moved in report.moves:
             self._metrics.moves.labels(kind_of(moved.move), moved.result).inc()
         for news in report.moves_told:

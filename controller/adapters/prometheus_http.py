@@ -64,7 +64,7 @@ class PrometheusHttp:
         self.queries = 0
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
-        self._expected = _VECTOR
+        self._expected: _Decoder = _VECTOR
         session = requests.Session()
         session.trust_env = False  # HTTP_PROXY is for the outside; Prometheus is on loopback or in the cluster
         session.headers["Accept-Encoding"] = "identity"  # gzip doubles the time of large answers
@@ -169,6 +169,8 @@ class _Whole(msgspec.Struct, Generic[R]):
     data: _Data[R]
     warnings: list[str] | None = None
 
+
+_Decoder = msgspec.json.Decoder[_Whole[Row]] | msgspec.json.Decoder[_Whole[RangeRow]]
 
 # Not strict: values are sent as strings, since JSON has no NaN.
 _VECTOR = msgspec.json.Decoder(_Whole[Row], strict=False)

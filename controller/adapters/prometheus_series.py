@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.adapters.prometheus_http import Row
@@ -27,6 +26,8 @@ TARGET_LABELS = frozenset(
 """What the scrape says of where a series comes from. It is not the series' name: a job that restarts on another
 port reports the same `training_loss{stage="eval"}`. A scrape that copies the pod's own labels onto its target (the
 `labelmap` of many configurations) adds to these; which ones, the target's `up` tells (`Facts.target_labels`)."""
+
+_NOT_ITS_NAME = TARGET_LABELS | {VALUE_LABEL}
 
 _NO_TARGETS: Mapping[str, frozenset[str]] = {}
 
@@ -45,8 +46,7 @@ class JobKey(NamedTuple):
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesWindow:
+class SeriesWindow(NamedTuple):
     """One loss series over the window that ends with the reading. Levels may be NaN or infinite."""
 
     text: str
@@ -60,8 +60,7 @@ class SeriesWindow:
     sampled_at_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     """All series of one job that one mapping matches."""
 
     objective: Objective
@@ -69,8 +68,7 @@ class Candidates:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The series that speaks for a job, and what its owner should know."""
 
     window: SeriesWindow | None = None
@@ -86,7 +84,7 @@ def job_key(labels: Mapping[str, str]) -> JobKey | None:
 
 def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
     """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
-    own = sorted(name for name in labels if not (name in TARGET_LABELS or name in target_labels or name == VALUE_LABEL))
+    own = sorted(labels.keys() - _NOT_ITS_NAME - target_labels)
     inner = ",".join(f'{name}="{_quoted(labels[name])}"' for name in own)
     return f"{metric}{{{inner}}}" if inner else metric
 
@@ -119,7 +117,7 @@ def candidates_by_job(
         identity = frozenset(labels.items())
         if (known := series.get(identity)) is None:
             known = series[identity] = _Series(labels, {})
-        known.values[kind] = row.value
+        known.values[kind] = row.sample[1]
     windows: dict[JobKey, list[SeriesWindow]] = defaultdict(list)
     for one in series.values():
         if (key := job_key(one.labels)) is not None:

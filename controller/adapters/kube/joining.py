@@ -74,6 +74,8 @@ def _series_by_uid(standings: Iterable[Standing], reading: PrometheusReading) ->
         own[managed.job_uid] = reading.jobs.get(JobKey(managed.pod.namespace, managed.pod.name), _NO_SERIES)
         workloads[managed.workload.uid].append(managed.job_uid)
     for uids in workloads.values():
+        if len(uids) == 1:
+            continue
         reporter = min((uid for uid in uids if own[uid].evaluation is not None), key=_rank, default=None)
         if reporter is not None:
             own.update({uid: own[reporter] for uid in uids if _is_silent(own[uid])})

@@ -133,7 +133,7 @@ class KubeMemory:
             unsafe = [found for uid, memory in state.jobs.items() if (found := self._keep(uid, memory)) is not None]
         self._store_originals(unsafe)
         for document, slot, before in unsafe:
-            self._book.changed(document, transition=_durable(slot.memory) != _durable(before))
+            self._book.changed(document, transition=_is_lasting(before, slot.memory))
         if state.nodes != self._nodes:
             self._nodes = state.nodes
             self._on_nodes(state.nodes)
@@ -156,7 +156,7 @@ class KubeMemory:
             slot.stored_original = None
         if not slot.is_safe:
             return Unsafe(document, slot, before)
-        self._book.changed(document, transition=_durable(slot.memory) != _durable(before))
+        self._book.changed(document, transition=_is_lasting(before, slot.memory))
         return None
 
     def _moved(self, slot: Slot) -> bool:
@@ -299,15 +299,15 @@ def _with_stored(memory: JobMemory, slot: Slot) -> JobMemory:
     return memory.altered(original=stored)
 
 
-def _durable(memory: JobMemory) -> tuple[object, ...]:
-    """What must not be lost for a minute: a restart would decide otherwise without it."""
-    return (
-        memory.original,
-        memory.change,
-        memory.job_class,
-        memory.alone_until_seconds,
-        memory.last_resized_at_seconds,
-        memory.marks,
-        memory.moves_total,
-        memory.moves,
+def _is_lasting(before: JobMemory, now: JobMemory) -> bool:
+    """Whether something changed that must not be lost for a minute: a restart would decide otherwise without it."""
+    return before is not now and (
+        before.original != now.original
+        or (before.change is not now.change and before.change != now.change)
+        or before.job_class != now.job_class
+        or before.alone_until_seconds != now.alone_until_seconds
+        or before.last_resized_at_seconds != now.last_resized_at_seconds
+        or before.marks != now.marks
+        or before.moves_total != now.moves_total
+        or before.moves != now.moves
     )

@@ -7,6 +7,7 @@ a comparison each, 0.1 s of a pass; texts are made when a status is written.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -157,16 +158,21 @@ class StatusReporter:
 
     def _tell_outcomes(self, outcomes: Sequence[Outcome], now_seconds: float) -> None:
         """Of a pod that only waits on, nothing: 5,000 that wait for their turn would crowd out what matters."""
-        by_reason: dict[str, list[str]] = {}
+        first: dict[str, str] = {}
         waited, self._waiting = self._waiting, {each.resize.job_uid for each in outcomes if each.result == "deferred"}
         for outcome in outcomes:
-            reason, note = _reason(outcome), _note(outcome.resize, outcome.detail or outcome.resize.reason)
-            by_reason.setdefault(reason, []).append(note)
-            if outcome.result != "deferred" or outcome.resize.job_uid not in waited:
+            reason = _reason(outcome)
+            is_news = outcome.result != "deferred" or outcome.resize.job_uid not in waited
+            if not is_news and reason in first:
+                continue
+            note = _note(outcome.resize, outcome.detail or outcome.resize.reason)
+            first.setdefault(reason, note)
+            if is_news:
                 self._tell_pod(outcome.resize.job_uid, reason, note, warning=reason != "Resized")
                 self._act(outcome.resize.job_uid, history.resized(outcome, now_seconds))
-        for reason, notes in by_reason.items():
-            self._tell_policy(reason, _together(notes), warning=reason != "Resized")
+        times = Counter(_reason(outcome) for outcome in outcomes)
+        for reason, note in first.items():
+            self._tell_policy(reason, _of_many(times[reason], note), warning=reason != "Resized")
 
     def _tell_withheld(self, withheld: Sequence[Withheld]) -> None:
         guards = {each.resize.job_uid: each for each in withheld if each.guard not in _ROUTINE_GUARDS}
@@ -232,7 +238,11 @@ def _note(resize: Resize, why: str) -> str:
 
 def _together(texts: Collection[str]) -> str:
     """How many jobs, and the first one's words: the pods have an event each."""
-    return f"{len(texts)} {'job' if len(texts) == 1 else 'jobs'}: {next(iter(texts)) or 'done'}"
+    return _of_many(len(texts), next(iter(texts)))
+
+
+def _of_many(jobs: int, first: str) -> str:
+    return f"{jobs} {'job' if jobs == 1 else 'jobs'}: {first or 'done'}"
 
 
 def _slot_order(job: Job) -> tuple[int, str]:

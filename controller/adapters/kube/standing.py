@@ -32,7 +32,8 @@ class Standing:
 
     def still_holds(self, pod: PodRecord, node: NodeRecord | None, original: CpuAllocation | None) -> bool:
         """Whether nothing has changed that it was made from."""
-        return self.managed.pod is pod and self.node == node and self.original == original
+        same_node = self.node is node or self.node == node  # comparing labels and taints, mostly with themselves
+        return same_node and self.managed.pod is pod and self.original == original
 
 
 def standing(

@@ -200,13 +200,20 @@ class StatusWriter:
 
     def submit(self, document: StatusDocument, *, transition: bool) -> None:
         """`document` has changed; a transition is written as soon as may be, progress in its time."""
+        # Without the lock, which would be taken three times a pass for each document: should its turn come just now, it
+        # is rendered after this look, and so with what has changed.
+        if self._waits_already(document, urgent=transition):
+            return
         with self._changed:
             self._submit(document, urgent=transition)
             self._changed.notify()
 
-    def _submit(self, document: StatusDocument, *, urgent: bool) -> None:
+    def _waits_already(self, document: StatusDocument, *, urgent: bool) -> bool:
         there = self._waiting.get(document.key)
-        if there is not None and (there.urgent or not urgent) and there.document is document:
+        return there is not None and (there.urgent or not urgent) and there.document is document
+
+    def _submit(self, document: StatusDocument, *, urgent: bool) -> None:
+        if self._waits_already(document, urgent=urgent):
             return
         due = document.retry_at if urgent else max(document.retry_at, document.written_at + self._progress_seconds)
         turn = next(self._turns)

@@ -36,6 +36,10 @@ KUBECONFIG_DEFAULT = "~/.kube/config"
 RELOAD_SECONDS = 10.0
 """After a 401 the credentials are read again, but not more often than this: an account without rights stays one."""
 
+FRESH_SECONDS = 1.0
+"""For so long a token is used without asking for it again. Asking runs the package's hook, which also looks through the
+environment for proxies: a third of what a patch costs, and a pass makes a hundred. Its own token it keeps for 60 s."""
+
 _CONNECTIONS = 16
 """Kept open for reuse; six watches, the pass, the writer and the elector need about ten at once."""
 
@@ -49,6 +53,8 @@ class Transport:
         self._reload_seconds = reload_seconds
         self._lock = threading.Lock()
         self._loaded_at = 0.0
+        self._credentials: Mapping[str, str] = {}
+        self._fresh_until = 0.0
         self._use(load())
 
     @property
@@ -69,7 +75,10 @@ class Transport:
         Raises what urllib3 raises, the package's ApiException for TLS, and CredentialsError.
         """
         with self._lock:  # the hook that refreshes a token writes to the configuration
-            credentials, rest = self._credentials(), self._rest
+            if time.monotonic() >= self._fresh_until:
+                self._credentials = self._read_credentials()
+                self._fresh_until = time.monotonic() + FRESH_SECONDS
+            credentials, rest = self._credentials, self._rest
         url, all_headers = self.host + path, {**headers, **credentials}
         answer = rest.request(method, url, all_headers, body, _request_timeout=timeout)  # type: ignore[no-untyped-call]
         response: urllib3.HTTPResponse = answer.response
@@ -88,7 +97,7 @@ class Transport:
         """Close the connections that are not in use."""
         self._rest.close()
 
-    def _credentials(self) -> Mapping[str, str]:
+    def _read_credentials(self) -> Mapping[str, str]:
         try:
             token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         except Exception as error:  # files, plugins and identity providers fail in their own ways
@@ -101,6 +110,7 @@ class Transport:
         rest = RESTClientObject(configuration)
         rest.pool_manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
         self._configuration, self._rest, self._loaded_at = configuration, rest, time.monotonic()
+        self._fresh_until = 0.0
 
 
 def load_configuration(kubeconfig: str | None, context: str | None) -> Configuration:
