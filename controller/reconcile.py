@@ -39,6 +39,9 @@ class PassSettings:
     measuring: growth.Measuring
     bounds: Bounds
     patience: corrections.Patience
+    first_changes_a_pass: int | None = None
+    """How many jobs may be changed for the first time in one pass: their originals are stored before anything else is
+    done, and everything else waits for that. None: any number."""
 
 
 def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
@@ -71,13 +74,14 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
 
     # 4. Act. Originals are stored before the first change; decreases make room for increases.
     with stopwatch.timing("act"):
-        memory = remember_originals(decisions.memory, allowed, snapshot)
+        due, waiting = in_turn(decreases_first(allowed), decisions.memory, settings.first_changes_a_pass)
+        memory = remember_originals(decisions.memory, due, snapshot)
         ports.memory.save(memory)
-        outcomes = tuple(_carry_out(resize, ports.actuator) for resize in decreases_first(allowed))
+        outcomes = (*(_carry_out(resize, ports.actuator) for resize in due), *waiting)
         moved = tuple(_carry_out_move(move, ports.actuator) for move in moves)
         begun = move_review.remember(_remember_resizes(memory, outcomes, snapshot), moved, snapshot)
         memory = begun.memory
-        if outcomes or moved:
+        if due or moved:
             ports.memory.save(memory)
 
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
@@ -131,6 +135,23 @@ def _held(why: str, clock: Clock, stopwatch: Stopwatch, settings: PassSettings) 
 def decreases_first(resizes: Sequence[Resize]) -> list[Resize]:
     """Decreases before increases, so that a node is never promised twice; otherwise in the given order."""
     return sorted(resizes, key=lambda resize: resize.raises)
+
+
+def in_turn(resizes: Sequence[Resize], memory: MemoryState, most: int | None) -> tuple[list[Resize], list[Outcome]]:
+    """Those whose jobs were changed before, or are among the first `most` others; what becomes of the rest."""
+    due: list[Resize] = []
+    waiting: list[Outcome] = []
+    left = len(resizes) if most is None else most
+    why = f"no more than {left} jobs may be changed for the first time in one pass; its turn comes in a later one"
+    for resize in resizes:
+        known = memory.jobs.get(resize.job_uid)
+        if known is None or known.original is None:
+            if not left:
+                waiting.append(Outcome(resize, "deferred", why))
+                continue
+            left -= 1
+        due.append(resize)
+    return due, waiting
 
 
 def _carry_out(resize: Resize, actuator: Actuator) -> Outcome:

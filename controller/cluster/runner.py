@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.adapters.kube.actuator import KubeActuator
-from controller.adapters.kube.memory import KubeMemory, OnlyStored
+from controller.adapters.kube.memory import ORIGINALS_A_PASS, KubeMemory, OnlyStored
 from controller.adapters.kube.mobilities import Moving
 from controller.adapters.kube.mover import KubeMover, Ways
 from controller.adapters.kube.observer import KubeObserver
@@ -66,7 +66,7 @@ class PolicyRunner:
         self._world = world
         self._name = record.name
         self._policy = policy_of(document)
-        self._settings = pass_settings(document)
+        self._settings = replace(pass_settings(document), first_changes_a_pass=ORIGINALS_A_PASS)
         self._claims = Claims()
         self._kept = None if world.options.dry_run else self._kube_memory(status)
         self._reporter = self._make_reporter(status)

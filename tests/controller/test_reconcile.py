@@ -20,7 +20,16 @@ from controller.bounds import Bounds, MoveBounds
 from controller.corrections import Patience
 from controller.errors import ObservationError, SlopewiseError
 from controller.growth import Measuring
-from controller.model import ClusterSnapshot, CpuAllocation, Decisions, MemoryState, MoveUnderWay, NodeMemory, Resize
+from controller.model import (
+    ClusterSnapshot,
+    CpuAllocation,
+    Decisions,
+    JobMemory,
+    MemoryState,
+    MoveUnderWay,
+    NodeMemory,
+    Resize,
+)
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
 
@@ -56,6 +65,28 @@ def test_decreases_are_carried_out_before_increases() -> None:
     actuator = FakeActuator()
     a_pass([two_jobs(a=500, b=1500)], actuator, FakeMemory(), {"a": 1500, "b": 500})
     assert [resize.job_uid for resize in actuator.done] == ["b", "a"]
+
+
+def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in_later_ones() -> None:
+    jobs = [a_job(uid, limit=1000) for uid in "abcd"]
+    seen = a_snapshot(jobs, [a_node(cpu_cores=8.0)])
+    actuator = FakeActuator()
+    memory = FakeMemory(MemoryState({"a": JobMemory(original=CpuAllocation(None, 1000))}))
+    ports = Ports(FakeObserver([seen, seen]), actuator, memory, FakeClock())
+    settings = PassSettings("wants", Measuring(20.0), OPEN, PATIENCE, first_changes_a_pass=1)
+    policy = Wants({"a": 2000, "b": 2000, "c": 500, "d": 2000})
+
+    first = reconcile(ports, policy, settings)
+    assert [resize.job_uid for resize in actuator.done] == ["c", "a"], (
+        "one that is new, the decrease, and the known one"
+    )
+    assert {uid for uid, each in memory.saved[-1].jobs.items() if each.original} == {"a", "c"}
+    waiting = [each for each in first.outcomes if each.result == "deferred"]
+    assert [each.resize.job_uid for each in waiting] == ["b", "d"]
+    assert "its turn comes in a later one" in waiting[0].detail
+
+    reconcile(ports, policy, settings)
+    assert [resize.job_uid for resize in actuator.done[2:]] == ["c", "a", "b"]
 
 
 def test_one_failure_never_stops_the_others() -> None:

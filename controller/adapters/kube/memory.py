@@ -25,14 +25,14 @@ from controller.model import (
     MoveOutcome,
     NodeMemory,
     Outcome,
-    OutcomeResult,
     Resize,
     Restored,
 )
 from controller.ports import Actuator
 
 ORIGINALS_A_PASS = 100
-"""Each is one or two calls of some 5 ms, and all resizes of a pass wait for the last. The others come in later ones."""
+"""As many jobs are changed for the first time in one pass (`PassSettings.first_changes_a_pass`): storing an original is
+one or two calls of some 5 ms, and all resizes of a pass wait for the last."""
 
 WRITES_AT_ONCE = 10
 """So 100 originals are stored in a tenth of the time, and the first resize comes within a second of its decision."""
@@ -43,7 +43,6 @@ class Unstored:
     """Why a job's original is not safe, so that the job must not be changed."""
 
     why: str
-    result: OutcomeResult = "failed"
     stops_all: bool = False
     """The same will happen to every other job of this pass."""
 
@@ -80,8 +79,10 @@ class KubeMemory:
         self._unstored: dict[str, Unstored] = {}
         self._put_off: dict[str, JobMemory] = {}
         """What `save` was given in this pass, with an original that could not be stored: once is enough."""
-        self._stored_now = 0
-        """Documents with new originals that were written in this pass."""
+        self._asked = False
+        """An original was stored in this pass, or it was tried."""
+        self._met: set[str] = set()
+        """Jobs whose pods were looked at in this pass: a pass saves twice within a second."""
 
     def load(self) -> MemoryState:
         """All that is known of this policy's jobs, also of those that are between two pods just now.
@@ -89,7 +90,7 @@ class KubeMemory:
         ObservationError while the JobGrowths are not read: an empty memory would take what we changed for originals.
         """
         self._book.refresh()
-        self._put_off, self._stored_now = {}, 0
+        self._put_off, self._asked, self._met = {}, False, set()
         with self._book.lock:
             self._slots = {
                 slot.job_uid: (document, slot)
@@ -160,7 +161,10 @@ class KubeMemory:
         return None
 
     def _moved(self, slot: Slot) -> bool:
-        """Whether another pod is in the slot now, or the same one somewhere else."""
+        """Whether another pod is in the slot than in the last pass, or the same one somewhere else."""
+        if slot.job_uid in self._met:
+            return False
+        self._met.add(slot.job_uid)
         managed = self._roster.find(slot.job_uid)
         return managed is not None and slot.meet(managed)
 
@@ -193,25 +197,13 @@ class KubeMemory:
         left, stop = list(documents.values()), None
         with ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="originals") as pool:
             while left:
-                stop = stop or self._enough()
-                batch = left if stop else left[: self._at_once()]
-                left = left[len(batch) :]
-                self._stored_now += 0 if stop else len(batch)
+                # First one alone, which tells whether anybody answers.
+                batch = left if stop else left[: WRITES_AT_ONCE if self._asked else 1]
+                left, self._asked = left[len(batch) :], True
                 problems = [stop] * len(batch) if stop else list(pool.map(self._store, batch))
                 for document, problem in zip(batch, problems, strict=True):
                     self._note(slots_of[document.key], problem)
                     stop = problem if problem is not None and problem.stops_all else stop
-
-    def _enough(self) -> Unstored | None:
-        """Whether so many were stored in this pass that the others have to wait for a later one."""
-        if self._stored_now < ORIGINALS_A_PASS:
-            return None
-        why = f"{self._stored_now} originals were stored in this pass; its turn comes in a later one"
-        return Unstored(why, "deferred", stops_all=True)
-
-    def _at_once(self) -> int:
-        """How many documents are written at the same time: first one alone, which tells whether anybody answers."""
-        return min(WRITES_AT_ONCE, ORIGINALS_A_PASS - self._stored_now) if self._stored_now else 1
 
     def _store(self, document: GrowthDocument) -> Unstored | None:
         try:
@@ -275,9 +267,9 @@ class OnlyStored:
         self._memory = memory
 
     def resize(self, resize: Resize) -> Outcome:
-        """As the actuator does it; `deferred` or `failed`, and nothing sent, without a stored original."""
+        """As the actuator does it; `failed`, and nothing sent, without a stored original."""
         problem = self._memory.unstored(resize.job_uid)
-        return self._actuator.resize(resize) if problem is None else Outcome(resize, problem.result, problem.why)
+        return self._actuator.resize(resize) if problem is None else Outcome(resize, "failed", problem.why)
 
     def move(self, move: Move) -> MoveOutcome:
         """As the actuator does it: a move changes no resources."""
