@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.adapters import queries
-from controller.adapters.prometheus_facts import Facts, facts_by_job
+from controller.adapters.prometheus_facts import Facts, facts_by_job, latest_life
 from controller.adapters.prometheus_http import PrometheusHttp, RangeRow
 from controller.adapters.prometheus_resources import (
     ContainerKey,
+    ContainerRow,
     ContainerUse,
     Machine,
     machines_by_node,
@@ -125,7 +126,9 @@ class PrometheusReader:
         asked = self._render(scope)
         self._http.begin()
         # No rows are kept for longer than they are read: those about 5,000 jobs are 30 MB an answer.
-        resources = use_by_container(self._http.ask(asked.resources, at_seconds)) if asked.resources else {}
+        resources = (
+            use_by_container(self._http.ask_for(ContainerRow, asked.resources, at_seconds)) if asked.resources else {}
+        )
         # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
         levels = [self._http.ask(query, at_seconds) for query in asked.levels]
         facts = facts_by_job(self._http.ask(asked.facts, at_seconds), self._http.ask(asked.events, at_seconds))
@@ -208,8 +211,8 @@ class PrometheusReader:
         return objectives.pop() if len(objectives) == 1 else None
 
     def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:
-        instances = frozenset(window.instance for one in mappings for window in one.windows)
-        latest_instance, life = facts.latest_life(instances)
+        lives = facts.working_lives({window.instance for one in mappings for window in one.windows})
+        latest_instance, life = latest_life(lives)
         chosen = choose(mappings, latest_instance, self.scrape_interval_seconds)
         return JobSeries(
             evaluation=evaluation(chosen, life.objective, facts.diverged),
@@ -219,7 +222,7 @@ class PrometheusReader:
             responses=life.responses,
             checkpoint=life.checkpoint,
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
-            restarted=facts.restarted(instances, oldest_seconds - self.scrape_interval_seconds),
+            restarted=facts.restarted(lives, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,
             warnings=chosen.warnings,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from controller.adapters.prometheus_http import Row
@@ -58,6 +58,10 @@ class Life:
         return Checkpoint(saved_at, duration, on_sigterm=on_sigterm == 1)
 
 
+Lives = Mapping[str, Life]
+"""By the address of each (`instance`)."""
+
+
 @dataclass(slots=True)
 class Facts:
     """All lives of one job by instance, what happened in the window, and whether it is scraped."""
@@ -69,73 +73,73 @@ class Facts:
     target_labels: dict[str, frozenset[str]] = field(default_factory=dict)
     """The names of the labels that the scrape put on each target, by instance."""
 
-    def latest_life(self, evaluation_instances: frozenset[str]) -> tuple[str | None, Life]:
-        """Where the job's latest process is, and what it says; None and nothing when no start is known."""
-        lives = self._working_lives(evaluation_instances)
-        if not lives:
-            return None, Life()
-        latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name))
-        life = lives[latest]
-        return (latest if life.started_at_seconds > -math.inf else None), life
+    def working_lives(self, evaluation_instances: Set[str]) -> Lives:
+        """Without the job's sidecars, whose restarts do not concern its loss or its pace."""
+        return {name: life for name, life in self.lives.items() if life.works or name in evaluation_instances}
 
-    def restarted(self, evaluation_instances: frozenset[str], since_seconds: float) -> bool:
-        """A new start on the same port, or a second life on another one.
+    def restarted(self, lives: Lives, since_seconds: float) -> bool:
+        """A new start on the same port, or a second life on another one. `lives`: those that work.
 
         Two lives alone do not tell: the ranks of a job that all report started apart, but long before the window.
         """
-        lives = self._working_lives(evaluation_instances)
-        if self.restarted_instances & lives.keys():
+        if self.restarted_instances and self.restarted_instances & lives.keys():
             return True
+        if len(lives) < 2:
+            return False
         starts = {life.started_at_seconds for life in lives.values()} - {-math.inf}
         return len(starts) > 1 and max(starts) >= since_seconds
 
-    def _working_lives(self, evaluation_instances: frozenset[str]) -> dict[str, Life]:
-        """Without the job's sidecars, whose restarts do not concern its loss or its pace."""
-        return {name: life for name, life in self.lives.items() if life.works or name in evaluation_instances}
+
+def latest_life(lives: Lives) -> tuple[str | None, Life]:
+    """Where the job's latest process is, and what it says; None and nothing when no start is known."""
+    if not lives:
+        return None, Life()
+    latest = (
+        max(lives, key=lambda name: (lives[name].started_at_seconds, name)) if len(lives) > 1 else next(iter(lives))
+    )
+    life = lives[latest]
+    return (latest if life.started_at_seconds > -math.inf else None), life
 
 
 def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[JobKey, Facts]:
     """Everything but the evaluations, for each job that is named in either answer."""
     jobs: dict[JobKey, Facts] = defaultdict(Facts)
     for row in facts_rows:
-        if (key := job_key(row.labels)) is None:
+        labels = row.labels
+        if (key := job_key(labels)) is None:
             continue
-        if row.labels.get(VALUE_LABEL) == "up":
+        if labels.get(VALUE_LABEL) == "up":
             _tell_target(jobs[key], row)
         else:
-            _tell(jobs[key].lives[_instance(row)], row)
+            _tell(jobs[key].lives[labels.get("instance", "")], labels, row.sample[1])
     for row in events_rows:
         if (key := job_key(row.labels)) is None:
             continue
         if row.labels.get(VALUE_LABEL) == "nonfinite":
             jobs[key].diverged = True
         else:
-            jobs[key].restarted_instances.add(_instance(row))
+            jobs[key].restarted_instances.add(row.labels.get("instance", ""))
     return jobs
 
 
 def _tell_target(facts: Facts, row: Row) -> None:
     """A target of the job: one that works is enough for the job to be heard of."""
     facts.up = facts.up or row.value > 0
-    instance = _instance(row)
+    instance = row.labels.get("instance", "")
     facts.target_labels[instance] = facts.target_labels.get(instance, frozenset()).union(row.labels)
 
 
-def _tell(life: Life, row: Row) -> None:
+def _tell(life: Life, labels: Mapping[str, str], value: float) -> None:
     """Note one fact. A state or an objective that the contract does not know is left out: reporters are tenants."""
-    name = row.labels.get("__name__", "")
+    name = labels.get("__name__", "")
     life.works = life.works or name.startswith(("training_", "inference_"))
-    if not math.isfinite(row.value):
+    if not math.isfinite(value):
         return
     if name == "process_start_time_seconds":
-        life.started_at_seconds = row.value
+        life.started_at_seconds = value
     elif name == "training_info":
-        life.objective = _OBJECTIVES.get(row.labels.get("objective", ""), life.objective)
+        life.objective = _OBJECTIVES.get(labels.get("objective", ""), life.objective)
     elif name != "training_state":
-        life.numbers[name] = row.value
-    elif row.value > 0 and row.labels.get("state") in _STATES:
-        life.state = JobState(row.labels["state"])
-
-
-def _instance(row: Row) -> str:
-    return row.labels.get("instance", "")
+        life.numbers[name] = value
+    elif value > 0 and labels.get("state") in _STATES:
+        life.state = JobState(labels["state"])

@@ -35,6 +35,9 @@ _DETAIL_CHARACTERS = 200
 _PLUS_INFINITY = re.compile(rb',\s*"\+Inf"\s*\]')
 
 
+R = TypeVar("R")
+
+
 class Row(msgspec.Struct, frozen=True, gc=False):
     """One series of an instant query's answer, as it is sent. `gc=False`: 70,000 are made for 5,000 jobs."""
 
@@ -64,7 +67,7 @@ class PrometheusHttp:
         self.queries = 0
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
-        self._expected: _Decoder = _VECTOR
+        self._expected: msgspec.json.Decoder[_Whole[Any]] = _decoder(Row)
         session = requests.Session()
         session.trust_env = False  # HTTP_PROXY is for the outside; Prometheus is on loopback or in the cluster
         session.headers["Accept-Encoding"] = "identity"  # gzip doubles the time of large answers
@@ -81,11 +84,13 @@ class PrometheusHttp:
 
     def ask(self, query: str, at_seconds: float) -> list[Row]:
         """An instant query, evaluated at `at_seconds`. An empty list is an answer: no series."""
+        return self.ask_for(Row, query, at_seconds)
+
+    def ask_for(self, row: type[R], query: str, at_seconds: float) -> list[R]:
+        """The same, read into rows of that class, which is like `Row` but may know only some labels."""
         with self._told_in_one_sentence():
-            self._expected = _VECTOR
-            rows: list[Row] = self._connect.custom_query(
-                query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining()
-            )
+            self._expected = _decoder(row)
+            rows: list[R] = self._connect.custom_query(query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining())
             return rows
 
     def ask_range(self, query: str, start_seconds: float, end_seconds: float, step_seconds: float) -> list[RangeRow]:
@@ -94,7 +99,7 @@ class PrometheusHttp:
         # The library rounds both to whole seconds: a 0.5 s step would be off by one. `params` wins over that.
         exact = {"start": f"{start_seconds:.3f}", "end": f"{end_seconds:.3f}"}
         with self._told_in_one_sentence():
-            self._expected = _MATRIX
+            self._expected = _decoder(RangeRow)
             rows: list[RangeRow] = self._connect.custom_query_range(
                 query, start, end, f"{step_seconds:.3f}", exact, timeout=self._remaining()
             )
@@ -154,9 +159,6 @@ class PrometheusHttp:
         return ObservationError(f"Prometheus at {self.shown_url} {what}; {remedy}; nothing is changed meanwhile.")
 
 
-R = TypeVar("R")
-
-
 class _Data(msgspec.Struct, Generic[R]):
     """The part of an answer that holds its rows."""
 
@@ -170,11 +172,9 @@ class _Whole(msgspec.Struct, Generic[R]):
     warnings: list[str] | None = None
 
 
-_Decoder = msgspec.json.Decoder[_Whole[Row]] | msgspec.json.Decoder[_Whole[RangeRow]]
-
-# Not strict: values are sent as strings, since JSON has no NaN.
-_VECTOR = msgspec.json.Decoder(_Whole[Row], strict=False)
-_MATRIX = msgspec.json.Decoder(_Whole[RangeRow], strict=False)
+def _decoder(row: type[R]) -> msgspec.json.Decoder[_Whole[R]]:
+    """Not strict: values are sent as strings, since JSON has no NaN."""
+    return msgspec.json.Decoder(_Whole[row], strict=False)  # type: ignore[valid-type]
 
 
 class _Answer(requests.Response):

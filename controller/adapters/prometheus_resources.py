@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from controller.adapters.prometheus_http import Row
 from controller.adapters.queries import VALUE_LABEL
 from controller.model import Usage
@@ -43,7 +45,26 @@ class Machine:
     memory_bytes: int
 
 
-def use_by_container(rows: Iterable[Row]) -> dict[ContainerKey, ContainerUse]:
+class ContainerLabels(msgspec.Struct, frozen=True, gc=False):
+    """The labels of RESOURCES. As fields: half of an answer about 5,000 jobs are these rows, 35,000 of them."""
+
+    namespace: str = ""
+    exported_namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    """Empty: it is told per pod."""
+    metric: str = msgspec.field(name="__name__", default="")
+    kind: str = msgspec.field(name=VALUE_LABEL, default="")
+
+
+class ContainerRow(msgspec.Struct, frozen=True, gc=False):
+    """One row of RESOURCES (`prometheus_http.Row`)."""
+
+    labels: ContainerLabels = msgspec.field(name="metric")
+    sample: tuple[float, float] = msgspec.field(name="value")
+
+
+def use_by_container(rows: Iterable[ContainerRow]) -> dict[ContainerKey, ContainerUse]:
     """One entry for each container of which the CPU time is known; network is told per pod and shared by its own.
 
     Plain dicts: the same join by pandas took 78 ms for 5,000 containers instead of 45, and pandas itself 42 MiB.
@@ -53,13 +74,12 @@ def use_by_container(rows: Iterable[Row]) -> dict[ContainerKey, ContainerUse]:
         value = row.sample[1]
         if math.isnan(value):
             continue
-        read = row.labels.get
-        namespace = read("exported_namespace") or read("namespace", "")
-        key = (namespace, read("pod", ""), read("container", ""))  # without a container: told per pod
+        labels = row.labels
+        key = (labels.exported_namespace or labels.namespace, labels.pod, labels.container)
         values = found.get(key)
         if values is None:
             values = found[key] = {}
-        kind = read(VALUE_LABEL) or read("__name__", "")
+        kind = labels.kind or labels.metric
         # A container is there twice when a kubelet is scraped both with honor_labels and without: max, as in the query.
         if values.get(kind, -math.inf) <= value:
             values[kind] = value

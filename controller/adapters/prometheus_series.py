@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from controller.adapters.prometheus_http import Row
@@ -85,7 +86,13 @@ def job_key(labels: Mapping[str, str]) -> JobKey | None:
 def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
     """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
     own = sorted(labels.keys() - _NOT_ITS_NAME - target_labels)
-    inner = ",".join(f'{name}="{_quoted(labels[name])}"' for name in own)
+    return _series_text(metric, tuple((name, labels[name]) for name in own))
+
+
+@lru_cache(maxsize=1024)
+def _series_text(metric: str, own: tuple[tuple[str, str], ...]) -> str:
+    """Nearly all jobs report the same few series: one text for all of them."""
+    inner = ",".join(f'{name}="{_quoted(value)}"' for name, value in own)
     return f"{metric}{{{inner}}}" if inner else metric
 
 
@@ -130,13 +137,12 @@ def candidates_by_job(
     }
 
 
-def choose(mappings: Iterable[Candidates], latest_instance: str | None, scrape_interval_seconds: float) -> Chosen:
+def choose(mappings: Sequence[Candidates], latest_instance: str | None, scrape_interval_seconds: float) -> Chosen:
     """One series for one job: of the first mapping that has any. The warnings of all mappings are kept.
 
     `latest_instance` is the address of the job's latest process, where that is known: while a restart on another
     port is within the window, the series of the former process are there too.
     """
-    mappings = tuple(mappings)
     speaker = next((one for one in mappings if one.windows), None)
     warnings = [warning for one in mappings for warning in one.warnings]
     if speaker is None:
@@ -156,14 +162,15 @@ def evaluation(chosen: Chosen, objective: Objective | None, diverged: bool) -> E
     """
     if (window := chosen.window) is None:
         return None
-    shown = (window.level, window.last, window.lowest)
+    finite = math.isfinite(window.level)
+    shown = (window.last, window.lowest)
     return Evaluation(
-        level=next((value for value in shown if math.isfinite(value)), math.nan),
+        level=window.level if finite else next((value for value in shown if math.isfinite(value)), math.nan),
         sample_count=window.sample_count,
         sampled_at_seconds=window.sampled_at_seconds,
         series=window.text,
         objective=objective or chosen.objective,
-        finite=math.isfinite(window.level) and not diverged,
+        finite=finite and not diverged,
     )
 
 

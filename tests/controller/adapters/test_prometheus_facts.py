@@ -7,7 +7,7 @@ import math
 import pytest
 from support.rows import row_of
 
-from controller.adapters.prometheus_facts import Life, facts_by_job
+from controller.adapters.prometheus_facts import Life, facts_by_job, latest_life
 from controller.adapters.prometheus_http import Row
 from controller.adapters.prometheus_series import JobKey
 from controller.model import Checkpoint, Responses
@@ -24,7 +24,7 @@ def row(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row
 
 
 def latest(*rows: Row) -> Life:
-    _, life = facts_by_job(rows, [])[KEY].latest_life(frozenset())
+    _, life = latest_life(facts_by_job(rows, [])[KEY].working_lives(frozenset()))
     return life
 
 
@@ -51,17 +51,17 @@ def test_two_lives_of_a_served_model_are_not_added_up_and_the_later_one_speaks()
     old = [row(COUNT, 40), row(SUM, 8), row(STARTED, 1000)]
     new = [row(COUNT, 1, instance="b:2"), row(SUM, 0.5, instance="b:2"), row(STARTED, 2000, instance="b:2")]
     facts = facts_by_job([*new, *old], [])[KEY]
-    instance, life = facts.latest_life(frozenset())
+    instance, life = latest_life(facts.working_lives(frozenset()))
     assert (instance, life.responses) == ("b:2", Responses(1, 0.5))
-    assert facts.restarted(frozenset(), since_seconds=1500)
+    assert facts.restarted(facts.working_lives(frozenset()), since_seconds=1500)
 
 
 def test_a_sidecar_of_a_served_model_neither_speaks_nor_restarts_it() -> None:
     model = [row(COUNT, 40), row(SUM, 8), row(STARTED, 1000)]
     facts = facts_by_job([*model, row(STARTED, 2000, instance="sidecar:1")], [])[KEY]
-    instance, life = facts.latest_life(frozenset())
+    instance, life = latest_life(facts.working_lives(frozenset()))
     assert (instance, life.responses) == ("a:1", Responses(40, 8))
-    assert not facts.restarted(frozenset(), since_seconds=1500)
+    assert not facts.restarted(facts.working_lives(frozenset()), since_seconds=1500)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,14 @@ from support.waiting import wait_for
 
 from controller.adapters.prometheus import EVERYTHING, PrometheusReader, PrometheusReading, Scope
 from controller.adapters.prometheus_http import PrometheusHttp, Row
-from controller.adapters.prometheus_resources import ContainerKey, Machine, machines_by_node, use_by_container
+from controller.adapters.prometheus_resources import (
+    ContainerKey,
+    ContainerLabels,
+    ContainerRow,
+    Machine,
+    machines_by_node,
+    use_by_container,
+)
 from controller.adapters.prometheus_server import PrometheusBinaries
 from controller.adapters.queries import AnyOf
 from controller.settings import EvaluationSettings
@@ -210,7 +217,7 @@ def test_a_node_that_is_scraped_by_address_goes_by_it():
 def test_a_container_whose_cpu_nobody_tells_is_left_out():
     labels = {"namespace": "team", "pod": "p", "container": "c"}
     rows = [
-        row_of({**labels, "__name__": "container_memory_working_set_bytes"}, 1.0),
-        row_of({"namespace": "team", "pod": "p", "slopewise_value": "network_io"}, 2.0),
+        ContainerRow(ContainerLabels(**labels, metric="container_memory_working_set_bytes"), (0.0, 1.0)),
+        ContainerRow(ContainerLabels(namespace="team", pod="p", kind="network_io"), (0.0, 2.0)),
     ]
     assert use_by_container(rows) == {}

@@ -6,7 +6,7 @@ import math
 
 from support.rows import row_of
 
-from controller.adapters.prometheus_facts import facts_by_job
+from controller.adapters.prometheus_facts import facts_by_job, latest_life
 from controller.adapters.prometheus_http import Row
 from controller.adapters.prometheus_series import Chosen, JobKey, candidates_by_job, choose, evaluation, series_text
 from controller.settings import EvaluationSettings
@@ -149,23 +149,24 @@ def test_the_latest_life_speaks_for_a_job_that_moved_to_another_port():
         ],
         [],
     )[KEY]
-    instance, life = facts.latest_life(frozenset())
+    instance, life = latest_life(facts.working_lives(frozenset()))
     assert (instance, life.numbers["training_steps_total"]) == ("a:1", 2)
-    assert facts.restarted(frozenset(), since_seconds=WINDOW_START)
+    assert facts.restarted(facts.working_lives(frozenset()), since_seconds=WINDOW_START)
 
 
 def test_two_ranks_that_started_apart_long_ago_are_no_restart():
     lives = [fact("process_start_time_seconds", at, instance=name) for name, at in (("a:1", 100), ("b:2", 103))]
     steps = [fact("training_steps_total", 7, instance=name) for name in ("a:1", "b:2")]
-    assert not facts_by_job(lives + steps, [])[KEY].restarted(frozenset(), since_seconds=WINDOW_START)
+    facts = facts_by_job(lives + steps, [])[KEY]
+    assert not facts.restarted(facts.working_lives(frozenset()), since_seconds=WINDOW_START)
 
 
 def test_the_restart_of_a_sidecar_is_not_the_jobs():
     own = [fact("process_start_time_seconds", 100), fact("training_steps_total", 7)]
     sidecar = [fact("process_start_time_seconds", 999, instance="sidecar:9")]
     facts = facts_by_job(own + sidecar, [event("starts", instance="sidecar:9")])[KEY]
-    assert not facts.restarted(frozenset(), since_seconds=WINDOW_START)
-    assert facts.restarted(frozenset({"sidecar:9"}), since_seconds=WINDOW_START)
+    assert not facts.restarted(facts.working_lives(frozenset()), since_seconds=WINDOW_START)
+    assert facts.restarted(facts.working_lives({"sidecar:9"}), since_seconds=WINDOW_START)
 
 
 def test_states_and_objectives_that_the_contract_does_not_know_are_left_out():
@@ -178,5 +179,5 @@ def test_states_and_objectives_that_the_contract_does_not_know_are_left_out():
         ],
         [],
     )[KEY]
-    instance, life = facts.latest_life(frozenset())
+    instance, life = latest_life(facts.working_lives(frozenset()))
     assert (instance, life.state, life.objective, life.numbers) == (None, None, None, {})
