@@ -120,7 +120,7 @@ class PrometheusHttp:
         """Response hook: read the body before the deadline, and refuse a part of an answer."""
         body = _body(response.raw, self._deadline)
         if not isinstance(response, _Answer):
-            raise TypeError(f"{type(response).__name__} is not what {_Adapter.__name__} makes")
+            raise ValueError(f"{response.url}: sent on to another host")  # noqa: TRY004 - as unreadable as its page
         response.body = body
         if response.status_code != HTTPStatus.OK:
             return

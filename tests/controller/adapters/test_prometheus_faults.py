@@ -156,6 +156,18 @@ def test_a_login_page_is_no_answer(fake: FakePrometheus):
     assert "login page" in told(fake.url)
 
 
+def test_a_login_page_of_another_host_is_no_answer(fake: FakePrometheus):
+    def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", fake.url.replace("127.0.0.1", "localhost") + "/login")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        fake.respond = text(b"<html>Sign in</html>")
+
+    fake.respond = elsewhere
+    assert "login page" in told(fake.url)
+
+
 @pytest.mark.parametrize(
     "document",
     [

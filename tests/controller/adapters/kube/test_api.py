@@ -308,6 +308,24 @@ def test_a_token_file_is_read_again_after_a_401(server: ApiServer, tmp_path: Pat
     assert [each.headers["Authorization"] for each in server.requests] == ["Bearer old", "Bearer new"]
 
 
+@pytest.mark.parametrize(("fresh_seconds", "sent"), [(1000.0, ["first", "first"]), (0.0, ["first", "second"])])
+def test_a_token_is_asked_for_again_after_a_while_and_not_for_each_request(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, fresh_seconds: float, sent: list[str]
+) -> None:
+    tokens = iter(["first", "second"])
+
+    def refresh(configuration: Configuration) -> None:
+        configuration.api_key["BearerToken"] = f"Bearer {next(tokens)}"
+
+    monkeypatch.setattr("controller.adapters.kube.transport.FRESH_SECONDS", fresh_seconds)
+    configuration = Configuration(host=server.url, proxy="", api_key={"BearerToken": "Bearer old"})
+    configuration.refresh_api_key_hook = refresh
+    api = KubeApi(configuration)
+    api.get(PODS)
+    api.get(PODS)
+    assert [each.headers["Authorization"] for each in server.requests] == [f"Bearer {token}" for token in sent]
+
+
 def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServer) -> None:
     def refresh(configuration: Configuration) -> None:
         raise ConfigException("Token file does not exist.")
