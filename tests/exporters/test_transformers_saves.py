@@ -240,6 +240,16 @@ def cut_short(training: Training, step: int) -> None:
     training.write("wei")
 
 
+def saved_again(training: Training, next_life: Callable[[], Training]) -> Training:
+    """The life after one that was cut short at step 13, which has saved step 11."""
+    cut_short(training, 13)
+    second = next_life()
+    second.begin(loaded_steps=8)
+    second.step_to(11, should_save=True)
+    second.save()
+    return second
+
+
 def test_a_save_that_was_cut_short_does_not_make_the_trainer_remove_the_last_one_that_is_whole(training, next_life):
     cut_short(training, 13)
     second = next_life()
@@ -260,11 +270,7 @@ def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(training, n
 
 
 def test_what_was_torn_is_removed_once_another_one_is_whole(training, next_life, tmp_path):
-    cut_short(training, 13)
-    second = next_life()
-    second.begin(loaded_steps=8)
-    second.step_to(11, should_save=True)
-    second.save()
+    saved_again(training, next_life)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-11", "checkpoint-8"]
 
 
@@ -281,11 +287,7 @@ def test_only_what_the_last_life_has_torn_is_kept(training, next_life, tmp_path)
 def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_although_it_has_a_manifest(
     training, next_life, tmp_path
 ):
-    cut_short(training, 13)
-    second = next_life()
-    second.begin(loaded_steps=8)
-    second.step_to(11, should_save=True)
-    second.save()
+    second = saved_again(training, next_life)
     second.step_to(11, should_save=True)
     second.write("wei")
     third = next_life()

@@ -310,10 +310,16 @@ def test_who_does_not_end_within_its_grace_is_killed_and_goes_on_from_its_last_c
     assert world.nodes()["a"] == "node-2"
 
 
-def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
+def a_move_that_hangs(tmp_path: Path) -> tuple[World, FakeProcess]:
+    """`a` is to be killed now, and will outlive that."""
     world, process = a_moving_world(tmp_path)
     process.stubborn = process.hangs = True
     world.clock.seconds += GRACE_SECONDS
+    return world, process
+
+
+def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
+    world, process = a_move_that_hangs(tmp_path)
     world.supervisor.poll()
     world.clock.seconds += 60.0
     world.supervisor.poll()
@@ -326,9 +332,7 @@ def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itse
 
 
 def test_a_job_that_must_be_killed_holds_up_no_other(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    process.stubborn = process.hangs = True
-    world.clock.seconds += GRACE_SECONDS
+    world, _ = a_move_that_hangs(tmp_path)
     world.launcher.started["b"].status = 0
     world.supervisor.poll()
     assert world.supervisor.records["b"].state == "finished"
