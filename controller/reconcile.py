@@ -40,8 +40,8 @@ class PassSettings:
     bounds: Bounds
     patience: corrections.Patience
     first_changes_a_pass: int | None = None
-    """How many jobs may be changed for the first time in one pass: their originals are stored before anything else is
-    done, and everything else waits for that. None: any number."""
+    """Jobs of how many workloads may be changed for the first time in one pass: their originals are stored before
+    anything else is done, a write for each workload, and everything else waits for that. None: any number."""
 
 
 def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
@@ -90,7 +90,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
     back_look = move_review.next_look_at_seconds(memory, snapshot, settings.bounds.moving)
     looks += [at for at in (first_look, back_look) if at is not None]
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
-    outstanding = withheld or allowed != tuple(decisions.resizes)
+    outstanding = withheld or waiting or allowed != tuple(decisions.resizes)
     if outstanding or corrections.watches(memory, snapshot, settings.patience):
         looks.append(one_interval)  # it must not wait for the own look of a node in back-off
     return PassReport(
@@ -138,18 +138,21 @@ def decreases_first(resizes: Sequence[Resize]) -> list[Resize]:
 
 
 def in_turn(resizes: Sequence[Resize], memory: MemoryState, most: int | None) -> tuple[list[Resize], list[Outcome]]:
-    """Those whose jobs were changed before, or are among the first `most` others; what becomes of the rest."""
+    """Those whose jobs were changed before, or are of the first `most` other workloads; what becomes of the rest."""
+    if most is None:
+        return list(resizes), []
     due: list[Resize] = []
     waiting: list[Outcome] = []
-    left = len(resizes) if most is None else most
-    why = f"no more than {left} jobs may be changed for the first time in one pass; its turn comes in a later one"
+    first: set[str] = set()
+    why = f"no more than {most} workloads are changed for the first time in one pass; its turn comes in a later one"
     for resize in resizes:
         known = memory.jobs.get(resize.job_uid)
         if known is None or known.original is None:
-            if not left:
+            workload = resize.job_uid.rpartition(":")[0] or resize.job_uid  # `UID:SLOT` on a cluster
+            if workload not in first and len(first) == most:
                 waiting.append(Outcome(resize, "deferred", why))
                 continue
-            left -= 1
+            first.add(workload)
         due.append(resize)
     return due, waiting
 

@@ -67,6 +67,18 @@ def test_decreases_are_carried_out_before_increases() -> None:
     assert [resize.job_uid for resize in actuator.done] == ["b", "a"]
 
 
+def test_the_pods_of_a_workload_are_changed_for_the_first_time_together() -> None:
+    ranks = ("gang:0", "gang:1", "gang:2")
+    seen = a_snapshot([a_job(uid, limit=1000) for uid in (*ranks, "b")], [a_node(cpu_cores=8.0)])
+    actuator = FakeActuator()
+    memory = FakeMemory(MemoryState(nodes={"n1": NodeMemory(frozenset(ranks), START, 320.0)}))
+    ports = Ports(FakeObserver([seen]), actuator, memory, FakeClock())
+    settings = PassSettings("wants", Measuring(20.0), OPEN, PATIENCE, first_changes_a_pass=1)
+    report = reconcile(ports, Wants(dict.fromkeys((*ranks, "b"), 500)), settings)
+    assert [resize.job_uid for resize in actuator.done] == list(ranks)
+    assert report.next_look_at_seconds == START + 20.0, "the other one waits for its turn, and not for longer"
+
+
 def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in_later_ones() -> None:
     jobs = [a_job(uid, limit=1000) for uid in "abcd"]
     seen = a_snapshot(jobs, [a_node(cpu_cores=8.0)])

@@ -34,6 +34,8 @@ class Chain:
 
     def begin(self) -> None:
         """Count from here on."""
+        if not self.leader.is_running():
+            raise AssertionError("the leader has ended, and nobody has killed it")
         self.stage.resized.clear()
         self.gateway.requests.clear()
 
@@ -58,6 +60,10 @@ class Chain:
 
         self.killed_at = None
         victim.before, victim.after = before, after
+
+    def disarm(self) -> None:
+        """Kill nobody from now on."""
+        self.gateway.before, self.gateway.after = lambda _: None, lambda _, __: None
 
     def is_over(self) -> bool:
         """The leader is dead, or writes no more."""

@@ -83,8 +83,11 @@ class Stage:
 
     def wait_for_no_policy(self, name: str = "policy", seconds: float = 60.0) -> None:
         """Wait until a policy that is being deleted is gone."""
-        look = ("get", "trainingpolicy", self.name(name), "--ignore-not-found", "-o", "name")
-        wait_for(f"{name} is gone", lambda: self.kubectl.run(*look), lambda found: not found, seconds)
+        wait_for(f"{name} is gone", lambda: self.has_no_policy(name), bool, seconds)
+
+    def has_no_policy(self, name: str = "policy") -> bool:
+        """True once it is gone."""
+        return not self.kubectl.run("get", "trainingpolicy", self.name(name), "--ignore-not-found", "-o", "name")
 
     def pods(self, *names: str, running: bool = True, **shape: Any) -> None:
         """Make idle pods on node-a, and wait until they run."""

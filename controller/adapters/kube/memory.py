@@ -31,8 +31,8 @@ from controller.model import (
 from controller.ports import Actuator
 
 ORIGINALS_A_PASS = 100
-"""As many jobs are changed for the first time in one pass (`PassSettings.first_changes_a_pass`): storing an original is
-one or two calls of some 5 ms, and all resizes of a pass wait for the last."""
+"""Jobs of as many workloads are changed for the first time in one pass (`PassSettings.first_changes_a_pass`): storing
+their originals is one or two calls of some 5 ms each, and all resizes of a pass wait for the last."""
 
 WRITES_AT_ONCE = 10
 """So 100 originals are stored in a tenth of the time, and the first resize comes within a second of its decision."""
@@ -189,11 +189,11 @@ class KubeMemory:
 
     def _store_originals(self, unsafe: Sequence[Unsafe]) -> None:
         """Write each document whose jobs have new originals; one that fails stops no other, an outage stops all."""
-        slots_of: dict[str, list[Slot]] = {}
+        jobs_of: dict[str, list[Unsafe]] = {}
         documents: dict[str, GrowthDocument] = {}
-        for document, slot, _ in unsafe:
-            documents[document.key] = document
-            slots_of.setdefault(document.key, []).append(slot)
+        for each in unsafe:
+            documents[each.document.key] = each.document
+            jobs_of.setdefault(each.document.key, []).append(each)
         left, stop = list(documents.values()), None
         with ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="originals") as pool:
             while left:
@@ -202,7 +202,7 @@ class KubeMemory:
                 left, self._asked = left[len(batch) :], True
                 problems = [stop] * len(batch) if stop else list(pool.map(self._store, batch))
                 for document, problem in zip(batch, problems, strict=True):
-                    self._note(slots_of[document.key], problem)
+                    self._note(jobs_of[document.key], problem)
                     stop = problem if problem is not None and problem.stops_all else stop
 
     def _store(self, document: GrowthDocument) -> Unstored | None:
@@ -216,14 +216,15 @@ class KubeMemory:
             return Unstored(f"its original resources could not be stored: {error}")
         return None
 
-    def _note(self, slots: Iterable[Slot], problem: Unstored | None) -> None:
-        for slot in slots:
+    def _note(self, jobs: Iterable[Unsafe], problem: Unstored | None) -> None:
+        for _, slot, before in jobs:
             if problem is None:
                 slot.stored_original = slot.memory.original
                 self._unstored.pop(slot.job_uid, None)
             else:
                 self._put_off[slot.job_uid] = slot.memory
-                slot.memory = slot.memory.altered(original=None)
+                # One that it had is kept, also where its object was deleted and cannot be made anew: it was changed.
+                slot.memory = slot.memory.altered(original=before.original)
                 self._unstored[slot.job_uid] = problem
 
     def unstored(self, job_uid: str) -> Unstored | None:

@@ -32,8 +32,9 @@ class Standing:
 
     def still_holds(self, pod: PodRecord, node: NodeRecord | None, original: CpuAllocation | None) -> bool:
         """Whether nothing has changed that it was made from."""
-        same_node = self.node is node or self.node == node  # comparing labels and taints, mostly with themselves
-        return same_node and self.managed.pod is pod and self.original == original
+        if self.managed.pod is not pod or self.original != original:
+            return False
+        return self.node is node or self.node == node  # nearly always the same; comparing takes labels and taints
 
 
 def standing(

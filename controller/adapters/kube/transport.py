@@ -87,6 +87,7 @@ class Transport:
     def renew_credentials(self) -> None:
         """Read the configuration again: tokens in files rotate, and plugins hand out new ones."""
         with self._lock:
+            self._fresh_until = 0.0
             if time.monotonic() - self._loaded_at < self._reload_seconds:
                 return
             with suppress(UsageError):  # half-written just now, say: what is in use stays

@@ -29,15 +29,20 @@ def is_of(kind: str, request: Request) -> bool:
     return request.kind == kind
 
 
-def rounds(chain: Chain, moment: str, act: Callable[[], None]) -> Iterator[str]:
+def rounds(chain: Chain, moment: str, act: Callable[[], object], is_done: Callable[[], bool]) -> Iterator[str]:
     """`act` once undisturbed, and then once for each write that was seen, with the leader killed at it.
 
     Yields what was being written, while another one leads. A write that does not come again kills nobody, and is
-    told as undisturbed.
+    told as undisturbed. `is_done`: what `act` asks for has been done. That no more is written does not tell: a first
+    pass that waits for Prometheus on a busy machine is as quiet, and no resize would be among the writes that kill.
     """
+
+    def is_over() -> bool:
+        return chain.is_over() and (not chain.leader.is_running() or is_done())
+
     chain.begin()
     act()
-    wait_for("all writes", chain.is_over, bool, 60)
+    wait_for("all writes", is_over, bool, 60)
     writes = Counter(request.kind for request in chain.gateway.requests if request.acts)
     assert sum(writes.values()) <= MOST_WRITES
     yield UNDISTURBED
@@ -46,7 +51,8 @@ def rounds(chain: Chain, moment: str, act: Callable[[], None]) -> Iterator[str]:
             chain.begin()
             chain.kill_at(partial(is_of, kind), number, moment)
             act()
-            wait_for(f"{kind} {number}", chain.is_over, bool, 60)
+            wait_for(f"{kind} {number}", is_over, bool, 60)
+            chain.disarm()
             if chain.killed_at is not None:
                 chain.take_over()
             yield UNDISTURBED if chain.killed_at is None else kind
@@ -62,7 +68,7 @@ def chain(stage: Stage) -> Chain:
 @pytest.mark.parametrize("moment", ["after", pytest.param("before", marks=pytest.mark.faults)])
 def test_a_pass_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(chain: Chain, moment: str) -> None:
     stage, seen = chain.stage, Counter[str]()
-    for kind in rounds(chain, moment, stage.policy):
+    for kind in rounds(chain, moment, stage.policy, lambda: stage.resized.keys() >= set(PODS)):
         seen[kind] += 1
         stage.wait_for_limits(SHARES)
         assert stage.resized == dict.fromkeys(PODS, 1), f"killed {moment} {kind}"
@@ -89,7 +95,7 @@ def test_a_deletion_that_is_cut_short_at_any_write_is_finished_by_the_next_leade
         chain.gateway.before = before
         stage.kubectl.run("delete", "trainingpolicy", stage.name("policy"), "--wait=false")
 
-    for kind in rounds(chain, moment, change_and_delete):
+    for kind in rounds(chain, moment, change_and_delete, stage.has_no_policy):
         seen[kind] += 1
         stage.wait_for_no_policy()
         assert stage.cpu() == dict.fromkeys(PODS, ORIGINAL), f"killed {moment} {kind}"

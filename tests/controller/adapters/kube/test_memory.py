@@ -143,6 +143,23 @@ def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change
     assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
 
 
+def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_anew(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    memory.load()
+    server.remove(f"{GROWTHS}/train")
+    server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
+    memory.save(memory.load())
+    assert OnlyStored(FakeActuator(), memory).resize(a_resize(uid)).result == "failed"
+    state = memory.load()
+    assert state.jobs[uid].original == ORIGINAL
+    memory.save(state)
+    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
+    assert OnlyStored(FakeActuator(), memory).resize(a_resize(uid)).result == "applied"
+
+
 def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_told(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
