@@ -95,7 +95,7 @@ class Ending:
         self._say_what_stays(self._record, given_back)
         self._undoing.retire()
         if FINALIZER in self._record.finalizers:
-            remove_finalizer(self._world.api, self._name)
+            remove_finalizer(self._world.api, self._name, self._world.may_write)
         return True
 
     def _say_what_stays(self, record: PolicyRecord, given_back: GivenBack) -> None:

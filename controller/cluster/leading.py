@@ -170,9 +170,9 @@ class Leadership:
             return False
         self._finalizer_at[key] = now + TRY_AGAIN_SECONDS
         if hold:
-            add_finalizer(self._world.impatient, record.name)
+            add_finalizer(self._world.impatient, record.name, self._world.may_write)
         else:
-            remove_finalizer(self._world.impatient, record.name)
+            remove_finalizer(self._world.impatient, record.name, self._world.may_write)
         return True
 
     def _drop(self, key: str) -> bool:

@@ -77,7 +77,7 @@ def _runner(world: World, record: PolicyRecord, document: TrainingPolicy) -> Pol
     if not record.uid:
         return PolicyRunner(world, record, document, None)
     if acts(document.spec.mode) and not world.options.dry_run and FINALIZER not in record.finalizers:
-        add_finalizer(world.api, record.name)
+        add_finalizer(world.api, record.name, world.may_write)
     return PolicyRunner(world, record, document, PolicyDocument(record))
 
 

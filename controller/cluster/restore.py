@@ -32,6 +32,7 @@ from controller.cluster.options import Connection, lease_namespace_of, own_ident
 from controller.cluster.signals import StopSignal
 from controller.cluster.undoing import Undoing
 from controller.cluster.watches import Watches, make_watches
+from controller.errors import ActuationError
 from controller.restoring import GivenBack
 from controller.telemetry import configure_logging
 
@@ -229,9 +230,9 @@ class _Restorer:
             return
         for name in held:
             try:
-                remove_finalizer(self._api, name)
+                remove_finalizer(self._api, name, self._elector.may_write)
                 result.policies.append(name)
-            except ApiError as error:
+            except (ApiError, ActuationError) as error:
                 result.problems.append(f"the finalizer of TrainingPolicy {name} stays: {error}")
 
 

@@ -16,12 +16,12 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json
+from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json, MayWrite
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL, PodRecord
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.documents import policy_of
-from controller.errors import UsageError
+from controller.errors import ActuationError, UsageError
 from controller.model import NodeMemory
 from controller.policy_status import Conflict, Standing, TrainingPolicyStatus, node_intervals, policy_status
 from controller.settings import LabelSelector, TrainingPolicy, validate
@@ -182,20 +182,26 @@ def _conflict(pods: Sequence[PodRecord], winner: str) -> Conflict:
 # --- finalizers ----------------------------------------------------------------------------------------------
 
 
-def add_finalizer(api: Api, name: str) -> None:
-    """Keep the policy from going before its pods have their originals back. ApiError when it cannot be set."""
-    _set_finalizer(api, name, wanted=True)
+def add_finalizer(api: Api, name: str, may_write: MayWrite) -> None:
+    """Keep the policy from going before its pods have their originals back.
+
+    ApiError when it cannot be set, ActuationError when that may not be written any more.
+    """
+    _set_finalizer(api, name, may_write, wanted=True)
 
 
-def remove_finalizer(api: Api, name: str) -> None:
-    """Let the policy go; one that is gone already is no error. ApiError when it cannot be removed."""
-    _set_finalizer(api, name, wanted=False)
+def remove_finalizer(api: Api, name: str, may_write: MayWrite) -> None:
+    """Let the policy go; one that is gone already is no error.
+
+    ApiError when it cannot be removed, ActuationError when that may not be written any more.
+    """
+    _set_finalizer(api, name, may_write, wanted=False)
 
 
-def _set_finalizer(api: Api, name: str, *, wanted: bool) -> None:
+def _set_finalizer(api: Api, name: str, may_write: MayWrite, *, wanted: bool) -> None:
     for tries_left in reversed(range(_TRIES)):
         try:
-            return _try_finalizer(api, name, wanted=wanted)
+            return _try_finalizer(api, name, may_write, wanted=wanted)
         except ApiError as error:
             if error.is_gone and not wanted:
                 return None
@@ -204,13 +210,15 @@ def _set_finalizer(api: Api, name: str, *, wanted: bool) -> None:
     return None
 
 
-def _try_finalizer(api: Api, name: str, *, wanted: bool) -> None:
+def _try_finalizer(api: Api, name: str, may_write: MayWrite, *, wanted: bool) -> None:
     meta = api.get(policy_path(name))["metadata"]
     there = list(meta.get("finalizers") or ())
     if (FINALIZER in there) == wanted:
         return
     finalizers = [*there, FINALIZER] if wanted else [each for each in there if each != FINALIZER]
     # With the resource version: another controller's finalizer, set meanwhile, must not be lost.
+    if not may_write():
+        raise ActuationError("this controller is not the leader any more, and writes nothing")
     guarded = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": finalizers}
     api.patch(policy_path(name), {"metadata": guarded}, MERGE_PATCH, PARAMS)
 

@@ -23,6 +23,7 @@ from controller.adapters.kube.policies import (
 )
 from controller.adapters.kube.records import FINALIZER, MANAGED_LABEL, PLACE_GATE, PodRecord
 from controller.adapters.kube.status_writer import StatusSender
+from controller.errors import ActuationError
 from controller.model import NodeMemory
 from controller.policy_status import Conflict, Standing
 
@@ -139,34 +140,44 @@ def test_the_finalizer_is_set_once_beside_those_of_others(server: ApiServer) -> 
     there["metadata"]["finalizers"] = ["other.example/x"]
     server.put(policy_path(), there)
     api = server.client()
-    add_finalizer(api, "p")
-    add_finalizer(api, "p")
+    add_finalizer(api, "p", lambda: True)
+    add_finalizer(api, "p", lambda: True)
     assert server.get(policy_path("p"))["metadata"]["finalizers"] == ["other.example/x", FINALIZER]
     assert len(server.asked("PATCH")) == 1
-    remove_finalizer(api, "p")
+    remove_finalizer(api, "p", lambda: True)
     assert server.get(policy_path("p"))["metadata"]["finalizers"] == ["other.example/x"]
 
 
 def test_removing_the_finalizer_of_a_deleted_policy_lets_it_go(server: ApiServer) -> None:
     server.put(policy_path(), raw())
     api = server.client()
-    add_finalizer(api, "p")
+    add_finalizer(api, "p", lambda: True)
     api.delete(policy_path("p"))
     assert parse_policy(api.get(policy_path("p"))).deleting
-    remove_finalizer(api, "p")
+    remove_finalizer(api, "p", lambda: True)
     assert api.get(policy_path())["items"] == []
-    remove_finalizer(api, "p")
+    remove_finalizer(api, "p", lambda: True)
 
 
 def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: ApiServer) -> None:
     server.put(policy_path(), raw())
     conflict = refusal(409, "Conflict", "the object has been modified")
     server.fault(conflict, method="PATCH", times=2)
-    add_finalizer(server.client(), "p")
+    add_finalizer(server.client(), "p", lambda: True)
     assert server.get(policy_path("p"))["metadata"]["finalizers"] == [FINALIZER]
     server.fault(conflict, method="PATCH", times=9)
     with pytest.raises(ApiError, match="modified"):
-        remove_finalizer(server.client(), "p")
+        remove_finalizer(server.client(), "p", lambda: True)
+
+
+def test_who_leads_no_more_sets_no_finalizer_and_takes_none_off(server: ApiServer) -> None:
+    server.put(policy_path(), raw())
+    with pytest.raises(ActuationError, match="not the leader"):
+        add_finalizer(server.client(), "p", lambda: False)
+    add_finalizer(server.client(), "p", lambda: True)
+    with pytest.raises(ActuationError, match="not the leader"):
+        remove_finalizer(server.client(), "p", lambda: False)
+    assert server.get(policy_path("p"))["metadata"]["finalizers"] == [FINALIZER]
 
 
 def test_a_policys_status_comes_back_after_a_restart(server: ApiServer) -> None:

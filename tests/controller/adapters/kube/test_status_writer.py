@@ -111,6 +111,22 @@ def test_nothing_is_sent_by_one_that_does_not_lead(server: ApiServer) -> None:
     assert server.requests == []
 
 
+def test_who_leads_no_more_when_the_first_try_comes_back_does_not_try_again(server: ApiServer) -> None:
+    """A process that was suspended, say, while the API server told it of a conflict."""
+    sender, thing = a_sender(server, lambda: not server.asked("GET")), Thing("t", {"a": 1})
+    sender.send(thing)
+    server.put(THINGS, {**server.get(thing.path), "spec": {"by": "somebody"}})
+    thing.status = {"a": 2}
+    with pytest.raises(ActuationError, match="not the leader"):
+        sender.send(thing)
+    assert server.get(thing.path)["status"] == {"a": 1}
+    server.remove(thing.path)
+    server.requests.clear()
+    with pytest.raises(ActuationError, match="not the leader"):
+        sender.send(thing)
+    assert server.asked("POST") == []
+
+
 def test_a_retired_document_is_deleted_if_it_is_still_the_same_object(server: ApiServer) -> None:
     sender, thing, other = a_sender(server), Thing("t"), Thing("other")
     sender.send(thing)
