@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -110,13 +111,22 @@ def test_diverged_and_silent_trainings_keep_what_they_have(stage: Stage, trainer
     stage.policy(behaviour=MEASURED)
     for name, guard in (("diverged", "non_finite_metrics"), ("silent", "stale_metrics")):
         stage.wait_for_event(name, "ResizeWithheld", f"{guard}: ")
-        assert stage.growth(name)["reason"].startswith(f"{guard}: ")
+        # The status is written beside the event, and again after a second where the connection was closed meanwhile.
+        wait_for(f"{name} says why", partial(_reason, stage, name), partial(_says, guard), 10)
         assert controller.metric("slopewise_withheld_total", guard=guard) >= 1
     told = stage.wait_for_condition("MetricsAvailable", "JobsWithoutMetrics")
     assert "2 of 2 jobs" in told["message"]
     assert controller.metric("slopewise_job_metrics_available", job_namespace=stage.namespace) == 0
     assert controller.metric("slopewise_job_diverged", job_name="diverged") == 1
     assert stage.limits() == dict.fromkeys(names, 300)
+
+
+def _reason(stage: Stage, name: str) -> str:
+    return str(stage.growth(name).get("reason", ""))
+
+
+def _says(guard: str, reason: str) -> bool:
+    return reason.startswith(f"{guard}: ")
 
 
 def _metrics_reason(stage: Stage, name: str) -> str:
