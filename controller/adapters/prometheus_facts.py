@@ -94,9 +94,7 @@ def latest_life(lives: Lives) -> tuple[str | None, Life]:
     """Where the job's latest process is, and what it says; None and nothing when no start is known."""
     if not lives:
         return None, Life()
-    latest = (
-        max(lives, key=lambda name: (lives[name].started_at_seconds, name)) if len(lives) > 1 else next(iter(lives))
-    )
+    latest = max(lives, key=lambda name: (lives[name].started_at_seconds, name))
     life = lives[latest]
     return (latest if life.started_at_seconds > -math.inf else None), life
 

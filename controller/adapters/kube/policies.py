@@ -19,9 +19,9 @@ from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json, MayWrite
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL, PodRecord
-from controller.adapters.kube.status_writer import PARAMS, StatusDocument
+from controller.adapters.kube.status_writer import PARAMS, StatusDocument, check_leading
 from controller.documents import policy_of
-from controller.errors import ActuationError, UsageError
+from controller.errors import UsageError
 from controller.model import NodeMemory
 from controller.policy_status import Conflict, Standing, TrainingPolicyStatus, node_intervals, policy_status
 from controller.settings import LabelSelector, TrainingPolicy, validate
@@ -216,9 +216,8 @@ def _try_finalizer(api: Api, name: str, may_write: MayWrite, *, wanted: bool) ->
     if (FINALIZER in there) == wanted:
         return
     finalizers = [*there, FINALIZER] if wanted else [each for each in there if each != FINALIZER]
+    check_leading(may_write)
     # With the resource version: another controller's finalizer, set meanwhile, must not be lost.
-    if not may_write():
-        raise ActuationError("this controller is not the leader any more, and writes nothing")
     guarded = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": finalizers}
     api.patch(policy_path(name), {"metadata": guarded}, MERGE_PATCH, PARAMS)
 

@@ -80,6 +80,12 @@ def fingerprints(status: Json) -> dict[str, int]:
     return {key: hash(json.dumps(value, sort_keys=True)) for key, value in status.items()}
 
 
+def check_leading(may_write: MayWrite) -> None:
+    """Before each request that writes; ActuationError when we lead no more, having been suspended meanwhile, say."""
+    if not may_write():
+        raise ActuationError("this controller is not the leader any more, and writes nothing")
+
+
 class StatusSender:
     """One write at a time of one document, to an object that is made when it is missing."""
 
@@ -90,7 +96,7 @@ class StatusSender:
     def send(self, document: StatusDocument) -> bool:
         """Write what changed; False when nothing did. ApiError when it fails, ActuationError when it may not be."""
         with document.writing:
-            self._check_leading()
+            check_leading(self._may_write)
             if document.retired:
                 return self._delete(document)
             if document.uid is not None:
@@ -100,13 +106,8 @@ class StatusSender:
                     if not (error.is_gone or error.is_conflict):
                         raise
                 self._read_again(document)
-            self._check_leading()
+            check_leading(self._may_write)
             return (document.uid is not None or document.create(self._api)) and self._patch(document)
-
-    def _check_leading(self) -> None:
-        """Before each request that writes: a process that was suspended since the last one leads no more."""
-        if not self._may_write():
-            raise ActuationError("this controller is not the leader any more, and writes nothing")
 
     def _patch(self, document: StatusDocument) -> bool:
         status = document.render()
@@ -118,7 +119,7 @@ class StatusSender:
         # A workload of the same name may have come in its place, and for the status of custom resources the API server
         # does not mind a wrong metadata.uid (1.36); a wrong resource version it does.
         body = {"metadata": {"resourceVersion": document.version}, "status": changed}
-        self._check_leading()
+        check_leading(self._may_write)
         answer = self._api.patch(f"{document.path}/status", body, MERGE_PATCH, PARAMS)
         document.version = answer["metadata"]["resourceVersion"]
         document.sent = prints

@@ -24,10 +24,10 @@ def last_renewal_seconds(gateway: Gateway) -> float:
     return max(each.at_seconds for each in gateway.writes("leases"))
 
 
-def written_too_late(gateway: Gateway, deadline: float) -> dict[str, float]:
-    """What was sent past the deadline, except for tries to renew, and how many seconds past it."""
+def written_too_late(gateway: Gateway, deadline: float) -> list[str]:
+    """What was sent past the deadline, except for tries to renew."""
     late = [each for each in gateway.requests if each.writes and each.at_seconds > deadline + UNDER_WAY_SECONDS]
-    return {each.kind: each.at_seconds - deadline for each in late if "leases" not in each.kind}
+    return [each.kind for each in late if "leases" not in each.kind]
 
 
 def test_a_leader_that_is_cut_off_writes_nothing_past_its_deadline_and_another_one_goes_on(stage: Stage) -> None:
@@ -49,7 +49,7 @@ def test_a_leader_that_is_cut_off_writes_nothing_past_its_deadline_and_another_o
     assert f"could not be renewed for {RENEW_DEADLINE_SECONDS:g} s" in lost["reason"]
     follower.wait_until_leading()
     stage.wait_for_limits(THIRDS)
-    assert written_too_late(gateway, deadline) == {}
+    assert written_too_late(gateway, deadline) == []
     assert stage.resized == {"a": 1, "b": 1, "c": 1}
     assert stage.originals() == dict.fromkeys("abc", STORED)
 
@@ -63,13 +63,14 @@ def test_a_leader_that_was_suspended_finds_out_before_it_writes(stage: Stage) ->
     follower.wait_until_ready()
     stage.resized.clear()
     leader.suspend()
-    suspended_at = time.monotonic()
     stage.pods("c")
     follower.wait_until_leading()
     stage.wait_for_limits(THIRDS)
+    # From here on, not from the suspension: what was under way then arrives a moment after it.
+    resumed_at = time.monotonic()
     leader.resume()
     assert leader.wait_until_ended() == 1
-    assert written_too_late(gateway, suspended_at) == {}
+    assert [each.kind for each in gateway.writes(since=resumed_at) if "leases" not in each.kind] == []
     assert stage.resized == {"a": 1, "b": 1, "c": 1}
 
 
@@ -166,7 +167,7 @@ def test_an_api_server_that_hangs_for_15_seconds_costs_nobody_a_second_resize(
     successor = stage.controller(other)
     stage.wait_for_limits({"a": 2000}, seconds=90)
     successor.wait_for_passes(1)
-    assert written_too_late(gateway, deadline) == {}
+    assert written_too_late(gateway, deadline) == []
     assert stage.resized["a"] == 1
     stage.delete_policy()
     assert stage.limits("a") == {"a": 300}

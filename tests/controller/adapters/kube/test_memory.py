@@ -130,13 +130,19 @@ def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
     assert state == MemoryState()
 
 
-def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def a_job_without_its_growth(server: ApiServer, pods: Pods, memory: KubeMemory) -> str:
+    """The uid of a job that was changed, and whose JobGrowth a person has deleted."""
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     memory.load()
     server.remove(f"{GROWTHS}/train")
+    return uid
+
+
+def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    uid = a_job_without_its_growth(server, pods, memory)
     state = memory.load()
     assert state.jobs[uid].original == ORIGINAL
     memory.save(state)
@@ -146,10 +152,7 @@ def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change
 def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_anew(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
-    uid = pods.add("train")
-    memory.save(MemoryState({uid: changed()}))
-    memory.load()
-    server.remove(f"{GROWTHS}/train")
+    uid = a_job_without_its_growth(server, pods, memory)
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(memory.load())
     assert OnlyStored(FakeActuator(), memory).resize(a_resize(uid)).result == "failed"
