@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 import structlog
+from support.searching import register_profiles
 
 from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
 from controller.errors import MissingToolError
+
+register_profiles()  # before the option --hypothesis-profile is heard
 
 ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks")]
 """Folders whose tests need more than a checkout, and only run when they are named."""

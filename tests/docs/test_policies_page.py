@@ -10,8 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from support.policy_contract import INTERVAL, check_everything, check_limits_add_up, decide, worlds
+from support.searching import examples
 from support.worlds import START, a_job, a_snapshot
 
 from controller.model import ClusterSnapshot, CpuControl, MemoryState
@@ -60,7 +61,7 @@ def test_every_section_tells_source_use_and_limits(name: str) -> None:
 
 
 @pytest.mark.parametrize("control", ["limits", "requests"])
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@examples(40)
 @given(world=worlds())
 def test_the_example_keeps_to_the_contract(
     example: ModuleType, control: CpuControl, world: tuple[ClusterSnapshot, MemoryState]
