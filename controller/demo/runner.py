@@ -15,7 +15,7 @@ from controller.demo.job_moves import job_moves
 from controller.demo.paces import mean_paces
 from controller.demo.results import Curves, JobMove, JobResult, RunResult
 from controller.demo.sampler import CpuSampler, Points
-from controller.errors import DataSourceError
+from controller.errors import DataSourceError, SlopewiseError
 from controller.jobs import JobSpec
 from controller.model import Objective, PassReport
 from controller.session import Session, SessionPlan, Workshop
@@ -46,9 +46,17 @@ def run_policy(
     nodes: int = 1,
     show: Callable[[Progress], None],
 ) -> RunResult:
-    """Run all jobs under one policy to their ends, on this machine as so many nodes."""
+    """Run all jobs under one policy to their ends, on this machine as so many nodes; SlopewiseError if it fails."""
     name = policy.spec.policy.name
-    with Session(workshop, SessionPlan(policy, jobs, namespace=name, ours=ours, nodes=nodes)) as session:
+    failed: list[str] = []
+
+    def end_when_it_fails(report: PassReport) -> None:
+        if report.policy_failed:
+            failed.append(report.held or name)
+            session.stop()
+
+    plan = SessionPlan(policy, jobs, namespace=name, ours=ours, nodes=nodes)
+    with Session(workshop, plan, [end_when_it_fails]) as session:
         sampler = CpuSampler(session, session.control)
 
         def tick() -> None:
@@ -57,6 +65,8 @@ def run_policy(
             show(Progress(session, name, elapsed))
 
         session.run(tick)
+        if failed:
+            raise SlopewiseError(f"{failed[0]}; there is nothing to compare.")
         return _gather(session, sampler, name)
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from support.policy_contract import INTERVAL, check_everything, check_limits_add_up, decide, worlds
 from support.searching import examples
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
 from controller.model import Arrival, ClusterSnapshot, CpuControl, MemoryState, Node, Place
+from controller.own_policies.contract import INTERVAL, check_everything, check_limits_add_up, decide, worlds
 from controller.policies import PolicyProtocol, Setting, build, find, names
 
 CONTROLS = ("limits", "requests")
