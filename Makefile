@@ -7,7 +7,7 @@ REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 SEARCH_TIMES ?= 10
 
-.PHONY: help demo test search bench replicate validate accept lock generate lint format clean cluster cluster-down test-cluster \
+.PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down test-cluster \
 	test-faults test-frameworks bench-cluster
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make search    the property tests over random examples, ten times as many (SEARCH_TIMES=10); 5 minutes"
 	@echo "make bench     speed and memory against their bounds"
 	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
+	@echo "make which-policy   the figures of docs/which-policy.md, which make replicate writes too (2 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
 	@echo "make cluster   a real Kubernetes on this machine, without Docker (Linux, root, Go; built once, about 10 minutes)"
@@ -48,6 +49,9 @@ generate: $(VENV)/.done
 
 replicate: $(VENV)/.done
 	$(BIN)/python -m replication
+
+which-policy: $(VENV)/.done
+	$(BIN)/python -m replication.which_policy
 
 validate: $(VENV)/.done
 	$(BIN)/python -m replication.validation
