@@ -80,12 +80,12 @@ class PolicyFile:
     name: str
     summary: str
     description: str
-    purpose: str
-    """What one would choose it for, in a few words; its summary where the file does not say."""
     parameters: type[PolicyParameters]
     simulator_only: bool
     """It needs what only an oracle knows (`ClusterSnapshot.remaining_work_cpu_seconds`)."""
     build: Build
+    purpose: str = ""
+    """What one would choose it for, in a few words; its summary where the file does not say."""
     origin: str = ""
     """Where a policy of the user's was found: its file, or its package; empty for those of this folder."""
     file: str | None = None
@@ -100,10 +100,10 @@ class PolicyFile:
             name,
             summary,
             description,
-            purpose=str(getattr(module, "PURPOSE", summary)),
             parameters=module.Parameters,
             simulator_only=bool(getattr(module, "SIMULATOR_ONLY", False)),
             build=build,
+            purpose=str(getattr(module, "PURPOSE", summary)),
             origin=origin,
             file=file,
         )
