@@ -254,7 +254,7 @@ class TestWhereOthersAreAdmitted:
             ({"name": "flowcon", "parameters": {"alpha": 7}}, "must be greater than 0 and less than or equal to 1"),
             ({"name": "flowcon", "parameters": {"alphaPer": "year"}}, "must be one of interval, second for flowcon"),
             ({"name": "flowcon", "parameters": {"hits": 3}}, "unknown key for policy flowcon, only tradl has it"),
-            ({"name": "flowcon", "parameters": {"alpha": "a"}}, "must be of type number"),
+            ({"name": "flowcon", "parameters": {"alpha": "a"}}, "alpha: expected numeric (int or float), got string"),
             ({"name": "./mine.py"}, "'./mine.py' is not the name of a policy; use small letters, digits and _ or - in"),
             ({"name": "srpt-oracle"}, "it must know how much work each job has left"),
         ],
