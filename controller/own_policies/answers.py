@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
@@ -28,12 +29,11 @@ from controller.model import (
 )
 from controller.policies import PolicyProtocol
 
-MEASURED = (
-    "series", "first_level", "best_level", "anchor", "growth", "original", "last_resized_at_seconds",
-    "previous_growth", "pace_anchor", "paces", "moves_total", "moved_at_seconds", "moves", "change",
-    "alone_until_seconds", "alone_because",
-)  # fmt: skip
-"""Fields of `JobMemory` that are not a policy's to write. Without `original` a job would never get back what it had."""
+DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "streak", "marks"})
+"""Fields of `JobMemory` that are a policy's to write."""
+
+MEASURED = tuple(field.name for field in fields(JobMemory) if field.name not in DECIDED)
+"""All others, which are not. Without `original` a job would never get back what it had."""
 
 _measured = attrgetter(*MEASURED)
 

@@ -14,6 +14,7 @@ not choose what the controller executes.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -51,6 +52,8 @@ class Unusable:
 
 _loaded: dict[Path, PolicyFile] = {}
 """Files are executed once a process: a policy does not change while it decides."""
+
+_loading = threading.Lock()
 
 _named: dict[str, Path] = {}
 """Files that were named by their paths, by the policy's name."""
@@ -173,9 +176,10 @@ def _absolute(path: Path) -> Path:
 
 
 def _load_once(path: Path) -> PolicyFile:
-    if path not in _loaded:
-        _loaded[path] = load_file(path)
-    return _loaded[path]
+    with _loading:
+        if path not in _loaded:
+            _loaded[path] = load_file(path)
+        return _loaded[path]
 
 
 def _folders() -> list[Path]:

@@ -6,12 +6,13 @@ No bytecode is written beside the file, which may be on a read-only volume.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import sys
 import traceback
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 
 from pydantic import ValidationError
 
@@ -46,7 +47,10 @@ def load_file(path: Path) -> PolicyFile:
     name = policy_name(path.stem, str(path))
     module = ModuleType(f"slopewise_policy_{path.stem}")
     module.__file__ = str(path)
-    code = _compiled(path)
+    tree = _parsed(path)
+    if not any(_binds_policy(statement) for statement in tree.body):
+        raise UsageError(_without_policy(str(path)))  # a training script, say: it must not be executed
+    code = compile(tree, str(path), "exec", dont_inherit=True)
     sys.modules[module.__name__] = module  # pydantic looks annotations up there
     try:
         exec(code, module.__dict__)  # noqa: S102 - a policy is code, as the documentation says
@@ -75,7 +79,7 @@ def read_module(name: str, module: ModuleType, origin: str, file: str | None = N
     if not (isinstance(parameters, type) and issubclass(parameters, PolicyParameters)):
         raise UsageError(f"{origin}: has no class Parameters(PolicyParameters); add one, also an empty one ({_HOW}).")
     if not (isinstance(policy, type) and callable(getattr(policy, "decide", None))):
-        raise UsageError(f"{origin}: has no class Policy with a method decide(snapshot, memory); add it ({_HOW}).")
+        raise UsageError(_without_policy(origin))
     try:
         parameters()
     except ValidationError as error:
@@ -108,9 +112,22 @@ def _place(error: BaseException, origin: str) -> str:
     return f"{Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
 
 
-def _compiled(path: Path) -> CodeType:
+def _without_policy(origin: str) -> str:
+    return f"{origin}: has no class Policy with a method decide(snapshot, memory); add it ({_HOW})."
+
+
+def _binds_policy(statement: ast.stmt) -> bool:
+    """Whether a module has a `Policy` after this statement: its own, an imported one, or perhaps one among all."""
+    if isinstance(statement, ast.ImportFrom | ast.Import):
+        return any((alias.asname or alias.name) in ("Policy", "*") for alias in statement.names)
+    if isinstance(statement, ast.Assign):
+        return any(isinstance(target, ast.Name) and target.id == "Policy" for target in statement.targets)
+    return isinstance(statement, ast.ClassDef) and statement.name == "Policy"
+
+
+def _parsed(path: Path) -> ast.Module:
     try:
-        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        return ast.parse(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); give the path of a policy's file.") from error
     except SyntaxError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
-from support.own_policy import a_file, a_name
+from support.own_policy import a_file, a_name, failing
 
 from controller.errors import UsageError
 from controller.own_policies.check import CheckResult, Finding
@@ -71,7 +71,7 @@ def test_policies_of_the_users_follow_with_where_they_are_and_those_with_a_mista
 ) -> None:
     good, bad = a_name(), a_name()
     path = a_file(tmp_path, name=good)
-    a_file(tmp_path, "1 / 0", name=bad)
+    a_file(tmp_path, failing("1 / 0"), name=bad)
     monkeypatch.setenv("SLOPEWISE_POLICIES", str(tmp_path))
     lines = printed(listing(describe(None))).splitlines()
     assert lines[12].split(maxsplit=1)[1].strip() == f"an example: whoever came last is served first (from {path})"

@@ -45,6 +45,11 @@ class Policy:
 """
 
 
+def failing(line: str) -> str:
+    """A policy that cannot be loaded, because of this line, its first."""
+    return f"{line}\nclass Policy: ...\n"
+
+
 def a_name() -> str:
     """A name that no other test's policy has."""
     return f"mine-{next(_numbers)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.own_policy import a_file, deciding
+from support.own_policy import a_file, deciding, failing
 from support.replicas import ORIGINAL, Town, wait_for
 
 from controller.cluster.process import log_own_policies
@@ -74,7 +74,7 @@ def test_one_that_raises_holds_every_pass_says_why_and_the_controller_goes_on(fo
 def test_what_the_api_server_cannot_know_the_condition_says(
     folder: Path, town: Town, name: str, parameters: dict[str, Any], sentence: str
 ) -> None:
-    a_file(folder, "oops", name="broken")
+    a_file(folder, failing("oops"), name="broken")
     a_file(folder, name="mine")
     obey(town, name, **parameters)
     with town.replica():
@@ -87,7 +87,7 @@ def test_at_its_start_the_controller_logs_which_policies_it_has_and_which_it_can
     folder: Path, town: Town
 ) -> None:
     path = a_file(folder, name="mine")
-    a_file(folder, "oops", name="broken")
+    a_file(folder, failing("oops"), name="broken")
     log_own_policies()
     (found,), (refused,) = town.lines("policy found"), town.lines("policy cannot be used")
     assert (found["name"], found["origin"]) == ("mine", str(path))

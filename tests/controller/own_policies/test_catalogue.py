@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.own_policy import a_file, a_name, deciding
+from support.own_policy import a_file, a_name, deciding, failing
 
 from controller.errors import UsageError
 from controller.own_policies import catalogue
@@ -46,7 +46,7 @@ def test_files_of_a_folder_that_are_no_policies_are_left_alone(folder: Path) -> 
 def test_a_policy_with_a_mistake_says_so_where_it_is_listed_and_breaks_no_other(folder: Path) -> None:
     good, bad = a_name(), a_name()
     a_file(folder, name=good)
-    a_file(folder, "1 / 0", name=bad)
+    a_file(folder, failing("1 / 0"), name=bad)
     assert find(good).name == good
     assert find("flowcon").name == "flowcon"
     assert "ZeroDivisionError: division by zero (line 1)" in mistake(bad)
@@ -105,7 +105,7 @@ def test_a_file_is_executed_once_however_often_its_policy_is_asked_for(tmp_path:
 
 
 def test_a_path_is_never_taken_where_a_name_is_asked_for(tmp_path: Path) -> None:
-    path = a_file(tmp_path, f"open({str(tmp_path / 'log')!r}, 'w')")
+    path = a_file(tmp_path, failing(f"open({str(tmp_path / 'log')!r}, 'w')"))
     with pytest.raises(UsageError, match=r"is a file; here a policy is named by its name"):
         find(str(path))
     assert not (tmp_path / "log").exists()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.own_policy import HEAD, PARAMETERS, a_file, deciding
+from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
 
 from controller.errors import UsageError
 from controller.model import ClusterSnapshot, JobState, MemoryState, Node
@@ -137,7 +137,7 @@ def test_what_a_file_must_say_of_itself(tmp_path: Path, text: str, sentence: str
 
 def test_a_file_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="ZeroDivisionError"):
-        check_file(a_file(tmp_path, "1 / 0"))
+        check_file(a_file(tmp_path, failing("1 / 0")))
 
 
 def test_nothing_is_left_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.own_policy import a_file, a_name, deciding
+from support.own_policy import a_file, a_name, deciding, failing
 from support.worlds import a_job, a_snapshot
 
 from controller.adapters.kube.policies import parse_policy
@@ -55,7 +55,7 @@ class TestDocuments:
         assert decisions.reasons == {"only": "1 in order of age, 1 cores"}
 
     def test_a_mistake_in_the_policys_file_is_told_with_where_it_was_named(self, tmp_path: Path) -> None:
-        path = a_file(tmp_path, "1 / 0")
+        path = a_file(tmp_path, failing("1 / 0"))
         with pytest.raises(UsageError) as refused:
             load_training_policy(a_document(tmp_path, f"./{path.name}"))
         assert f"policy.yaml: spec.policy.name: {path}: cannot be loaded: ZeroDivisionError" in str(refused.value)
@@ -84,7 +84,7 @@ class TestObjectsOfACluster:
         assert (record.invalid, record.document is not None) == (None, True)
 
     def test_a_path_is_refused_and_never_executed(self, tmp_path: Path) -> None:
-        path = a_file(tmp_path, f"open({str(tmp_path / 'executed')!r}, 'w')")
+        path = a_file(tmp_path, failing(f"open({str(tmp_path / 'executed')!r}, 'w')"))
         record = parse_policy(an_object(str(path)))
         assert record.document is None
         assert "is a file; here a policy is named by its name, and found in a folder" in (record.invalid or "")
@@ -93,7 +93,7 @@ class TestObjectsOfACluster:
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
-            ("1 / 0", "ZeroDivisionError"),
+            (failing("1 / 0"), "ZeroDivisionError"),
             (deciding("return fair").replace("self.setting = setting", "{}['x']"), "failed: KeyError: 'x' (line"),
         ],
     )
@@ -172,7 +172,7 @@ def test_from_a_new_file_to_a_simulation(tmp_path: Path) -> None:
     options = ("--policy", "./shortest_first.py", "--seeds", "1", "-o", "json")
     simulated = slopewise(tmp_path, "simulate", a_scenario(tmp_path), *options)
     assert list(json.loads(simulated.stdout)["policies"]) == ["fair", "shortest-first"], simulated.stderr
-    (tmp_path / "broken.py").write_text("1 / 0")
+    a_file(tmp_path, failing("1 / 0"), name="broken")
     listed = slopewise(tmp_path, "policies", "--policies-dir", ".", "-o", "json")
     told = {policy["name"]: policy["mistake"] for policy in json.loads(listed.stdout)}
     assert told["shortest-first"] is told["flowcon"] is None

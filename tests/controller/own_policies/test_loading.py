@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.own_policy import HEAD, PARAMETERS, a_file, deciding
+from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
 
 from controller.errors import UsageError
 from controller.own_policies.loading import load_file
@@ -33,14 +33,24 @@ def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("def decide(:\n", "mine.py line 1: invalid syntax; a policy is a file of Python"),
-        ("x = 1\ny = oops\n", "mine.py: cannot be loaded: NameError: name 'oops' is not defined (line 2); mend it."),
-        ("import nowhere_to_be_found\n", "imports nowhere_to_be_found, which is not there; install it where slopewise"),
-        ("import sys\nsys.exit(3)\n", "mine.py: cannot be loaded: SystemExit: 3 (line 2); mend it."),
-        ("from controller.policy_api import Jobs\n", "ImportError: cannot import name 'Jobs'"),
+        (
+            failing("x = 1\ny = oops"),
+            "mine.py: cannot be loaded: NameError: name 'oops' is not defined (line 2); mend it.",
+        ),
+        (
+            failing("import nowhere_to_be_found"),
+            "imports nowhere_to_be_found, which is not there; install it where slopewise",
+        ),
+        (failing("import sys\nsys.exit(3)"), "mine.py: cannot be loaded: SystemExit: 3 (line 2); mend it."),
+        (failing("from controller.policy_api import Jobs"), "ImportError: cannot import name 'Jobs'"),
         ("x = '\0'\n", "mine.py"),
-        ("", "mine.py: has no class Parameters(PolicyParameters); add one, also an empty one"),
-        (HEAD + "class Parameters: ...\n", "has no class Parameters(PolicyParameters)"),
-        (HEAD + PARAMETERS, "mine.py: has no class Policy with a method decide(snapshot, memory); add it"),
+        ("", "mine.py: has no class Policy with a method decide(snapshot, memory); add it"),
+        (failing("x = 1"), "mine.py: has no class Parameters(PolicyParameters); add one, also an empty one"),
+        (HEAD + "class Parameters: ...\nclass Policy: ...\n", "has no class Parameters(PolicyParameters)"),
+        (
+            HEAD.replace("*", "Node") + PARAMETERS,
+            "mine.py: has no class Policy with a method decide(snapshot, memory); add it",
+        ),
         (HEAD + PARAMETERS + "class Policy: ...\n", "has no class Policy with a method decide(snapshot, memory)"),
         (
             HEAD + "class Parameters(PolicyParameters):\n    alpha: float\n" + POLICY,
@@ -55,6 +65,14 @@ def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, text: str, sentence
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
     assert "slopewise_policy_mine" not in sys.modules
+
+
+def test_a_file_that_is_no_policy_is_not_executed(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"open({str(tmp_path / 'trained')!r}, 'w')\nclass Parameters: ...\n")
+    with pytest.raises(UsageError, match=r"train\.py: has no class Policy with a method decide"):
+        load_file(script)
+    assert not (tmp_path / "trained").exists()
 
 
 def test_a_file_that_is_not_there_or_is_a_folder_is_one_sentence(tmp_path: Path) -> None:
