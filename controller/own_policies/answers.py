@@ -82,7 +82,7 @@ def _mistakes(
     yield from _of_reasons(decisions, running)
     yield from _of_memory(decisions.memory, snapshot, memory)
     nodes = {node.name: node for node in snapshot.nodes}
-    yield from _of_resizes(decisions, running, nodes, control)
+    yield from _of_resizes(decisions, running, nodes, control, memory)
     yield from _of_moves(decisions, running, snapshot)
 
 
@@ -140,7 +140,11 @@ def _of_node(name: str, look: object, now_seconds: float) -> Iterator[str]:
 
 
 def _of_resizes(
-    decisions: Decisions, running: Mapping[str, Job], nodes: Mapping[str, Node], control: CpuControl
+    decisions: Decisions,
+    running: Mapping[str, Job],
+    nodes: Mapping[str, Node],
+    control: CpuControl,
+    given: MemoryState,
 ) -> Iterator[str]:
     seen: set[str] = set()
     for resize in decisions.resizes:
@@ -159,8 +163,20 @@ def _of_resizes(
             yield f"the resize of {uid} goes to {resize.to_millicores!r}, and not to a whole number of millicores"
         elif resize.to_millicores < MIN_MILLICORES:
             yield f"the resize of {uid} goes to {resize.to_millicores} millicores; the least is {MIN_MILLICORES}"
-        elif resize.gives_back:
-            yield f"the resize of {uid} says gives_back, which is not a policy's to say"
+        elif resize.gives_back and resize.to_millicores != _original_millicores(
+            given.jobs[uid], nodes[job.node], control
+        ):
+            yield f"the resize of {uid} says gives_back, and does not go to what the job came with"
+
+
+def _original_millicores(known: JobMemory, node: Node, control: CpuControl) -> int | None:
+    """What the job came with, in the dimension that is controlled; None: it was never changed."""
+    original = known.original
+    if original is None:
+        return None
+    whole_node = round(1000 * node.cpu_cores)
+    limit = whole_node if original.limit_millicores is None else original.limit_millicores
+    return original.request_millicores if control == "requests" else limit
 
 
 def _of_moves(decisions: Decisions, running: Mapping[str, Job], snapshot: ClusterSnapshot) -> Iterator[str]:

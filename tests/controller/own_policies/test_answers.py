@@ -42,6 +42,12 @@ def test_a_policy_that_decides_well_is_heard(tmp_path: Path) -> None:
     assert (resize.job_uid, resize.to_millicores) == ("a", 500)
 
 
+def test_a_policy_may_give_back_what_a_job_came_with(tmp_path: Path) -> None:
+    back = 'resize = Resize("a", "n1", "limits", 1000, 2000, "its own", gives_back=True)'
+    (resize,) = policy(tmp_path, back, "return replace(fair, resizes=(resize,))").decide(WORLD, MEMORY).resizes
+    assert resize.gives_back
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
@@ -88,8 +94,8 @@ def test_a_policy_that_decides_well_is_heard(tmp_path: Path) -> None:
             "the resize of a goes to 0 millicores; the least is 1",
         ),
         (
-            "return replace(fair, resizes=(Resize('a', 'n1', 'limits', 1000, 2000, 'why', gives_back=True),))",
-            "the resize of a says gives_back, which is not a policy's to say",
+            "return replace(fair, resizes=(Resize('a', 'n1', 'limits', 1000, 1999, 'why', gives_back=True),))",
+            "the resize of a says gives_back, and does not go to what the job came with",
         ),
         ("return replace(fair, moves=(Place('a', 'n2', 'why'),))", "moves places a, which does not wait for a node"),
         ("return replace(fair, moves=(Migrate('a', 'n2', 'n1', 'why'),))", "moves has a leave n2, where it is not"),
