@@ -88,6 +88,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("load_imbalance_ratio", "Imbalance of the nodes", "", "less"),
     Measure("cpu_jitter_ratio", "Jitter of a job's CPU", "", "less"),
     Measure("cpu_utilisation_ratio", "CPU used of all there was", "", "more"),
+    Measure("cpu_short_ratio", "Part of the time with CPU short", "", None),
     Measure("migrations_total", "Migrations", "", None),
     Measure("resizes_total", "Resizes", "", None),
 )
@@ -194,6 +195,7 @@ def _of_run(run: RunOutcome, fair: RunOutcome, fair_jct_seconds: Mapping[str, fl
         "load_imbalance_ratio": run.load_imbalance_ratio,
         "cpu_jitter_ratio": _mean(job.cpu_jitter_ratio for job in run.jobs),
         "cpu_utilisation_ratio": run.cpu_utilisation_ratio,
+        "cpu_short_ratio": run.cpu_short_ratio,
         "migrations_total": float(run.migrations_total),
         "resizes_total": float(run.resizes_total),
     }

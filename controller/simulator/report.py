@@ -45,9 +45,9 @@ def write_report(result: SweepResult, path: Path) -> None:
 def render(result: SweepResult) -> str:
     """The page as text; of the seeds whose runs were kept, the first is shown job by job."""
     runs = _shown_runs(result)
-    names = [name for name in result.measures if not is_overlap(name)]
+    names = table.shown_measures(result)
     boxes = {f"measure-{name}": charts.measure_figure(result, name) for name in names}
-    overlap = {"overlap": charts.overlap_figure(result)} if len(names) < len(result.measures) else {}
+    overlap = {"overlap": charts.overlap_figure(result)} if any(map(is_overlap, result.measures)) else {}
     gantts, nodes_left_out = _gantts(runs)
     figures = {key: figure.to_plotly_json() for key, figure in (boxes | overlap | gantts).items()}
     jobs = job_rows(result, runs)

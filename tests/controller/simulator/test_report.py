@@ -14,7 +14,7 @@ from rich.console import Console
 from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.pages import HOSTILE, Page
 
-from controller.simulator import charts
+from controller.simulator import charts, table
 from controller.simulator.engine import run
 from controller.simulator.measures import figures
 from controller.simulator.model import JobOutcome, MoveKind, RunOutcome, Stay
@@ -146,6 +146,44 @@ def test_a_reader_is_told_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_sce
         "Policies were tuned on this scenario: it says nothing about how well they do on others.",
         "Under flowcon, 1 of 3 jobs of all seeds had not ended: their completion times are in no mean and no ratio.",
     ]
+
+
+def test_a_row_that_is_0_everywhere_is_left_out_and_named(result: SweepResult) -> None:
+    """Nobody migrates under these two; JSON and CSV have the figure all the same."""
+    assert "migrations_total" not in {row.measure for row in rows(result)}
+    assert "Left out, 0 under every policy: " in table.legend(result)
+    assert "Migrations" in table.legend(result)
+    assert "Migrations" not in printed(result).split("Mean over")[0]
+    assert "migrations_total" in result.as_json()["policies"]["fair"]
+    assert "measure-migrations_total" not in Page(render(result)).ids
+
+
+def test_it_says_when_cpu_was_never_short() -> None:
+    """Two trainings of one thread on two cores: no policy can change how long they take."""
+    jobs = [a_sim_job("a", work=40.0), a_sim_job("b", work=60.0)]
+    instance = an_instance(jobs, (a_sim_node("n1", cpu=2.0),))
+    runs = {(policy, 1): run(instance, a_policy_run(policy)) for policy in ("fair", "flowcon")}
+    (said,) = [sentence for sentence in caveats(result_of(runs, ("fair", "flowcon"), [1])) if "never short" in sentence]
+    assert said == (
+        "CPU was never short: every job always had all that it can use, so no share or limit could make one sooner; "
+        "give fewer cores, or more jobs at the same time."
+    )
+
+
+def test_it_says_in_how_many_seeds_cpu_was_never_short() -> None:
+    ample, short = (
+        an_instance([a_sim_job("a"), a_sim_job("b")], (a_sim_node("n1", cpu=cpu),), seed=seed)
+        for seed, cpu in ((1, 2.0), (2, 1.0))
+    )
+    runs = {
+        (policy, each.seed): run(each, a_policy_run(policy)) for each in (ample, short) for policy in ("fair", "las")
+    }
+    said = caveats(result_of(runs, ("fair", "las"), [1, 2]))
+    assert "In 1 of 2 seeds CPU was never short, so no share or limit could make a job sooner there." in said
+
+
+def test_nothing_is_said_of_cpu_that_was_short(result: SweepResult) -> None:
+    assert [sentence for sentence in caveats(result) if "never short" in sentence] == []
 
 
 def test_a_sweep_of_fair_alone_says_that_there_is_nothing_to_compare() -> None:
