@@ -17,8 +17,9 @@ from plotly.offline import get_plotlyjs
 
 from controller.demo.report import environment, write_page
 from controller.demo.wording import ratio, seconds
+from controller.estimates import Estimate, verdict
 from controller.simulator import charts, table
-from controller.simulator.measures import SAME_RATIO, Verdict, is_overlap, measure
+from controller.simulator.measures import is_overlap, measure
 from controller.simulator.model import RunOutcome
 from controller.simulator.results import SweepResult
 
@@ -96,8 +97,8 @@ def _job_cell(ours: float | None, base: float | None) -> table.Cell:
     if ours is None or not base:
         return table.Cell(seconds(ours))
     quotient = ours / base
-    verdict: Verdict = "same" if abs(quotient - 1) < SAME_RATIO else "better" if quotient < 1 else "worse"
-    return table.Cell(seconds(ours), f"{ratio(quotient)} {verdict}", verdict)
+    said = verdict("less", Estimate(quotient, None, None, 1))
+    return table.Cell(seconds(ours), f"{ratio(quotient)} {said}", said)
 
 
 def _shown_runs(result: SweepResult) -> dict[str, RunOutcome]:

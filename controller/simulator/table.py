@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.demo.wording import UNKNOWN, counted, plain
-from controller.simulator.measures import Estimate, Verdict, is_overlap, measure, verdict
+from controller.estimates import Estimate, Verdict
+from controller.simulator.measures import is_overlap, measure, verdict
 from controller.simulator.results import SweepResult
 
 _STYLES: dict[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
@@ -108,9 +109,7 @@ def _number(of: Estimate, digits: int) -> str:
     """`41.30 ± 2.10`; without an interval the mean alone, and a dash without that."""
     if of.mean is None:
         return UNKNOWN
-    if of.high is None:
-        return f"{of.mean:.{digits}f}"
-    return f"{of.mean:.{digits}f} ± {of.high - of.mean:.{digits}f}"
+    return f"{of.mean:.{digits}f}" if of.half is None else f"{of.mean:.{digits}f} ± {of.half:.{digits}f}"
 
 
 def _cell_text(cell: Cell) -> Text:
