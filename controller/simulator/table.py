@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.demo.wording import UNKNOWN, counted, plain
+from controller.demo.wording import counted, plain, plus_minus
 from controller.estimates import Estimate, Verdict
 from controller.simulator.measures import is_overlap, measure, verdict
 from controller.simulator.results import SweepResult
@@ -98,18 +98,11 @@ def _is_zero(result: SweepResult, name: str) -> bool:
 
 def _cell(name: str, ours: Estimate, ratio: Estimate | None) -> Cell:
     of = measure(name)
-    text = f"{_number(ours, 1)} {of.unit}" if of.unit else _number(ours, 2)
+    text = f"{plus_minus(ours, 1)} {of.unit}" if of.unit else plus_minus(ours, 2)
     if ratio is None or ratio.mean is None:
         return Cell(text)
     said = verdict(of, ratio)
-    return Cell(text, f"×{_number(ratio, 2)}" + (f" {said}" if said else ""), said)
-
-
-def _number(of: Estimate, digits: int) -> str:
-    """`41.30 ± 2.10`; without an interval the mean alone, and a dash without that."""
-    if of.mean is None:
-        return UNKNOWN
-    return f"{of.mean:.{digits}f}" if of.half is None else f"{of.mean:.{digits}f} ± {of.half:.{digits}f}"
+    return Cell(text, f"×{plus_minus(ratio, 2)}" + (f" {said}" if said else ""), said)
 
 
 def _cell_text(cell: Cell) -> Text:

@@ -26,7 +26,7 @@ def line(name: str, user: float = 0.0, idle: float = 0.0, iowait: float = 0.0, s
 def machine(folder: Path, *lines: str, cpus: tuple[int, ...] = (0, 1)) -> MachineCpu:
     path = folder / "stat"
     path.write_text("\n".join(["cpu  9 9 9 9 9 9 9 9 9 9", *lines, "intr 12345", "ctxt 1"]))
-    return MachineCpu(cpus, lambda: [], path)
+    return MachineCpu(cpus, list, path)
 
 
 def count(at: float, busy: float, ours: float, stolen: float = 0.0, counted: float | None = None) -> CpuCount:
@@ -53,7 +53,7 @@ def test_a_machine_that_shows_no_counters_is_not_known(tmp_path: Path, text: str
     cpu = machine(tmp_path, text)
     before, after = cpu.count(), cpu.count()
     assert cpu.use(before, after) is None
-    assert MachineCpu((0,), lambda: [], tmp_path / "missing").count() is None
+    assert MachineCpu((0,), list, tmp_path / "missing").count() is None
 
 
 def test_counters_that_stand_still_are_not_taken_for_an_idle_machine(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def busy() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_strangers_process_is_seen_and_ours_is_not(busy: subprocess.Popen[bytes]) -> None:
     """The same process counted as ours and as a stranger's: the difference is what it used."""
     cpus = os.sched_getaffinity(0)
-    ours, strange = MachineCpu(cpus, lambda: [busy.pid]), MachineCpu(cpus, lambda: [])
+    ours, strange = MachineCpu(cpus, lambda: [busy.pid]), MachineCpu(cpus, list)
     first = ours.count(), strange.count()
     time.sleep(3)
     second = ours.count(), strange.count()
