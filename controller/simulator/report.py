@@ -1,8 +1,8 @@
 """The report of `slopewise simulate`: one self-contained HTML file.
 
 Before it: `results.py`, `table.py` (the rows) and `charts.py` (the pictures). After it: a browser, which needs no
-network. Foreign text (policies' labels, names of jobs, nodes, models and the scenario) reaches the page escaped, in
-the three ways that the demo's report describes.
+network. Foreign text (policies' labels, names of jobs, nodes, models and the scenario) reaches the page escaped, as the
+demo's report describes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
+from controller.demo.plots import Plot
 from controller.demo.report import environment, write_page
 from controller.demo.wording import ratio, seconds
 from controller.estimates import Estimate, verdict
@@ -50,7 +47,7 @@ def render(result: SweepResult) -> str:
     boxes = {f"measure-{name}": charts.measure_figure(result, name) for name in names}
     overlap = {"overlap": charts.overlap_figure(result)} if any(map(is_overlap, result.measures)) else {}
     gantts, nodes_left_out = _gantts(runs)
-    figures = {key: figure.to_plotly_json() for key, figure in (boxes | overlap | gantts).items()}
+    figures = boxes | overlap | gantts
     jobs = job_rows(result, runs)
     return (
         environment(Path(__file__).parent)
@@ -66,7 +63,6 @@ def render(result: SweepResult) -> str:
             nodes_left_out=nodes_left_out,
             jobs=jobs[:MOST_JOBS],
             jobs_left_out=len(jobs[MOST_JOBS:]),
-            plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
         )
     )
 
@@ -107,7 +103,7 @@ def _shown_runs(result: SweepResult) -> dict[str, RunOutcome]:
     return {} if seed is None else {policy: result.runs[policy, seed] for policy in result.policies}
 
 
-def _gantts(runs: Mapping[str, RunOutcome]) -> tuple[dict[str, Any], int]:
+def _gantts(runs: Mapping[str, RunOutcome]) -> tuple[dict[str, Plot], int]:
     """A Gantt chart for each policy, all on one time axis and with the same colours."""
     if not runs:
         return {}, 0
