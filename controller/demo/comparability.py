@@ -17,8 +17,8 @@ from controller.demo.wording import counted, listed, plain
 from controller.model import JobState
 
 OTHER_CPU_RATIO = 0.05
-"""Of the cores that jobs share. What other programs take from one run and not from the other changes its durations by
-about as much, and differences of 5 % are within what a single pair of runs can tell (`cells.SINGLE_RATIO`)."""
+"""Of the CPU that everything else left to the jobs. Their durations differ by about as much, whatever the policy does,
+and 5 % is what a single pair of runs cannot tell (`cells.SINGLE_RATIO`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,15 @@ def _why_idle(result: DemoResult, run: RunResult) -> str:
 
 def _busy(result: DemoResult, base: RunResult, run: RunResult) -> Hindrance | None:
     before, after = base.away_cpu_cores, run.away_cpu_cores
-    if before is None or after is None or abs(after - before) <= OTHER_CPU_RATIO * result.node_cores:
+    if before is None or after is None:
         return None
+    left_before, left_after = (max(0.0, result.node_cores - away) for away in (before, after))
+    if abs(left_after - left_before) <= OTHER_CPU_RATIO * max(left_before, left_after):
+        return None
+    policy, baseline = plain(run.policy), plain(base.policy)
     return Hindrance(
         "busy",
-        f"Everything else on this machine used {before:.2f} cores under {plain(base.policy)} and {after:.2f} under "
-        f"{plain(run.policy)}. Runs that differ in it by more than {OTHER_CPU_RATIO * result.node_cores:.2f} cores are "
-        "not comparable: run again on a quieter machine, or with --repeat.",
+        f"Everything else on this machine used {before:.2f} cores under {baseline} and {after:.2f} under {policy}, which "
+        f"left the jobs {left_before:.2f} and {left_after:.2f}. Runs that differ in that by more than "
+        f"{100 * OTHER_CPU_RATIO:.0f} % are not comparable: run again on a quieter machine, or with --repeat.",
     )

@@ -236,22 +236,36 @@ def test_runs_of_which_one_was_disturbed_by_another_program_are_not_comparable()
     assert verdicts(result) == {None}
     (said,) = caveats(result)
     assert said == (
-        "Everything else on this machine used 0.00 cores under fair and 0.50 under flowcon. Runs that differ in it by "
-        "more than 0.10 cores are not comparable: run again on a quieter machine, or with --repeat."
+        "Everything else on this machine used 0.00 cores under fair and 0.50 under flowcon, which left the jobs 2.00 "
+        "and 1.50. Runs that differ in that by more than 5 % are not comparable: run again on a quieter machine, or "
+        "with --repeat."
     )
+
+
+@pytest.mark.parametrize(
+    ("others", "comparable"),
+    [((0.0, 0.09), True), ((0.0, 0.11), False), ((1.5, 1.52), True), ((1.5, 1.53), False), ((2.0, 2.0), True)],
+)
+def test_what_counts_is_what_was_left_to_the_jobs(others: tuple[float, float], comparable: bool) -> None:
+    """Of two cores: 0.03 of one that is half taken are more than 5 % of what is left, 0.09 of idle ones are not."""
+    runs = [
+        run(policy, job("a", 20), other_cpu_cores=used) for policy, used in zip(("fair", "las"), others, strict=True)
+    ]
+
+    assert summaries(demo(*runs))[0].compared is comparable
 
 
 def test_runs_that_were_disturbed_alike_are_compared_and_the_disturbance_is_shown() -> None:
     runs = [
         run(policy, job("a", jct), other_cpu_cores=other, stolen_cpu_cores=0.02)
-        for policy, jct, other in (("fair", 40, 0.70), ("flowcon", 20, 0.62))
+        for policy, jct, other in (("fair", 40, 0.70), ("flowcon", 20, 0.66))
     ]
     changes, other = condition_rows(demo(*runs))
 
     assert verdicts(demo(*runs)) == {"better"}
     assert (other.label, [cell.text for cell in other.cells]) == (
         "CPU of everything else",
-        ["0.72 cores", "0.64 cores"],
+        ["0.72 cores", "0.68 cores"],
     )
     assert other.cells[1].note == "0.02 of it taken by the hypervisor"
     assert (changes.label, [cell.text for cell in changes.cells]) == ("Changes made", ["1 resize", "1 resize"])
