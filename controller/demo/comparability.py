@@ -121,7 +121,7 @@ def _busy(result: DemoResult, base: RunResult, run: RunResult) -> Hindrance | No
     policy, baseline = plain(run.policy), plain(base.policy)
     return Hindrance(
         "busy",
-        f"Everything else on this machine used {before:.2f} cores under {baseline} and {after:.2f} under {policy}, which "
-        f"left the jobs {left_before:.2f} and {left_after:.2f}. Runs that differ in that by more than "
+        f"Everything else on this machine used {before:.2f} cores under {baseline} and {after:.2f} under {policy}, "
+        f"which left the jobs {left_before:.2f} and {left_after:.2f}. Runs that differ in that by more than "
         f"{100 * OTHER_CPU_RATIO:.0f} % are not comparable: run again on a quieter machine, or with --repeat.",
     )
