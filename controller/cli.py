@@ -87,6 +87,7 @@ class WorkloadOption(StrEnum):
     served = "served"
     deadlines = "deadlines"
     targets = "targets"
+    uneven = "uneven"
 
 
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
@@ -174,6 +175,9 @@ def demo(
     control: Annotated[ControlOption | None, typer.Option(help="limits are hard, requests are shares.")] = None,
     interval: Annotated[float | None, typer.Option(min=4, max=3600, help="Seconds between two looks.")] = None,
     scale: Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in jobs.")] = 1.0,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=100, help="Rounds, in alternating order; figures then have intervals.")
+    ] = 1,
     actuator: Actuator = ActuatorOption.auto,
     report: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file.")] = None,
     output: Output = OutputFormat.table,
@@ -183,6 +187,7 @@ def demo(
     Examples: `slopewise demo --report demo.html`; `slopewise demo --policy dqoes`; `slopewise demo --jobs mine.yaml`.
     """
     from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
+    from controller.demo.comparison import as_json
     from controller.demo.report import write_report
     from controller.demo.table import comparison
 
@@ -197,17 +202,21 @@ def demo(
         report=report,
         nodes=nodes,
         workload=None if workload is None else workload.value,
+        repeat=repeat,
     )
     with orderly_stop(announce):
         result = run_demo(options, err, announce)
     if output is OutputFormat.json:
-        print_json(result.as_json())
+        print_json(as_json(result))
     else:
         out.print(comparison(result))
     if report is not None:  # after the figures: a disk that has filled up meanwhile must not cost them
         write_report(result, report)
         announce(f"Report: {report}")
-    if any(job.state == "failed" for run in result.runs for job in run.jobs):
+    if result.stopped is not None:
+        announce(f"slopewise: {result.stopped}; {len(result.rounds)} of {repeat} rounds are whole.")
+        raise typer.Exit(result.stopped.exit_code)
+    if any(job.state == "failed" for of_round in result.rounds for run in of_round for job in run.jobs):
         raise typer.Exit(1)
 
 
