@@ -6,7 +6,7 @@ with defaults. `docs/policies.md` says how a policy is written, and lists them.
 
 from __future__ import annotations
 
-from controller.control import even_shares, resizes
+from controller.control import even_shares
 from controller.growth import is_usable
 from controller.model import (
     Arrival,
@@ -82,7 +82,6 @@ __all__ = [
     "parameter",
     "place_each",
     "refused_nodes",
-    "resizes",
     "useful_cores",
     "why_it_stays",
 ]
