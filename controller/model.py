@@ -599,14 +599,15 @@ class Outcome:
     detail: str = ""
 
 
-RestoreResult = Literal["applied", "deferred", "failed", "infeasible", "gone"]
+RestoreResult = Literal["applied", "accepted", "deferred", "failed", "infeasible", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What became of giving a job its original resources back: `applied` once the job has them.
+    """What became of giving a job its original resources back: `applied` once they are in effect.
 
-    `deferred` and `failed` are worth another try, `infeasible` is not; `gone`: there is nobody to give them to.
+    `accepted`: the platform has taken them, and has not said yet that they are in effect. `deferred` and `failed` are
+    worth another try, `infeasible` is not; `gone`: there is nobody to give them to.
     """
 
     result: RestoreResult

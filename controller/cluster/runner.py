@@ -32,7 +32,7 @@ from controller.memory_dictionary import DictionaryMemory
 from controller.model import CpuAllocation, PassReport
 from controller.ports import Actuator, Memory, Ports
 from controller.reconcile import reconcile
-from controller.restoring import due, give_back
+from controller.restoring import GivenBack, due, give_back
 from controller.settings import TrainingPolicy
 from controller.telemetry import Telemetry
 
@@ -44,9 +44,11 @@ MOST_CPU_RATIO = 0.05
 
 SHORTEST_READING_SECONDS, LONGEST_READING_SECONDS = 5.0, 15.0
 
+CONFIRM_SECONDS = 1.0
 TRY_AGAIN_SECONDS = 5.0
 MOST_TRY_AGAIN_SECONDS = 80.0
-"""Between two tries to give back what could not be given back at once; each one that was in vain doubles it."""
+"""Between two tries to give back what could not be given back at once; each one that was in vain doubles it. The first
+look at whether what was accepted is in effect comes sooner."""
 
 LEAST_LIVENESS_SECONDS = 60.0
 """A pass whose questions all time out takes some 20 s, and is over then."""
@@ -166,7 +168,7 @@ class PolicyRunner:
             return
         given_back = give_back(memory, self._actuator, uids)
         self._announcer.tell(given_back)
-        self._retry = None if given_back.settled else Retry.after(self._retry, helped=bool(given_back.restored))
+        self._retry = None if given_back.settled else Retry.after(self._retry, given_back)
         # Not those whose pod is gone: a workload between two pods is still ours, and so is what is known of it.
         memory.retire([uid for uid in given_back.restored if uid not in selected])
 
@@ -263,6 +265,7 @@ class PolicyRunner:
             self._original,
             self._world.watches.pods.observe,
             self._make_mover().move,
+            self._world.watches.resizes.waited_seconds,
         )
         return OnlyStored(actuator, self._kept)
 
@@ -288,15 +291,21 @@ class _Late:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When what could not be given back is tried again: after 5, 10, 20, … s, because each try is a whole pass."""
+    """When what could not be given back is tried again: after 5, 10, 20, … s, because each try is a whole pass.
+
+    Whether a kubelet has carried out what was accepted is looked at sooner: most do within a second.
+    """
 
     pause_seconds: float
     at: float
 
     @classmethod
-    def after(cls, last: Retry | None, *, helped: bool) -> Retry:
-        """`helped`: the try gave something back, so the next one need not wait longer."""
-        pause = TRY_AGAIN_SECONDS if last is None or helped else min(2 * last.pause_seconds, MOST_TRY_AGAIN_SECONDS)
+    def after(cls, last: Retry | None, given_back: GivenBack) -> Retry:
+        """After a try that gave something back, the next one need not wait longer than the first."""
+        if last is None or given_back.restored:
+            pause = CONFIRM_SECONDS if given_back.accepted else TRY_AGAIN_SECONDS
+        else:
+            pause = min(2 * last.pause_seconds, MOST_TRY_AGAIN_SECONDS)
         return cls(pause, time.monotonic() + pause)
 
     def is_due(self) -> bool:

@@ -56,6 +56,7 @@ class Undoing:
             SystemClock(),
             self._memory.original,
             watches.pods.observe,
+            waited_seconds=watches.resizes.waited_seconds,
         )
 
     def give_back(self) -> GivenBack:
@@ -105,14 +106,19 @@ class _Roster:
 
 
 class News:
-    """What of each try is news: what came back, and what began to wait or to fail, but not that it still does."""
+    """What of each try is news: what came back, and what began to wait or to fail, but not that it still does.
+
+    That the platform has taken something is none: it is in effect a moment later, or it is waited for.
+    """
 
     def __init__(self) -> None:
         self._known: Mapping[str, str] = {}
 
     def of(self, given_back: GivenBack) -> GivenBack:
         """The same, without what was told before."""
-        told: dict[str, Mapping[str, str]] = {each.name: getattr(given_back, each.name) for each in fields(given_back)}
+        told: dict[str, Mapping[str, str]] = {
+            each.name: getattr(given_back, each.name) for each in fields(given_back) if each.name != "accepted"
+        }
         fresh = {
             kind: {uid: why for uid, why in jobs.items() if self._known.get(uid) != kind} for kind, jobs in told.items()
         }
@@ -137,7 +143,7 @@ class Announcer:
         """Of one try."""
         self._metrics.not_given_back.labels(self._policy).set(len(given_back.not_back))
         news = self._news.of(given_back)
-        trouble = news.not_back
+        trouble = news.trouble
         if not (news.restored or news.gone or trouble):
             return
         self._metrics.on_given_back(news)

@@ -18,6 +18,7 @@ from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.policies import PolicyRecord, parse_policy, policy_path
 from controller.adapters.kube.records import MANAGED_LABEL, NodeRecord, ObjectRecord, PodRecord
+from controller.adapters.kube.resize_progress import ResizeProgress
 from controller.adapters.kube.watching import Reflector
 
 SILENT_SECONDS = 60.0
@@ -33,6 +34,8 @@ class Watches:
     """The watches of one process. None: this variant may not read it."""
 
     pods: Reflector[PodRecord]
+    resizes: ResizeProgress
+    """Which pods' kubelets have not carried out yet what was accepted."""
     jobs: Reflector[ObjectRecord]
     growths: Reflector[GrowthRecord]
     nodes: Reflector[NodeRecord] | None = None
@@ -98,14 +101,20 @@ def make_watches(api: Api, namespace: str | None, on_pod: OnPod) -> Watches:
 
     `on_pod(old, new)` is called for each change of a managed pod.
     """
+    resizes = ResizeProgress()
+
+    def changed(old: PodRecord | None, new: PodRecord | None) -> None:
+        resizes.note(old, new)
+        on_pod(old, new)
+
     pods = Reflector(
-        api, path_of("v1", "pods", namespace), parse_pod, on_change=on_pod,
+        api, path_of("v1", "pods", namespace), parse_pod, on_change=changed,
         params={"labelSelector": MANAGED_LABEL},
     )  # fmt: skip
     jobs = Reflector(api, path_of("batch/v1", "jobs", namespace), parse_object, metadata_only=True)
     growths = Reflector(api, growth_path(namespace), parse_growth)
     if namespace is not None:
-        return Watches(pods, jobs, growths, named={"pods": pods, "jobs": jobs, "jobgrowths": growths})
+        return Watches(pods, resizes, jobs, growths, named={"pods": pods, "jobs": jobs, "jobgrowths": growths})
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
     policies = Reflector(api, policy_path(), parse_policy)
@@ -113,4 +122,4 @@ def make_watches(api: Api, namespace: str | None, on_pod: OnPod) -> Watches:
         "pods": pods, "jobs": jobs, "jobgrowths": growths,
         "nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies,
     }  # fmt: skip
-    return Watches(pods, jobs, growths, nodes, namespaces, policies, named)
+    return Watches(pods, resizes, jobs, growths, nodes, namespaces, policies, named)

@@ -101,6 +101,7 @@ class Town(AbstractContextManager["Town"]):
 
     def __init__(self) -> None:
         self.server = ApiServer()
+        self.server.objects.kubelets_follow = True
         self.prometheus = EmptyPrometheus()
         self._log = io.StringIO()
         configure_logging(stream=self._log, as_json=True)

@@ -1,9 +1,9 @@
 """The Actuator port of a cluster: one patch of `pods/resize` a resize, and a sentence for whatever becomes of it.
 
-Before it: guards, and originals that the memory has stored. After it: the next pass, which sees in `Job.pending` what
-the node made of a patch that the API server accepted. `resources.py` says what to write, `refusals.py` what an error
-means. Nothing is sent without leadership, a stored original and a token; nothing is sent twice without having read what
-the first try did.
+Before it: guards, and originals that the memory has stored. After it: the next pass, which sees in `Job.actual` and
+`Job.pending` what the kubelet made of a patch that the API server accepted. `resources.py` says what to write,
+`refusals.py` what an error means. Nothing is sent without leadership, a stored original and a token; nothing is sent
+twice without having read what the first try did.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import FIELD_MANAGER, ManagedPod
 from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, InVain, Refusal, meaning
+from controller.adapters.kube.resize_progress import BEHIND_SECONDS
 from controller.adapters.kube.resources import Impossible
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, Move, MoveOutcome, Outcome, OutcomeResult, Resize, Restored
@@ -27,6 +28,8 @@ from controller.settings import ResourceSettings
 
 ROOM_RETRY_SECONDS = 60.0
 """How long a restored request that found no room is not asked for again: while it waits it takes room from others."""
+
+ACCEPTED = "the API server has accepted it"
 
 POD_ENDING = "its pod is ending; there is nothing to resize"
 
@@ -79,8 +82,12 @@ class KubeActuator:
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
+        waited_seconds: Callable[[str], float | None] = lambda _: None,
     ) -> None:
-        """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it."""
+        """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it.
+
+        `waited_seconds`: since when what was accepted for a pod is not in effect (`ResizeProgress`), by its uid.
+        """
         self._mover = mover
         self._api = api
         self._roster = roster
@@ -90,6 +97,7 @@ class KubeActuator:
         self._clock = clock
         self._originals = originals
         self._on_written = on_written
+        self._waited_seconds = waited_seconds
         self._in_vain = InVain(clock)
         self._room_at_seconds: dict[str, float] = {}
 
@@ -103,10 +111,12 @@ class KubeActuator:
         return self._mover(move)
 
     def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
-        """Give a pod what it had before our first change; `applied` once it has it, also as its node says.
+        """Give a pod what it had before our first change; `applied` once its kubelet reports both sides in effect.
 
-        A limit that was added stays, and its detail says so. A request whose room somebody else took meanwhile is asked
-        for again and again, with pauses in which it blocks nobody: `deferred` until it is back.
+        `accepted` until then, and `deferred` once that takes too long: a kubelet that is down carries nothing out,
+        whatever the API server has accepted. A limit that was added stays, and its detail says so. A request whose room
+        somebody else took meanwhile is asked for again and again, with pauses in which it blocks nobody: `deferred`
+        until it is back.
         """
         self._check_leading()
         managed = self._roster.find(job_uid)
@@ -142,20 +152,21 @@ class KubeActuator:
         if paused > 0:
             return Restored("deferred", f"its request waits for room on {managed.pod.node}; tried in {paused:.0f} s")
         said = self._carry_out(managed, lambda _: goal.allocation)
-        request = goal.allocation.request_millicores
-        if said.result == "applied" and not resources.request_is_in_effect(managed.container, request):
-            return Restored("deferred", f"asked for; {managed.pod.node} has to make room for its request of {request}m")
-        return Restored("gone" if said.gone else said.result, said.detail or goal.note)
+        if said.result == "applied":
+            return Restored("accepted", f"{ACCEPTED}; {managed.pod.node} has not reported it in effect yet")
+        return Restored("gone" if said.gone else said.result, said.detail)
 
     def _look_after(self, managed: ManagedPod, goal: resources.Goal) -> Restored:
-        """The wish is written. Whether the node follows shows in what it says; a wish that waits is taken back."""
-        pending, request = managed.pod.pending, goal.allocation.request_millicores
-        if pending is None and resources.request_is_in_effect(managed.container, request):
+        """It is accepted. Whether the kubelet follows shows in what it reports; a wish that waits is taken back."""
+        pod, container, pending = managed.pod, managed.container, managed.pod.pending
+        if pending is None and container.follows and not pod.unobserved:
             self._room_at_seconds.pop(managed.job_uid, None)
             return Restored("applied", goal.note)
-        if pending is None or pending.kind == "Error":
-            said = pending.message if pending else "nothing was said yet"
-            return Restored("deferred", f"waits for {managed.pod.node}: {said}")
+        if pending is None:
+            return self._wait_for_kubelet(managed)
+        if pending.kind == "Error":
+            return Restored("deferred", f"waits for {pod.node}: {pending.message}")
+        request = goal.allocation.request_millicores
         said_back = self._carry_out(managed, lambda pod: resources.without_room(pod, goal.allocation))
         if said_back.result != "applied":
             return Restored("deferred", said_back.detail)
@@ -164,6 +175,17 @@ class KubeActuator:
             "deferred",
             f"{managed.pod.node} has no room for its request of {request}m ({pending.message}); "
             f"tried again after {ROOM_RETRY_SECONDS:.0f} s",
+        )
+
+    def _wait_for_kubelet(self, managed: ManagedPod) -> Restored:
+        """A kubelet that is down is waited for, and that is trouble; one that was asked a moment ago is not late."""
+        node, waited = managed.pod.node, self._waited_seconds(managed.pod.uid) or 0.0
+        if waited < BEHIND_SECONDS:
+            return Restored("accepted", f"{ACCEPTED}; {node} has not reported it in effect yet")
+        return Restored(
+            "deferred",
+            f"{ACCEPTED}; the kubelet of {node} has not followed for {waited:.0f} s ({reported(managed)}); see whether "
+            "it runs",
         )
 
     # --- one patch ------------------------------------------------------------------------------------------
@@ -277,6 +299,17 @@ def _not_now(managed: ManagedPod) -> _Said | None:
     if pod.phase != "Running" or container.running_since_seconds is None or not container.ready:
         return _Said("deferred", f"its container {container.name} is starting or not ready; tried in the next pass")
     return None
+
+
+def reported(managed: ManagedPod) -> str:
+    """What a kubelet reported last of a container's CPU, in words."""
+    has = managed.container.in_effect
+    if has is None:
+        return "it reports nothing"
+    if managed.container.follows and managed.pod.unobserved:
+        return "it has not seen the last change"
+    limit = "no limit" if has.limit_millicores is None else f"limit {has.limit_millicores}m"
+    return f"it reports {limit}, request {has.request_millicores}m"
 
 
 def _names(managers: tuple[str, ...]) -> str:

@@ -64,6 +64,8 @@ class World:
         self.leads_for_checks = 1000
         self.original: CpuAllocation | None = ORIGINAL
         self.written: list[dict[str, Any]] = []
+        self.waited: float | None = None
+        """For how long its kubelet has not followed."""
         self.use(ResourceSettings())
         self.put(a_raw_pod())
 
@@ -77,6 +79,7 @@ class World:
             self.clock,
             lambda job_uid: self.original,
             self.written.append,
+            waited_seconds=lambda pod_uid: self.waited,
         )
 
     def _leads(self) -> bool:
@@ -309,10 +312,39 @@ class TestRestoring:
     LOWERED = {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}
     WHOLE = {"requests": {"cpu": "500m"}, "limits": {"cpu": "2"}}
 
-    def test_a_limit_comes_back_at_once(self, world: World) -> None:
+    def test_a_limit_is_asked_back_at_once_and_is_back_once_its_kubelet_reports_it(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED))
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.cpu()) == ("accepted", self.WHOLE)
+        assert restored.detail == "the API server has accepted it; node-a has not reported it in effect yet"
+
+        world.put(a_raw_pod(self.WHOLE, in_effect=self.SQUEEZED))
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        world.put(a_raw_pod(self.WHOLE))
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
-        assert world.cpu() == self.WHOLE
+        assert len(world.server.requests) == 1
+
+    def test_a_kubelet_that_does_not_follow_is_waited_for_and_that_is_said(self, world: World) -> None:
+        world.put(a_raw_pod(self.WHOLE, in_effect=self.SQUEEZED))
+        world.waited = 61.0
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.server.requests) == ("deferred", [])
+        assert restored.detail == (
+            "the API server has accepted it; the kubelet of node-a has not followed for 61 s (it reports limit 800m, "
+            "request 500m); see whether it runs"
+        )
+
+    def test_what_a_kubelet_reported_of_an_older_spec_is_not_taken_for_the_new_one(self, world: World) -> None:
+        """It may have squeezed the pod, and died before it reported that."""
+        raw = a_raw_pod(self.WHOLE)
+        raw["status"]["observedGeneration"] = 0
+        world.put(raw)
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        world.waited = 61.0
+        assert "it has not seen the last change" in world.actuator.restore("j", ORIGINAL).detail
+        raw["status"]["observedGeneration"] = 1
+        world.put(raw)
+        assert world.actuator.restore("j", ORIGINAL).result == "applied"
 
     def test_a_pod_that_has_its_original_is_not_written(self, world: World) -> None:
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
@@ -320,12 +352,10 @@ class TestRestoring:
 
     def test_a_request_is_back_once_its_node_says_so(self, world: World) -> None:
         world.put(a_raw_pod(self.LOWERED))
-        restored = world.actuator.restore("j", ORIGINAL)
-        assert (restored.result, world.cpu()) == ("deferred", self.WHOLE)
-        assert restored.detail == "asked for; node-a has to make room for its request of 500m"
+        assert (world.actuator.restore("j", ORIGINAL).result, world.cpu()) == ("accepted", self.WHOLE)
 
-        world.put(a_raw_pod(self.WHOLE, in_effect=self.LOWERED))
-        assert world.actuator.restore("j", ORIGINAL).detail == "waits for node-a: nothing was said yet"
+        world.put(a_raw_pod(self.WHOLE, in_effect={**self.WHOLE, "requests": {"cpu": "100m"}}))
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
         world.put(a_raw_pod(self.WHOLE))
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
         assert len(world.server.requests) == 1
@@ -344,18 +374,22 @@ class TestRestoring:
         assert world.actuator.restore("j", ORIGINAL).detail == "its request waits for room on node-a; tried in 60 s"
         assert len(world.server.requests) == 1
         world.clock.seconds += ROOM_RETRY_SECONDS
-        assert world.actuator.restore("j", ORIGINAL).result == "deferred"
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
         assert world.cpu() == self.WHOLE
 
     def test_a_limit_that_was_added_stays_and_that_is_said(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED))
+        assert world.actuator.restore("j", CpuAllocation(None, 500)).result == "accepted"
+        assert world.cpu()["limits"] == {"cpu": "64"}
+        world.put(a_raw_pod(world.cpu()))
         restored = world.actuator.restore("j", CpuAllocation(None, 500))
-        assert (restored.result, world.cpu()["limits"]) == ("applied", {"cpu": "64"})
+        assert restored.result == "applied"
         assert restored.detail == "its limit was added by us and cannot be removed; it stays, at 64000m"
 
     def test_a_container_that_is_not_ready_gets_its_resources_back_too(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED, ready=False))
-        assert world.actuator.restore("j", ORIGINAL).result == "applied"
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        assert world.cpu() == self.WHOLE
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
     def test_a_pod_that_has_ended_needs_nothing(self, world: World, phase: str) -> None:
