@@ -110,6 +110,7 @@ class Replica:
         self._said: dict[str, tuple[str, float]] = {}
         self.watches = make_watches(api, options.connection.namespace, lambda old, new: self.leadership.stir(old, new))
         metrics.follow_watches(self.watches.watches)
+        metrics.follow_resizes(self.watches.resizes.by_node)
         self._api = api
         self._lost: str | None = None
         self.elector = self._make_elector(api)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -86,6 +87,8 @@ class PolicyRunner:
         self._sinks = [] if world.options.dry_run else [self._reporter]
         self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.interval_seconds, self._sinks)
         self._stirred = threading.Event()
+        self._resized: deque[str] = deque()
+        """Uids of pods whose CPU has changed since it was last shown."""
         self._retry: Retry | None = None
 
     def start(self) -> None:
@@ -112,13 +115,25 @@ class PolicyRunner:
         """Something happened to one of its pods. Called from any thread."""
         self._stirred.set()
 
+    def note_cpu(self, pod_uid: str) -> None:
+        """The CPU of one of its pods has changed, or its kubelet has reported it. Called from any thread."""
+        self._resized.append(pod_uid)
+
     def tick(self) -> None:
         """Called about twice a second: look again now if there is a reason to, and the last look is not just over."""
+        self._refresh()
         if self._stirred.is_set() and self._may_look_again():
             self._stirred.clear()
             self.loop.wake()
         elif self._retry is not None and self._retry.is_due():
             self.loop.wake()
+
+    def _refresh(self) -> None:
+        """Show what kubelets have reported since, unless a pass is about to do so."""
+        if not self._resized or self.loop.busy or self._world.options.dry_run:
+            return
+        changed = {self._resized.popleft() for _ in range(len(self._resized))}
+        self._reporter.refresh(self._observer.workloads_of(changed), self._observer.with_cpu)
 
     def _may_look_again(self) -> bool:
         passes = max(1, self.loop.passes)
@@ -131,7 +146,8 @@ class PolicyRunner:
         if self._kept is not None:
             self._give_back_due(self._kept)
         self._reporter.set_conflict(self._claims.conflicts.get(self._name))
-        self._reporter.set_degraded(self.trouble or self._world.trouble(self._name) or self._left_out())
+        trouble = self.trouble or self._world.trouble(self._name) or self._left_out() or self._kubelets_behind()
+        self._reporter.set_degraded(trouble)
         report = reconcile(self._ports, self._policy, self._settings)
         self._world.gates.after_pass(report)
         return report
@@ -190,6 +206,14 @@ class PolicyRunner:
             return None
         name, why = next(iter(left_out.items()))
         return f"{len(left_out)} pods are left out; {name}: {why}"
+
+    def _kubelets_behind(self) -> str | None:
+        """Nodes whose kubelets do not carry out what was accepted, in words; from the pass before."""
+        behind = Counter(self._observer.behind)
+        if not behind:
+            return None
+        nodes = ", ".join(f"{node} ({pods} {'pod' if pods == 1 else 'pods'})" for node, pods in sorted(behind.items()))
+        return f"accepted CPU is not in effect on {nodes}; see whether the kubelet runs there"
 
     def _name_of(self, job_uid: str) -> str:
         managed = self._observer.find(job_uid)
@@ -250,6 +274,7 @@ class PolicyRunner:
                 is_ours=lambda uid: self._kept is not None and self._kept.remembers(uid),
                 made=lambda uid: 0 if self._kept is None else self._kept.moves_made(uid),
             ),
+            self._world.watches.resizes.waited_seconds,
         )
 
     def _make_actuator(self) -> Actuator:

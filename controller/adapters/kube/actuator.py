@@ -19,7 +19,7 @@ from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import FIELD_MANAGER, ManagedPod
 from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, InVain, Refusal, meaning
-from controller.adapters.kube.resize_progress import BEHIND_SECONDS
+from controller.adapters.kube.resize_progress import WaitedSeconds, nothing_awaited, unconfirmed
 from controller.adapters.kube.resources import Impossible
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, Move, MoveOutcome, Outcome, OutcomeResult, Resize, Restored
@@ -28,8 +28,6 @@ from controller.settings import ResourceSettings
 
 ROOM_RETRY_SECONDS = 60.0
 """How long a restored request that found no room is not asked for again: while it waits it takes room from others."""
-
-ACCEPTED = "the API server has accepted it"
 
 POD_ENDING = "its pod is ending; there is nothing to resize"
 
@@ -82,7 +80,7 @@ class KubeActuator:
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
-        waited_seconds: Callable[[str], float | None] = lambda _: None,
+        waited_seconds: WaitedSeconds = nothing_awaited,
     ) -> None:
         """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it.
 
@@ -153,7 +151,7 @@ class KubeActuator:
             return Restored("deferred", f"its request waits for room on {managed.pod.node}; tried in {paused:.0f} s")
         said = self._carry_out(managed, lambda _: goal.allocation)
         if said.result == "applied":
-            return Restored("accepted", f"{ACCEPTED}; {managed.pod.node} has not reported it in effect yet")
+            return Restored("accepted", f"the API server has accepted it; {managed.pod.node} has not reported it yet")
         return Restored("gone" if said.gone else said.result, said.detail)
 
     def _look_after(self, managed: ManagedPod, goal: resources.Goal) -> Restored:
@@ -179,14 +177,8 @@ class KubeActuator:
 
     def _wait_for_kubelet(self, managed: ManagedPod) -> Restored:
         """A kubelet that is down is waited for, and that is trouble; one that was asked a moment ago is not late."""
-        node, waited = managed.pod.node, self._waited_seconds(managed.pod.uid) or 0.0
-        if waited < BEHIND_SECONDS:
-            return Restored("accepted", f"{ACCEPTED}; {node} has not reported it in effect yet")
-        return Restored(
-            "deferred",
-            f"{ACCEPTED}; the kubelet of {node} has not followed for {waited:.0f} s ({reported(managed)}); see whether "
-            "it runs",
-        )
+        found = unconfirmed(managed, self._waited_seconds(managed.pod.uid))
+        return Restored("deferred" if found.late else "accepted", found.detail)
 
     # --- one patch ------------------------------------------------------------------------------------------
 
@@ -299,17 +291,6 @@ def _not_now(managed: ManagedPod) -> _Said | None:
     if pod.phase != "Running" or container.running_since_seconds is None or not container.ready:
         return _Said("deferred", f"its container {container.name} is starting or not ready; tried in the next pass")
     return None
-
-
-def reported(managed: ManagedPod) -> str:
-    """What a kubelet reported last of a container's CPU, in words."""
-    has = managed.container.in_effect
-    if has is None:
-        return "it reports nothing"
-    if managed.container.follows and managed.pod.unobserved:
-        return "it has not seen the last change"
-    limit = "no limit" if has.limit_millicores is None else f"limit {has.limit_millicores}m"
-    return f"it reports {limit}, request {has.request_millicores}m"
 
 
 def _names(managers: tuple[str, ...]) -> str:

@@ -143,7 +143,8 @@ class GrowthDocument(StatusDocument):
 
     def show(self, jobs: Sequence[Job], view: PassView) -> None:
         """What is to be told of the workload from now on: its jobs in the order of their slots, in this pass."""
-        self._shown = (jobs, view)
+        with self.lock:  # or what is shown while it is rendered would be lost
+            self._shown = (jobs, view)
 
     def acted(self, action: Action) -> None:
         """Something was done to the workload, or tried."""

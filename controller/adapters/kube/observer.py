@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.adapters.kube.arriving import arrivals
 from controller.adapters.kube.contracts import Store
-from controller.adapters.kube.joining import FirstSights, jobs
+from controller.adapters.kube.joining import FirstSights, jobs, with_cpu
 from controller.adapters.kube.mobilities import Mobilities, Moving
 from controller.adapters.kube.owners import Identity, Owners, Resolution
 from controller.adapters.kube.records import MANAGED_LABEL, MOVE, ManagedPod, NodeRecord, ObjectRecord, PodRecord
+from controller.adapters.kube.resize_progress import WaitedSeconds, nothing_awaited
 from controller.adapters.kube.standing import Standing, standing
 from controller.adapters.prometheus import PrometheusReading, Scope
 from controller.adapters.prometheus_resources import Machine
@@ -89,10 +90,12 @@ class KubeObserver:
         clock: Clock,
         original: Callable[[str], CpuAllocation | None] = lambda _: None,
         moving: Moving | None = None,
+        waited_seconds: WaitedSeconds = nothing_awaited,
     ) -> None:
         """`select`: whether this policy manages a pod. `original`: what a job had before our first change, by uid.
 
-        `moving`: None where nothing can be moved, and nobody asks what could.
+        `moving`: None where nothing can be moved, and nobody asks what could. `waited_seconds`: since when what was
+        accepted for a pod is not in effect (`ResizeProgress`).
         """
         self._stores = stores
         self._owners = owners
@@ -101,11 +104,14 @@ class KubeObserver:
         self._spec = spec
         self._clock = clock
         self._original = original
+        self._waited_seconds = waited_seconds
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
         self._movers = None if moving is None else Mobilities(moving, owners.jobs)
         self._mobilities: Mapping[str, Mobility] = {}
+        self.behind: Sequence[str] = ()
+        """The node of each job of the last snapshot whose kubelet does not carry out what was accepted."""
         self.left_out: Mapping[str, str] = {}
         """Pods, as `namespace/name`, that are not in the last snapshot because too little is known of them, and why."""
 
@@ -125,8 +131,9 @@ class KubeObserver:
         shown = [each for each in self._standings.values() if self._is_shown(each, replaced, now)]
         self._mobilities = self._mobilities_of(shown, now)
         reading = self._reader.read(now, _scope(shown))
-        found = list(jobs(shown, reading, now, self._sights, self._mobilities))
+        found = list(jobs(shown, reading, now, self._sights, self._mobilities, self._waited_seconds))
         self._sights.end_pass()
+        self.behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
         sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
         self._note_left_out(found, sizes)
         found = [job for job in found if job.node in sizes]
@@ -154,6 +161,23 @@ class KubeObserver:
         if known is not None and known.managed.pod is fresh:
             return known.managed
         return standing(found[0], fresh, None, None, self._spec).managed
+
+    def workloads_of(self, pod_uids: Collection[str]) -> set[str]:
+        """The uids of the workloads that these pods are of, as far as they are jobs of the last snapshot."""
+        known = (standing.managed for standing in list(self._standings.values()))
+        return {managed.workload.uid for managed in known if managed.pod.uid in pod_uids}
+
+    def with_cpu(self, job: Job) -> Job | None:
+        """A job of the last snapshot with the CPU that its pod has by now; None: its pod is another, or gone."""
+        known = self._standings.get(job.uid)
+        pod = None if known is None else self._stores.pods.get(job.namespace, job.name)
+        if known is None or pod is None or pod.uid != known.managed.pod.uid:
+            return None
+        managed = known.managed
+        container = next((each for each in pod.containers if each.name == managed.container.name), managed.container)
+        return with_cpu(
+            job, replace(known, managed=replace(managed, pod=pod, container=container)), self._waited_seconds
+        )
 
     def _fresh(self, found: tuple[Identity, PodRecord] | None) -> PodRecord | None:
         """The pod as the store has it now; another pod of the same name is not it."""

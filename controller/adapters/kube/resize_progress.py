@@ -11,7 +11,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from controller.adapters.kube.records import PodRecord
+from controller.adapters.kube.records import ManagedPod, PodRecord
+from controller.model import CpuAllocation, Unconfirmed
+
+WaitedSeconds = Callable[[str], float | None]
+"""`ResizeProgress.waited_seconds`."""
 
 BEHIND_SECONDS = 60.0
 """From then on a kubelet does not follow. A restart of it takes some 20 s, and a node counts as lost after 50 s."""
@@ -51,3 +55,35 @@ class ResizeProgress:
             for node, since in self._awaited.values():
                 waited[node].append(now - since)
         return waited
+
+
+def nothing_awaited(pod_uid: str) -> float | None:
+    """Where no pods are watched."""
+    return None
+
+
+def unconfirmed(managed: ManagedPod, waited_seconds: float | None, *, node_is_ready: bool = True) -> Unconfirmed:
+    """What is to be said of accepted CPU that is not in effect, and whether its kubelet is late with it."""
+    node, late = managed.pod.node, (waited_seconds or 0.0) >= BEHIND_SECONDS
+    detail = f"the API server has accepted {_in_words(managed.container.wished)}; {node} "
+    if not node_is_ready:
+        detail += "is not ready"
+    elif late:
+        detail += "does not carry it out; see whether its kubelet runs"
+    else:
+        detail += "has not reported it in effect yet"
+    return Unconfirmed(f"{detail} ({_reported(managed)})", late)
+
+
+def _reported(managed: ManagedPod) -> str:
+    has = managed.container.in_effect
+    if has is None:
+        return "it reports nothing"
+    if managed.container.follows:
+        return "it has not seen the last change" if managed.pod.unobserved else "another container's is not"
+    return f"it reports {_in_words(has)}"
+
+
+def _in_words(cpu: CpuAllocation) -> str:
+    limit = "no limit" if cpu.limit_millicores is None else f"limit {cpu.limit_millicores}m"
+    return f"{limit}, request {cpu.request_millicores}m"

@@ -28,6 +28,8 @@ class Standing:
     hands_off: str | None
     accepts: AcceptedRange
     memory_request_bytes: float | None
+    is_in_effect: bool
+    """What was accepted of its CPU is in effect, as its kubelet reports."""
     warnings: tuple[str, ...]
 
     def still_holds(self, pod: PodRecord, node: NodeRecord | None, original: CpuAllocation | None) -> bool:
@@ -59,6 +61,7 @@ def standing(
         hands_off=None if pod.ended else unclear or hands_off(case),
         accepts=accepted_range(case),
         memory_request_bytes=float(sum(requests)) if requests else None,
+        is_in_effect=pod.is_in_effect,
         warnings=(*identity.warnings, *asked.warnings),
     )
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.api_objects import Address
 from support.api_server import refusal
-from support.managed_pods import NAMESPACE
+from support.managed_pods import NAMESPACE, PODS
 from support.replicas import GROWTHS, ORIGINAL, POLICIES, SHARE, RunningReplica, Town, is_held, wait_for, write_policy
 
 
@@ -35,6 +36,27 @@ def test_a_policy_in_auto_is_held_before_its_first_pod_is_changed(town: Town, re
     assert finalizer < resize
     assert original < resize
     assert is_held(town)
+
+
+def test_what_is_shown_of_a_pods_cpu_is_what_its_kubelet_reports_as_soon_as_it_does(
+    town: Town, replica: RunningReplica
+) -> None:
+    def shown() -> tuple[str | None, str | None]:
+        status = town.found(f"{GROWTHS}/a").get("status", {})
+        found = (each for each in status.get("conditions", []) if each["type"] == "InEffect")
+        return status.get("cpu"), next((each["status"] for each in found), None)
+
+    town.server.objects.kubelets_follow = False
+    town.policy(behaviour={"intervalSeconds": 600})
+    wait_for(lambda: town.limit() == SHARE, "the API server accepts a share", town)
+    wait_for(lambda: shown() == ("0.3 → 2", "False"), "what was accepted is not taken for what it has", town)
+    assert replica.metric("slopewise_unconfirmed_pods", job_node="node-a") == 1
+    passes = replica.passes()
+
+    town.server.objects.follow(Address.of(f"{PODS}/a"))
+    wait_for(lambda: shown() == ("2", "True"), "what is in effect is shown", town)
+    assert replica.passes() == passes
+    assert replica.metric("slopewise_unconfirmed_pods", job_node="node-a") is None
 
 
 def test_a_policy_that_is_deleted_goes_once_its_pods_have_what_they_came_with(

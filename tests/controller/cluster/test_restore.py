@@ -82,7 +82,9 @@ def test_what_a_kubelet_that_is_down_has_not_carried_out_is_not_back_and_is_told
     assert {town.limit("a"), town.limit("b")} == {ORIGINAL}
     assert (result.restored, result.left) == ({}, {})
     assert result.accepted == dict.fromkeys(
-        ("pod team-a/a", "pod team-a/b"), "the API server has accepted it; node-a has not reported it in effect yet"
+        ("pod team-a/a", "pod team-a/b"),
+        "the API server has accepted limit 300m, request 100m; node-a has not reported it in effect yet "
+        "(it reports limit 1000m, request 100m)",
     )
     assert not result.complete
     assert result.problems == ["the finalizer stays on p, as not everything is back"]

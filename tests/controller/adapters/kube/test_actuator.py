@@ -316,7 +316,7 @@ class TestRestoring:
         world.put(a_raw_pod(self.SQUEEZED))
         restored = world.actuator.restore("j", ORIGINAL)
         assert (restored.result, world.cpu()) == ("accepted", self.WHOLE)
-        assert restored.detail == "the API server has accepted it; node-a has not reported it in effect yet"
+        assert restored.detail == "the API server has accepted it; node-a has not reported it yet"
 
         world.put(a_raw_pod(self.WHOLE, in_effect=self.SQUEEZED))
         assert world.actuator.restore("j", ORIGINAL).result == "accepted"
@@ -330,8 +330,8 @@ class TestRestoring:
         restored = world.actuator.restore("j", ORIGINAL)
         assert (restored.result, world.server.requests) == ("deferred", [])
         assert restored.detail == (
-            "the API server has accepted it; the kubelet of node-a has not followed for 61 s (it reports limit 800m, "
-            "request 500m); see whether it runs"
+            "the API server has accepted limit 2000m, request 500m; node-a does not carry it out; see whether its "
+            "kubelet runs (it reports limit 800m, request 500m)"
         )
 
     def test_what_a_kubelet_reported_of_an_older_spec_is_not_taken_for_the_new_one(self, world: World) -> None:
