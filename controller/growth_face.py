@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import fmean
+from typing import Literal
 
 from controller import growth
 from controller.bounds import acts
@@ -123,6 +124,44 @@ def face(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobG
         last_action_time=acted_at,
         conditions=_conditions(jobs, view, previous.conditions),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Why a workload is not among the jobs of its policy any more, although a pod of it is there."""
+
+    reason: Literal["LabelRemoved", "NotSelected"]
+    message: str
+    actual_millicores: int | None
+    """What its pod has, in the dimension that was controlled; None: not known."""
+
+
+def departed_face(departure: Departure, previous: JobGrowthStatus, now_seconds: float) -> JobGrowthStatus:
+    """The status of such a workload: nothing is wanted for it, and nothing of it is looked at."""
+    cpu = departure.actual_millicores
+    wanted = (
+        _unseen("MetricsAvailable", departure),
+        _not_managed(departure.reason, departure.message),
+        _unseen("InEffect", departure),
+        _unseen("ResizePending", departure),
+        _unseen("Finished", departure),
+    )
+    return previous.model_copy(
+        update={
+            "state": "Unmanaged",
+            "eta": UNKNOWN,
+            "cpu": UNKNOWN if cpu is None else _cores(cpu),
+            "cpu_millicores": cpu,
+            "cpu_accepted_millicores": None,
+            "cpu_wanted_millicores": None,
+            "reason": bounded(departure.message, LONGEST_REASON),
+            "conditions": updated(wanted, previous.conditions, now_seconds=now_seconds),
+        }
+    )
+
+
+def _unseen(kind: str, departure: Departure) -> Wanted:
+    return Wanted(type=kind, status="Unknown", reason=departure.reason)
 
 
 Key = tuple[object, ...]

@@ -173,15 +173,18 @@ class _Restorer:
         result = Restoration()
         with self._writing(result):
             self._book.refresh()
-            undoings = [
-                Undoing(name, self._api, self._watches, self._owners, self._book, self._elector.may_write, NoTurns())
-                for name in self._book.policies()
-            ]
+            undoings = [self._undoing(name) for name in self._book.policies()]
             self._give_back(undoings, result, deadline, stop)
         if unreadable := self._watches.growths.unreadable:
             result.problems.append(f"{unreadable} JobGrowths cannot be read; what their pods had is not known")
         self._let_policies_go(result)
         return result
+
+    def _undoing(self, policy: str) -> Undoing:
+        may_write = self._elector.may_write
+        return Undoing(
+            policy, self._api, self._watches, self._owners, self._book, may_write, NoTurns(), by_a_person=True
+        )
 
     @contextmanager
     def _writing(self, result: Restoration) -> Iterator[None]:

@@ -20,15 +20,17 @@ from controller.adapters.kube.observer import KubeObserver
 from controller.adapters.kube.policies import Claims, PolicyDocument, PolicyRecord
 from controller.adapters.kube.records import ManagedPod, PodRecord
 from controller.adapters.kube.reporting import StatusReporter
+from controller.adapters.kube.unwatched import UnwatchedPods
 from controller.adapters.local import DryRunActuator
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.queries import AnyOf
+from controller.cluster.departures import Departures
 from controller.cluster.undoing import Announcer
 from controller.cluster.world import World
 from controller.documents import pass_settings, policy_of
 from controller.errors import ObservationError
 from controller.growth import SCRAPES_PER_WINDOW
-from controller.loop import ControllerLoop
+from controller.loop import ControllerLoop, Sink
 from controller.memory_dictionary import DictionaryMemory
 from controller.model import CpuAllocation, PassReport
 from controller.ports import Actuator, Memory, Ports
@@ -72,6 +74,7 @@ class PolicyRunner:
         self._settings = replace(pass_settings(document), first_changes_a_pass=ORIGINALS_A_PASS)
         self._claims = Claims()
         self._kept = None if world.options.dry_run else self._kube_memory(status)
+        self._unwatched = UnwatchedPods(world.impatient, world.book).find
         self._reporter = self._make_reporter(status)
         self._telemetry = Telemetry(
             control=self.spec.resources.control,
@@ -84,7 +87,7 @@ class PolicyRunner:
         self._observer = self._make_observer()
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory(), world.clock)
-        self._sinks = [] if world.options.dry_run else [self._reporter]
+        self._sinks: list[Sink] = [] if world.options.dry_run else [self._reporter, self._make_departures()]
         self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.interval_seconds, self._sinks)
         self._stirred = threading.Event()
         self._resized: deque[str] = deque()
@@ -291,8 +294,20 @@ class PolicyRunner:
             self._world.watches.pods.observe,
             self._make_mover().move,
             self._world.watches.resizes.waited_seconds,
+            self._unwatched,
         )
         return OnlyStored(actuator, self._kept)
+
+    def _make_departures(self) -> Departures:
+        return Departures(
+            self._name,
+            self.spec.resources.control,
+            self._world.book,
+            _Late(lambda: self._observer),
+            self._unwatched,
+            lambda pod: pod.uid in self._claims.policy_of,
+            self._world.clock,
+        )
 
     def _make_mover(self) -> KubeMover:
         world = self._world

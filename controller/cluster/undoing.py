@@ -19,6 +19,7 @@ from controller.adapters.kube.memory import KubeMemory
 from controller.adapters.kube.owners import Identity, Owners
 from controller.adapters.kube.records import ManagedPod
 from controller.adapters.kube.reporting import StatusReporter
+from controller.adapters.kube.unwatched import READ_AGAIN_SECONDS, UnwatchedPods
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.watches import Watches
 from controller.restoring import GivenBack, give_back
@@ -41,8 +42,13 @@ class Undoing:
         may_write: MayWrite,
         turns: Turns,
         settings: ResourceSettings | None = None,
+        *,
+        by_a_person: bool = False,
     ) -> None:
-        """`settings`: the policy's, where it is known: a limit that we added is left at its ceiling."""
+        """`settings`: the policy's, where it is known: a limit that we added is left at its ceiling.
+
+        `by_a_person`: who may also change pods whose owners have taken the label off, and waits for each answer.
+        """
         self.policy = policy
         self._book = book
         self.roster = _Roster(watches, owners, book)
@@ -57,6 +63,8 @@ class Undoing:
             self._memory.original,
             watches.pods.observe,
             waited_seconds=watches.resizes.waited_seconds,
+            unwatched=UnwatchedPods(api, book, 0.0 if by_a_person else READ_AGAIN_SECONDS).find,
+            restores_unlabelled=by_a_person,
         )
 
     def give_back(self) -> GivenBack:

@@ -9,7 +9,16 @@ import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from controller.conditions import Condition
-from controller.growth_face import PassView, duration, eta, face, transition_key, view_of
+from controller.growth_face import (
+    Departure,
+    PassView,
+    departed_face,
+    duration,
+    eta,
+    face,
+    transition_key,
+    view_of,
+)
 from controller.job_growth import JobGrowthStatus
 from controller.model import (
     Change,
@@ -247,6 +256,18 @@ def test_hostile_text_stays_on_one_short_line() -> None:
     assert "\n" not in reason
     assert len(reason) <= 160
     assert len(of(told(job), "Managed").message) <= 1024
+
+
+def test_a_workload_that_no_policy_has_any_more_is_wanted_nothing_for() -> None:
+    before = told(a_job(UID, limit=1000), withheld=(Withheld(a_resize(), "cooldown", "cooldown"),))
+    assert before.cpu == "1 → 1.5"
+    after = departed_face(Departure("LabelRemoved", "its label was taken off", 1000), before, START + 10)
+    assert (after.state, after.cpu, after.cpu_wanted_millicores) == ("Unmanaged", "1", None)
+    assert after.reason == "its label was taken off"
+    managed = of(after, "Managed")
+    assert (managed.status, managed.reason, managed.message) == ("False", "LabelRemoved", "its label was taken off")
+    assert {each.type for each in after.conditions} == {each.type for each in before.conditions}
+    assert departed_face(Departure("NotSelected", "", None), before, START).cpu == "-"
 
 
 def test_a_pass_that_was_held_has_nothing_to_show() -> None:

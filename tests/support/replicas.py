@@ -31,7 +31,7 @@ from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
 from controller.adapters.kube.election import Terms
-from controller.adapters.kube.records import API_VERSION, FINALIZER
+from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL
 from controller.cluster.connecting import LEASE_NAME
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.options import ClusterOptions, Connection
@@ -127,6 +127,12 @@ class Town(AbstractContextManager["Town"]):
         raw = a_raw_pod({"requests": {"cpu": "100m"}, "limits": {"cpu": cpu_limit}})
         raw["metadata"] = {"name": name, "labels": {**raw["metadata"]["labels"], **(labels or {})}}
         return dict(self.server.put(PODS, raw))
+
+    def label(self, value: str | None, pod: str = "a") -> None:
+        """Set the label by which an owner lets us manage a pod; None: take it off."""
+        raw = self.server.get(f"{PODS}/{pod}")
+        raw["metadata"]["labels"] = {} if value is None else {MANAGED_LABEL: value}
+        self.server.put(PODS, raw)
 
     def policy(self, name: str = "p", mode: str = "Auto", **more: Any) -> Json:
         """Make a policy, or change its spec."""

@@ -17,10 +17,11 @@ from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH, Api, Json, MayWrite, Roster
 from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
-from controller.adapters.kube.records import FIELD_MANAGER, ManagedPod
+from controller.adapters.kube.records import FIELD_MANAGER, MANAGED_LABEL, ManagedPod
 from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, InVain, Refusal, meaning
-from controller.adapters.kube.resize_progress import WaitedSeconds, nothing_awaited, unconfirmed
+from controller.adapters.kube.resize_progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
 from controller.adapters.kube.resources import Impossible
+from controller.adapters.kube.unwatched import FindUnwatched, nothing_unwatched
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, Move, MoveOutcome, Outcome, OutcomeResult, Resize, Restored
 from controller.ports import Clock
@@ -81,10 +82,14 @@ class KubeActuator:
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
         waited_seconds: WaitedSeconds = nothing_awaited,
+        unwatched: FindUnwatched = nothing_unwatched,
+        restores_unlabelled: bool = False,
     ) -> None:
         """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it.
 
         `waited_seconds`: since when what was accepted for a pod is not in effect (`ResizeProgress`), by its uid.
+        `unwatched`: finds pods whose label was taken off; `restores_unlabelled`: they are given back all the same, by a
+        person's rights.
         """
         self._mover = mover
         self._api = api
@@ -96,6 +101,8 @@ class KubeActuator:
         self._originals = originals
         self._on_written = on_written
         self._waited_seconds = waited_seconds
+        self._unwatched = unwatched
+        self._restores_unlabelled = restores_unlabelled
         self._in_vain = InVain(clock)
         self._room_at_seconds: dict[str, float] = {}
 
@@ -117,10 +124,12 @@ class KubeActuator:
         until it is back.
         """
         self._check_leading()
-        managed = self._roster.find(job_uid)
+        managed = self._roster.find(job_uid) or self._unwatched(job_uid)
         if managed is None:
             return Restored("gone", "its pod is gone")
         pod = managed.pod
+        if MANAGED_LABEL not in pod.labels and not self._restores_unlabelled:
+            return Restored("infeasible", label_removed(managed))
         if pod.ended or pod.deleting:
             return Restored("gone", "its pod has ended" if pod.ended else "its pod is being deleted")
         if pod.foreign_resizers:
@@ -216,7 +225,8 @@ class KubeActuator:
             answer = self._api.patch(path, body, STRATEGIC_MERGE_PATCH, {"fieldManager": FIELD_MANAGER})
         except ApiError as error:
             return None if error.is_conflict else self._explain(managed, wanted, error)
-        self._on_written(answer)
+        if MANAGED_LABEL in managed.pod.labels:  # of others the stores know nothing
+            self._on_written(answer)
         return _Said("applied")
 
     def _explain(self, managed: ManagedPod, wanted: CpuAllocation, error: ApiError) -> _Said:
@@ -241,6 +251,8 @@ class KubeActuator:
         if isinstance(fresh, _Said):
             return fresh
         has, had = fresh.container.wished, managed.container.wished
+        if MANAGED_LABEL not in fresh.pod.labels and not self._restores_unlabelled:
+            return _Said("infeasible", label_removed(fresh))
         if fresh.pod.foreign_resizers:
             return _Said("failed", f"{_names(fresh.pod.foreign_resizers)} has resized it; it is left to that")
         if has != had:
@@ -258,7 +270,8 @@ class KubeActuator:
             return _Said("failed", str(error))
         if pod.uid != managed.pod.uid or pod.owner != managed.pod.owner:
             return _Said("failed", POD_REPLACED, gone=True)
-        self._on_written(raw)
+        if MANAGED_LABEL in pod.labels:
+            self._on_written(raw)
         container = next((each for each in pod.containers if each.name == managed.container.name), None)
         if container is None or pod.deleting or pod.ended:
             return _Said("failed", POD_ENDING, gone=True)
@@ -291,6 +304,14 @@ def _not_now(managed: ManagedPod) -> _Said | None:
     if pod.phase != "Running" or container.running_since_seconds is None or not container.ready:
         return _Said("deferred", f"its container {container.name} is starting or not ready; tried in the next pass")
     return None
+
+
+def label_removed(managed: ManagedPod) -> str:
+    """What is to be said of a pod whose label was taken off."""
+    return (
+        f"its label {MANAGED_LABEL} was taken off, so it may not be changed any more and keeps "
+        f'{in_words(managed.container.wished)}; set the label to "false" to give it back what it came with'
+    )
 
 
 def _names(managers: tuple[str, ...]) -> str:

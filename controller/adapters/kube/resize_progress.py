@@ -65,7 +65,7 @@ def nothing_awaited(pod_uid: str) -> float | None:
 def unconfirmed(managed: ManagedPod, waited_seconds: float | None, *, node_is_ready: bool = True) -> Unconfirmed:
     """What is to be said of accepted CPU that is not in effect, and whether its kubelet is late with it."""
     node, late = managed.pod.node, (waited_seconds or 0.0) >= BEHIND_SECONDS
-    detail = f"the API server has accepted {_in_words(managed.container.wished)}; {node} "
+    detail = f"the API server has accepted {in_words(managed.container.wished)}; {node} "
     if not node_is_ready:
         detail += "is not ready"
     elif late:
@@ -81,9 +81,10 @@ def _reported(managed: ManagedPod) -> str:
         return "it reports nothing"
     if managed.container.follows:
         return "it has not seen the last change" if managed.pod.unobserved else "another container's is not"
-    return f"it reports {_in_words(has)}"
+    return f"it reports {in_words(has)}"
 
 
-def _in_words(cpu: CpuAllocation) -> str:
+def in_words(cpu: CpuAllocation) -> str:
+    """As people read it: `limit 500m, request 250m`."""
     limit = "no limit" if cpu.limit_millicores is None else f"limit {cpu.limit_millicores}m"
     return f"{limit}, request {cpu.request_millicores}m"

@@ -59,6 +59,46 @@ def test_what_is_shown_of_a_pods_cpu_is_what_its_kubelet_reports_as_soon_as_it_d
     assert replica.metric("slopewise_unconfirmed_pods", job_node="node-a") is None
 
 
+def managed(town: Town) -> tuple[str | None, str | None, str | None]:
+    """Status and reason of the pod's condition Managed, and its CPU as it is shown."""
+    status = town.found(f"{GROWTHS}/a").get("status", {})
+    found = next((each for each in status.get("conditions", []) if each["type"] == "Managed"), {})
+    return found.get("status"), found.get("reason"), status.get("cpu")
+
+
+def test_a_pod_whose_label_was_taken_off_is_managed_no_more_and_keeps_what_it_has(
+    town: Town, replica: RunningReplica
+) -> None:
+    town.policy()
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share", town)
+
+    town.label(None)
+
+    wait_for(lambda: managed(town) == ("False", "LabelRemoved", SHARE), "its label is missed", town)
+    reason = town.found(f"{GROWTHS}/a")["status"]["reason"]
+    assert reason.startswith("its label slopewise.dev/managed was taken off, so it may not be changed any more")
+    wait_for(lambda: replica.metric("slopewise_not_given_back", name="p") == 1, "it is not given back", town)
+    assert replica.metric("slopewise_given_back_total", outcome="gone") == 0
+    assert town.limit() == SHARE
+
+    town.label("true")
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "it is managed again", town)
+    assert town.found(f"{GROWTHS}/a")["status"]["pods"][0]["original"]["cpuLimit"] == ORIGINAL
+
+    town.label("false")
+    wait_for(lambda: town.limit() == ORIGINAL, "it gets back what it came with", town)
+    wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
+
+
+def test_a_pod_that_was_never_changed_and_is_managed_no_more_is_not_shown(town: Town, replica: RunningReplica) -> None:
+    town.policy(mode="Recommend")
+    wait_for(lambda: managed(town) == ("False", "ModeRecommend", f"0.3 → {SHARE}"), "it is shown", town)
+
+    town.label(None)
+
+    wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
+
+
 def test_a_policy_that_is_deleted_goes_once_its_pods_have_what_they_came_with(
     town: Town, replica: RunningReplica
 ) -> None:

@@ -66,6 +66,9 @@ class World:
         self.written: list[dict[str, Any]] = []
         self.waited: float | None = None
         """For how long its kubelet has not followed."""
+        self.unlabelled: ManagedPod | None = None
+        """What is there although the watch does not show it."""
+        self.by_a_person = False
         self.use(ResourceSettings())
         self.put(a_raw_pod())
 
@@ -80,6 +83,8 @@ class World:
             lambda job_uid: self.original,
             self.written.append,
             waited_seconds=lambda pod_uid: self.waited,
+            unwatched=lambda job_uid: self.unlabelled,
+            restores_unlabelled=self.by_a_person,
         )
 
     def _leads(self) -> bool:
@@ -194,7 +199,9 @@ class TestNothingIsSent:
 
 class TestConflicts:
     def test_after_a_conflict_the_pod_is_read_and_patched_once_more(self, world: World) -> None:
-        world.server.put(PODS, {**a_raw_pod(), "metadata": {"name": "p", "labels": {"somebody": "was here"}}})
+        raw = a_raw_pod()
+        raw["metadata"]["labels"]["somebody"] = "was here"
+        world.server.put(PODS, raw)
         assert world.resize().result == "applied"
         assert [each.method for each in world.server.requests] == ["PATCH", "GET", "PATCH"]
         assert world.cpu()["limits"] == {"cpu": "1500m"}
@@ -211,6 +218,14 @@ class TestConflicts:
         outcome = world.resize()
         assert (outcome.result, world.cpu()) == ("failed", theirs)
         assert outcome.detail == "somebody has changed its CPU meanwhile; decided on anew in the next pass"
+
+    def test_a_pod_whose_owner_took_the_label_off_meanwhile_is_not_touched(self, world: World) -> None:
+        raw = a_raw_pod()
+        del raw["metadata"]["labels"]
+        world.server.put(PODS, raw)
+        outcome = world.resize()
+        assert (outcome.result, world.cpu()["limits"]) == ("infeasible", {"cpu": "2"})
+        assert outcome.detail.startswith("its label slopewise.dev/managed was taken off")
 
     def test_a_resizer_that_came_meanwhile_is_stood_down_for(self, world: World) -> None:
         raw = a_raw_pod()
@@ -407,6 +422,28 @@ class TestRestoring:
         world.roster.seen = None
         assert world.actuator.restore("j", ORIGINAL).result == "gone"
         assert world.server.requests == []
+
+    def test_a_pod_whose_label_was_taken_off_is_not_gone_and_keeps_what_it_has(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        del raw["metadata"]["labels"]
+        world.put(raw)
+        world.unlabelled, world.roster.seen = world.roster.seen, None
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.server.requests) == ("infeasible", [])
+        assert restored.detail == (
+            "its label slopewise.dev/managed was taken off, so it may not be changed any more and keeps limit 800m, "
+            'request 500m; set the label to "false" to give it back what it came with'
+        )
+
+    def test_a_person_gives_back_what_a_pod_without_the_label_came_with(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        del raw["metadata"]["labels"]
+        world.put(raw)
+        world.unlabelled, world.roster.seen = world.roster.seen, None
+        world.by_a_person = True
+        world.use(ResourceSettings())
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        assert (world.cpu(), world.written) == (self.WHOLE, [])
 
     def test_a_pod_that_vanished_unnoticed_is_not_waited_for(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED))
