@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from controller.adapters.kube.namespace_limits import LimitKind
 from controller.adapters.kube.policies import PolicyDocument, PolicyRecord, add_finalizer, remove_finalizer
 from controller.adapters.kube.records import FINALIZER, PodRecord
 from controller.adapters.kube.reporting import tell_invalid
@@ -61,6 +62,11 @@ class Leadership:
         for runner in list(self._runners.values()):
             if any(stores.selects(runner.spec.selector, pod) for pod in pods):
                 runner.stir()
+
+    def note_limit(self, kind: LimitKind, namespace: str) -> None:
+        """A LimitRange or ResourceQuota of a namespace has changed."""
+        for runner in list(self._runners.values()):
+            runner.note_limit(kind, namespace)
 
     def tick(self) -> None:
         """Bring the runners in line with the policies as they are now."""

@@ -108,7 +108,12 @@ class Replica:
         self._ticked_at = time.monotonic()
         self._log = structlog.get_logger("slopewise")
         self._said: dict[str, tuple[str, float]] = {}
-        self.watches = make_watches(api, options.connection.namespace, lambda old, new: self.leadership.stir(old, new))
+        self.watches = make_watches(
+            api,
+            options.connection.namespace,
+            lambda old, new: self.leadership.stir(old, new),
+            lambda kind, namespace: self.leadership.note_limit(kind, namespace),
+        )
         metrics.follow_watches(self.watches.watches)
         metrics.follow_resizes(self.watches.resizes.by_node)
         self._api = api

@@ -16,6 +16,7 @@ from controller.adapters.kube.actuator import KubeActuator
 from controller.adapters.kube.memory import ORIGINALS_A_PASS, KubeMemory, OnlyStored
 from controller.adapters.kube.mobilities import Moving
 from controller.adapters.kube.mover import KubeMover, Ways
+from controller.adapters.kube.namespace_limits import LimitKind
 from controller.adapters.kube.observer import KubeObserver
 from controller.adapters.kube.policies import Claims, PolicyDocument, PolicyRecord
 from controller.adapters.kube.records import ManagedPod, PodRecord
@@ -85,6 +86,7 @@ class PolicyRunner:
         self._announcer = Announcer(self._name, world.metrics, self._reporter, self._name_of)
         self._reader = self._prometheus()
         self._observer = self._make_observer()
+        self._waits_for: Callable[[LimitKind, str], bool] = lambda *_: False
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory(), world.clock)
         self._sinks: list[Sink] = [] if world.options.dry_run else [self._reporter, self._make_departures()]
@@ -117,6 +119,11 @@ class PolicyRunner:
     def stir(self) -> None:
         """Something happened to one of its pods. Called from any thread."""
         self._stirred.set()
+
+    def note_limit(self, kind: LimitKind, namespace: str) -> None:
+        """A LimitRange or ResourceQuota has changed: ask again soon for what it refused. Called from any thread."""
+        if self._waits_for(kind, namespace):
+            self.stir()
 
     def note_cpu(self, pod_uid: str) -> None:
         """The CPU of one of its pods has changed, or its kubelet has reported it. Called from any thread."""
@@ -295,7 +302,9 @@ class PolicyRunner:
             self._make_mover().move,
             self._world.watches.resizes.waited_seconds,
             self._unwatched,
+            changes_of=self._world.watches.limits.changes,
         )
+        self._waits_for = actuator.waits_for
         return OnlyStored(actuator, self._kept)
 
     def _make_departures(self) -> Departures:

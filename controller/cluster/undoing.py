@@ -65,6 +65,7 @@ class Undoing:
             waited_seconds=watches.resizes.waited_seconds,
             unwatched=UnwatchedPods(api, book, 0.0 if by_a_person else READ_AGAIN_SECONDS).find,
             restores_unlabelled=by_a_person,
+            changes_of=watches.limits.changes,
         )
 
     def give_back(self) -> GivenBack:

@@ -15,10 +15,11 @@ from typing import Protocol
 from controller.adapters.kube import resources
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH, Api, Json, MayWrite, Roster
+from controller.adapters.kube.namespace_limits import ChangesOf, LimitKind, unknown_changes
 from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import FIELD_MANAGER, MANAGED_LABEL, ManagedPod
-from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, InVain, Refusal, meaning
+from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, Changes, InVain, Refusal, meaning
 from controller.adapters.kube.resize_progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
 from controller.adapters.kube.resources import Impossible
 from controller.adapters.kube.unwatched import FindUnwatched, nothing_unwatched
@@ -84,12 +85,13 @@ class KubeActuator:
         waited_seconds: WaitedSeconds = nothing_awaited,
         unwatched: FindUnwatched = nothing_unwatched,
         restores_unlabelled: bool = False,
+        changes_of: ChangesOf = unknown_changes,
     ) -> None:
         """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it.
 
         `waited_seconds`: since when what was accepted for a pod is not in effect (`ResizeProgress`), by its uid.
         `unwatched`: finds pods whose label was taken off; `restores_unlabelled`: they are given back all the same, by a
-        person's rights.
+        person's rights. `changes_of`: how often what may refuse a resize in a namespace has changed.
         """
         self._mover = mover
         self._api = api
@@ -103,13 +105,17 @@ class KubeActuator:
         self._waited_seconds = waited_seconds
         self._unwatched = unwatched
         self._restores_unlabelled = restores_unlabelled
-        self._in_vain = InVain(clock)
+        self._in_vain = InVain(clock, changes_of)
         self._room_at_seconds: dict[str, float] = {}
 
     def resize(self, resize: Resize) -> Outcome:
         """Applied once the API server has accepted it; `ActuationError` when we do not lead."""
         said = self._resize(resize)
         return Outcome(resize, said.result, said.detail)
+
+    def waits_for(self, kind: LimitKind, namespace: str) -> bool:
+        """Whether a change of these may let through what they have refused."""
+        return self._in_vain.waits_for(kind, namespace)
 
     def move(self, move: Move) -> MoveOutcome:
         """Begin it; `applied` once it is begun, `ActuationError` when we do not lead."""
@@ -220,21 +226,20 @@ class KubeActuator:
             return wanted
         body = resources.patch_body(managed.pod, managed.container, wanted)
         path = f"{_path(managed)}/resize"
+        before = self._in_vain.changes(managed.pod.namespace)
         self._check_leading()
         try:
             answer = self._api.patch(path, body, STRATEGIC_MERGE_PATCH, {"fieldManager": FIELD_MANAGER})
         except ApiError as error:
-            return None if error.is_conflict else self._explain(managed, wanted, error)
+            return None if error.is_conflict else self._explain(managed, wanted, error, before)
         if MANAGED_LABEL in managed.pod.labels:  # of others the stores know nothing
             self._on_written(answer)
         return _Said("applied")
 
-    def _explain(self, managed: ManagedPod, wanted: CpuAllocation, error: ApiError) -> _Said:
+    def _explain(self, managed: ManagedPod, wanted: CpuAllocation, error: ApiError, before: Changes) -> _Said:
         if error.maybe_done:
             return self._find_out(managed, wanted, error)
-        refusal = meaning(error)
-        self._in_vain.remember(managed, wanted, refusal)
-        return _as_said(refusal)
+        return _as_said(self._in_vain.remember(managed, wanted, meaning(error), before))
 
     def _find_out(self, managed: ManagedPod, wanted: CpuAllocation, error: ApiError) -> _Said:
         """A patch without an answer may have been carried out: only the pod itself knows."""

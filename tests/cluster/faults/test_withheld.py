@@ -97,7 +97,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
         ),
     ],
 )
-def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_not_asked_again_and_again(
+def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_that_changes(
     stage: Stage, kind: str, spec: dict[str, Any], reason: str, words: str, outcome: str
 ) -> None:
     stage.kubectl.apply(
@@ -116,10 +116,13 @@ def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_not_asked_again_a
         stage.wait_for_event(name, reason, words)
         shown = wait_for("it is shown", lambda name=name: stage.growth(name).get("reason", ""), lambda it: words in it)
         assert shown.startswith(f"{outcome}: ")
+        assert "asked again at " in shown
     controller.wait_for_passes(3)
     assert len(gateway.writes("pods/resize")) == 2
     assert stage.limits() == {"a": 300, "b": 300}
     assert controller.metric("slopewise_resizes_total", outcome=outcome) >= 2
+    stage.kubectl.run("delete", kind, "bounds", "-n", stage.namespace)
+    stage.wait_for_limits({"a": 1000, "b": 1000}, seconds=20)
     stage.delete_policy()
 
 

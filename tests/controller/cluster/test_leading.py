@@ -59,6 +59,15 @@ def test_what_is_shown_of_a_pods_cpu_is_what_its_kubelet_reports_as_soon_as_it_d
     assert replica.metric("slopewise_unconfirmed_pods", job_node="node-a") is None
 
 
+def test_what_a_quota_has_refused_is_asked_for_again_as_soon_as_it_changes(town: Town, replica: RunningReplica) -> None:
+    town.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), path="/pods/a/resize$")
+    town.policy(behaviour={"intervalSeconds": 600})
+    wait_for(lambda: replica.metric("slopewise_resizes_total", outcome="deferred") == 1, "it is refused", town)
+    quotas = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+    town.server.put(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4"}}})
+    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
+
+
 def managed(town: Town) -> tuple[str | None, str | None, str | None]:
     """Status and reason of the pod's condition Managed, and its CPU as it is shown."""
     status = town.found(f"{GROWTHS}/a").get("status", {})

@@ -69,6 +69,8 @@ class World:
         self.unlabelled: ManagedPod | None = None
         """What is there although the watch does not show it."""
         self.by_a_person = False
+        self.changes = 0
+        """Of the LimitRanges and ResourceQuotas of its namespace."""
         self.use(ResourceSettings())
         self.put(a_raw_pod())
 
@@ -85,6 +87,7 @@ class World:
             waited_seconds=lambda pod_uid: self.waited,
             unwatched=lambda job_uid: self.unlabelled,
             restores_unlabelled=self.by_a_person,
+            changes_of=lambda kind, namespace: self.changes,
         )
 
     def _leads(self) -> bool:
@@ -305,6 +308,14 @@ class TestRefusals:
         world.clock.seconds += 2
         assert world.resize().result == "applied"
         assert len(world.server.requests) == 2
+
+    def test_a_quota_is_asked_again_when_it_changes(self, world: World) -> None:
+        world.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), method="PATCH")
+        assert "or when a ResourceQuota of team-a changes" in world.resize().detail
+        assert world.actuator.waits_for("resourcequotas", "team-a")
+        assert world.resize().result == "deferred"
+        world.changes += 1
+        assert world.resize().result == "applied"
 
     def test_a_busy_server_is_left_in_peace_for_as_long_as_it_asks(self, world: World) -> None:
         world.server.fault(Reply(429, {}, {"Retry-After": "5"}), method="PATCH")
