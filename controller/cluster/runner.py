@@ -34,6 +34,7 @@ from controller.growth import SCRAPES_PER_WINDOW
 from controller.loop import ControllerLoop, Sink
 from controller.memory_dictionary import DictionaryMemory
 from controller.model import CpuAllocation, PassReport
+from controller.policy_status import OtherResizers
 from controller.ports import Actuator, Memory, Ports
 from controller.reconcile import reconcile
 from controller.restoring import GivenBack, due, give_back
@@ -45,6 +46,8 @@ LEAST_SECONDS_BETWEEN_EVENTS = 2.0
 
 MOST_CPU_RATIO = 0.05
 """Events may take at most this share of a core: a pass of 1 s is not repeated within 20 s because a pod started."""
+
+_FEW_NAMES = 3
 
 SHORTEST_READING_SECONDS, LONGEST_READING_SECONDS = 5.0, 15.0
 
@@ -156,6 +159,7 @@ class PolicyRunner:
         if self._kept is not None:
             self._give_back_due(self._kept)
         self._reporter.set_conflict(self._claims.conflicts.get(self._name))
+        self._reporter.set_others(self._others())
         trouble = self.trouble or self._world.trouble(self._name) or self._left_out() or self._kubelets_behind()
         self._reporter.set_degraded(trouble)
         report = reconcile(self._ports, self._policy, self._settings)
@@ -216,6 +220,13 @@ class PolicyRunner:
             return None
         name, why = next(iter(left_out.items()))
         return f"{len(left_out)} pods are left out; {name}: {why}"
+
+    def _others(self) -> OtherResizers | None:
+        """Who else resizes pods of this policy; from the pass before."""
+        found = self._observer.resized_by_others
+        if not found:
+            return None
+        return OtherResizers(len(found), tuple(found)[:_FEW_NAMES], ", ".join(sorted(set(found.values()))[:_FEW_NAMES]))
 
     def _kubelets_behind(self) -> str | None:
         """Nodes whose kubelets do not carry out what was accepted, in words; from the pass before."""

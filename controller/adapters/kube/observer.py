@@ -16,6 +16,7 @@ from typing import Protocol
 
 from controller.adapters.kube.arriving import arrivals
 from controller.adapters.kube.contracts import Store
+from controller.adapters.kube.eligibility import other_resizer
 from controller.adapters.kube.joining import FirstSights, jobs, with_cpu
 from controller.adapters.kube.mobilities import Mobilities, Moving
 from controller.adapters.kube.owners import Identity, Owners, Resolution
@@ -112,6 +113,8 @@ class KubeObserver:
         self._mobilities: Mapping[str, Mobility] = {}
         self.behind: Sequence[str] = ()
         """The node of each job of the last snapshot whose kubelet does not carry out what was accepted."""
+        self.resized_by_others: Mapping[str, str] = {}
+        """Pods of the last snapshot, as `namespace/name`, that somebody else resizes too, and who."""
         self.left_out: Mapping[str, str] = {}
         """Pods, as `namespace/name`, that are not in the last snapshot because too little is known of them, and why."""
 
@@ -133,6 +136,11 @@ class KubeObserver:
         reading = self._reader.read(now, _scope(shown))
         found = list(jobs(shown, reading, now, self._sights, self._mobilities, self._waited_seconds))
         self._sights.end_pass()
+        self.resized_by_others = {
+            f"{each.managed.pod.namespace}/{each.managed.pod.name}": who
+            for each in shown
+            if not each.managed.pod.ended and (who := other_resizer(each.managed.pod)) is not None
+        }
         self.behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
         sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
         self._note_left_out(found, sizes)

@@ -22,7 +22,7 @@ from controller.adapters.kube.policies import PolicyDocument
 from controller.growth_face import Key, PassView, change_text, transition_key, view_of
 from controller.job_growth import Action
 from controller.model import Job, Outcome, OutcomeResult, PassReport, Resize, Withheld
-from controller.policy_status import Conflict, Standing, standing_key
+from controller.policy_status import Conflict, OtherResizers, Standing, others_message, standing_key
 from controller.restoring import GivenBack
 from controller.settings import TrainingPolicySpec
 
@@ -68,7 +68,7 @@ class StatusReporter:
         self._moves = MoveReporter(roster, book, events, self._act)
         self._early: dict[str, list[Action]] = {}
         """Actions of workloads that nothing is remembered of yet: a pod is placed before it is a job."""
-        self._standing = Standing(generation, spec.mode)
+        self._standing = Standing(generation, spec.mode, canary_ratio=spec.behaviour.canary_ratio)
         self._standing_key: Key = ()
         self._keys: dict[str, Key] = {}
         self._jobs_of: dict[str, list[Job]] = {}
@@ -106,6 +106,13 @@ class StatusReporter:
                 "Conflict", f"{conflict.pods} pods are managed by {conflict.winner}: {names}", warning=True
             )
         self._standing = replace(self._standing, conflict=conflict)
+
+    def set_others(self, others: OtherResizers | None) -> None:
+        """Pods that somebody else resizes too; told with the next pass, and as an event when that is somebody new."""
+        known = self._standing.others
+        if others is not None and (known is None or known.who != others.who):
+            self._tell_policy("Conflict", others_message(others), warning=True)
+        self._standing = replace(self._standing, others=others)
 
     def set_degraded(self, why: str | None) -> None:
         """What keeps the controller from doing all that it should; told with the next pass."""

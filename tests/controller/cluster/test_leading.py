@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.api_objects import Address
 from support.api_server import refusal
-from support.managed_pods import NAMESPACE, PODS
+from support.managed_pods import NAMESPACE, PODS, resized_by
 from support.replicas import GROWTHS, ORIGINAL, POLICIES, SHARE, RunningReplica, Town, is_held, wait_for, write_policy
 
 
@@ -66,6 +66,21 @@ def test_what_a_quota_has_refused_is_asked_for_again_as_soon_as_it_changes(town:
     quotas = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
     town.server.put(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4"}}})
     wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
+
+
+def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: Town, replica: RunningReplica) -> None:
+    town.policy()
+    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
+    raw = town.server.get(f"{PODS}/a")
+    raw["metadata"]["managedFields"] = [resized_by("kubectl-patch")]
+    town.server.put(PODS, raw)
+    wait_for(lambda: town.condition("Conflict").get("reason") == "OtherResizer", "it is told", town)
+    assert town.condition("Conflict")["message"] == (
+        "1 pod is resized by kubectl-patch too, and left to that: team-a/a; stop one of the two"
+    )
+    del raw["metadata"]["managedFields"]
+    town.server.put(PODS, raw)
+    wait_for(lambda: town.condition("Conflict").get("reason") == "NoConflict", "it is over", town)
 
 
 def managed(town: Town) -> tuple[str | None, str | None, str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.api_server import ApiServer, Drop, Hang, Reply, refusal
-from support.managed_pods import PODS, a_raw_pod, deferred, parsed
+from support.managed_pods import PODS, a_raw_pod, deferred, parsed, resized_by
 from support.worlds import FakeClock
 
 from controller.adapters.kube.actuator import ROOM_RETRY_SECONDS, KubeActuator
@@ -19,12 +19,7 @@ from controller.settings import ResourceSettings
 
 P = f"{PODS}/p"
 ORIGINAL = CpuAllocation(2000, 500)
-FOREIGN = {
-    "manager": "vpa-updater",
-    "operation": "Update",
-    "subresource": "resize",
-    "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"trainer"}': {"f:resources": {"f:limits": {"f:cpu": {}}}}}}},
-}
+FOREIGN = resized_by("vpa-updater")
 
 
 @dataclass
