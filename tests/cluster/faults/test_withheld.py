@@ -33,9 +33,12 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     gpu["spec"]["containers"][0]["resources"]["limits"][device] = "1"
     restarts["spec"]["containers"][0]["resizePolicy"] = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     same = {"cpu_request": "100m", "cpu_limit": "100m", "memory_request": "32Mi", "memory_limit": "32Mi"}
+    whole_pod = replace(shape, cpu_request=None, cpu_limit=None).pod("whole-pod")
+    whole_pod["spec"]["resources"] = {"requests": {"cpu": "50m"}, "limits": {"cpu": "700m"}}
     stage.kubectl.apply(
         gpu,
         restarts,
+        whole_pod,
         replace(shape, cpu_request=None, cpu_limit=None).pod("best-effort"),
         replace(shape, cpu_limit=None).pod("no-limit"),
         replace(shape, **same).pod("guaranteed"),
@@ -47,6 +50,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     reasons = {
         "gpu": (f"hands_off: it asks for {DEVICE}", "HandsOff"),
         "restarts": ("hands_off: its resizePolicy restarts it", "HandsOff"),
+        "whole-pod": ("its resources are set for the whole pod", "HandsOff"),
         "best-effort": ("a BestEffort pod cannot be resized", "HandsOff"),
         "no-limit": ("it has no CPU limit", "HandsOff"),
         "guaranteed": ("hands_off: it is Guaranteed", "HandsOff"),
@@ -62,6 +66,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     for name, (words, managed_reason) in reasons.items():
         status = stage.wait_for_growth(name, "Managed", managed_reason)
         assert words in status["reason"]
+    assert stage.growth("whole-pod")["cpu"].startswith("0.7")
     listed = stage.kubectl.run("get", "growth", "-n", stage.namespace)
     assert all(words.removeprefix("hands_off: ")[:30] in listed for words, _ in reasons.values())
     assert "not-ours" not in listed
