@@ -61,8 +61,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     before = stage.cpu()
     stage.policy()
     controller = stage.controller()
-    fair_share = 2000 // len(managed)
-    stage.wait_for_limits({"ordinary": fair_share + 1})
+    stage.wait_for_limits({"ordinary": round(2000 / len(managed))})
     for name, (words, managed_reason) in reasons.items():
         status = stage.wait_for_growth(name, "Managed", managed_reason)
         assert words in status["reason"]
