@@ -193,7 +193,7 @@ class PolicyRunner:
         except ObservationError:  # the pass that follows says so
             return
         behaviour = self.spec.behaviour
-        uids = due(state, self.spec.mode, behaviour.canary_ratio, selected)
+        uids = due(state, self.spec.mode, behaviour.canary_ratio, selected - self._observer.autoscaled)
         if not uids and self._retry is None:
             return
         given_back = give_back(memory, self._actuator, uids)

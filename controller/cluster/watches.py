@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.adapters.kube.autoscalers import AutoscalerRecord, parse_autoscaler
 from controller.adapters.kube.contracts import Api, Json
 from controller.adapters.kube.growth_objects import GrowthRecord, growth_path, parse_growth
 from controller.adapters.kube.namespace_limits import (
@@ -52,13 +53,14 @@ class Watches:
     """All of them that nothing goes on without, by resource."""
     limits: NamespaceLimits = field(default_factory=lambda: NamespaceLimits(lambda _: False))
     """Changes of what may refuse a resize in a namespace."""
+    autoscalers: Reflector[AutoscalerRecord] | None = None
     extra: Mapping[str, Reflector[Any]] = field(default_factory=dict)
-    """Those that are not waited for: without them, what was refused is only asked for again after a while."""
+    """Those that are not waited for: it is known what goes on without them, and what does not."""
 
     @property
     def stores(self) -> Stores:
         """What an observer reads."""
-        return Stores(self.pods, self.nodes, self.namespaces)
+        return Stores(self.pods, self.nodes, self.namespaces, self.autoscalers)
 
     def start(self) -> None:
         """Begin to list and watch."""
@@ -131,15 +133,17 @@ def make_watches(
     )  # fmt: skip
     jobs = Reflector(api, path_of("batch/v1", "jobs", namespace), parse_object, metadata_only=True)
     growths = Reflector(api, growth_path(namespace), parse_growth)
-    limits, extra = _limits(api, namespace, on_limit)
+    limits, watched = _limits(api, namespace, on_limit)
+    autoscalers = Reflector(api, path_of("autoscaling/v2", "horizontalpodautoscalers", namespace), parse_autoscaler)
+    extra: dict[str, Reflector[Any]] = {**watched, "horizontalpodautoscalers": autoscalers}
     named: dict[str, Reflector[Any]] = {"pods": pods, "jobs": jobs, "jobgrowths": growths}
     if namespace is not None:
-        return Watches(pods, resizes, jobs, growths, named=named, limits=limits, extra=extra)
+        return Watches(pods, resizes, jobs, growths, named=named, limits=limits, autoscalers=autoscalers, extra=extra)
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
     policies = Reflector(api, policy_path(), parse_policy)
     named |= {"nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies}
-    return Watches(pods, resizes, jobs, growths, nodes, namespaces, policies, named, limits, extra)
+    return Watches(pods, resizes, jobs, growths, nodes, namespaces, policies, named, limits, autoscalers, extra)
 
 
 def _limits(

@@ -18,6 +18,8 @@ NEEDED: dict[Right, tuple[str, str]] = {
     ("watch", "", "nodes"): (WATCHED, '"nodes"'),
     ("list", "", "namespaces"): (WATCHED, '"namespaces"'),
     ("watch", "", "namespaces"): (WATCHED, '"namespaces"'),
+    ("list", "autoscaling", "horizontalpodautoscalers"): (WATCHED, '"horizontalpodautoscalers"'),
+    ("watch", "autoscaling", "horizontalpodautoscalers"): (WATCHED, '"horizontalpodautoscalers"'),
     ("list", "", "limitranges"): (WATCHED, '"limitranges"'),
     ("watch", "", "limitranges"): (WATCHED, '"limitranges"'),
     ("list", "", "resourcequotas"): (WATCHED, '"resourcequotas"'),

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import requests
 import structlog
@@ -50,10 +51,7 @@ ORIGINAL, SHARE = "300m", "2"
 
 Json = dict[str, Any]
 
-_NODE_SIZES = [
-    {"metric": {"__name__": name, "node": "node-a"}, "value": [0, value]}
-    for name, value in (("machine_cpu_cores", "2"), ("machine_memory_bytes", "8e9"))
-]
+_NODE_SIZES = {"machine_cpu_cores": "2", "machine_memory_bytes": "8e9"}
 
 
 class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
@@ -70,7 +68,12 @@ class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
                 if owner.hanging.is_set():
                     owner.asked.set()
                     owner.released.wait(30)
-                rows = _NODE_SIZES if "machine_cpu_cores" in self.path else []
+                asked = parse_qs(urlsplit(self.path).query)
+                sizes = _NODE_SIZES if "machine_cpu_cores" in self.path else {}
+                rows = [
+                    {"metric": {"__name__": name, "node": "node-a"}, "value": [float(asked["time"][0]), value]}
+                    for name, value in sizes.items()
+                ]
                 answer = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")

@@ -33,6 +33,8 @@ class Case:
     node: NodeRecord | None
     settings: ResourceSettings
     original: CpuAllocation
+    autoscaler: str | None = None
+    """The HorizontalPodAutoscaler that scales its owner by CPU."""
 
     @property
     def by_limits(self) -> bool:
@@ -116,6 +118,15 @@ def _other_resizer(case: Case) -> str | None:
     return None if who is None else f"{who} sizes it; delete that for this workload and replace the pod"
 
 
+def _autoscaled(case: Case) -> str | None:
+    if case.autoscaler is None:
+        return None
+    return (
+        f"HorizontalPodAutoscaler {case.autoscaler} scales it by CPU, which a resize changes; scale it by another "
+        "metric, or set slopewise.dev/managed to 'false'"
+    )
+
+
 def _static_cpu_manager(case: Case) -> str | None:
     if not case.guaranteed or case.node is None or not case.node.static_cpu_manager:
         return None
@@ -173,6 +184,7 @@ _REASONS: tuple[Reason, ...] = (
     _best_effort,
     _restart_policy,
     _other_resizer,
+    _autoscaled,
     _static_cpu_manager,
     _no_limit,
     _no_request,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.adapters.kube.arriving import arrivals
+from controller.adapters.kube.autoscalers import AutoscalerRecord, Autoscalers, Target, autoscaler_of
 from controller.adapters.kube.contracts import Store
 from controller.adapters.kube.eligibility import other_resizer
 from controller.adapters.kube.joining import FirstSights, jobs, with_cpu
@@ -62,6 +63,8 @@ class Stores:
     """Without it Prometheus tells how large nodes are."""
     namespaces: Store[ObjectRecord] | None
     """Without it a namespace has no labels to be selected by."""
+    autoscalers: Store[AutoscalerRecord] | None = None
+    """Without it pods are resized also where somebody scales their owner by CPU."""
 
     def selects(self, selection: Selection, pod: PodRecord) -> bool:
         """Whether the selection picks this pod, its namespace and, once it has one, its node."""
@@ -106,6 +109,7 @@ class KubeObserver:
         self._clock = clock
         self._original = original
         self._waited_seconds = waited_seconds
+        self._autoscalers = Autoscalers(stores.autoscalers)
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
@@ -113,6 +117,8 @@ class KubeObserver:
         self._mobilities: Mapping[str, Mobility] = {}
         self.behind: Sequence[str] = ()
         """The node of each job of the last snapshot whose kubelet does not carry out what was accepted."""
+        self.autoscaled: frozenset[str] = frozenset()
+        """Jobs of the last snapshot, by uid, whose owner somebody scales by CPU."""
         self.resized_by_others: Mapping[str, str] = {}
         """Pods of the last snapshot, as `namespace/name`, that somebody else resizes too, and who."""
         self.left_out: Mapping[str, str] = {}
@@ -124,8 +130,9 @@ class KubeObserver:
         now = self._clock.now()
         self._resolution = self._owners.resolve(self._stores.pods.items())
         records = {} if self._stores.nodes is None else {node.name: node for node in self._stores.nodes.items()}
+        scaled = self._autoscalers.by_target()
         self._standings = {
-            uid: self._standing(uid, identity, pod, records.get(pod.node))
+            uid: self._standing(uid, identity, pod, records.get(pod.node), scaled)
             for uid, (identity, pod) in self._resolution.pods.items()
             if pod.node is not None and self._select(pod)
         }
@@ -136,6 +143,7 @@ class KubeObserver:
         reading = self._reader.read(now, _scope(shown))
         found = list(jobs(shown, reading, now, self._sights, self._mobilities, self._waited_seconds))
         self._sights.end_pass()
+        self.autoscaled = frozenset(each.managed.job_uid for each in shown if each.autoscaler is not None)
         self.resized_by_others = {
             f"{each.managed.pod.namespace}/{each.managed.pod.name}": who
             for each in shown
@@ -212,12 +220,15 @@ class KubeObserver:
                     "see whether it runs and can be reached; nothing is changed meanwhile."
                 )
 
-    def _standing(self, uid: str, identity: Identity, pod: PodRecord, node: NodeRecord | None) -> Standing:
+    def _standing(
+        self, uid: str, identity: Identity, pod: PodRecord, node: NodeRecord | None, scaled: Mapping[Target, str]
+    ) -> Standing:
         original = self._original(uid)
+        autoscaler = autoscaler_of(scaled, pod.namespace, identity.workload, pod.owner)
         known = self._standings.get(uid)
-        if known is not None and known.still_holds(pod, node, original):
+        if known is not None and known.still_holds(pod, node, original, autoscaler):
             return known
-        return standing(identity, pod, node, original, self._spec)
+        return standing(identity, pod, node, original, self._spec, autoscaler)
 
     def _under_way(self, now_seconds: float) -> tuple[MoveUnderWay, ...]:
         """The moves of this policy's jobs, by the pods that they have now or by what is remembered of them."""

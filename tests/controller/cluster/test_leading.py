@@ -83,6 +83,21 @@ def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: 
     wait_for(lambda: town.condition("Conflict").get("reason") == "NoConflict", "it is over", town)
 
 
+def test_a_pod_that_somebody_begins_to_scale_by_cpu_gets_back_what_it_came_with(
+    town: Town, replica: RunningReplica
+) -> None:
+    town.policy()
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share", town)
+    autoscalers = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
+    metrics = [{"type": "Resource", "resource": {"name": "cpu"}}]
+    spec = {"scaleTargetRef": {"kind": "Pod", "name": "a"}, "metrics": metrics}
+    town.server.put(autoscalers, {"metadata": {"name": "web"}, "spec": spec})
+    wait_for(lambda: town.limit() == ORIGINAL, "it gets back what it came with", town)
+    wait_for(lambda: managed(town) == ("False", "HandsOff", f"0.3 → {SHARE}"), "it says why", town)
+    town.server.remove(f"{autoscalers}/web")
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share again", town)
+
+
 def managed(town: Town) -> tuple[str | None, str | None, str | None]:
     """Status and reason of the pod's condition Managed, and its CPU as it is shown."""
     status = town.found(f"{GROWTHS}/a").get("status", {})

@@ -48,6 +48,7 @@ def test_one_namespace_is_watched_without_anything_of_the_cluster(server: ApiSer
         f"/apis/{API_VERSION}/namespaces/team-a/jobgrowths",
         "/api/v1/namespaces/team-a/limitranges",
         "/api/v1/namespaces/team-a/resourcequotas",
+        "/apis/autoscaling/v2/namespaces/team-a/horizontalpodautoscalers",
     }
 
 

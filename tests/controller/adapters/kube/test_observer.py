@@ -19,6 +19,7 @@ from support.cluster_records import (
 )
 from support.worlds import START, FakeClock
 
+from controller.adapters.kube.autoscalers import AutoscalerRecord
 from controller.adapters.kube.joining import PATIENCE_SECONDS
 from controller.adapters.kube.observer import KubeObserver, Stores
 from controller.adapters.kube.owners import Owners
@@ -93,6 +94,7 @@ def world(
     original: Callable[[str], CpuAllocation | None] = lambda _: None,
     api: FakeOwnersApi | None = None,
     waited: Callable[[str], float | None] = lambda _: None,
+    autoscalers: FakeStore[AutoscalerRecord] | None = None,
     **series: JobSeries,
 ) -> World:
     store, machines = FakeStore(tuple(pods)), None if nodes is None else FakeStore(nodes)
@@ -100,7 +102,7 @@ def world(
     jobs = FakeStore((an_object("train", "job-1"),))
     owners = Owners(jobs, api or FakeOwnersApi())  # type: ignore[arg-type]
     policy = TrainingPolicySpec.model_validate(spec or {})
-    stores = Stores(store, machines, None)
+    stores = Stores(store, machines, None, autoscalers)
     observer = KubeObserver(stores, owners, reader, select, policy, clock, original, waited_seconds=waited)
     return World(store, machines, jobs, reader, clock, observer)
 
@@ -248,6 +250,27 @@ def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: fl
     assert here.observer.workloads_of({"uid-p"}) == {"uid-p"}
     here.pods.put(a_pod(uid="of another pod of that name"))
     assert here.observer.with_cpu(job) is None
+
+
+def test_pods_whose_owner_somebody_scales_by_cpu_are_left_alone_as_long_as_that_is_so():
+    scales = AutoscalerRecord("team", "web", "Job", "train", counts_cpu=True)
+    others = (
+        AutoscalerRecord("team", "by-queue", "Job", "train", counts_cpu=False),
+        AutoscalerRecord("another", "web", "Job", "train", counts_cpu=True),
+    )
+    store = FakeStore(others)
+    here = world(a_pod(owner=JOB), autoscalers=store)
+    assert here.job().hands_off is None
+    store.put(*others, scales)
+    job = here.job()
+    assert job.hands_off == (
+        "HorizontalPodAutoscaler web scales it by CPU, which a resize changes; scale it by another metric, or set "
+        "slopewise.dev/managed to 'false'"
+    )
+    assert here.observer.autoscaled == {job.uid}
+    store.records = others
+    assert here.job().hands_off is None
+    assert here.observer.autoscaled == frozenset()
 
 
 def test_a_kubelet_that_has_not_seen_the_newest_spec_has_not_carried_it_out():
