@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from controller.adapters.kube.actuator import KubeActuator
+from controller.adapters.kube.actuator import KubeActuator, ResizeContext
 from controller.adapters.kube.memory import ORIGINALS_A_PASS, KubeMemory, OnlyStored
 from controller.adapters.kube.mobilities import Moving
 from controller.adapters.kube.mover import KubeMover, Ways
@@ -311,9 +311,9 @@ class PolicyRunner:
             self._original,
             self._world.watches.pods.observe,
             self._make_mover().move,
-            self._world.watches.resizes.waited_seconds,
-            self._unwatched,
-            changes_of=self._world.watches.limits.changes,
+            ResizeContext(
+                self._world.watches.resizes.waited_seconds, self._world.watches.limits.changes, self._unwatched
+            ),
         )
         self._waits_for = actuator.waits_for
         return OnlyStored(actuator, self._kept)

@@ -12,7 +12,7 @@ from dataclasses import fields
 import structlog
 
 from controller.adapters.clock import SystemClock
-from controller.adapters.kube.actuator import KubeActuator, Turns
+from controller.adapters.kube.actuator import KubeActuator, ResizeContext, Turns
 from controller.adapters.kube.contracts import Api, MayWrite
 from controller.adapters.kube.growth_book import GrowthBook
 from controller.adapters.kube.memory import KubeMemory
@@ -62,10 +62,12 @@ class Undoing:
             SystemClock(),
             self._memory.original,
             watches.pods.observe,
-            waited_seconds=watches.resizes.waited_seconds,
-            unwatched=UnwatchedPods(api, book, 0.0 if by_a_person else READ_AGAIN_SECONDS).find,
-            restores_unlabelled=by_a_person,
-            changes_of=watches.limits.changes,
+            context=ResizeContext(
+                watches.resizes.waited_seconds,
+                watches.limits.changes,
+                UnwatchedPods(api, book, 0.0 if by_a_person else READ_AGAIN_SECONDS).find,
+                restores_unlabelled=by_a_person,
+            ),
         )
 
     def give_back(self) -> GivenBack:

@@ -68,6 +68,20 @@ def moves_nothing(move: Move) -> MoveOutcome:
     return MoveOutcome(move, "infeasible", "nothing is moved while a policy ends")
 
 
+@dataclass(frozen=True, slots=True)
+class ResizeContext:
+    """What an actuator asks about a pod besides the pod itself."""
+
+    waited_seconds: WaitedSeconds = nothing_awaited
+    """Since when what was accepted for it is not in effect (`ResizeProgress`)."""
+    changes_of: ChangesOf = unknown_changes
+    """How often what may refuse a resize in its namespace has changed (`NamespaceLimits`)."""
+    unwatched: FindUnwatched = nothing_unwatched
+    """Finds pods whose label was taken off (`UnwatchedPods`)."""
+    restores_unlabelled: bool = False
+    """Such pods are given back all the same: a person does it, by rights of their own."""
+
+
 class KubeActuator:
     """Resizes pods in place and gives original resources back; moves are begun by whoever it is given for that."""
 
@@ -82,17 +96,9 @@ class KubeActuator:
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
-        waited_seconds: WaitedSeconds = nothing_awaited,
-        unwatched: FindUnwatched = nothing_unwatched,
-        restores_unlabelled: bool = False,
-        changes_of: ChangesOf = unknown_changes,
+        context: ResizeContext | None = None,
     ) -> None:
-        """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it.
-
-        `waited_seconds`: since when what was accepted for a pod is not in effect (`ResizeProgress`), by its uid.
-        `unwatched`: finds pods whose label was taken off; `restores_unlabelled`: they are given back all the same, by a
-        person's rights. `changes_of`: how often what may refuse a resize in a namespace has changed.
-        """
+        """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it."""
         self._mover = mover
         self._api = api
         self._roster = roster
@@ -102,10 +108,8 @@ class KubeActuator:
         self._clock = clock
         self._originals = originals
         self._on_written = on_written
-        self._waited_seconds = waited_seconds
-        self._unwatched = unwatched
-        self._restores_unlabelled = restores_unlabelled
-        self._in_vain = InVain(clock, changes_of)
+        self._context = context or ResizeContext()
+        self._in_vain = InVain(clock, self._context.changes_of)
         self._room_at_seconds: dict[str, float] = {}
 
     def resize(self, resize: Resize) -> Outcome:
@@ -130,11 +134,11 @@ class KubeActuator:
         until it is back.
         """
         self._check_leading()
-        managed = self._roster.find(job_uid) or self._unwatched(job_uid)
+        managed = self._roster.find(job_uid) or self._context.unwatched(job_uid)
         if managed is None:
             return Restored("gone", "its pod is gone")
         pod = managed.pod
-        if MANAGED_LABEL not in pod.labels and not self._restores_unlabelled:
+        if MANAGED_LABEL not in pod.labels and not self._context.restores_unlabelled:
             return Restored("infeasible", label_removed(managed))
         if pod.ended or pod.deleting:
             return Restored("gone", "its pod has ended" if pod.ended else "its pod is being deleted")
@@ -192,7 +196,7 @@ class KubeActuator:
 
     def _wait_for_kubelet(self, managed: ManagedPod) -> Restored:
         """A kubelet that is down is waited for, and that is trouble; one that was asked a moment ago is not late."""
-        found = unconfirmed(managed, self._waited_seconds(managed.pod.uid))
+        found = unconfirmed(managed, self._context.waited_seconds(managed.pod.uid))
         return Restored("deferred" if found.late else "accepted", found.detail)
 
     # --- one patch ------------------------------------------------------------------------------------------
@@ -256,7 +260,7 @@ class KubeActuator:
         if isinstance(fresh, _Said):
             return fresh
         has, had = fresh.container.wished, managed.container.wished
-        if MANAGED_LABEL not in fresh.pod.labels and not self._restores_unlabelled:
+        if MANAGED_LABEL not in fresh.pod.labels and not self._context.restores_unlabelled:
             return _Said("infeasible", label_removed(fresh))
         if fresh.pod.foreign_resizers:
             return _Said("failed", f"{_names(fresh.pod.foreign_resizers)} has resized it; it is left to that")

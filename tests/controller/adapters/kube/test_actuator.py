@@ -11,7 +11,7 @@ from support.api_server import ApiServer, Drop, Hang, Reply, refusal
 from support.managed_pods import PODS, a_raw_pod, deferred, parsed, resized_by
 from support.worlds import FakeClock
 
-from controller.adapters.kube.actuator import ROOM_RETRY_SECONDS, KubeActuator
+from controller.adapters.kube.actuator import ROOM_RETRY_SECONDS, KubeActuator, ResizeContext
 from controller.adapters.kube.records import ManagedPod
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, Migrate, Outcome, Resize
@@ -79,10 +79,12 @@ class World:
             self.clock,
             lambda job_uid: self.original,
             self.written.append,
-            waited_seconds=lambda pod_uid: self.waited,
-            unwatched=lambda job_uid: self.unlabelled,
-            restores_unlabelled=self.by_a_person,
-            changes_of=lambda kind, namespace: self.changes,
+            context=ResizeContext(
+                waited_seconds=lambda pod_uid: self.waited,
+                changes_of=lambda kind, namespace: self.changes,
+                unwatched=lambda job_uid: self.unlabelled,
+                restores_unlabelled=self.by_a_person,
+            ),
         )
 
     def _leads(self) -> bool:
