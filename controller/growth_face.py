@@ -320,6 +320,8 @@ def _reason(job: Job, view: PassView) -> str:
     outcome, withheld = view.outcomes.get(job.uid), view.withheld.get(job.uid)
     if outcome is not None and outcome.result != "applied":
         return f"{outcome.result}: {outcome.detail}"
+    if job.unconfirmed is not None and job.unconfirmed.late:
+        return job.unconfirmed.detail
     if withheld is not None and withheld.guard not in _MODE_GUARDS:
         return withheld.reason
     if (stays := view.moves_withheld.get(job.uid)) is not None and stays.guard not in _MODE_GUARDS:

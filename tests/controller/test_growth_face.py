@@ -115,6 +115,7 @@ def test_a_kubelet_that_does_not_follow_is_told_and_its_pods_have_what_it_report
     assert (status.cpu, status.cpu_accepted_millicores) == ("0.7 → 2", 2000)
     condition = of(status, "InEffect")
     assert (condition.status, condition.reason, condition.message) == ("False", "KubeletBehind", dead.detail)
+    assert told(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown"),)).reason == dead.detail
 
 
 @pytest.mark.parametrize(
