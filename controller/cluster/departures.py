@@ -48,7 +48,7 @@ class Departures:
         self._is_managed = is_managed
         self._clock = clock
         self._looked_at: dict[str, float] = {}
-        self._told: dict[str, Departure] = {}
+        self._last: dict[str, Departure] = {}
         """What was last said of each, by the workload's uid."""
         self._log = structlog.get_logger("slopewise")
 
@@ -61,7 +61,7 @@ class Departures:
         present = {uid.rpartition(":")[0] for uid in (*uids, *(move.job_uid for move in snapshot.moving))}
         missing = {each.key: each for each in self._book.of(self._policy) if each.key not in present}
         self._looked_at = {key: at for key, at in self._looked_at.items() if key in missing}
-        self._told = {key: each for key, each in self._told.items() if key in missing}
+        self._last = {key: each for key, each in self._last.items() if key in missing}
         in_turn = sorted(missing, key=lambda key: self._looked_at.get(key, 0.0))
         try:
             for key in in_turn[:MOST_LOOKED_AT]:
@@ -72,9 +72,9 @@ class Departures:
 
     def _look_at(self, document: GrowthDocument) -> None:
         departure = self._departure(document)
-        if departure is None or departure == self._told.get(document.key):
+        if departure is None or departure == self._last.get(document.key):
             return
-        self._told[document.key] = departure
+        self._last[document.key] = departure
         self._log.info(
             "managed no more", job=f"{document.namespace}/{document.name}", name=self._policy, reason=departure.message
         )

@@ -87,7 +87,7 @@ class Watches:
     def waits_for(self) -> str | None:
         """What has not been read yet, and why, in words; None once everything has."""
         missing = {name: store for name, store in self.named.items() if not store.synced}
-        # Of the others the first answer, also one that says no: at once nobody knows whether there are any.
+        # Of the others the first answer, also one that says no: before it their objects are not known.
         missing |= {name: store for name, store in self.extra.items() if not store.synced and store.failure is None}
         if not missing:
             return None

@@ -47,7 +47,7 @@ class Autoscalers:
     """Those of a cluster that count CPU, by what they scale. Costs nothing while none of them changes."""
 
     def __init__(self, store: Store[AutoscalerRecord] | None) -> None:
-        """None: they may not be read, or nobody asks."""
+        """None: they may not be read."""
         self._store = store
         self._seen: Sequence[AutoscalerRecord] = ()
         self._by_target: Mapping[Target, str] = {}
