@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from controller import __version__
+from controller import __version__, log_lines
 from controller.errors import SlopewiseError, UsageError
 from controller.interrupts import Interrupted, orderly_stop
 
@@ -135,10 +135,30 @@ NO_PROMETHEUS = (
 )
 
 
+_JSON_LOGS = "--json-logs"
+_REFUSED: type[Exception] = typer.BadParameter.__mro__[2]
+"""What the command line library raises of options that it cannot read: the base of its UsageError."""
+
+
 def announce(message: str) -> None:
     """One line to the user, on stderr; foreign text is never taken for markup."""
     with suppress(OSError, ValueError):  # a terminal that was closed is no reason to stop
-        err.print(message, markup=False, highlight=False, soft_wrap=True)
+        if _wants_json():
+            log_lines.announce(message)
+        else:
+            err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def _wants_json() -> bool:
+    """Asked of the command line itself, since it may be what cannot be read."""
+    return _JSON_LOGS in sys.argv[1:]
+
+
+def _announce_failure(message: str, exit_code: int) -> None:
+    if _wants_json():
+        log_lines.announce_failure(message, exit_code)
+    else:
+        announce(f"slopewise: {message}")
 
 
 def _print_version(asked: bool) -> None:
@@ -234,7 +254,7 @@ def run(
     actuator: Actuator = ActuatorOption.auto,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz and /metrics; 0: a free one.")] = 8080,
     host: Annotated[str, typer.Option(help="Cluster: address of that port; the pod's own says 0.0.0.0.")] = "127.0.0.1",
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a log line.")] = False,
+    json_logs: Annotated[bool, typer.Option(_JSON_LOGS, help="Each line on stderr is a JSON object.")] = False,
     prometheus_url: PrometheusUrl = None,
     scrape_interval: Annotated[
         float, typer.Option(min=1, max=300, help="Cluster: seconds between two scrapes of the trainers.")
@@ -533,12 +553,18 @@ def print_json(data: Any) -> None:
 
 def run_command_line() -> NoReturn:
     """The `slopewise` command: one sentence and the right exit code for every expected error."""
+    if _wants_json():
+        log_lines.only_json_lines()
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=not _wants_json())
     except SlopewiseError as error:
-        announce(f"slopewise: {error}")
+        _announce_failure(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except Interrupted as stop:
-        announce(f"slopewise: {stop}; limits, processes and folders were put back.")
+        _announce_failure(f"{stop}; limits, processes and folders were put back.", stop.exit_code)
         sys.exit(stop.exit_code)
-    sys.exit(0)
+    except _REFUSED as error:
+        refused: Any = error
+        _announce_failure(refused.format_message(), refused.exit_code)
+        sys.exit(refused.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

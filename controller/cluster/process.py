@@ -8,7 +8,7 @@ again by the kubelet: what it was about to do was decided under a lease that is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 import structlog
@@ -19,7 +19,7 @@ from controller.adapters.kube.election import Elector
 from controller.adapters.kube.policies import PolicyRecord
 from controller.adapters.prometheus_http import PrometheusHttp
 from controller.cluster.claims import checked
-from controller.cluster.connecting import connect, make_elector
+from controller.cluster.connecting import connect, make_elector, other_leaders
 from controller.cluster.leading import Leadership
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.once import run_once
@@ -55,6 +55,8 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
     metrics = ClusterMetrics(instruments.registry)
     api = connect(options.connection, metrics.on_request)
     announce(f"API server: {api.host}; Prometheus: {shown_prometheus}.")
+    if file_policy is not None and not options.dry_run:
+        _warn_of_others(other_leaders(api, options.lease_namespace), announce)
     with Replica(options, api, instruments, metrics, file_policy) as replica:
         if options.once:
             return run_once(replica.world, replica.elector, stop, announce)
@@ -70,6 +72,15 @@ def log_own_policies() -> None:
             log.warning("policy cannot be used", name=policy.name, origin=policy.origin, reason=policy.mistake)
         else:
             log.info("policy found", name=policy.name, origin=policy.origin)
+
+
+def _warn_of_others(leaders: Mapping[str, str], announce: Callable[[str], None]) -> None:
+    """A policy that came as a file is known to no other controller."""
+    for namespace, holder in leaders.items():
+        announce(
+            f"Warning: {holder} leads in namespace {namespace}; if it manages the whole cluster, it gives back what "
+            "this controller changes, since it does not know its policy; scale it to 0 replicas, or apply the policy."
+        )
 
 
 def _checked_prometheus(url: str) -> str:
@@ -120,8 +131,14 @@ class Replica:
         self._ticked_at = time.monotonic()
         self._log = structlog.get_logger("slopewise")
         self._said: dict[str, tuple[str, float]] = {}
-        self.watches = make_watches(api, options.connection.namespace, lambda old, new: self.leadership.stir(old, new))
+        self.watches = make_watches(
+            api,
+            options.connection.namespace,
+            lambda old, new: self.leadership.stir(old, new),
+            lambda kind, namespace: self.leadership.note_limit(kind, namespace),
+        )
         metrics.follow_watches(self.watches.watches)
+        metrics.follow_resizes(self.watches.resizes.by_node)
         self._api = api
         self._lost: str | None = None
         self.elector = self._make_elector(api)
