@@ -163,20 +163,17 @@ def _of_resizes(
             yield f"the resize of {uid} goes to {resize.to_millicores!r}, and not to a whole number of millicores"
         elif resize.to_millicores < MIN_MILLICORES:
             yield f"the resize of {uid} goes to {resize.to_millicores} millicores; the least is {MIN_MILLICORES}"
-        elif resize.gives_back and resize.to_millicores != _original_millicores(
-            given.jobs[uid], nodes[job.node], control
-        ):
+        elif resize.gives_back and resize.to_millicores not in _came_with(job, given.jobs[uid], nodes[job.node]):
             yield f"the resize of {uid} says gives_back, and does not go to what the job came with"
 
 
-def _original_millicores(known: JobMemory, node: Node, control: CpuControl) -> int | None:
-    """What the job came with, in the dimension that is controlled; None: it was never changed."""
-    original = known.original
-    if original is None:
-        return None
-    whole_node = round(1000 * node.cpu_cores)
-    limit = whole_node if original.limit_millicores is None else original.limit_millicores
-    return original.request_millicores if control == "requests" else limit
+def _came_with(job: Job, known: JobMemory, node: Node) -> set[int | None]:
+    """What the job may have come with, in millicores of either dimension; nothing where it was never changed."""
+    if known.original is None:
+        return set()
+    parts = [part for part in (known.original, job.pod_level) if part is not None]
+    limits, requests = ({getattr(part, f"{side}_millicores") for part in parts} for side in ("limit", "request"))
+    return {round(1000 * node.cpu_cores), *limits, *requests}
 
 
 def _of_moves(decisions: Decisions, running: Mapping[str, Job], snapshot: ClusterSnapshot) -> Iterator[str]:
