@@ -5,15 +5,18 @@ BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
+SEARCH_TIMES ?= 10
 
-.PHONY: help demo test bench replicate validate accept lock generate lint format clean cluster cluster-down test-cluster \
+.PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down test-cluster \
 	test-faults test-frameworks bench-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
 	@echo "make test      everything that must hold before a change lands"
+	@echo "make search    the property tests over random examples, ten times as many (SEARCH_TIMES=10); 5 minutes"
 	@echo "make bench     speed and memory against their bounds"
 	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
+	@echo "make which-policy   the figures of docs/which-policy.md, which make replicate writes too (2 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
 	@echo "make cluster   a real Kubernetes on this machine, without Docker (Linux, root, Go; built once, about 10 minutes)"
@@ -31,6 +34,11 @@ demo: $(VENV)/.done
 test: $(VENV)/.done
 	bash .ci/test
 
+# What it finds is printed, and written as a patch that adds it to its test: `git apply` that, then mend what it shows.
+search: $(VENV)/.done
+	SEARCH_TIMES=$(SEARCH_TIMES) $(BIN)/pytest -q -m hypothesis --hypothesis-profile=search -n logical --maxprocesses 8 \
+		--dist load
+
 bench: $(VENV)/.done
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
 
@@ -41,6 +49,9 @@ generate: $(VENV)/.done
 
 replicate: $(VENV)/.done
 	$(BIN)/python -m replication
+
+which-policy: $(VENV)/.done
+	$(BIN)/python -m replication.which_policy
 
 validate: $(VENV)/.done
 	$(BIN)/python -m replication.validation

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from controller import __version__, log_lines
 from controller.errors import SlopewiseError, UsageError
@@ -31,6 +32,19 @@ app = typer.Typer(
 )
 dashboards = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
 app.add_typer(dashboards, name="dashboards")
+
+
+class ListsByDefault(TyperGroup):
+    """A group whose command `list` need not be named: `slopewise policies flowcon`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `list` before arguments that begin with no command of the group."""
+        known = bool(args) and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if known else ["list", *args])
+
+
+policies = typer.Typer(cls=ListsByDefault)
+app.add_typer(policies, name="policies")
 
 out = Console()
 err = Console(stderr=True)
@@ -97,6 +111,24 @@ LeaseNamespace = Annotated[
 Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weights, or stop-and-continue.")]
 
 
+def _use_folders(folders: list[Path] | None) -> list[Path] | None:
+    if folders:
+        from controller.own_policies.catalogue import use_folders
+
+        use_folders(folders)
+    return folders
+
+
+PoliciesFolders = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policies-dir",
+        callback=_use_folders,
+        help="A folder with policies of your own, also SLOPEWISE_POLICIES; one option each.",
+    ),
+]
+
+
 NO_PROMETHEUS = (
     "no Prometheus is named; add --prometheus-url http://HOST:9090, or set PROMETHEUS_URL (in a pod, by "
     "the ConfigMap slopewise-settings); or manage this machine with --local --jobs FILE."
@@ -147,7 +179,8 @@ def _root(
 @app.command()
 def demo(
     policy: Annotated[
-        str | None, typer.Option(help="The policy to compare with fair sharing: flowcon, or see `slopewise policies`.")
+        str | None,
+        typer.Option(help="The policy to compare with fair sharing: flowcon, see `slopewise policies`, or ./mine.py."),
     ] = None,
     compare: Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")] = None,
     jobs: JobsFile = None,
@@ -158,6 +191,7 @@ def demo(
         int | None, typer.Option(min=1, help="Split this machine's cores into so many nodes; policies that place: 2.")
     ] = None,
     policy_file: PolicyFile = None,
+    policies_folders: PoliciesFolders = None,
     control: Annotated[ControlOption | None, typer.Option(help="limits are hard, requests are shares.")] = None,
     interval: Annotated[float | None, typer.Option(min=4, max=3600, help="Seconds between two looks.")] = None,
     scale: Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in jobs.")] = 1.0,
@@ -211,6 +245,10 @@ def run(
     local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine, not a cluster.")] = False,
     jobs: JobsFile = None,
     policy_file: PolicyFile = None,
+    policy: Annotated[
+        str | None, typer.Option(help="This machine: the policy, or its file; instead of --policy-file.")
+    ] = None,
+    policies_folders: PoliciesFolders = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, write nothing.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Cluster: one pass of each policy, then exit.")] = False,
     actuator: Actuator = ActuatorOption.auto,
@@ -235,7 +273,7 @@ def run(
     `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
     """
     if not local:
-        _refuse_without_local(jobs, actuator)
+        _refuse_without_local(jobs, actuator, policy)
         if prometheus_url is None:
             raise UsageError(NO_PROMETHEUS)
         from controller.cluster.signals import heard_signals
@@ -265,17 +303,19 @@ def run(
         raise UsageError("run --local: there is nothing to run; add --jobs FILE (see the README).")
     from controller.local_run import LocalRunOptions, run_local
 
-    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs)
+    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs, policy)
     with orderly_stop(announce):
         failed = run_local(options, announce)
     raise typer.Exit(1 if failed else 0)
 
 
-def _refuse_without_local(jobs: Path | None, actuator: ActuatorOption) -> None:
+def _refuse_without_local(jobs: Path | None, actuator: ActuatorOption, policy: str | None) -> None:
     if jobs is not None:
         raise UsageError("--jobs names commands of this machine; add --local, or leave it out.")
     if actuator is not ActuatorOption.auto:
         raise UsageError("--actuator is for this machine; add --local, or leave it out.")
+    if policy is not None:
+        raise UsageError("--policy is for this machine, on a cluster a TrainingPolicy names it; add --local.")
 
 
 def _refuse_with_local(once: bool, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
@@ -373,7 +413,10 @@ def sweep(
 @app.command()
 def simulate(
     scenario: Annotated[str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="Instead of the scenario's; one option each.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Instead of the scenario's: a policy or its file; one option each.")
+    ] = None,
+    policies_folders: PoliciesFolders = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes at the same time; one a core otherwise.")] = None,
     output: Annotated[SweepFormat, typer.Option("--output", "-o", help="How to print the figures.")] = (
@@ -415,22 +458,71 @@ def simulate(
         raise typer.Exit(result.stopped.exit_code)
 
 
-@app.command()
-def policies(
-    name: Annotated[str | None, typer.Argument(help="Only this one, with its whole description.")] = None,
+@policies.callback()
+def _policies_group() -> None:
+    """List the policies, begin one of your own, hold it to the contract.
+
+    Examples: `slopewise policies`; `slopewise policies flowcon`; `slopewise policies new mine`;
+    `slopewise policies check mine.py`.
+    """
+
+
+@policies.command("list")
+def list_policies(
+    name: Annotated[str | None, typer.Argument(help="Only this one, or the one in this file, in full.")] = None,
+    policies_folders: PoliciesFolders = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """List the policies with their parameters, units, defaults, bounds and sources.
+    """List what each policy is for; of one, its parameters with units, defaults, bounds and sources.
 
-    Examples: `slopewise policies`; `slopewise policies flowcon -o json`.
+    `list` may be left out. Examples: `slopewise policies`; `slopewise policies flowcon -o json`.
     """
-    from controller.policy_listing import describe, listing
+    from controller.policy_listing import describe, listing, page
 
     described = describe(name)
     if output is OutputFormat.json:
         print_json(described)
     else:
-        out.print(listing(described, whole=name is not None))
+        out.print(listing(described) if name is None else page(described[0]))
+
+
+@policies.command("new")
+def new_policy(
+    name: Annotated[str, typer.Argument(help="Its name, e.g. shortest-first; its file is shortest_first.py.")],
+    folder: Annotated[Path, typer.Option(help="Where the file is written.")] = Path(),
+) -> None:
+    """Write a policy of your own that works, to be changed (docs/policies.md says how).
+
+    Example: `slopewise policies new shortest-first`.
+    """
+    from controller.own_policies.template import write_new
+
+    path = write_new(name, folder)
+    typer.echo(path)
+    named = path if path.is_absolute() else f"./{path}"
+    announce(f"Change it, then: slopewise policies check {named}; slopewise simulate flowcon-10 --policy {named}")
+
+
+@policies.command("check")
+def check_policy(
+    file: Annotated[Path, typer.Argument(help="A policy's file.")],
+    worlds: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many random worlds.")] = 200,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Hold a policy to what every policy must keep: pure, explained, within bounds, in ordinary and in odd worlds.
+
+    It executes the file. Exit code 1: it does not keep to it; 2: it cannot be loaded.
+    Example: `slopewise policies check ./mine.py`.
+    """
+    from controller.own_policies.check import check_file
+    from controller.policy_listing import checked
+
+    result = check_file(file, worlds)
+    if output is OutputFormat.json:
+        print_json(result.as_json())
+    else:
+        out.print(checked(result), soft_wrap=True)
+    raise typer.Exit(0 if result.kept else 1)
 
 
 @dashboards.command("push")

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller.documents import runnable_name
+from controller.errors import UsageError
 from controller.jobs import load_jobs
 from controller.loop import calm_garbage_collector
+from controller.own_policies import catalogue
 from controller.session import Session, SessionPlan, Workshop
-from controller.settings import TrainingPolicy, load_training_policy
+from controller.settings import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
 from controller.telemetry import configure_logging
 
 NAMESPACE = "local"
@@ -27,12 +30,14 @@ class LocalRunOptions:
     actuator: str
     port: int
     json_logs: bool
+    policy: str | None = None
+    """Instead of a policy file: the name of a policy, or the path of one of the user's."""
 
 
 def run_local(options: LocalRunOptions, announce: Callable[[str], None]) -> list[str]:
     """Run the jobs to their ends under the policy; the names of those that failed."""
     jobs = load_jobs(options.jobs_file)
-    policy = load_training_policy(options.policy_file) if options.policy_file else TrainingPolicy()
+    policy = document(options)
     configure_logging(as_json=options.json_logs)
     calm_garbage_collector()
     plan = SessionPlan(
@@ -53,3 +58,15 @@ def run_local(options: LocalRunOptions, announce: Callable[[str], None]) -> list
     for name in failed:
         announce(f"{name}: ended with status {records[name].exit_status}: {records[name].last_words}")
     return failed
+
+
+def document(options: LocalRunOptions) -> TrainingPolicy:
+    """What the user wrote, or the defaults; UsageError where it was said twice which policy decides."""
+    if options.policy_file is not None:
+        if options.policy is not None:
+            raise UsageError(f"--policy and --policy-file contradict each other; write it into {options.policy_file}.")
+        return load_training_policy(options.policy_file)
+    if options.policy is None:
+        return TrainingPolicy()
+    choice = PolicyChoice(name=runnable_name(catalogue.name_of(options.policy)))
+    return TrainingPolicy(spec=TrainingPolicySpec(policy=choice))

@@ -667,7 +667,7 @@ class MoveNews:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """One pass, told in full. `held` is set when nothing could be observed, and then nothing was changed."""
+    """One pass, told in full. `held` is why it could not observe or decide, and then nothing was changed."""
 
     taken_at_seconds: float
     policy: str
@@ -682,6 +682,8 @@ class PassReport:
     moves_withheld: tuple[WithheldMove, ...] = ()
     moves_told: tuple[MoveNews, ...] = ()
     """What became known of migrations, of this pass and of earlier ones (`move_review`)."""
+    policy_failed: bool = False
+    """The pass is held because the policy failed, and not because nothing could be observed."""
 
     def count(self, result: OutcomeResult) -> int:
         """How many resizes of this pass ended with `result`."""

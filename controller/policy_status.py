@@ -81,7 +81,9 @@ class Standing:
     invalid: str | None = None
     """The sentence that says why it cannot be obeyed."""
     held: str | None = None
-    """Why the last pass saw nothing."""
+    """Why the last pass could not observe or decide."""
+    policy_failed: bool = False
+    """It could observe; the policy failed."""
     conflict: Conflict | None = None
     others: OtherResizers | None = None
     canary_ratio: float = 1.0
@@ -129,7 +131,8 @@ def _ready(standing: Standing) -> Wanted:
     if standing.invalid is not None:
         return Wanted(type="Ready", status="False", reason="InvalidSpec", message=standing.invalid)
     if standing.held is not None:
-        return Wanted(type="Ready", status="False", reason="CannotObserve", message=standing.held)
+        reason = "PolicyFailed" if standing.policy_failed else "CannotObserve"
+        return Wanted(type="Ready", status="False", reason=reason, message=standing.held)
     if standing.seen is None:
         return Wanted(type="Ready", status="Unknown", reason="NotLookedYet", message="no pass has ended yet")
     message = _canary_message(standing.seen, standing.canary_ratio)
@@ -162,7 +165,7 @@ def _canary_message(view: PassView, ratio: float) -> str:
 
 def _metrics_available(standing: Standing) -> Wanted:
     view = standing.seen
-    if standing.held is not None:
+    if standing.held is not None and not standing.policy_failed:
         return Wanted(type="MetricsAvailable", status="Unknown", reason="CannotObserve", message=standing.held)
     if view is None:
         return Wanted(type="MetricsAvailable", status="Unknown", reason="NotLookedYet")

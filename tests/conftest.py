@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 import structlog
+from support.searching import register_profiles
 
 from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
 from controller.errors import MissingToolError
+from controller.own_policies import catalogue
+
+register_profiles()  # before the option --hypothesis-profile is heard
 
 ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks")]
 """Folders whose tests need more than a checkout, and only run when they are named."""
@@ -36,6 +40,13 @@ def logging_as_it_was() -> Generator[None]:
     """A command that a test runs in this process sets up logging, and what it filters out no later test could see."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def no_policies_of_others() -> Generator[None]:
+    """A policy's file that one test has named is none of another's, though they share a process."""
+    yield
+    catalogue.forget()
 
 
 @pytest.fixture(scope="session")

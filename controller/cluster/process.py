@@ -30,6 +30,7 @@ from controller.cluster.world import World, make_world
 from controller.documents import policy_of
 from controller.errors import SlopewiseError, UsageError
 from controller.loop import calm_garbage_collector
+from controller.own_policies import catalogue
 from controller.settings import load_training_policy
 from controller.telemetry import Instruments, configure_logging
 
@@ -48,6 +49,7 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
     file_policy = policy_of_file(options)
     shown_prometheus = _checked_prometheus(options.prometheus_url)
     configure_logging(as_json=options.json_logs)
+    log_own_policies()
     calm_garbage_collector()
     instruments = Instruments()
     metrics = ClusterMetrics(instruments.registry)
@@ -60,6 +62,16 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
             return run_once(replica.world, replica.elector, stop, announce)
         announce(f"/healthz, /readyz and /metrics on {options.host}:{replica.health.port}.")
         return replica.run(stop)
+
+
+def log_own_policies() -> None:
+    """Load the user's policies, whose files are read once, and log which there are and which cannot be used."""
+    log = structlog.get_logger("slopewise")
+    for policy in catalogue.own():
+        if isinstance(policy, catalogue.Unusable):
+            log.warning("policy cannot be used", name=policy.name, origin=policy.origin, reason=policy.mistake)
+        else:
+            log.info("policy found", name=policy.name, origin=policy.origin)
 
 
 def _warn_of_others(leaders: Mapping[str, str], announce: Callable[[str], None]) -> None:

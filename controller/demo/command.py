@@ -36,6 +36,7 @@ from controller.interrupts import Interrupted
 from controller.jobs import JobSpec, load_jobs
 from controller.loop import calm_garbage_collector
 from controller.model import CpuControl
+from controller.own_policies.catalogue import name_of
 from controller.session import Workshop
 from controller.settings import PolicyChoice, TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
@@ -85,7 +86,7 @@ class DemoOptions:
 def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], None]) -> DemoResult:
     """Run the baseline and every policy; SlopewiseError in one sentence when something is missing or wrong."""
     base = _base(options)
-    names = _run_names(options, base)
+    names = run_names(options, base)
     asked = names[1:] or names
     nodes = split_machine(options.nodes or fitting_nodes(asked, len(split_machine()[0].cpus)))
     if options.report is not None:
@@ -212,10 +213,10 @@ def _workload(options: DemoOptions, asked: Sequence[str]) -> WorkloadName:
     return options.workload or fitting_workload(asked)
 
 
-def _run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
+def run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
     """The baseline first, then each policy once, in the order given; UsageError for one that cannot run here."""
     asked = [base.spec.policy.name] if base else list(options.policies) or [DEFAULT_POLICY]
-    return list(dict.fromkeys([BASELINE, *(runnable_name(name) for name in asked)]))
+    return list(dict.fromkeys([BASELINE, *(runnable_name(name_of(name)) for name in asked)]))
 
 
 def document(name: str, control: CpuControl, options: DemoOptions, base: TrainingPolicy | None) -> TrainingPolicy:

@@ -16,7 +16,7 @@ from controller.demo.job_moves import job_moves
 from controller.demo.paces import mean_paces
 from controller.demo.results import Curves, JobMove, JobResult, RunResult
 from controller.demo.sampler import CpuSampler, OtherCpuSampler, Points
-from controller.errors import DataSourceError
+from controller.errors import DataSourceError, SlopewiseError
 from controller.jobs import JobSpec
 from controller.model import Objective, PassReport
 from controller.session import Session, SessionPlan, Workshop
@@ -48,12 +48,20 @@ def run_policy(
     show: Callable[[Progress], None],
     namespace: str = "",
 ) -> RunResult:
-    """Run all jobs under one policy to their ends, on this machine as so many nodes.
+    """Run all jobs under one policy to their ends, on this machine as so many nodes; SlopewiseError if it fails.
 
     `namespace`: names the folder of the jobs' output, and must differ among the runs of one workshop; else the policy.
     """
     name = policy.spec.policy.name
-    with Session(workshop, SessionPlan(policy, jobs, namespace=namespace or name, ours=ours, nodes=nodes)) as session:
+    failed: list[str] = []
+
+    def end_when_it_fails(report: PassReport) -> None:
+        if report.policy_failed:
+            failed.append(report.held or name)
+            session.stop()
+
+    plan = SessionPlan(policy, jobs, namespace=namespace or name, ours=ours, nodes=nodes)
+    with Session(workshop, plan, [end_when_it_fails]) as session:
         sampler, others = CpuSampler(session, session.control), OtherCpuSampler(_machine_cpu(session))
 
         def elapsed_seconds() -> float:
@@ -67,6 +75,8 @@ def run_policy(
 
         session.run(tick)
         others.close(elapsed_seconds())
+        if failed:
+            raise SlopewiseError(f"{failed[0]}; there is nothing to compare.")
         return _gather(session, sampler, others, name)
 
 

@@ -34,6 +34,8 @@ from controller.growth import EARLY_RATIO, is_usable
 from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Resize
 from controller.policies import PolicyParameters, Setting, parameter
 
+PURPOSE = "trainings of which nothing is known but their loss"
+
 NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
 
 NEWCOMER_INTERVALS = 3

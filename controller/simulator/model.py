@@ -99,6 +99,8 @@ class PolicyRun:
     cpu: CpuBounds = field(default_factory=CpuBounds)
     migration: Migration | None = None
     """None: moves are not bounded, as in the papers."""
+    file: str | None = None
+    """Where the policy is, if it is a file of the user's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,14 @@ def test_a_held_pass_is_told_and_the_counts_stay() -> None:
     assert told["MetricsAvailable"].status == "Unknown"
 
 
+def test_a_policy_that_fails_is_told_as_such_and_not_as_metrics_that_are_gone() -> None:
+    standing = a_standing(a_job("a"), held="policy mine failed: division by zero", policy_failed=True)
+    told = conditions(standing)
+    assert (told["Ready"].status, told["Ready"].reason) == ("False", "PolicyFailed")
+    assert told["Ready"].message == "policy mine failed: division by zero"
+    assert told["MetricsAvailable"].status == "True"
+
+
 def test_jobs_without_metrics_are_named() -> None:
     stale = [a_job(f"job-{number}", age=1000.0) for number in range(4)]
     told = conditions(a_standing(a_job("good"), *stale))["MetricsAvailable"]

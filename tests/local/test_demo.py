@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from local.conftest import TINY, eventually, leaked_cgroups, leaked_folders, marked_processes, tiny_trainings
+from support.own_policy import a_file, deciding
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
@@ -152,6 +153,23 @@ def test_run_local_logs_a_line_a_pass_and_changes_nothing_in_mode_recommend(two_
     assert passes
     assert {line["applied"] for line in passes} == {0}
     assert out == ""
+
+
+def test_a_policy_of_the_users_runs_for_real_and_one_that_fails_ends_the_demo_with_its_sentence(
+    two_jobs: Path,
+) -> None:
+    good = a_file(two_jobs.parent, name="newest-first")
+    bad = a_file(two_jobs.parent, deciding("return 1 / 0 if snapshot.jobs else fair"), name="raises")
+    options = ("--policy", str(good), "--compare", str(bad), "-o", "json")
+    code, out, err = finish(start("demo", "--jobs", str(two_jobs), *options))
+    assert (code, out) == (1, ""), err
+    assert err.splitlines()[-1].startswith(
+        "slopewise: policy raises failed: ZeroDivisionError: division by zero (line "
+    )
+    run = ("run", "--local", "--jobs", str(two_jobs), "--policy", str(good), "--port", "0", "--json-logs")
+    code, out, err = finish(start(*run))
+    passes = [json.loads(line) for line in err.splitlines() if line.startswith('{"') and '"event": "pass"' in line]
+    assert (code, {line["policy"] for line in passes}) == (0, {"newest-first"}), err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -36,6 +36,13 @@ _REASON: Mapping[OutcomeResult, str] = {
 _ROUTINE_GUARDS = frozenset({"paused", "canary", "cooldown", "minimum_change", "moving"})
 """These hold changes back in every other pass, and nobody has to do anything about it: no events."""
 
+_BEGUN = {"Observe": "MetricsUnavailable", "Decide": "PolicyFailed"}
+_OVER = {
+    "Observe": ("MetricsAvailable", "the pass can observe again"),
+    "Decide": ("PolicyDecides", "the policy decides again"),
+}
+"""Events by the step of the pass that fails."""
+
 _MOST_EARLY = 1_000
 """Workloads that were placed and are no jobs yet; one that never becomes one is forgotten with the policy."""
 
@@ -86,7 +93,7 @@ class StatusReporter:
     def __call__(self, report: PassReport) -> None:
         """Tell all about one pass."""
         view = view_of(report, policy=self._name, mode=self._spec.mode, control=self._spec.resources.control)
-        self._tell_held(report.held)
+        self._tell_held(report)
         if view is not None:
             with self._lock:
                 self._show_jobs(view)
@@ -94,7 +101,12 @@ class StatusReporter:
             self._tell_withheld(report.withheld)
             self._moves.tell(report)
             self._tell_harmed(view)
-        self._standing = replace(self._standing, held=report.held, seen=view or self._standing.seen)
+        self._standing = replace(
+            self._standing,
+            held=report.held,
+            policy_failed=report.policy_failed,
+            seen=view or self._standing.seen,
+        )
         degraded = self._standing.degraded or self._fails_again(report)
         self._show_policy(replace(self._standing, degraded=degraded), report)
 
@@ -185,12 +197,13 @@ class StatusReporter:
         self._book.changed(self._document, transition=key != self._standing_key)
         self._standing_key = key
 
-    def _tell_held(self, held: str | None) -> None:
-        before = self._standing.held
-        if held is not None and before is None:
-            self._tell_policy("MetricsUnavailable", held, warning=True, action="Observe")
-        elif held is None and before is not None:
-            self._tell_policy("MetricsAvailable", "the pass can observe again", action="Observe")
+    def _tell_held(self, report: PassReport) -> None:
+        """What begins to hold passes, or holds them no more; a policy that fails is another thing than no metrics."""
+        before, now = _held_step(self._standing), _held_step(report)
+        if before is not None and before != now:
+            self._tell_policy(*_OVER[before], action=before)
+        if now is not None and before != now:
+            self._tell_policy(_BEGUN[now], report.held or "", warning=True, action=now)
 
     def _tell_outcomes(self, outcomes: Sequence[Outcome], now_seconds: float) -> None:
         """Of a pod that only waits on, nothing: 5,000 that wait for their turn would crowd out what matters."""
@@ -257,6 +270,13 @@ class StatusReporter:
 def tell_invalid(events: EventRecorder, name: str, uid: str, sentence: str) -> None:
     """An event for a policy that cannot be obeyed, and so has no passes."""
     events.emit(Event(About.policy(name, uid), "InvalidSpec", sentence, warning=True, action="Read"))
+
+
+def _held_step(told: Standing | PassReport) -> str | None:
+    """Which step of the pass fails; None: it is not held."""
+    if told.held is None:
+        return None
+    return "Decide" if told.policy_failed else "Observe"
 
 
 def _reason(outcome: Outcome) -> str:
