@@ -27,7 +27,7 @@ PASSWORDS: Mapping[str, str] = {
 
 @dataclass
 class LockedPrometheus:
-    """It scrapes `targets` every half second, and answers below `path` on `port` of the loopback address."""
+    """It scrapes by `scrape_configs`, and answers below `path`."""
 
     binaries: PrometheusBinaries
     folder: Path
@@ -35,6 +35,7 @@ class LockedPrometheus:
     path: str = ""
     clients_of: Authority | None = None
     scrape_configs: list[dict[str, Any]] = field(default_factory=list)
+    scrape_interval: str = "500ms"
     host: str = "127.0.0.1"
     port: int = field(default_factory=free_loopback_port)
 
@@ -60,7 +61,7 @@ class LockedPrometheus:
         """From when it answers on. `ready`: the client certificate to ask with, where one is needed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.let_in("first-password")
-        interval = {"scrape_interval": "500ms", "scrape_timeout": "500ms"}
+        interval = {"scrape_interval": self.scrape_interval, "scrape_timeout": self.scrape_interval}
         config = {"global": interval, "scrape_configs": self.scrape_configs}
         (self.folder / "prometheus.yml").write_text(json.dumps(config))
         log = self.folder / "log"
