@@ -83,10 +83,7 @@ PrometheusUrl = Annotated[
 ]
 PrometheusConfig = Annotated[
     Path | None,
-    typer.Option(
-        envvar="PROMETHEUS_CONFIG",
-        help="Credentials, TLS, headers and proxy for it: the http_config of Prometheus, in a YAML file.",
-    ),
+    typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
 ]
 Kubeconfig = Annotated[
     Path | None,

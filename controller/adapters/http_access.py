@@ -122,7 +122,7 @@ def read_access(endpoint: Endpoint) -> HttpAccess:
         config.follow_redirects,
         Mask(files.secrets),
         credentials,
-        tuple(_cautions(url, config, headers)),
+        tuple(_cautions(url, config, has_secrets=bool(files.secrets - {""}))),
         config.tls_config.has_certificate,
         files.stamps,
     )
@@ -383,9 +383,9 @@ def without_user(parts: SplitResult) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _cautions(url: SplitResult, config: HttpConfig, headers: Mapping[str, str]) -> Iterator[str]:
+def _cautions(url: SplitResult, config: HttpConfig, *, has_secrets: bool) -> Iterator[str]:
     host = f"{url.scheme}://{url.netloc}"
     if url.scheme == "https" and config.tls_config.insecure_skip_verify:
         yield f"The certificate of {host} is not checked (insecure_skip_verify): credentials may reach somebody else."
-    if url.scheme == "http" and headers and not _goes_past(url, ""):
-        yield f"Credentials and headers go to {host} in clear text; write https:// if it speaks TLS."
+    if url.scheme == "http" and has_secrets and not _goes_past(url, ""):
+        yield f"Credentials go to {host} in clear text; write https:// if it speaks TLS."

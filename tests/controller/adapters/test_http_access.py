@@ -263,7 +263,8 @@ def test_a_key_of_another_certificate_is_refused(folder: Folder, authority: Auth
     ("url", "content", "caution"),
     [
         (URL, "tls_config: {insecure_skip_verify: true}", "The certificate of https://prometheus.example.org is not"),
-        ("http://prometheus.example.org", "bearer_token: x", "Credentials and headers go to http://prometheus.example"),
+        ("http://prometheus.example.org", "bearer_token: x", "Credentials go to http://prometheus.example.org in"),
+        ("http://prometheus.example.org", "http_headers: {X-Scope-OrgID: {values: [a]}}", None),
         ("http://127.0.0.1:9090", "bearer_token: x", None),
         (URL, "bearer_token: x", None),
     ],
