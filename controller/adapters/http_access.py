@@ -115,16 +115,16 @@ def read_access(endpoint: Endpoint) -> HttpAccess:
     headers = {**authorization, **_further_headers(config, files)}
     proxy = _proxy(config, url, files)
     return HttpAccess(
-        _tls_context(config.tls_config, files),
-        headers,
-        config.tls_config.server_name,
-        proxy,
-        config.follow_redirects,
-        Mask(files.secrets),
-        credentials,
-        tuple(_cautions(url, config, has_secrets=bool(files.secrets - {""}))),
-        config.tls_config.has_certificate,
-        files.stamps,
+        tls=_tls_context(config.tls_config, files),
+        headers=headers,
+        server_name=config.tls_config.server_name,
+        proxy=proxy,
+        follow_redirects=config.follow_redirects,
+        mask=Mask(files.secrets),
+        credentials=credentials,
+        cautions=tuple(_cautions(url, config, has_secrets=bool(files.secrets))),
+        shows_certificate=config.tls_config.has_certificate,
+        stamps=files.stamps,
     )
 
 
@@ -152,23 +152,28 @@ class _Files:
             raise UsageError(f"{place}{path} cannot be read ({reason}); give the path of a readable file.") from None
 
     def secret(self, given: SecretStr | None, named: str | None, key: str) -> str:
-        """A secret that was written, or the content of the file that holds it, without the white space around it."""
-        if named is None:
-            return self.checked("" if given is None else given.get_secret_value(), key)
-        path = self.path(named, f"{key}_file")
+        """A secret that was written, or the content of the file that is named instead; without either, empty."""
+        if named is not None:
+            return self.content(named, f"{key}_file")
+        return self.checked("" if given is None else given.get_secret_value(), key)
+
+    def content(self, named: str, key: str) -> str:
+        """What is in a file that holds a secret, without the white space around it."""
+        path = self.path(named, key)
         try:
             text = Path(path).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
-            self.refuse(f"{key}_file", f"{path} cannot be read as text; write the secret alone into it")
+            self.refuse(key, f"{path} cannot be read as text; write the secret alone into it")
         if not text:
-            self.refuse(f"{key}_file", f"{path} is empty; write the secret into it")
-        return self.checked(text, f"{key}_file")
+            self.refuse(key, f"{path} is empty; write the secret into it")
+        return self.checked(text, key)
 
     def checked(self, secret: str, key: str) -> str:
         """A secret as it may be sent, which is masked from now on."""
         if _CONTROL_CHARACTER.search(secret):
             self.refuse(key, "holds more than one line, or control characters, which cannot be sent")
-        self.secrets.add(secret)
+        if secret:
+            self.secrets.add(secret)
         return secret
 
     def refuse(self, key: str, reason: str) -> NoReturn:
@@ -203,7 +208,7 @@ def _authorization(config: HttpConfig, files: _Files) -> tuple[Mapping[str, str]
         key = "authorization.credentials"
         token = files.secret(given.credentials, given.credentials_file, key)
         return {"Authorization": f"{given.type} {_latin(token, key, files)}"}, "authorization"
-    if config.bearer_token is not None or config.bearer_token_file is not None:
+    if config.bearer_token or config.bearer_token_file:
         token = files.secret(config.bearer_token, config.bearer_token_file, "bearer_token")
         return {"Authorization": f"Bearer {_latin(token, 'bearer_token', files)}"}, "bearer_token"
     return {}, None
@@ -212,7 +217,7 @@ def _authorization(config: HttpConfig, files: _Files) -> tuple[Mapping[str, str]
 def _user_and_password(given: BasicAuth, files: _Files) -> str:
     user = given.username or ""
     if given.username_file is not None:
-        user = files.secret(None, given.username_file, "basic_auth.username")
+        user = files.content(given.username_file, "basic_auth.username_file")
         files.secrets.discard(user)  # a user's name is no secret, and often a word of any text
     if ":" in user or _CONTROL_CHARACTER.search(user):
         files.refuse("basic_auth", "the user's name holds a colon or a control character, which cannot be sent")
@@ -232,7 +237,7 @@ def _further_headers(config: HttpConfig, files: _Files) -> Mapping[str, str]:
         key = f"http_headers.{name}"
         values = [*given.values]
         values += [files.secret(secret, None, f"{key}.secrets") for secret in given.secrets]
-        values += [files.secret(None, named, key) for named in given.files]
+        values += [files.content(named, f"{key}.files") for named in given.files]
         found[name] = _latin(_one_line(", ".join(values), key, files), key, files)
     return found
 
@@ -287,7 +292,7 @@ def _trust(context: ssl.SSLContext, given: TlsConfig, files: _Files) -> None:
 def _trust_the_system(context: ssl.SSLContext) -> None:
     """The system's authorities, and Mozilla's where the system has none, as in an image without ca-certificates."""
     paths = ssl.get_default_verify_paths()
-    if paths.cafile or (paths.capath and any(Path(paths.capath).iterdir())):
+    if paths.cafile or (paths.capath and next(Path(paths.capath).glob("*"), None)):
         context.set_default_verify_paths()
     else:
         context.load_verify_locations(cafile=DEFAULT_CA_BUNDLE_PATH)

@@ -85,7 +85,7 @@ class BasicAuth(HttpDocument):
     def _one_of_each(self) -> BasicAuth:
         _at_most_one(self, "username", "username_file")
         _at_most_one(self, "password", "password_file")
-        if self.username is None and self.username_file is None:
+        if not (self.username or self.username_file):
             raise ValueError("names no user; add username or username_file")
         return self
 
@@ -100,7 +100,7 @@ class Authorization(HttpDocument):
     @model_validator(mode="after")
     def _can_be_sent(self) -> Authorization:
         _at_most_one(self, "credentials", "credentials_file")
-        if self.credentials is None and self.credentials_file is None:
+        if not (self.credentials or self.credentials_file):
             raise ValueError("names no credentials; add credentials_file or credentials")
         if self.type.lower() == "basic":
             raise ValueError("type cannot be Basic; use basic_auth instead")

@@ -101,6 +101,7 @@ def test_files_are_looked_for_beside_the_http_config(folder: Folder, monkeypatch
         ("bearer_token_file: .", "bearer_token_file: {} cannot be read (it is not a regular file); give"),
         ("bearer_token_file: large", "bearer_token_file: {}/large cannot be read (it has more than 1 MiB); give"),
         ("basic_auth: {username: 'a:b'}", "basic_auth: the user's name holds a colon or a control character, which"),
+        ("http_headers: {X-A: {files: [gone]}}", "http_headers.X-A.files: {}/gone cannot be read (No such file or"),
         ('http_headers: {X-A: {values: ["a\\nb"]}}', "http_headers.X-A: holds more than one line, or control char"),
         ("tls_config: {ca_file: lines}", "tls_config.ca_file: holds no certificates; write those of the authority"),
         ("tls_config: {ca: nonsense}", "tls_config.ca: holds no certificates; write those of the authority, in PEM."),

@@ -79,6 +79,7 @@ def test_the_older_words_for_a_token_are_understood(file: Path, key: str) -> Non
         ("basic_auth: {username: me, password: [hunter2]}", "basic_auth.password: must be a valid string; write it in"),
         ("basic_auth: {username: me, password: hunter2, password_file: p}", "password and password_file exclude each"),
         ("basic_auth: {username: me}\nbearer_token: hunter2", "basic_auth and bearer_token exclude each other; leave"),
+        ("authorization: {credentials: ''}", "authorization: names no credentials; add credentials_file or"),
         ("authorization: {}", "authorization: names no credentials; add credentials_file or credentials."),
         ("authorization: {type: basic, credentials: hunter2}", "authorization: type cannot be Basic; use basic_auth"),
         (

@@ -24,6 +24,7 @@ from support.connect_proxy import ConnectProxy
 from support.fake_prometheus import FakePrometheus, answer, send, text, vector
 from urllib3.exceptions import InsecureRequestWarning
 
+from controller.adapters.http_access import read_access
 from controller.adapters.http_config import Endpoint
 from controller.adapters.prometheus_http import PrometheusHttp
 from controller.errors import ObservationError, UsageError
@@ -328,6 +329,20 @@ def test_an_authority_of_ones_own_is_trusted_where_it_is_named(
     assert len(fake.asked) == 2
     warned = [each for each in recwarn.list if issubclass(each.category, InsecureRequestWarning)]
     assert warned == [], "urllib3 would warn into a log that is JSON"
+
+
+def test_the_systems_authorities_count_where_none_is_named(
+    asker: Asker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority.certificate))
+    with secure(certificates.server) as fake:
+        asker.asks(fake.url)
+        monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
+        monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")
+        of_mozilla = read_access(Endpoint(fake.url)).tls
+        asker.is_told(fake.url)
+    assert of_mozilla is not None
+    assert len(of_mozilla.get_ca_certs()) > 50, "a system without any has Mozilla's"
 
 
 def test_an_expired_certificate_is_told(asker: Asker, certificates: Certificates) -> None:
