@@ -1,73 +1,26 @@
 """What an `http_config` comes to at one moment: headers, a TLS context, a proxy; read again when a file has changed.
 
-`http_config.py` has the document, `http_session.py` sends requests with what is read here. Tokens, passwords and
-certificates rotate: `HttpAccess.is_current` compares each file that was read with what is there now, which costs
-microseconds, so that it can be asked before each use. Secrets are in no `repr`, and `Mask` takes them out of whatever
-text others write, because a server or a proxy may quote the request that it refuses.
+`http_config.py` has the document, `http_session.py` sends requests with what is read here. `HttpAccess.is_current`
+compares each file that was read with what is there now, which costs microseconds, so that it can be asked before each
+use. Secrets are in no `repr`, and `mask` takes them out of whatever text others write, because a server or a proxy may
+quote the request that it refuses.
 """
 
 from __future__ import annotations
 
 import base64
-import html
 import ipaddress
-import json
-import os
-import re
 import ssl
-import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, NoReturn
-from urllib.parse import SplitResult, quote, quote_plus, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment
 
-from pydantic import SecretStr
-from requests.utils import DEFAULT_CA_BUNDLE_PATH
-
 from controller.adapters.http_config import BasicAuth, Endpoint, HttpConfig, TlsConfig, load_http_config, split_url
-from controller.errors import UsageError
-
-MAX_FILE_BYTES = 1024 * 1024
-"""Bundles of authorities have 250 KB; what is larger was named by mistake."""
-
-MASKED = "<secret>"
-
-_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
-
-
-class Mask:
-    """Takes secrets out of text, however it quotes them; its own `repr` shows how many."""
-
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        spellings = {spelling for secret in secrets if secret for spelling in _spellings(secret)}
-        self._spellings = sorted(spellings, key=len, reverse=True)
-
-    def __call__(self, text: object) -> str:
-        """The text with `<secret>` in the place of each secret."""
-        shown = str(text)
-        for spelling in self._spellings:
-            shown = shown.replace(spelling, MASKED)
-        return shown
-
-    def __repr__(self) -> str:
-        return f"Mask({len(self._spellings)} spellings)"
-
-
-def _spellings(secret: str) -> tuple[str, ...]:
-    in_json = json.dumps(secret)[1:-1]
-    return secret, quote(secret), quote(secret, safe=""), quote_plus(secret), in_json, html.escape(secret)
-
-
-class _Stamp(NamedTuple):
-    """A file as it was when it was read; a Secret's volume changes the inode, an editor the others."""
-
-    inode: int
-    size_bytes: int
-    modified_nanoseconds: int
+from controller.adapters.http_tls import tls_context
+from controller.adapters.secret_files import CONTROL_CHARACTER, Mask, SecretFiles, Stamp, stamp_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +48,27 @@ class HttpAccess:
     """What whoever starts a controller with this should know, each a sentence."""
     shows_certificate: bool = False
     """Whether a server that asks for a client certificate is shown one."""
-    stamps: Mapping[Path, _Stamp] = field(default_factory=dict, repr=False)
+    stamps: Mapping[Path, Stamp] = field(default_factory=dict, repr=False)
 
     def is_current(self) -> bool:
         """False once a file that this was read from has changed or gone."""
-        return all(_stamp_or_none(path) == stamp for path, stamp in self.stamps.items())
+        return all(stamp_or_none(path) == stamp for path, stamp in self.stamps.items())
 
 
 def read_access(endpoint: Endpoint) -> HttpAccess:
     """Read the `http_config` of an endpoint and every file that it names; UsageError says what cannot be used."""
     url = urlsplit(endpoint.url)
     if endpoint.config_file is None:
-        files = _Files(Path())
-        return HttpAccess(_tls_context(TlsConfig(), files) if url.scheme == "https" else None)
-    files = _Files(endpoint.config_file)
+        files = SecretFiles(Path())
+        return HttpAccess(tls_context(TlsConfig(), files) if url.scheme == "https" else None)
+    files = SecretFiles(endpoint.config_file)
     files.note(endpoint.config_file, "")
     config = load_http_config(endpoint.config_file)
     authorization, credentials = _authorization(config, files)
     headers = {**authorization, **_further_headers(config, files)}
     proxy = _proxy(config, url, files)
     return HttpAccess(
-        tls=_tls_context(config.tls_config, files),
+        tls=tls_context(config.tls_config, files),
         headers=headers,
         server_name=config.tls_config.server_name,
         proxy=proxy,
@@ -128,79 +81,7 @@ def read_access(endpoint: Endpoint) -> HttpAccess:
     )
 
 
-class _Files:
-    """Reads the files that an `http_config` names, beside which relative paths are looked for."""
-
-    def __init__(self, config_file: Path) -> None:
-        self._config_file = config_file
-        self.stamps: dict[Path, _Stamp] = {}
-        self.secrets: set[str] = set()
-
-    def path(self, named: str, key: str) -> str:
-        """Where a named file is, once it is seen to be a file that can be read."""
-        path = self._config_file.parent / named
-        self.note(path, key)
-        return str(path)
-
-    def note(self, path: Path, key: str) -> None:
-        """Remember how a file is before it is read."""
-        try:
-            self.stamps[path] = _stamp(path)
-        except OSError as error:
-            place = f"{self._config_file}: {key}: " if key else ""
-            reason = error.strerror or str(error)
-            raise UsageError(f"{place}{path} cannot be read ({reason}); give the path of a readable file.") from None
-
-    def secret(self, given: SecretStr | None, named: str | None, key: str) -> str:
-        """A secret that was written, or the content of the file that is named instead; without either, empty."""
-        if named is not None:
-            return self.content(named, f"{key}_file")
-        return self.checked("" if given is None else given.get_secret_value(), key)
-
-    def content(self, named: str, key: str) -> str:
-        """What is in a file that holds a secret, without the white space around it."""
-        path = self.path(named, key)
-        try:
-            text = Path(path).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            self.refuse(key, f"{path} cannot be read as text; write the secret alone into it")
-        if not text:
-            self.refuse(key, f"{path} is empty; write the secret into it")
-        return self.checked(text, key)
-
-    def checked(self, secret: str, key: str) -> str:
-        """A secret as it may be sent, which is masked from now on."""
-        if _CONTROL_CHARACTER.search(secret):
-            self.refuse(key, "holds more than one line, or control characters, which cannot be sent")
-        if secret:
-            self.secrets.add(secret)
-        return secret
-
-    def refuse(self, key: str, reason: str) -> NoReturn:
-        """UsageError about one key."""
-        raise UsageError(f"{self._config_file}: {key}: {reason}.")
-
-
-def _stamp(path: Path) -> _Stamp:
-    """OSError where it cannot be read: before it is opened, because a pipe would never end."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(0, "it is not a regular file")
-    if found.st_size > MAX_FILE_BYTES:
-        raise OSError(0, "it has more than 1 MiB")
-    if not os.access(path, os.R_OK):
-        raise PermissionError(0, "permission denied")
-    return _Stamp(found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-def _stamp_or_none(path: Path) -> _Stamp | None:
-    try:
-        return _stamp(path)
-    except OSError:
-        return None
-
-
-def _authorization(config: HttpConfig, files: _Files) -> tuple[Mapping[str, str], str | None]:
+def _authorization(config: HttpConfig, files: SecretFiles) -> tuple[Mapping[str, str], str | None]:
     """The header that says who asks, and the part of the document that it is from."""
     if config.basic_auth is not None:
         return {"Authorization": _user_and_password(config.basic_auth, files)}, "basic_auth"
@@ -214,24 +95,24 @@ def _authorization(config: HttpConfig, files: _Files) -> tuple[Mapping[str, str]
     return {}, None
 
 
-def _user_and_password(given: BasicAuth, files: _Files) -> str:
+def _user_and_password(given: BasicAuth, files: SecretFiles) -> str:
     user = given.username or ""
     if given.username_file is not None:
         user = files.content(given.username_file, "basic_auth.username_file")
         files.secrets.discard(user)  # a user's name is no secret, and often a word of any text
-    if ":" in user or _CONTROL_CHARACTER.search(user):
+    if ":" in user or CONTROL_CHARACTER.search(user):
         files.refuse("basic_auth", "the user's name holds a colon or a control character, which cannot be sent")
     return _basic(user, files.secret(given.password, given.password_file, "basic_auth.password"), files)
 
 
-def _basic(user: str, password: str, files: _Files) -> str:
+def _basic(user: str, password: str, files: SecretFiles) -> str:
     """In UTF-8, as Prometheus sends it."""
     encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
     files.secrets.add(encoded)
     return f"Basic {encoded}"
 
 
-def _further_headers(config: HttpConfig, files: _Files) -> Mapping[str, str]:
+def _further_headers(config: HttpConfig, files: SecretFiles) -> Mapping[str, str]:
     found = {}
     for name, given in config.http_headers.items():
         key = f"http_headers.{name}"
@@ -242,13 +123,13 @@ def _further_headers(config: HttpConfig, files: _Files) -> Mapping[str, str]:
     return found
 
 
-def _one_line(value: str, key: str, files: _Files) -> str:
-    if _CONTROL_CHARACTER.search(value):
+def _one_line(value: str, key: str, files: SecretFiles) -> str:
+    if CONTROL_CHARACTER.search(value):
         files.refuse(key, "holds more than one line, or control characters, which cannot be sent")
     return value
 
 
-def _latin(value: str, key: str, files: _Files) -> str:
+def _latin(value: str, key: str, files: SecretFiles) -> str:
     """A header's value goes out in Latin-1, and the client quotes one that does not fit into its own error."""
     try:
         value.encode("latin-1")
@@ -257,84 +138,10 @@ def _latin(value: str, key: str, files: _Files) -> str:
     return value
 
 
-# --- TLS -------------------------------------------------------------------------------------------------------
-
-
-def _tls_context(given: TlsConfig, files: _Files) -> ssl.SSLContext:
-    """As Prometheus' own client: any certificate that is trusted is an anchor, and host names are not in `CN`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = _VERSIONS[given.min_version]
-    if given.max_version is not None:
-        context.maximum_version = _VERSIONS[given.max_version]
-    context.hostname_checks_common_name = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    _trust(context, given, files)
-    _show_certificate(context, given, files)
-    if given.insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _trust(context: ssl.SSLContext, given: TlsConfig, files: _Files) -> None:
-    try:
-        if given.ca_file is not None:
-            context.load_verify_locations(cafile=files.path(given.ca_file, "tls_config.ca_file"))
-        elif given.ca is not None:
-            context.load_verify_locations(cadata=given.ca)
-        else:
-            _trust_the_system(context)
-    except (ssl.SSLError, ValueError, OSError):
-        key = "ca" if given.ca_file is None else "ca_file"
-        files.refuse(f"tls_config.{key}", "holds no certificates; write those of the authority, in PEM")
-
-
-def _trust_the_system(context: ssl.SSLContext) -> None:
-    """The system's authorities, and Mozilla's where the system has none, as in an image without ca-certificates."""
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile or (paths.capath and next(Path(paths.capath).glob("*"), None)):
-        context.set_default_verify_paths()
-    else:
-        context.load_verify_locations(cafile=DEFAULT_CA_BUNDLE_PATH)
-
-
-def _show_certificate(context: ssl.SSLContext, given: TlsConfig, files: _Files) -> None:
-    if not given.has_certificate:
-        return
-    key = "" if given.key is None else given.key.get_secret_value()
-    with (
-        _as_file(given.cert or "", given.cert_file, "tls_config.cert_file", files) as certificate_path,
-        _as_file(key, given.key_file, "tls_config.key_file", files) as key_path,
-    ):
-        try:
-            # Without a word for it OpenSSL would ask for the passphrase on the terminal, and wait.
-            context.load_cert_chain(certificate_path, key_path, password=lambda: "")
-        except (ssl.SSLError, ValueError, OSError) as error:
-            files.refuse("tls_config", _what_is_wrong_with_the_pair(error))
-
-
-def _what_is_wrong_with_the_pair(error: Exception) -> str:
-    if "KEY_VALUES_MISMATCH" in str(error):
-        return "the key is not that of the certificate; name the two that belong together"
-    return "the client certificate and its key cannot be read; write both in PEM, the key without a passphrase"
-
-
-@contextmanager
-def _as_file(text: str, named: str | None, key: str, files: _Files) -> Iterator[str]:
-    """The path of what is in a file, or of one that is on no disk: OpenSSL reads a certificate to show from files."""
-    if named is not None:
-        yield files.path(named, key)
-        return
-    with os.fdopen(os.memfd_create("slopewise"), "wb") as file:
-        file.write(text.encode())
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}"
-
-
 # --- the proxy -------------------------------------------------------------------------------------------------
 
 
-def _proxy(config: HttpConfig, target: SplitResult, files: _Files) -> Proxy | None:
+def _proxy(config: HttpConfig, target: SplitResult, files: SecretFiles) -> Proxy | None:
     if config.proxy_url is not None:
         past = config.no_proxy is not None and _goes_past(target, config.no_proxy)
         named, url = "proxy_url", None if past else config.proxy_url.get_secret_value()
@@ -352,7 +159,7 @@ def _proxy(config: HttpConfig, target: SplitResult, files: _Files) -> Proxy | No
     return Proxy(without_user(parts), _proxy_headers(config, parts, files))
 
 
-def _proxy_headers(config: HttpConfig, proxy: SplitResult, files: _Files) -> Mapping[str, str]:
+def _proxy_headers(config: HttpConfig, proxy: SplitResult, files: SecretFiles) -> Mapping[str, str]:
     headers = {}
     for name, values in config.proxy_connect_header.items():
         key = f"proxy_connect_header.{name}"

@@ -13,7 +13,7 @@ from support.accounts import SYSTEM
 from support.certificates import Authority
 from support.cluster import Kubectl
 from support.images import Images
-from support.installation import DEPLOYMENT, Installation, overlay
+from support.installation import DEPLOYMENT, Installation, installed, overlay
 from support.locked_prometheus import PASSWORDS, USER, LockedPrometheus
 from support.scene import Scene
 from support.waiting import wait_for
@@ -88,14 +88,8 @@ def folder(
 @pytest.fixture(scope="module")
 def controller(kubectl: Kubectl, folder: Path) -> Iterator[Installation]:
     """Installed and ready."""
-    installation = Installation(kubectl, folder)
-    if installation.is_there_already():
-        pytest.skip("Slopewise is installed on this cluster; remove it (docs/deployment.md), or use another one")
-    try:
-        installation.install()
+    with installed(kubectl, folder) as installation:
         yield installation
-    finally:
-        installation.remove()
 
 
 def test_a_password_that_rotates_holds_passes_until_the_secret_has_it(

@@ -12,8 +12,9 @@ from urllib.parse import quote
 import pytest
 from support.certificates import LOOPBACK, Authority
 
-from controller.adapters.http_access import HttpAccess, Mask, read_access
+from controller.adapters.http_access import HttpAccess, read_access
 from controller.adapters.http_config import Endpoint
+from controller.adapters.secret_files import Mask
 from controller.errors import UsageError
 
 SECRET = "hünter 2"
