@@ -98,7 +98,7 @@ def test_a_password_that_rotates_holds_passes_until_the_secret_has_it(
     server, _ = locked
     scene.start(scene.training("digits-mlp", 9000, two_nodes[0], "1"))
     scene.obey("Recommend", behaviour={"intervalSeconds": 20})
-    wait_for("its loss", scene.growths, lambda found: "loss" in found["digits-mlp"].get("status", {}), 120)
+    wait_for("its loss", scene.growths, lambda found: "loss" in found.get("digits-mlp", {}).get("status", {}), 120)
     replica = _replica(scene.kubectl)
 
     server.let_in("second-password")
