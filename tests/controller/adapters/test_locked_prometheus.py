@@ -19,7 +19,7 @@ from controller.adapters.prometheus_server import PrometheusBinaries
 from controller.errors import ObservationError
 from controller.settings import EvaluationSettings
 
-pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")]
+pytestmark = pytest.mark.processes
 
 PAGE = 'training_loss{stage="eval"} 0.5\ntraining_steps_total 10\nprocess_start_time_seconds 1000\n'
 
