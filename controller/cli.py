@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from controller import __version__
+from controller import __version__, log_lines
 from controller.errors import SlopewiseError, UsageError
 from controller.interrupts import Interrupted, orderly_stop
 
@@ -73,6 +73,7 @@ class WorkloadOption(StrEnum):
     served = "served"
     deadlines = "deadlines"
     targets = "targets"
+    uneven = "uneven"
 
 
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
@@ -106,10 +107,30 @@ NO_PROMETHEUS = (
 )
 
 
+_JSON_LOGS = "--json-logs"
+_REFUSED: type[Exception] = typer.BadParameter.__mro__[2]
+"""What the command line library raises of options that it cannot read: the base of its UsageError."""
+
+
 def announce(message: str) -> None:
     """One line to the user, on stderr; foreign text is never taken for markup."""
     with suppress(OSError, ValueError):  # a terminal that was closed is no reason to stop
-        err.print(message, markup=False, highlight=False, soft_wrap=True)
+        if _wants_json():
+            log_lines.announce(message)
+        else:
+            err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def _wants_json() -> bool:
+    """Asked of the command line itself, since it may be what cannot be read."""
+    return _JSON_LOGS in sys.argv[1:]
+
+
+def _announce_failure(message: str, exit_code: int) -> None:
+    if _wants_json():
+        log_lines.announce_failure(message, exit_code)
+    else:
+        announce(f"slopewise: {message}")
 
 
 def _print_version(asked: bool) -> None:
@@ -144,6 +165,9 @@ def demo(
     control: Annotated[ControlOption | None, typer.Option(help="limits are hard, requests are shares.")] = None,
     interval: Annotated[float | None, typer.Option(min=4, max=3600, help="Seconds between two looks.")] = None,
     scale: Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in jobs.")] = 1.0,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=100, help="Rounds, in alternating order; figures then have intervals.")
+    ] = 1,
     actuator: Actuator = ActuatorOption.auto,
     report: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file.")] = None,
     output: Output = OutputFormat.table,
@@ -153,6 +177,7 @@ def demo(
     Examples: `slopewise demo --report demo.html`; `slopewise demo --policy dqoes`; `slopewise demo --jobs mine.yaml`.
     """
     from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
+    from controller.demo.comparison import as_json
     from controller.demo.report import write_report
     from controller.demo.table import comparison
 
@@ -167,17 +192,21 @@ def demo(
         report=report,
         nodes=nodes,
         workload=None if workload is None else workload.value,
+        repeat=repeat,
     )
     with orderly_stop(announce):
         result = run_demo(options, err, announce)
     if output is OutputFormat.json:
-        print_json(result.as_json())
+        print_json(as_json(result))
     else:
         out.print(comparison(result))
     if report is not None:  # after the figures: a disk that has filled up meanwhile must not cost them
         write_report(result, report)
         announce(f"Report: {report}")
-    if any(job.state == "failed" for run in result.runs for job in run.jobs):
+    if result.stopped is not None:
+        announce(f"slopewise: {result.stopped}; {len(result.rounds)} of {repeat} rounds are whole.")
+        raise typer.Exit(result.stopped.exit_code)
+    if any(job.state == "failed" for of_round in result.rounds for run in of_round for job in run.jobs):
         raise typer.Exit(1)
 
 
@@ -191,7 +220,7 @@ def run(
     actuator: Actuator = ActuatorOption.auto,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz and /metrics; 0: a free one.")] = 8080,
     host: Annotated[str, typer.Option(help="Cluster: address of that port; the pod's own says 0.0.0.0.")] = "127.0.0.1",
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a log line.")] = False,
+    json_logs: Annotated[bool, typer.Option(_JSON_LOGS, help="Each line on stderr is a JSON object.")] = False,
     prometheus_url: PrometheusUrl = None,
     prometheus_config: PrometheusConfig = None,
     scrape_interval: Annotated[
@@ -446,12 +475,18 @@ def print_json(data: Any) -> None:
 
 def run_command_line() -> NoReturn:
     """The `slopewise` command: one sentence and the right exit code for every expected error."""
+    if _wants_json():
+        log_lines.only_json_lines()
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=not _wants_json())
     except SlopewiseError as error:
-        announce(f"slopewise: {error}")
+        _announce_failure(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except Interrupted as stop:
-        announce(f"slopewise: {stop}; limits, processes and folders were put back.")
+        _announce_failure(f"{stop}; limits, processes and folders were put back.", stop.exit_code)
         sys.exit(stop.exit_code)
-    sys.exit(0)
+    except _REFUSED as error:
+        refused: Any = error
+        _announce_failure(refused.format_message(), refused.exit_code)
+        sys.exit(refused.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

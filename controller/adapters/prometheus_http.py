@@ -32,6 +32,9 @@ from controller.errors import ObservationError, UsageError
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """10,000 jobs need about 20 MB; what is far above that is a tenant's label explosion, not an answer."""
 
+ANOTHER_MOMENT_SECONDS = 10.0
+"""An instant query is evaluated at the moment that it names, to the millisecond; a server may round it to its step."""
+
 _PLUS_INFINITY = re.compile(rb',\s*"\+Inf"\s*\]')
 
 
@@ -97,6 +100,7 @@ class PrometheusHttp:
         with self._told_in_one_sentence():
             self._expected = _decoder(row)
             rows: list[R] = self._connect.custom_query(query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining())
+            self._check_moment(rows, at_seconds)
             return rows
 
     def ask_range(self, query: str, start_seconds: float, end_seconds: float, step_seconds: float) -> list[RangeRow]:
@@ -135,6 +139,18 @@ class PrometheusHttp:
             raise ObservationError(f"{message}; nothing is changed meanwhile.") from None
         self._connect.close()  # also the connections that were opened with an old certificate
         self._use(access)
+
+    def _check_moment(self, rows: Sequence[Any], at_seconds: float) -> None:
+        """ObservationError for the answer to another question: every row says when the query was evaluated.
+
+        A cache in between gives what it was given minutes ago, and each sample in it may have been fresh then.
+        """
+        age_seconds = at_seconds - rows[0].sample[0] if rows else 0.0
+        if abs(age_seconds) > ANOTHER_MOMENT_SECONDS:
+            raise ObservationError(
+                f"Prometheus at {self.shown_url} gave an answer of another moment ({age_seconds:.0f} s ago); see "
+                "whether a cache lies in between, and let it pass instant queries on; nothing is changed meanwhile."
+            )
 
     def _remaining(self) -> urllib3.Timeout:
         """The time for connecting and an answer's headers together; `whole_body` bounds the rest."""

@@ -8,7 +8,7 @@ again by the kubelet: what it was about to do was decided under a lease that is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 import structlog
@@ -19,7 +19,7 @@ from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.election import Elector
 from controller.adapters.kube.policies import PolicyRecord
 from controller.cluster.claims import checked
-from controller.cluster.connecting import connect, make_elector
+from controller.cluster.connecting import connect, make_elector, other_leaders
 from controller.cluster.leading import Leadership
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.once import run_once
@@ -55,11 +55,22 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
     announce(f"API server: {api.host}; Prometheus: {options.prometheus.url}.")
     for caution in cautions:
         announce(caution)
+    if file_policy is not None and not options.dry_run:
+        _warn_of_others(other_leaders(api, options.lease_namespace), announce)
     with Replica(options, api, instruments, metrics, file_policy) as replica:
         if options.once:
             return run_once(replica.world, replica.elector, stop, announce)
         announce(f"/healthz, /readyz and /metrics on {options.host}:{replica.health.port}.")
         return replica.run(stop)
+
+
+def _warn_of_others(leaders: Mapping[str, str], announce: Callable[[str], None]) -> None:
+    """A policy that came as a file is known to no other controller."""
+    for namespace, holder in leaders.items():
+        announce(
+            f"Warning: {holder} leads in namespace {namespace}; if it manages the whole cluster, it gives back what "
+            "this controller changes, since it does not know its policy; scale it to 0 replicas, or apply the policy."
+        )
 
 
 def policy_of_file(options: ClusterOptions) -> PolicyRecord | None:
@@ -103,8 +114,14 @@ class Replica:
         self._ticked_at = time.monotonic()
         self._log = structlog.get_logger("slopewise")
         self._said: dict[str, tuple[str, float]] = {}
-        self.watches = make_watches(api, options.connection.namespace, lambda old, new: self.leadership.stir(old, new))
+        self.watches = make_watches(
+            api,
+            options.connection.namespace,
+            lambda old, new: self.leadership.stir(old, new),
+            lambda kind, namespace: self.leadership.note_limit(kind, namespace),
+        )
         metrics.follow_watches(self.watches.watches)
+        metrics.follow_resizes(self.watches.resizes.by_node)
         self._api = api
         self._lost: str | None = None
         self.elector = self._make_elector(api)

@@ -32,6 +32,11 @@ def the_sentence(result: subprocess.CompletedProcess[str], exit_code: int) -> st
     return lines[0]
 
 
+def json_lines(text: str) -> list[dict[str, object]]:
+    """Every line, each of which is one JSON object."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def test_version() -> None:
     assert slopewise("--version").stdout.strip() == __version__
 
@@ -155,9 +160,47 @@ def test_a_prometheus_that_refuses_and_quotes_the_credentials_holds_the_pass_and
         told = repr(server.requests)
     prometheus.close()
     assert result.returncode == 4, result.stderr
-    assert f"API server: {server.url}; Prometheus: {prometheus.url}." in result.stderr
+    messages = [line.get("message", "") for line in json_lines(result.stderr)]
+    assert f"API server: {server.url}; Prometheus: {prometheus.url}." in messages
     assert "answered 401 (no: Bearer <secret>); correct authorization in http.yaml; nothing is" in result.stderr
     assert "hunter2" not in result.stdout + result.stderr + told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("run", "--json-logs", "--port", "abc"), "'--port': "),
+        ((*IN_A_CLUSTER, "--json-logs", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
+        (("run", "--local", "--jobs", "nowhere", "--json-logs"), "nowhere: "),
+    ],
+    ids=["an option", "a cluster", "this machine"],
+)
+def test_a_mistake_is_one_json_object_where_logs_are_to_be_json(arguments: tuple[str, ...], sentence: str) -> None:
+    result = slopewise(*arguments)
+    [line] = json_lines(result.stderr)
+    assert (result.returncode, line["event"], line["exit_code"]) == (2, "failed", 2)
+    assert sentence in str(line["message"])
+
+
+def test_what_libraries_and_python_itself_write_is_json_too() -> None:
+    program = """
+import logging, threading, warnings
+from controller.log_lines import only_json_lines
+only_json_lines()
+logging.getLogger("urllib3").warning("connection pool is full")
+logging.getLogger("urllib3").info("nobody has to know")
+warnings.warn("this is old", stacklevel=1)
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+raise ValueError("nobody caught this")
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    library, warning, thread, main = json_lines(result.stderr)
+    assert (library["logger"], library["message"]) == ("urllib3", "connection pool is full")
+    assert "this is old" in str(warning["message"])
+    assert "ZeroDivisionError" in str(thread["exception"])
+    assert "nobody caught this" in str(main["exception"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -171,7 +214,7 @@ def test_the_controller_of_a_cluster_ends_well_when_it_is_told_to(tmp_path: Path
         _, told = process.communicate(timeout=60)
         lease = server.get("/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases/slopewise-controller")
     assert process.returncode == 0, told
-    assert "stopping" in [json.loads(line)["event"] for line in told.splitlines() if line.startswith("{")]
+    assert "stopping" in [line["event"] for line in json_lines(told)]
     assert lease["spec"]["holderIdentity"] == ""
 
 

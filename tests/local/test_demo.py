@@ -57,6 +57,7 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
     assert list(result["policy_runs"]) == ["fair", "flowcon"]
     for run in result["policy_runs"].values():
         assert set(run) >= {*FIGURES, "withheld"}
+        assert 0 <= run["other_cpu_cores"] + run["stolen_cpu_cores"] < result["node_cores"]
         for job in run["jobs"]:
             assert set(job) >= JOB_FIGURES
             assert job["state"] == "finished"
@@ -102,6 +103,8 @@ def test_dqoes_serves_real_models_and_compares_response_times_with_their_objecti
         (("--policy", "srpt-oracle"), "only the simulator does"),
         (("--nodes", "4096"), "--nodes 4096: this machine has"),
         (("--workload", "served", "--jobs", "mine.yaml"), "--workload and --jobs contradict each other"),
+        (("--policy", "specon", "--nodes", "1"), "policy specon could do nothing here: it chooses among nodes"),
+        (("--policy", "deadline", "--workload", "trainings"), "none of these jobs has a deadline; add --workload"),
         (("--policy", "nonsense"), "there is no policy 'nonsense'; use one of"),
     ],
 )
@@ -122,13 +125,23 @@ def test_without_the_right_to_make_cgroups_it_stops_and_continues_and_says_so(tw
     assert "stop and continue" in report.read_text()
 
 
-def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result(tmp_path: Path) -> None:
+def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result_of_every_round_which_compares_nothing(
+    tmp_path: Path,
+) -> None:
     jobs = jobs_file(tmp_path, ("bad", 0.4, "crash"), ("good", 1, ""))
-    code, out, err = finish(start("demo", "--jobs", str(jobs), "-o", "json"))
+    code, out, err = finish(start("demo", "--jobs", str(jobs), "--repeat", "2", "-o", "json"))
     assert code == 1, err
-    states = {job["name"]: job["state"] for job in json.loads(out)["policy_runs"]["fair"]["jobs"]}
-    assert states == {"bad": "failed", "good": "finished"}
+    result = json.loads(out)
+    for of_round in result["rounds"]:
+        states = {job["name"]: job["state"] for job in of_round["fair"]["jobs"]}
+        assert states == {"bad": "failed", "good": "finished"}
     assert "fair: bad failed with status 1: RuntimeError: the data ran out of the window" in err
+    said = result["comparison"]["flowcon"]
+    assert (said["rounds"], said["rounds_compared"]) == (2, 0)
+    assert {each.split(":")[0] for each in said["not_compared_because"]} == {"Round 1 of 2", "Round 2 of 2"}
+    assert set(said["measures"].values()) == {None}
+    order = [line for line in err.splitlines() if line.startswith("Round ")]
+    assert [line.split()[-1] for line in order] == ["fair", "flowcon", "flowcon", "fair"]
 
 
 def test_run_local_logs_a_line_a_pass_and_changes_nothing_in_mode_recommend(two_jobs: Path) -> None:

@@ -82,6 +82,21 @@ def test_json_that_breaks_off_is_no_answer(fake: FakePrometheus):
     assert "cannot be read" in told(fake.url)
 
 
+@pytest.mark.parametrize("seconds", [300, -300])
+def test_an_answer_of_another_moment_is_no_answer(fake: FakePrometheus, seconds: int):
+    """A cache in between gives what it was given five minutes ago."""
+    row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - seconds, "1"]}
+    fake.respond = answer(vector(row))
+    assert f"gave an answer of another moment ({seconds} s ago); see whether a cache lies in between" in told(fake.url)
+
+
+def test_a_moment_that_a_server_has_rounded_is_the_same(fake: FakePrometheus):
+    row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - 5, "1"]}
+    fake.respond = answer(vector(row))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs
+
+
 def test_a_connection_that_breaks_off_is_no_answer(fake: FakePrometheus):
     def break_off(handler: BaseHTTPRequestHandler) -> None:
         send(handler, 200, b'{"status":', promised=1000)
