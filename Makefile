@@ -7,8 +7,8 @@ REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 SEARCH_TIMES ?= 10
 
-.PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down test-cluster \
-	test-faults test-frameworks bench-cluster
+.PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
+	test-cluster test-faults test-queriers test-frameworks bench-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -23,6 +23,7 @@ help:
 	@echo "make cluster-down   end it and leave nothing behind"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, on the same"
+	@echo "make test-queriers  the queries through Thanos, built once from its Go module (Go; about 4 minutes, then 1)"
 	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules)"
@@ -70,6 +71,12 @@ test-cluster: $(VENV)/.done
 
 test-faults: $(VENV)/.done
 	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 -m faults tests/cluster
+
+# The one that is left out kills the only Prometheus; before Thanos there are two.
+test-queriers: $(VENV)/.done
+	$(BIN)/pytest -q --durations=10 tests/queriers
+	SLOPEWISE_TEST_QUERIER=thanos $(BIN)/pytest -q --durations=10 tests/controller/adapters/test_prometheus_reader.py \
+		tests/controller/adapters/test_prometheus_resources.py -k "not killed_in_mid_run"
 
 test-frameworks: $(VENV)/.done $(FRAMEWORKS)/.done
 	SLOPEWISE_FRAMEWORKS="$(CURDIR)/$(FRAMEWORKS)/bin/python" $(BIN)/pytest -q --durations=10 tests/frameworks

@@ -96,6 +96,10 @@ PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A Traini
 PrometheusUrl = Annotated[
     str | None, typer.Option(envvar="PROMETHEUS_URL", help="Cluster: the Prometheus that scrapes the trainers.")
 ]
+PrometheusConfig = Annotated[
+    Path | None,
+    typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
+]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(help="How to reach the cluster; else as the pod's account, by KUBECONFIG, or by ~/.kube/config."),
@@ -256,6 +260,7 @@ def run(
     host: Annotated[str, typer.Option(help="Cluster: address of that port; the pod's own says 0.0.0.0.")] = "127.0.0.1",
     json_logs: Annotated[bool, typer.Option(_JSON_LOGS, help="Each line on stderr is a JSON object.")] = False,
     prometheus_url: PrometheusUrl = None,
+    prometheus_config: PrometheusConfig = None,
     scrape_interval: Annotated[
         float, typer.Option(min=1, max=300, help="Cluster: seconds between two scrapes of the trainers.")
     ] = 15.0,
@@ -296,9 +301,10 @@ def run(
                 json_logs=json_logs,
                 lease=Terms.within(lease_seconds),
                 lease_namespace=lease_namespace_of(connection, lease_namespace),
+                prometheus_config=prometheus_config,
             )
             raise typer.Exit(run_cluster(cluster, stop, announce))
-    _refuse_with_local(once, kubeconfig, context, namespace)
+    _refuse_with_local(once, kubeconfig, context, namespace, prometheus_config)
     if jobs is None:
         raise UsageError("run --local: there is nothing to run; add --jobs FILE (see the README).")
     from controller.local_run import LocalRunOptions, run_local
@@ -318,8 +324,16 @@ def _refuse_without_local(jobs: Path | None, actuator: ActuatorOption, policy: s
         raise UsageError("--policy is for this machine, on a cluster a TrainingPolicy names it; add --local.")
 
 
-def _refuse_with_local(once: bool, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
-    given = {"--once": once, "--kubeconfig": kubeconfig, "--context": context, "--namespace": namespace}
+def _refuse_with_local(
+    once: bool, kubeconfig: Path | None, context: str | None, namespace: str | None, prometheus_config: Path | None
+) -> None:
+    given = {
+        "--once": once,
+        "--kubeconfig": kubeconfig,
+        "--context": context,
+        "--namespace": namespace,
+        "--prometheus-config": prometheus_config,
+    }
     if named := [option for option, value in given.items() if value]:
         raise UsageError(f"--local and {named[0]}: {named[0]} is for a cluster; leave out one of the two.")
 

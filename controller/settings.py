@@ -361,7 +361,9 @@ def _what_and_remedy(first: Any, model: type[BaseModel]) -> str:
         return "is required; add it"
     if first["type"] in ("model_type", "dict_type"):
         return f"must be a mapping of keys to values, not {type(first['input']).__name__}; see the README's example"
-    message = first["msg"].replace("Input should be", "must be")
+    message = str(first["msg"]).replace("Input should be", "must be").replace("a valid tuple", "a list")
+    if model.model_config.get("hide_input_in_errors"):  # what was written may be a secret
+        return f"{message}; write it in quotes" if first["type"] == "string_type" else message
     return f"{message}, not {first['input']!r}"
 
 

@@ -17,7 +17,7 @@ from controller.own_policies import catalogue
 
 register_profiles()  # before the option --hypothesis-profile is heard
 
-ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks")]
+ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks", "queriers")]
 """Folders whose tests need more than a checkout, and only run when they are named."""
 
 
@@ -28,7 +28,7 @@ def pytest_configure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What needs a cluster or frameworks runs with `make test-cluster` and `make test-frameworks`, not otherwise."""
+    """What needs a cluster, frameworks or a Querier runs with `make test-cluster` and its like, not otherwise."""
     if collection_path not in ASKED_FOR:
         return None
     asked = [Path(str(argument).split("::")[0]).resolve() for argument in config.args]

@@ -14,10 +14,10 @@ from contextlib import ExitStack
 import structlog
 
 from controller.adapters.health import HealthServer
+from controller.adapters.http_access import read_access
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.election import Elector
 from controller.adapters.kube.policies import PolicyRecord
-from controller.adapters.prometheus_http import PrometheusHttp
 from controller.cluster.claims import checked
 from controller.cluster.connecting import connect, make_elector, other_leaders
 from controller.cluster.leading import Leadership
@@ -47,14 +47,16 @@ SAY_AGAIN_SECONDS = 60.0
 def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[str], None]) -> int:
     """Run until a signal comes (0) or the lease is lost (1); with `once`, one pass of each policy (see `once.py`)."""
     file_policy = policy_of_file(options)
-    shown_prometheus = _checked_prometheus(options.prometheus_url)
+    cautions = read_access(options.prometheus).cautions
     configure_logging(as_json=options.json_logs)
     log_own_policies()
     calm_garbage_collector()
     instruments = Instruments()
     metrics = ClusterMetrics(instruments.registry)
     api = connect(options.connection, metrics.on_request)
-    announce(f"API server: {api.host}; Prometheus: {shown_prometheus}.")
+    announce(f"API server: {api.host}; Prometheus: {options.prometheus.url}.")
+    for caution in cautions:
+        announce(caution)
     if file_policy is not None and not options.dry_run:
         _warn_of_others(other_leaders(api, options.lease_namespace), announce)
     with Replica(options, api, instruments, metrics, file_policy) as replica:
@@ -81,13 +83,6 @@ def _warn_of_others(leaders: Mapping[str, str], announce: Callable[[str], None])
             f"Warning: {holder} leads in namespace {namespace}; if it manages the whole cluster, it gives back what "
             "this controller changes, since it does not know its policy; scale it to 0 replicas, or apply the policy."
         )
-
-
-def _checked_prometheus(url: str) -> str:
-    """The URL as it may be shown, without a password; UsageError where it cannot be one."""
-    http = PrometheusHttp(url, timeout_seconds=1.0)
-    http.close()
-    return http.shown_url
 
 
 def policy_of_file(options: ClusterOptions) -> PolicyRecord | None:

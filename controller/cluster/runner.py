@@ -271,7 +271,7 @@ class PolicyRunner:
         options = self._world.options
         namespace = options.connection.namespace
         return PrometheusReader(
-            options.prometheus_url,
+            options.prometheus,
             {"pod": AnyOf()} if namespace is None else {"namespace": namespace},
             options.scrape_interval_seconds,
             [self.spec.evaluation],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.api_server import ApiServer
+from support.fake_prometheus import FakePrometheus, send
 from support.waiting import eventually
 
 from controller import __version__
@@ -119,12 +120,18 @@ IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
     ("arguments", "sentence"),
     [
         (("run", "--prometheus-url", "prometheus:9090"), "'prometheus:9090' is not the URL of a Prometheus"),
+        (("run", "--prometheus-url", "http://me:hunter2@a"), "The URL of Prometheus holds a user, a password or a tok"),
+        ((*IN_A_CLUSTER, "--prometheus-config", "nowhere"), "nowhere cannot be read (No such file or directory); give"),
         ((*IN_A_CLUSTER, "--jobs", "j.yaml"), "--jobs names commands of this machine; add --local, or leave it out."),
         ((*IN_A_CLUSTER, "--actuator", "cgroup"), "--actuator is for this machine; add --local, or leave it out."),
         ((*IN_A_CLUSTER, "--namespace", "a"), "TrainingPolicies belong to the whole cluster and are not read; add "),
         ((*IN_A_CLUSTER, "--namespace", "Team A"), "--namespace 'Team A': cannot be the name of a namespace; write"),
         ((*IN_A_CLUSTER, "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path to --kubeconfig"),
         ((*IN_A_CLUSTER, "--policy-file", "nowhere"), "nowhere: cannot be read"),
+        (
+            ("run", "--local", "--prometheus-config", "a"),
+            "--prometheus-config is for a cluster; leave out one",
+        ),
         (("run", "--local", "--once", "--jobs", "j.yaml"), "--once is for a cluster; leave out one of the two."),
         (("restore",), "say --all; it gives every changed pod its original resources back."),
         (("restore", "--all", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
@@ -132,19 +139,31 @@ IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
     ],
 )
 def test_a_mistake_on_the_command_line_of_a_cluster_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    assert sentence in the_sentence(slopewise(*arguments), 2)
+    told = the_sentence(slopewise(*arguments), 2)
+    assert sentence in told
+    assert "hunter2" not in told
 
 
-def test_a_password_in_the_url_of_prometheus_is_not_shown(tmp_path: Path) -> None:
+def test_a_prometheus_that_refuses_and_quotes_the_credentials_holds_the_pass_and_gives_no_secret_away(
+    tmp_path: Path,
+) -> None:
+    prometheus = FakePrometheus()
+    prometheus.respond = lambda asked: send(asked, 401, f"no: {asked.headers['Authorization']}".encode())
+    (tmp_path / "http.yaml").write_text("authorization: {credentials_file: token}")
+    (tmp_path / "token").write_text("hunter2-and-more")
     with ApiServer() as server:
         (tmp_path / "kubeconfig").write_text(server.kubeconfig)
-        arguments = ("--kubeconfig", "kubeconfig", "--once", "--dry-run", "--json-logs")
-        result = slopewise("run", "--prometheus-url", "http://me:secret@127.0.0.1:9", *arguments, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "secret" not in result.stderr
+        (tmp_path / "policy.yaml").write_text("{}")
+        cluster = ("--kubeconfig", "kubeconfig", "--once", "--dry-run", "--json-logs", "--policy-file", "policy.yaml")
+        asked = ("--prometheus-url", prometheus.url, "--prometheus-config", "http.yaml")
+        result = slopewise("run", *asked, *cluster, cwd=tmp_path)
+        told = repr(server.requests)
+    prometheus.close()
+    assert result.returncode == 4, result.stderr
     messages = [line.get("message", "") for line in json_lines(result.stderr)]
-    assert messages[0] == f"API server: {server.url}; Prometheus: http://127.0.0.1:9."
-    assert messages[-1].startswith("There is no TrainingPolicy")
+    assert f"API server: {server.url}; Prometheus: {prometheus.url}." in messages
+    assert "answered 401 (no: Bearer <secret>); correct authorization in http.yaml; nothing is" in result.stderr
+    assert "hunter2" not in result.stdout + result.stderr + told
 
 
 @pytest.mark.parametrize(
