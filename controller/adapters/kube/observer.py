@@ -104,7 +104,7 @@ class KubeObserver:
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
-        self._movers = None if moving is None else Mobilities(moving, owners.jobs)
+        self._movers = None if moving is None else Mobilities(moving, owners.jobs, stores.namespaces)
         self._mobilities: Mapping[str, Mobility] = {}
         self.left_out: Mapping[str, str] = {}
         """Pods, as `namespace/name`, that are not in the last snapshot because too little is known of them, and why."""

@@ -29,7 +29,6 @@ POD_GONE = "its pod is gone; there is nothing to resize"
 POD_REPLACED = "its pod was replaced; the new one is decided on in the next pass"
 
 _LIMIT_RANGE = re.compile(r"(maximum|minimum) cpu usage per |cpu max limit to request ratio per ")
-_DENIED = re.compile(r"denied (the )?request")
 _QUOTA = re.compile(r"(exceeded|failed) quota")
 
 
@@ -133,8 +132,8 @@ _MEANINGS: tuple[tuple[Callable[[ApiError], bool], Callable[..., Refusal]], ...]
         lambda said, error: Refusal("failed", POD_REPLACED, gone=True),
     ),
     (
-        lambda e: _DENIED.search(e.message) is not None,
-        _because("infeasible", "an admission policy denies it", "allow it there for our account", A_WHILE_SECONDS),
+        lambda e: e.is_denied,
+        lambda said, error: Refusal("infeasible", error.denial, A_WHILE_SECONDS),
     ),
     (
         lambda e: e.is_forbidden and _is_node_capacity(e),
