@@ -17,6 +17,9 @@ from support.waiting import wait_for
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.contracts import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json
+from controller.adapters.kube.evicting import evict
+from controller.adapters.kube.opening import Aim, open_patch
+from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.pinning import pinned
 from controller.adapters.kube.records import MOVE, MOVES_ALLOWED, MOVES_LABEL, PLACE_GATE, PLACED
@@ -127,11 +130,13 @@ def patched_job(api: KubeApi, namespace: str, name: str, patch: Json, below: str
 
 
 @pytest.mark.parametrize(
-    "patch",
-    [{"spec": OPEN}, {"metadata": {"annotations": {PLACED: NOWHERE}}, "spec": {**OPEN, "affinity": PIN}}],
-    ids=["anywhere", "on a node"],
+    "aim",
+    [None, Aim(NOWHERE, pin=True), Aim(NOWHERE, pin=False)],
+    ids=["anywhere", "on a node", "on a node if it has room"],
 )
-def test_both_accounts_open_a_gated_pod(either: KubeApi, stage: str, patch: Json) -> None:
+def test_both_accounts_open_a_gated_pod(either: KubeApi, stage: str, aim: Aim | None) -> None:
+    patch = open_patch(parse_pod(either.get(path_of("v1", "pods", stage, "gated"))), aim)
+
     granted(patched_pod(either, stage, "gated", patch))
 
     opened = patched_pod(either, stage, "gated", patch)()
@@ -193,18 +198,22 @@ def test_an_eviction_names_its_pod_by_uid_and_leaves_it_its_time(
     refused(evicted(either, stage, options), because)
 
 
-def test_both_accounts_evict_a_pod_by_its_uid(installed: Kubectl, either: KubeApi, stage: str) -> None:
-    uid = installed.get("pod", "gated", "-n", stage)["metadata"]["uid"]
+def test_both_accounts_evict_a_pod(either: KubeApi, stage: str) -> None:
+    pod = parse_pod(either.get(path_of("v1", "pods", stage, "gated")))
 
-    granted(evicted(either, stage, {"preconditions": {"uid": uid}}))
+    wait_for("it is let through", lambda: evict(either, pod, dry_run=True), lambda refused: refused is None)
 
 
-def test_neither_account_evicts_where_the_namespace_does_not_opt_in_to_moves(
-    installed: Kubectl, either: KubeApi, elsewhere: str
-) -> None:
-    uid = installed.get("pod", "gated", "-n", elsewhere)["metadata"]["uid"]
+def test_neither_account_evicts_where_the_namespace_does_not_opt_in_to_moves(either: KubeApi, elsewhere: str) -> None:
+    pod = parse_pod(either.get(path_of("v1", "pods", elsewhere, "gated")))
 
-    refused(evicted(either, elsewhere, {"preconditions": {"uid": uid}}), f"labelled {MOVES_LABEL}={MOVES_ALLOWED}")
+    said = wait_for("it is refused", lambda: evict(either, pod, dry_run=True), lambda seen: seen is not None)
+
+    assert said is not None
+    assert (said.result, said.detail.partition(";")[0]) == (
+        "infeasible",
+        f"Slopewise evicts pods only in namespaces that are labelled {MOVES_LABEL}={MOVES_ALLOWED}",
+    )
 
 
 def test_a_label_of_another_value_opts_in_to_nothing(installed: Kubectl, controller: KubeApi, elsewhere: str) -> None:

@@ -233,6 +233,28 @@ CASES = {
 }
 
 
+_MANY = [_container(f"c{n}", env=[{"name": f"E{m}", "value": "a" * 100} for m in range(40)]) for n in range(60)]
+_CROWD = _pod_spec(containers=_MANY, initContainers=[{**each, "name": f"i{each['name']}"} for each in _MANY])
+LARGE = {
+    "resize": Case(
+        "slopewise-resize",
+        _anything(_metadata("resize"), spec=_CROWD),
+        (replace("/spec/containers/59/resources/limits/cpu", "2"),),
+    ),
+    "gate": Case(
+        "slopewise-gates",
+        _anything(_metadata("gate"), spec={**_CROWD, "schedulingGates": [{"name": PLACE_GATE}]}),
+        (remove("/spec/schedulingGates/0"),),
+    ),
+    "Job": Case(
+        "slopewise-jobs",
+        _anything(_metadata("moves", annotations={MOVE: "{}"}), spec={**_JOB, "template": {"spec": _CROWD}}),
+        (replace("/spec/suspend", False),),
+    ),
+}
+"""640 KB each, of the 1.5 MB that an API server stores: an expression may cost only so much."""
+
+
 # --- the same policies over a kind without a schema -------------------------------------------------------------------
 
 _SCHEMA = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -328,3 +350,15 @@ def test_a_policy_refuses_each_field_that_it_does_not_name(
         answers = {str(change): _refusal(controller, tomorrow, case, change) for change in case.changes()}
 
     assert {change: answer for change, answer in answers.items() if f"'{case.policy}-tomorrow'" not in answer} == {}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in LARGE.items()])
+def test_a_pod_of_120_containers_is_within_what_an_expression_may_cost(
+    installed: Kubectl, controller: KubeApi, tomorrow: str, case: Case
+) -> None:
+    with _there(installed, tomorrow, case):
+        wait_for("it is let through", lambda: _refusal(controller, tomorrow, case), lambda said: not said)
+        refused = _refusal(controller, tomorrow, case, case.metadata[0])
+
+    assert f"'{case.policy}-tomorrow'" in refused
+    assert "metadata.labels" in refused
