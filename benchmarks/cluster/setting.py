@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.records import API_VERSION, MANAGED_LABEL
+from controller.adapters.kube.records import API_VERSION, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
 from controller.cluster.connecting import LEASE_NAME, other_leaders
 from controller.crds.definitions import definitions
 
@@ -64,9 +64,9 @@ def create_missing(api: KubeApi, path: str, body: dict[str, Any]) -> None:
 
 @contextmanager
 def own_namespace(api: KubeApi) -> Iterator[str]:
-    """One that goes again with all that is in it."""
+    """One in which jobs may be moved; it goes again with all that is in it."""
     name = f"slopewise-bench-{uuid.uuid4().hex[:6]}"
-    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": {MOVES_LABEL: MOVES_ALLOWED}}})
     try:
         yield name
     finally:

@@ -16,6 +16,7 @@ from controller.adapters.kube.events import EventRecorder
 from controller.adapters.kube.evictions import Evictions
 from controller.adapters.kube.gates import Gates
 from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.move_consent import allows_moves
 from controller.adapters.kube.opening import Opener
 from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.policies import PolicyRecord
@@ -129,6 +130,7 @@ def make_world(
         buckets=buckets,
         gates=Gates(
             api, watches.pods, owners, opener, may_write, buckets.take, clock,
+            may_evict_in=lambda namespace: allows_moves(watches.namespaces, namespace),
             reserved=evictions.reserved, on_stranded=evictions.give_up_node, tell=events.emit,
         ),
         evictions=evictions,

@@ -11,6 +11,7 @@ import yaml
 from support.readme import cluster_commands
 from support.rendering import ROOT
 
+from controller.adapters.kube.records import MOVES_ALLOWED, MOVES_LABEL
 from controller.crds.definitions import definitions
 from controller.settings import Mode, TrainingPolicy, load_training_policy, validate
 
@@ -38,6 +39,14 @@ def test_what_kubectl_is_to_apply_is_there(page: Path) -> None:
                 assert (ROOT / target / "kustomization.yaml").exists(), words
             if option == "-f":
                 assert list(yaml.safe_load_all((ROOT / target).read_text(encoding="utf-8"))), words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_page_that_moves_jobs_opts_a_namespace_in(page: Path) -> None:
+    labels = [words[-1] for words in kubectl_commands(page) if words[1:3] == ["label", "namespace"]]
+
+    assert f"{MOVES_LABEL}={MOVES_ALLOWED}" in labels
+    assert set(labels) <= {f"{MOVES_LABEL}={MOVES_ALLOWED}", f"{MOVES_LABEL}-"}
 
 
 def test_the_readmes_kinds_and_objects_exist() -> None:

@@ -10,7 +10,16 @@ from support.rendering import MANIFESTS, Documents, only, render, render_mine
 from typer.main import get_command
 
 from controller import __version__
-from controller.adapters.kube.records import MANAGED_LABEL, MOVE, PLACE_GATE, PLACED
+from controller.adapters.kube.events import REPORTING_CONTROLLER
+from controller.adapters.kube.records import (
+    FINALIZER,
+    MANAGED_LABEL,
+    MOVE,
+    MOVES_ALLOWED,
+    MOVES_LABEL,
+    PLACE_GATE,
+    PLACED,
+)
 from controller.cli import app
 
 
@@ -104,8 +113,12 @@ def test_the_sweeper_speaks_with_the_api_server_and_dns_alone(moves: Documents, 
     ("policy", "names"),
     [
         ("slopewise-gates", (PLACE_GATE, PLACED)),
-        ("slopewise-jobs", (MOVE, MANAGED_LABEL)),
+        ("slopewise-jobs", (MOVE, MANAGED_LABEL, MOVES_LABEL, f"== '{MOVES_ALLOWED}'")),
         ("slopewise-notes", (MOVE,)),
+        ("slopewise-evictions", (MOVES_LABEL, f"== '{MOVES_ALLOWED}'")),
+        ("slopewise-resize", (MANAGED_LABEL,)),
+        ("slopewise-policies", (FINALIZER,)),
+        ("slopewise-events", (REPORTING_CONTROLLER,)),
     ],
 )
 def test_an_admission_policy_speaks_of_the_names_that_the_code_writes(

@@ -15,8 +15,8 @@ UID = 65532
 EVERYWHERE = ["ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
 IN_THE_CLUSTER = [
     *EVERYWHERE, "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
-    "CustomResourceDefinition", "Namespace", "Role", "RoleBinding", *["ValidatingAdmissionPolicy"] * 3,
-    *["ValidatingAdmissionPolicyBinding"] * 3,
+    "CustomResourceDefinition", "Namespace", "Role", "RoleBinding", *["ValidatingAdmissionPolicy"] * 5,
+    *["ValidatingAdmissionPolicyBinding"] * 5,
 ]  # fmt: skip
 KINDS = {
     "minimal": IN_THE_CLUSTER,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ from support.cluster import Kubectl
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
+from controller.adapters.kube.events import REPORTING_CONTROLLER
 
 SYSTEM = "slopewise-system"
 ACCOUNT = "slopewise-controller"
 GROUP = "/apis/slopewise.dev/v1alpha1"
+EARLIER = "2026-01-01T00:00:00.000000Z"
 
 
 def api_of_account(kubectl: Kubectl, namespace: str, account: str, folder: Path) -> KubeApi:
@@ -42,12 +44,45 @@ def growths(namespace: str) -> str:
     return f"{GROUP}/namespaces/{namespace}/jobgrowths"
 
 
-def a_growth(**metadata: Any) -> dict[str, Any]:
-    """A JobGrowth `a` of a Job that need not be there."""
-    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "1"}
+def a_growth(workload: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    """A JobGrowth `a` as the controller makes it, of a Job that need not be there."""
+    of = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "1"}
+    if workload is not None:
+        of |= {"name": workload["metadata"]["name"], "uid": workload["metadata"]["uid"]}
+    owner = {**of, "controller": False, "blockOwnerDeletion": False}
     return {
         "apiVersion": "slopewise.dev/v1alpha1",
         "kind": "JobGrowth",
-        "metadata": {"name": "a", **metadata},
-        "spec": {"workload": workload},
+        "metadata": {"name": "a", "ownerReferences": [owner], **metadata},
+        "spec": {"workload": of},
     }
+
+
+def an_event(namespace: str) -> dict[str, Any]:
+    """As the controller tells of a pod."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "managed.1", "namespace": namespace},
+        "eventTime": EARLIER,
+        "reportingController": REPORTING_CONTROLLER,
+        "reportingInstance": "test",
+        "action": "Resize",
+        "reason": "Resized",
+        "note": "from 1 to 2 cores",
+        "type": "Normal",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "managed", "uid": "1", "namespace": namespace},
+    }
+
+
+def a_lease() -> dict[str, Any]:
+    """As the first replica makes it."""
+    spec = {
+        "holderIdentity": "a",
+        "leaseDurationSeconds": 15,
+        "leaseTransitions": 0,
+        "acquireTime": EARLIER,
+        "renewTime": EARLIER,
+    }
+    metadata = {"name": ACCOUNT, "namespace": SYSTEM}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

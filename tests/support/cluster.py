@@ -18,6 +18,7 @@ from typing import Any
 from support.waiting import wait_for
 
 MANAGED = {"slopewise.dev/managed": "true"}
+MOVABLE = {"slopewise.dev/moves": "allowed"}
 _READ_QUOTA = "cd /sys/fs/cgroup && cat cpu/cpu.cfs_quota_us 2>/dev/null || cat cpu.max"
 
 
@@ -68,9 +69,9 @@ class Kubectl:
 
     @contextmanager
     def own_namespace(self) -> Iterator[str]:
-        """A labelled namespace that nobody else uses; it goes with all that is in it."""
+        """A labelled namespace that nobody else uses, in which jobs may be moved; it goes with all that is in it."""
         name = f"slopewise-test-{uuid.uuid4().hex[:8]}"
-        metadata = {"name": name, "labels": {**MANAGED, "slopewise.dev/test": "true"}}
+        metadata = {"name": name, "labels": {**MANAGED, **MOVABLE, "slopewise.dev/test": "true"}}
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         try:
             yield name

@@ -59,6 +59,8 @@ class Stage:
         """What people were told."""
         self.wait: str | None = None
         """What the rate limit says."""
+        self.moves_allowed = True
+        """Whether the namespace opts in to moves."""
         self.api: Any = server.client()
         self.pods = Listed(self.api, "/api/v1/pods", parse_pod)
         self.jobs = Listed(self.api, "/apis/batch/v1/jobs", parse_object)
@@ -80,7 +82,7 @@ class Stage:
             self.api, self.pods, self.owners, self.opener,
             lambda: self.leads, lambda node, namespace: self.wait, self.clock,
             reserved=self.evictions.reserved, on_stranded=self.evictions.give_up_node,
-            tell=self.events.append,
+            may_evict_in=lambda _: self.moves_allowed, tell=self.events.append,
         )  # fmt: skip
 
     def tick(self, seconds: float = 0.5) -> None:

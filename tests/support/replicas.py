@@ -32,7 +32,7 @@ from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
 from controller.adapters.kube.election import Terms
-from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL
+from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
 from controller.cluster.connecting import LEASE_NAME
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.options import ClusterOptions, Connection
@@ -118,12 +118,16 @@ class Town(AbstractContextManager["Town"]):
                 },
             },
         )
-        self.server.put("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": {"team": "a"}}})
+        self.label_namespace({MOVES_LABEL: MOVES_ALLOWED})
 
     def __exit__(self, *_: object) -> None:
         self.server.stop()
         self.prometheus.__exit__()
         structlog.reset_defaults()
+
+    def label_namespace(self, labels: Json) -> None:
+        """Give the one namespace these labels beside its team's."""
+        self.server.put("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": {"team": "a", **labels}}})
 
     def pod(self, name: str = "a", cpu_limit: str = ORIGINAL, labels: Json | None = None) -> Json:
         """A running pod."""

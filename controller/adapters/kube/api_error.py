@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,10 @@ from controller.errors import SlopewiseError
 from controller.texts import bounded
 
 _MESSAGE_CHARACTERS = 400
+
+_DENIED = re.compile(r"denied (?:the )?request(?:: (?P<why>.*))?")
+_OUR_POLICIES = "ValidatingAdmissionPolicy 'slopewise-"
+_WEBHOOK = "admission webhook "
 _FIRST_SERVER_ERROR = 500
 
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
@@ -96,6 +101,26 @@ class ApiError(SlopewiseError):
     def is_forbidden(self) -> bool:
         """RBAC, a quota, an admission policy or a node's capacity: `message` and `causes` say which."""
         return self.status == 403
+
+    @property
+    def is_denied(self) -> bool:
+        """An admission policy or a webhook refused it, with whatever status."""
+        return _DENIED.search(self.message) is not None
+
+    @property
+    def denial(self) -> str:
+        """Why that refused it, and what to do. A policy of ours says so itself."""
+        what, said = self.denial_and_answer
+        return f"{what} ({said})" if said else what
+
+    @property
+    def denial_and_answer(self) -> tuple[str, str]:
+        """The same, and apart from it the server's own words; those are empty where a policy of ours has said it all."""
+        found = _DENIED.search(self.message)
+        if found is not None and found["why"] and _OUR_POLICIES in self.message:
+            return found["why"], ""
+        who = "webhook" if _WEBHOOK in self.message else "policy"
+        return f"an admission {who} denies it; allow it there for our account", self.message
 
     @property
     def is_invalid(self) -> bool:

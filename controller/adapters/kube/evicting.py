@@ -93,6 +93,8 @@ def _meaning(error: ApiError) -> Refused:
         return Refused(
             "infeasible", "several PodDisruptionBudgets select its pod, and Kubernetes asks only one; leave one"
         )
+    if error.is_denied:
+        return Refused("infeasible", error.denial)
     if error.is_forbidden:
         return Refused("infeasible", f"our account may not evict its pod; {COMPONENT} ({said})")
     if error.is_invalid or error.status == 400:

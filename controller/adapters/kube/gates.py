@@ -69,11 +69,15 @@ class Gates:
         take_turn: TakeTurn,
         clock: Clock,
         *,
+        may_evict_in: Callable[[str], bool] = lambda _: True,
         reserved: Callable[[], Container[str]] = tuple,
         on_stranded: Callable[[PodRecord], None] = lambda _: None,
         tell: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        """`reserved`: uids of owners whose pods somebody else opens. `on_stranded` hears of what is evicted next."""
+        """`may_evict_in`: whether pods of this namespace may be evicted; elsewhere none is tied to a node.
+
+        `reserved`: uids of owners whose pods somebody else opens. `on_stranded` hears of what is evicted next.
+        """
         self._pods = pods
         self._owners = owners
         self._opener = opener
@@ -82,6 +86,7 @@ class Gates:
         self._may_write = may_write
         self._take_turn = take_turn
         self._clock = clock
+        self._may_evict_in = may_evict_in
         self._reserved = reserved
         self._on_stranded = on_stranded
         self._tell = tell
@@ -113,7 +118,8 @@ class Gates:
             return MoveOutcome(move, "failed", "there was no room where it was pinned; the default scheduler places it")
         if (wait := self._take_turn(move.node, pod.namespace)) is not None:
             return MoveOutcome(move, "deferred", wait)
-        opened = self._opener.open(pod, Aim(move.node, pin=self._comers_back.includes(pod)))
+        freed_by_eviction = self._may_evict_in(pod.namespace) and self._comers_back.includes(pod)
+        opened = self._opener.open(pod, Aim(move.node, pin=freed_by_eviction))
         return MoveOutcome(move, opened.result, opened.detail)
 
     def after_pass(self, report: PassReport) -> None:

@@ -16,6 +16,7 @@ from controller.adapters.kube.contracts import Api, Store
 from controller.adapters.kube.job_moves import move_of
 from controller.adapters.kube.job_steps import pin_in
 from controller.adapters.kube.mobility import SUSPENDS_FROM, MoveCase, mobility, needs_of
+from controller.adapters.kube.move_consent import allows_moves
 from controller.adapters.kube.node_fit import NodeFit
 from controller.adapters.kube.owner_reading import Disk, OwnerReading, OwnerTemplate
 from controller.adapters.kube.records import ManagedPod, NodeRecord, ObjectRecord, PodRecord, SchedulingFacts
@@ -41,9 +42,13 @@ class Moving:
 class Mobilities:
     """Keeps what was read from pass to pass. One for each policy; used by the thread of its passes."""
 
-    def __init__(self, moving: Moving, jobs: Store[ObjectRecord]) -> None:
+    def __init__(
+        self, moving: Moving, jobs: Store[ObjectRecord], namespaces: Store[ObjectRecord] | None = None
+    ) -> None:
+        """`namespaces`: None where they may not be read."""
         self._moving = moving
         self._jobs = jobs
+        self._namespaces = namespaces
         self._reading = OwnerReading(moving.api)
         self._nodes: Sequence[NodeRecord] | None = None
         self._pods: Iterable[PodRecord] = ()
@@ -119,6 +124,7 @@ class Mobilities:
             members=tuple(sorted(workloads[managed.workload.uid], key=lambda each: each.job_uid)),
             can_suspend=can_suspend,
             moves_made=self._moving.made(managed.job_uid),
+            moves_allowed=allows_moves(self._namespaces, pod.namespace),
         )
 
     def _job_of(self, pod: PodRecord) -> ObjectRecord | None:

@@ -17,7 +17,14 @@ from dataclasses import dataclass
 from controller.adapters.kube.eligibility import KUEUE_LABEL
 from controller.adapters.kube.node_fit import Needs, NodeFit
 from controller.adapters.kube.owner_reading import Disk, OwnerTemplate
-from controller.adapters.kube.records import ManagedPod, ObjectRecord, SchedulingFacts, VolumeRecord
+from controller.adapters.kube.records import (
+    MOVES_ALLOWED,
+    MOVES_LABEL,
+    ManagedPod,
+    ObjectRecord,
+    SchedulingFacts,
+    VolumeRecord,
+)
 from controller.model import CpuAllocation, Mobility, MoveWay
 
 SUSPENDS_FROM = (1, 36)
@@ -61,6 +68,8 @@ class MoveCase:
     can_suspend: bool | None
     """The API server is new enough (`SUSPENDS_FROM`); None: it has not told its version yet."""
     moves_made: int = 0
+    moves_allowed: bool = True
+    """Its namespace opts in to moves (`move_consent.py`)."""
 
 
 def mobility(case: MoveCase, fit: NodeFit | None) -> Mobility:
@@ -100,6 +109,8 @@ def _reasons(case: MoveCase, fit: NodeFit | None) -> Iterator[str]:
         yield f"its annotation {facts.must_stay} forbids to disrupt it"
     yield from _beyond_knowing(case)
     yield from _bound_to_node(case)
+    if not case.moves_allowed:
+        yield f"its namespace {pod.namespace} does not opt in to moves; label it {MOVES_LABEL}={MOVES_ALLOWED}"
     if fit is None:
         yield "nodes may not be read, so nobody knows which would take it; grant the right to read nodes"
     if case.can_suspend is None:

@@ -113,7 +113,7 @@ class KubeObserver:
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
-        self._movers = None if moving is None else Mobilities(moving, owners.jobs)
+        self._movers = None if moving is None else Mobilities(moving, owners.jobs, stores.namespaces)
         self._mobilities: Mapping[str, Mobility] = {}
         self.behind: Sequence[str] = ()
         """The node of each job of the last snapshot whose kubelet does not carry out what was accepted."""

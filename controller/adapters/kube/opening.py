@@ -143,6 +143,8 @@ def _path(pod: PodRecord) -> str:
 def _meaning(error: ApiError) -> Opened:
     if error.is_gone:
         return Opened("failed", "its pod is gone", over=True)
+    if error.is_denied:
+        return Opened("infeasible", error.denial)
     if error.is_forbidden:
         return Opened("infeasible", f"our account may not open its gate; {COMPONENT} ({error.message})")
     if error.is_invalid or error.status == 400:

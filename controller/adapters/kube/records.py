@@ -34,6 +34,11 @@ MOVE = f"{GROUP}/move"
 PLACED = f"{GROUP}/placed"
 """Annotation of a pod that we have placed: the node's name."""
 
+MOVES_LABEL = f"{GROUP}/moves"
+MOVES_ALLOWED = "allowed"
+"""Label of a namespace, and its value, with which running jobs may be moved there. An eviction says nothing of its pod,
+so the namespace is all that the admission policies can ask about it."""
+
 GUARANTEED = "Guaranteed"
 BEST_EFFORT = "BestEffort"
 """QoS classes of pods; the third is Burstable, and is what every other pod has."""

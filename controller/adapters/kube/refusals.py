@@ -38,8 +38,6 @@ POD_GONE = "its pod is gone; there is nothing to resize"
 POD_REPLACED = "its pod was replaced; the new one is decided on in the next pass"
 
 _LIMIT_RANGE = re.compile(r"(maximum|minimum) cpu usage per |cpu max limit to request ratio per ")
-_WEBHOOK = re.compile(r"admission webhook \S+ denied the request")
-_DENIED = re.compile(r"denied (the )?request")
 _QUOTA = re.compile(r"(exceeded|failed) quota")
 
 
@@ -162,6 +160,11 @@ def _because(
     return lambda said, error: Refusal(result, f"{what}; {remedy}", in_vain_seconds, refused_by=refused_by, said=said)
 
 
+def _denied(said: str, error: ApiError) -> Refusal:
+    what, answer = error.denial_and_answer
+    return Refusal("infeasible", what, A_WHILE_SECONDS, said=answer)
+
+
 def _throttled(said: str, error: ApiError) -> Refusal:
     seconds = error.retry_after_seconds or 0.0
     return Refusal("deferred", f"the API server has too much to do; asked again after {seconds:.0f} s", seconds)
@@ -197,12 +200,8 @@ _MEANINGS: tuple[tuple[Callable[[ApiError], bool], Callable[..., Refusal]], ...]
         lambda said, error: Refusal("failed", POD_REPLACED, gone=True),
     ),
     (
-        lambda e: _WEBHOOK.search(e.message) is not None,
-        _because("infeasible", "an admission webhook denies it", "allow it there for our account", A_WHILE_SECONDS),
-    ),
-    (
-        lambda e: _DENIED.search(e.message) is not None,
-        _because("infeasible", "an admission policy denies it", "allow it there for our account", A_WHILE_SECONDS),
+        lambda e: e.is_denied,
+        _denied,
     ),
     (
         lambda e: e.is_forbidden and _is_node_capacity(e),

@@ -8,7 +8,6 @@ although its controller resumes it, or that cannot come back, must not be touche
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -42,7 +41,6 @@ CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 
 PARAMS = {"fieldManager": FIELD_MANAGER}
 
-_DENIED = re.compile(r"denied (the )?request")
 _TRIES = 2
 """A Job's status changes often; a patch that meets such a change is thought over once more."""
 
@@ -265,8 +263,8 @@ def _meaning(error: ApiError) -> Refused:
         return _GONE
     if error.is_throttled:
         return Refused("deferred", f"the API server has too much to do ({said})")
-    if _DENIED.search(said):
-        return Refused("infeasible", f"an admission policy denies it; allow it there for our account ({said})")
+    if error.is_denied:
+        return Refused("infeasible", error.denial)
     if error.is_forbidden:
         return Refused("infeasible", f"our account may not suspend Jobs; {COMPONENT} ({said})")
     if error.is_invalid or error.status == 400:

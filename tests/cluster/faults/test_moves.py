@@ -7,6 +7,8 @@ from support.movable import CRASHES, EXITS_ZERO, IGNORES, Json, gated
 from support.moving_stage import HERE, THERE, MovingStage
 from support.waiting import wait_for
 
+from controller.adapters.kube.records import MOVES_ALLOWED, MOVES_LABEL
+
 pytestmark = pytest.mark.timeout(300)
 
 BUDGET = {
@@ -62,6 +64,21 @@ def _restarting(job: Json) -> Json:
     job["spec"]["backoffLimit"] = 6
     job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
     return job
+
+
+@pytest.mark.usefixtures("needs_suspending")
+def test_a_job_is_moved_only_after_its_namespace_has_opted_in(moves: MovingStage) -> None:
+    kubectl, namespace = moves.stage.kubectl, moves.stage.namespace
+    kubectl.run("label", "namespace", namespace, f"{MOVES_LABEL}-")
+    moves.trainings.start(moves.trainings.job("plain"))
+    controller = moves.controller(to="")
+
+    words = f"its namespace {namespace} does not opt in to moves; label it {MOVES_LABEL}={MOVES_ALLOWED}"
+    wait_for("why it stays", lambda: moves.told(controller, "plain"), lambda told: words in told, 60)
+    moves.check_unmoved("plain")
+
+    kubectl.run("label", "namespace", namespace, f"{MOVES_LABEL}={MOVES_ALLOWED}")
+    moves.wait_moved("plain")
 
 
 @pytest.mark.usefixtures("needs_suspending")

@@ -33,7 +33,7 @@ def installed(kubectl: Kubectl) -> Iterator[Kubectl]:
 def controller(installed: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> KubeApi:
     """The API server as the controller sees it, once the admission policies are in force (a second, if at all)."""
     api = api_of_account(installed, SYSTEM, ACCOUNT, tmp_path_factory.mktemp("account"))
-    wait_for("the admission policies are in force", lambda: _refused_try(api), lambda said: "no finalizers" in said)
+    wait_for("the admission policies are in force", lambda: _refused_try(api), lambda said: "slopewise-growths" in said)
     return api
 
 

@@ -17,9 +17,12 @@ from support.waiting import wait_for
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.contracts import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json
+from controller.adapters.kube.evicting import evict
+from controller.adapters.kube.opening import Aim, open_patch
+from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.pinning import pinned
-from controller.adapters.kube.records import MOVE, PLACE_GATE, PLACED
+from controller.adapters.kube.records import MOVE, MOVES_ALLOWED, MOVES_LABEL, PLACE_GATE, PLACED
 
 DRY = {"dryRun": "All"}
 NOWHERE = "a-node-that-is-not-there"
@@ -44,7 +47,7 @@ JOBSET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a
 
 @pytest.fixture(scope="module")
 def stage(installed: Kubectl, idle: PodShape) -> Iterator[str]:
-    """The namespace of the pods `gated` and `theirs`, and of Jobs whose names say how they are."""
+    """A namespace where jobs may be moved, with the pods `gated` and `theirs` and Jobs whose names say how they are."""
     shape = dataclasses.replace(idle, node=NOWHERE)
     unlabelled = dataclasses.replace(shape, labels={})
     with installed.own_namespace() as namespace:
@@ -58,6 +61,21 @@ def stage(installed: Kubectl, idle: PodShape) -> Iterator[str]:
             job(shape, "suspended", suspended=True),
             job(shape, "moving", suspended=True, annotations={MOVE: "{}"}),
             job(unlabelled, "moving-edited", suspended=True, annotations={MOVE: "{}"}, **QUEUED),
+            namespace=namespace,
+        )
+        yield namespace
+
+
+@pytest.fixture(scope="module")
+def elsewhere(installed: Kubectl, idle: PodShape) -> Iterator[str]:
+    """A namespace that does not opt in to moves, with the pod `gated` and the Jobs `running` and `moving`."""
+    shape = dataclasses.replace(idle, node=NOWHERE)
+    with installed.own_namespace() as namespace:
+        installed.run("label", "namespace", namespace, f"{MOVES_LABEL}-")
+        installed.apply(
+            gated(idle, "gated", PLACE_GATE, OTHER_GATE),
+            job(shape, "running"),
+            job(shape, "moving", suspended=True, annotations={MOVE: "{}"}),
             namespace=namespace,
         )
         yield namespace
@@ -104,19 +122,21 @@ def patched_pod(api: KubeApi, namespace: str, name: str, patch: Json) -> Callabl
     return lambda: api.patch(path_of("v1", "pods", namespace, name), patch, STRATEGIC_MERGE_PATCH, DRY)
 
 
-def patched_job(api: KubeApi, namespace: str, name: str, patch: Json) -> Callable[[], Json]:
-    return lambda: api.patch(path_of("batch/v1", "jobs", namespace, name), patch, MERGE_PATCH, DRY)
+def patched_job(api: KubeApi, namespace: str, name: str, patch: Json, below: str = "") -> Callable[[], Json]:
+    return lambda: api.patch(f"{path_of('batch/v1', 'jobs', namespace, name)}{below}", patch, MERGE_PATCH, DRY)
 
 
 # --- pods behind a gate -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "patch",
-    [{"spec": OPEN}, {"metadata": {"annotations": {PLACED: NOWHERE}}, "spec": {**OPEN, "affinity": PIN}}],
-    ids=["anywhere", "on a node"],
+    "aim",
+    [None, Aim(NOWHERE, pin=True), Aim(NOWHERE, pin=False)],
+    ids=["anywhere", "on a node", "on a node if it has room"],
 )
-def test_both_accounts_open_a_gated_pod(either: KubeApi, stage: str, patch: Json) -> None:
+def test_both_accounts_open_a_gated_pod(either: KubeApi, stage: str, aim: Aim | None) -> None:
+    patch = open_patch(parse_pod(either.get(path_of("v1", "pods", stage, "gated"))), aim)
+
     granted(patched_pod(either, stage, "gated", patch))
 
     opened = patched_pod(either, stage, "gated", patch)()
@@ -126,16 +146,17 @@ def test_both_accounts_open_a_gated_pod(either: KubeApi, stage: str, patch: Json
 @pytest.mark.parametrize(
     ("patch", "because"),
     [
-        ({"spec": {"schedulingGates": [{"$patch": "delete", "name": OTHER_GATE}]}}, "no scheduling gate but its own"),
-        ({"spec": {"containers": [{"name": "trainer", "image": "example.org/evil:1"}]}}, "nothing of a gated pod but"),
-        ({"spec": {"tolerations": MORE_TOLERATIONS}}, "nothing of a gated pod but"),
-        ({"spec": {"nodeSelector": {"a": "b"}}}, "nothing of a gated pod but"),
-        ({"spec": {"activeDeadlineSeconds": 1}}, "nothing of a gated pod but"),
-        ({"metadata": {"labels": {"a": "b"}}}, "no label, owner or finalizer"),
-        ({"metadata": {"annotations": {"a": "b"}}}, "no annotation but"),
-        ({"metadata": {"finalizers": ["example.org/for-ever"]}}, "no label, owner or finalizer"),
+        ({"spec": {"schedulingGates": [{"$patch": "delete", "name": OTHER_GATE}]}}, "and no other gate"),
+        ({"metadata": {"annotations": {PLACED: NOWHERE}}}, "its own scheduling gate with every change"),
+        ({"spec": {"containers": [{"name": "trainer", "image": "example.org/evil:1"}]}}, "not spec.containers"),
+        ({"spec": {"tolerations": MORE_TOLERATIONS}}, "not spec.tolerations"),
+        ({"spec": {"nodeSelector": {"a": "b"}}}, "not spec.nodeSelector"),
+        ({"spec": {"activeDeadlineSeconds": 1}}, "not spec.activeDeadlineSeconds"),
+        ({"metadata": {"labels": {"a": "b"}}}, "not metadata.labels"),
+        ({"metadata": {"annotations": {"a": "b"}}}, "not metadata.annotations.a"),
+        ({"metadata": {"finalizers": ["example.org/for-ever"]}}, "not metadata.finalizers"),
     ],
-    ids=["another gate", "image", "tolerations", "selector", "deadline", "label", "annotation", "finalizer"],
+    ids=["gate", "gate stays", "image", "tolerations", "selector", "deadline", "label", "annotation", "finalizer"],
 )
 def test_neither_account_changes_anything_else_of_a_gated_pod(
     either: KubeApi, stage: str, patch: Json, because: str
@@ -177,10 +198,38 @@ def test_an_eviction_names_its_pod_by_uid_and_leaves_it_its_time(
     refused(evicted(either, stage, options), because)
 
 
-def test_both_accounts_evict_a_pod_by_its_uid(installed: Kubectl, either: KubeApi, stage: str) -> None:
-    uid = installed.get("pod", "gated", "-n", stage)["metadata"]["uid"]
+def test_both_accounts_evict_a_pod(either: KubeApi, stage: str) -> None:
+    pod = parse_pod(either.get(path_of("v1", "pods", stage, "gated")))
 
-    granted(evicted(either, stage, {"preconditions": {"uid": uid}}))
+    wait_for("it is let through", lambda: evict(either, pod, dry_run=True), lambda refused: refused is None)
+
+
+def test_neither_account_evicts_where_the_namespace_does_not_opt_in_to_moves(either: KubeApi, elsewhere: str) -> None:
+    pod = parse_pod(either.get(path_of("v1", "pods", elsewhere, "gated")))
+
+    said = wait_for("it is refused", lambda: evict(either, pod, dry_run=True), lambda seen: seen is not None)
+
+    assert said is not None
+    assert (said.result, said.detail.partition(";")[0]) == (
+        "infeasible",
+        f"Slopewise evicts pods only in namespaces that are labelled {MOVES_LABEL}={MOVES_ALLOWED}",
+    )
+
+
+def test_a_label_of_another_value_opts_in_to_nothing(installed: Kubectl, controller: KubeApi, elsewhere: str) -> None:
+    uid = installed.get("pod", "gated", "-n", elsewhere)["metadata"]["uid"]
+
+    installed.run("label", "namespace", elsewhere, f"{MOVES_LABEL}=true", "--overwrite")
+    try:
+        refused(evicted(controller, elsewhere, {"preconditions": {"uid": uid}}), f"{MOVES_LABEL}={MOVES_ALLOWED}")
+    finally:
+        installed.run("label", "namespace", elsewhere, f"{MOVES_LABEL}-")
+
+
+def test_an_arriving_pod_is_placed_also_where_the_namespace_does_not_opt_in_to_moves(
+    either: KubeApi, elsewhere: str
+) -> None:
+    granted(patched_pod(either, elsewhere, "gated", {"spec": OPEN}))
 
 
 # --- Jobs -------------------------------------------------------------------------------------------------------------
@@ -212,12 +261,24 @@ def test_a_move_is_begun_only_of_jobs_that_their_owners_have_given_us_and_nobody
     )
 
 
+def test_no_move_is_begun_where_the_namespace_does_not_opt_in(controller: KubeApi, elsewhere: str) -> None:
+    refused(patched_job(controller, elsewhere, "running", BEGIN), f"labelled {MOVES_LABEL}={MOVES_ALLOWED}")
+
+
+@pytest.mark.parametrize("patch", [RESUME, FREE], ids=["on a node", "anywhere"])
+def test_a_move_that_was_begun_goes_on_where_the_namespace_opts_out_meanwhile(
+    either: KubeApi, elsewhere: str, patch: Json
+) -> None:
+    granted(patched_job(either, elsewhere, "moving", patch))
+
+
 @pytest.fixture(scope="module")
 def tenant(installed: Kubectl, stage: str, tmp_path_factory: pytest.TempPathFactory) -> KubeApi:
-    """The API server as somebody sees it who may do everything in the stage's namespace."""
+    """The API server as somebody sees it who may do everything in the stage's namespace, statuses included."""
     installed.run("create", "serviceaccount", "tenant", "-n", stage)
+    installed.run("create", "role", "everything", "--verb=*", "--resource=jobs,jobs/status", "-n", stage)
     installed.run(
-        "create", "rolebinding", "tenant", "--clusterrole=admin", f"--serviceaccount={stage}:tenant", "-n", stage
+        "create", "rolebinding", "tenant", "--role=everything", f"--serviceaccount={stage}:tenant", "-n", stage
     )
     return api_of_account(installed, stage, "tenant", tmp_path_factory.mktemp("tenant"))
 
@@ -227,6 +288,7 @@ def test_a_tenant_says_of_no_job_how_far_its_move_is(tenant: KubeApi, stage: str
     forged = {"metadata": {"annotations": {MOVE: '{"step": "leaving"}'}}}
 
     refused(patched_job(tenant, stage, name, forged), "Slopewise's own note of a move")
+    refused(patched_job(tenant, stage, name, forged, "/status"), "Slopewise's own note of a move")
 
 
 def test_a_tenant_makes_no_job_that_is_being_moved(tenant: KubeApi, stage: str, idle: PodShape) -> None:
@@ -263,14 +325,15 @@ def test_a_job_that_its_owner_has_suspended_is_left_alone(
     ("patch", "because"),
     [
         ({"spec": {"suspend": True}}, "only for a move"),
-        ({"spec": {"parallelism": 5}}, "nothing of a Job but"),
-        ({"spec": {"backoffLimit": 9}}, "nothing of a Job but"),
-        ({"spec": {"activeDeadlineSeconds": 1}}, "nothing of a Job but"),
-        ({"metadata": {"labels": {"a": "b"}}}, "no label, owner or finalizer"),
-        ({"metadata": {"annotations": {"a": "b"}}}, "no annotation but"),
-        ({"metadata": {"finalizers": ["example.org/for-ever"]}}, "no label, owner or finalizer"),
+        ({"spec": {"parallelism": 5}}, "not spec.parallelism"),
+        ({"spec": {"backoffLimit": 9}}, "not spec.backoffLimit"),
+        ({"spec": {"activeDeadlineSeconds": 1}}, "not spec.activeDeadlineSeconds"),
+        ({"spec": {"manualSelector": True}}, "not spec.manualSelector"),
+        ({"metadata": {"labels": {"a": "b"}}}, "not metadata.labels"),
+        ({"metadata": {"annotations": {"a": "b"}}}, "not metadata.annotations.a"),
+        ({"metadata": {"finalizers": ["example.org/for-ever"]}}, "not metadata.finalizers"),
     ],
-    ids=["suspend", "parallelism", "back-off", "deadline", "label", "annotation", "finalizer"],
+    ids=["suspend", "parallelism", "back-off", "deadline", "selector", "label", "annotation", "finalizer"],
 )
 def test_neither_account_changes_anything_else_of_a_job(either: KubeApi, stage: str, patch: Json, because: str) -> None:
     refused(patched_job(either, stage, "running", patch), because)

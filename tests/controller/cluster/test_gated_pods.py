@@ -60,6 +60,17 @@ def test_a_policy_that_places_has_its_way(town: Town, replica: RunningReplica) -
     assert pinned_nodes(pod(town)) == ["node-a"]
 
 
+def test_where_the_namespace_does_not_opt_in_to_moves_a_placed_pod_is_tied_to_no_node(
+    town: Town, replica: RunningReplica
+) -> None:
+    town.label_namespace({})
+    town.policy(policy={"name": "procon"})
+    town.server.put(JOBS, a_raw_job())
+    put_gated_pod(town, job="train")
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert (pinned_nodes(pod(town)), wished_nodes(pod(town))) == ([], ["node-a"])
+
+
 def test_a_policy_that_only_recommends_places_nothing(town: Town, replica: RunningReplica) -> None:
     town.policy(mode="Recommend", policy={"name": "procon"})
     put_gated_pod(town)

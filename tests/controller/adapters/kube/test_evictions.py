@@ -107,6 +107,25 @@ class TestBeginning:
         assert outcome.result == "infeasible"
         assert "apply manifests/components/moves" in outcome.detail
 
+    def test_our_own_admission_policy_speaks_for_itself(self, stage: Stage) -> None:
+        said = (
+            "pods \"train-x\" is forbidden: ValidatingAdmissionPolicy 'slopewise-evictions' with binding "
+            "'slopewise-evictions' denied request: Slopewise evicts pods only in namespaces that are labelled so"
+        )
+        stage.server.fault(refusal(422, "Invalid", said), method="POST", path="/eviction$")
+        outcome = begin(stage)
+        assert (outcome.result, outcome.detail) == (
+            "infeasible",
+            "Slopewise evicts pods only in namespaces that are labelled so",
+        )
+
+    def test_somebody_elses_admission_policy_is_named(self, stage: Stage) -> None:
+        said = 'admission webhook "w" denied the request: not here'
+        stage.server.fault(refusal(403, "Forbidden", said), method="POST", path="/eviction$")
+        outcome = begin(stage)
+        assert outcome.result == "infeasible"
+        assert outcome.detail == f"an admission policy denies it; allow it there for our account ({said})"
+
     def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage) -> None:
         stage.put_job(podFailurePolicy={})
         outcome = begin(stage)

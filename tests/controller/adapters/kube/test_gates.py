@@ -49,6 +49,14 @@ class TestPlacing:
         pod = stage.pod("train-x")
         assert (is_gated(pod), pinned_nodes(pod), wished_nodes(pod)) == (False, [], ["node-b"])
 
+    def test_where_no_pod_may_be_evicted_it_is_only_wished_there(self, stage: Stage) -> None:
+        stage.moves_allowed = False
+        assert (place(stage).detail, wished_nodes(stage.pod("train-x"))) == (
+            "goes to node-b if that takes it",
+            ["node-b"],
+        )
+        assert pinned_nodes(stage.pod("train-x")) == []
+
     def test_a_bare_pod_is_only_wished_there(self, stage: Stage) -> None:
         raw = stage.put_pod("bare", owner=None, gated=True)
         outcome = place(stage, f"{raw['metadata']['uid']}:0")

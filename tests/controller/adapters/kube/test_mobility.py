@@ -101,6 +101,7 @@ def test_a_stateful_sets_pod_is_replaced_at_once():
         (case(replace(SHARED, must_stay="karpenter.sh/do-not-disrupt: true")), "karpenter.sh/do-not-disrupt: true"),
         (case(replace(SHARED, claims_devices=True)), "a device claim"),
         (case(replace(SHARED, spreads_strictly=True)), "DoNotSchedule"),
+        (case(moves_allowed=False), "namespace team does not opt in to moves; label it slopewise.dev/moves=allowed"),
         (case(can_suspend=None), "has not told its version yet"),
         (case(template=OwnerTemplate(stays_because="its Job is managed by x")), "managed by x"),
         (case(pod={"deleting": True}), "the pod is being deleted"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from support.cluster_records import FakeOwnersApi, FakeStore, a_container, a_node_record, a_pod, an_object, owned_by
 from support.worlds import START, FakeClock
 
@@ -86,6 +87,7 @@ class World:
     under_way: list[MoveUnderWay]
     remembered: set[str]
     moves_made: dict[str, int]
+    namespaces: FakeStore[ObjectRecord]
 
     def observe(self) -> ClusterSnapshot:
         return self.observer.observe()
@@ -101,6 +103,7 @@ def the_job(**template: Any) -> dict[str, Any]:
 def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_node_record("n2"))) -> World:
     store, machines = FakeStore(pods), FakeStore(tuple(nodes))
     jobs = FakeStore((an_object("train", "job-1"),))
+    namespaces = FakeStore((a_namespace(slopewise_moves="allowed"),))
     reader, api = FakeReader(), FakeApi({JOB_PATH: the_job()})
     under_way: list[MoveUnderWay] = []
     remembered: set[str] = set()
@@ -112,7 +115,7 @@ def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_no
         made=lambda uid: moves_made.get(uid, 0),
     )
     observer = KubeObserver(
-        Stores(store, machines, None),
+        Stores(store, machines, namespaces),
         Owners(jobs, FakeOwnersApi()),  # type: ignore[arg-type]
         reader,
         lambda pod: pod.labels.get("team") != "other",
@@ -120,7 +123,13 @@ def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_no
         FakeClock(),
         moving=moving,
     )
-    return World(store, machines, jobs, reader, api, observer, under_way, remembered, moves_made)
+    return World(store, machines, jobs, reader, api, observer, under_way, remembered, moves_made, namespaces)
+
+
+def a_namespace(**labels: str) -> ObjectRecord:
+    """The one of all pods here; `slopewise_moves` is its label `slopewise.dev/moves`."""
+    named = {name.replace("_", ".dev/", 1): value for name, value in labels.items()}
+    return replace(an_object("team", "namespace-1"), namespace="", labels=named)
 
 
 def movable(name: str = "p", facts: SchedulingFacts = EXTERNAL, **more: Any) -> PodRecord:
@@ -165,6 +174,25 @@ def test_a_migratable_job_is_told_how_it_can_be_moved_and_what_it_checkpoints():
     assert job.checkpoint == Checkpoint(START - 30, 1.5, on_sigterm=True)
     assert here.observer.mobility("job-1:0") is job.mobility
     assert here.observer.mobility("nobody:0") is None
+
+
+@pytest.mark.parametrize("labels", [{}, {"slopewise_moves": "true"}])
+def test_a_job_stays_where_its_namespace_does_not_opt_in_to_moves(labels: dict[str, str]):
+    here = world(movable())
+    here.namespaces.put(a_namespace(**labels))
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert "label it slopewise.dev/moves=allowed" in (job.mobility.stays_because or "")
+
+
+def test_a_namespace_that_opts_in_meanwhile_lets_its_jobs_be_moved_from_the_next_pass_on():
+    here = world(movable())
+    here.namespaces.put(a_namespace())
+    here.observe()
+    here.namespaces.put(a_namespace(slopewise_moves="allowed"))
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert job.mobility.stays_because is None
 
 
 def test_a_server_that_tells_no_version_is_not_taken_for_an_old_one():
