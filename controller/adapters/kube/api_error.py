@@ -115,7 +115,7 @@ class ApiError(SlopewiseError):
 
     @property
     def denial_and_answer(self) -> tuple[str, str]:
-        """The same, and apart from it the server's own words; those are empty where a policy of ours has said it all."""
+        """The same, and the server's own words apart; those are empty where a policy of ours has said it all."""
         found = _DENIED.search(self.message)
         if found is not None and found["why"] and _OUR_POLICIES in self.message:
             return found["why"], ""

@@ -119,12 +119,12 @@ class TestBeginning:
             "Slopewise evicts pods only in namespaces that are labelled so",
         )
 
-    def test_somebody_elses_admission_policy_is_named(self, stage: Stage) -> None:
+    def test_somebody_elses_webhook_is_named(self, stage: Stage) -> None:
         said = 'admission webhook "w" denied the request: not here'
         stage.server.fault(refusal(403, "Forbidden", said), method="POST", path="/eviction$")
         outcome = begin(stage)
         assert outcome.result == "infeasible"
-        assert outcome.detail == f"an admission policy denies it; allow it there for our account ({said})"
+        assert outcome.detail == f"an admission webhook denies it; allow it there for our account ({said})"
 
     def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage) -> None:
         stage.put_job(podFailurePolicy={})
