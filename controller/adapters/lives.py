@@ -188,10 +188,12 @@ class Lives:
             self.folder / f"{name}.log",
             environment={
                 **(self._built_in_environment(record) if self.ours else {}),
+                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(LINGER_SECONDS),
+                **record.spec.environment,
                 "SLOPEWISE_EXPORTER_PORT": str(record.port),
                 "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
-                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(LINGER_SECONDS),
             },
+            working_directory=record.spec.working_directory,
             ours=self.ours,
         )
 
