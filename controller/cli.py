@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -18,6 +19,7 @@ import typer
 from rich.console import Console
 
 from controller import __version__
+from controller.command_options import given, refuse, refuse_beside
 from controller.errors import SlopewiseError, UsageError
 from controller.interrupts import Interrupted, orderly_stop
 
@@ -75,11 +77,39 @@ class WorkloadOption(StrEnum):
     targets = "targets"
 
 
+def _policies(incomplete: str) -> list[str]:
+    """Policies that begin so, for completion."""
+    from controller.policies import names
+
+    return [name for each in names() if (name := each.replace("_", "-")).startswith(incomplete)]
+
+
+def _runnable_policies(incomplete: str) -> list[str]:
+    """The same, without those that only the simulator can run."""
+    from controller.policies import find
+
+    return [name for name in _policies(incomplete) if not find(name).simulator_only]
+
+
+def _scenarios(incomplete: str) -> list[str]:
+    """Shipped scenarios that begin so, for completion; a shell adds the files by itself where none does."""
+    from controller.simulator.scenario import shipped
+
+    return [name for name in shipped() if name.startswith(incomplete)]
+
+
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
-JobsFile = Annotated[Path | None, typer.Option("--jobs", help="YAML list of {name, command, arriveSeconds}.")]
+JobsFile = Annotated[
+    Path | None, typer.Option("--jobs", help="YAML list of {name, command, …} (docs/jobs-file.md); -: standard input.")
+]
 PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A TrainingPolicy document.")]
 PrometheusUrl = Annotated[
-    str | None, typer.Option(envvar="PROMETHEUS_URL", help="Cluster: the Prometheus that scrapes the trainers.")
+    str | None,
+    typer.Option(
+        envvar="PROMETHEUS_URL",
+        help="The Prometheus that scrapes the trainers. With --local, where only the option counts and not the "
+        "variable, else one is started.",
+    ),
 ]
 Kubeconfig = Annotated[
     Path | None,
@@ -125,10 +155,18 @@ def _root(
 
 @app.command()
 def demo(
+    call: typer.Context,
     policy: Annotated[
-        str | None, typer.Option(help="The policy to compare with fair sharing: flowcon, or see `slopewise policies`.")
+        str | None,
+        typer.Option(
+            help="The policy to compare with fair sharing: flowcon, or see `slopewise policies`.",
+            autocompletion=_runnable_policies,
+        ),
     ] = None,
-    compare: Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(help="Further policies, one option each.", autocompletion=_runnable_policies),
+    ] = None,
     jobs: JobsFile = None,
     workload: Annotated[
         WorkloadOption | None, typer.Option(help="Which built-in jobs; else those that fit the first policy.")
@@ -148,6 +186,10 @@ def demo(
 
     Examples: `slopewise demo --report demo.html`; `slopewise demo --policy dqoes`; `slopewise demo --jobs mine.yaml`.
     """
+    if jobs is not None:
+        refuse(call, ("--scale",), "is for the built-in jobs; leave it or --jobs out")
+    if policy_file is not None:
+        refuse(call, ("--compare",), f"and --policy-file contradict each other; write it into {policy_file}")
     from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
     from controller.demo.report import write_report
     from controller.demo.table import comparison
@@ -179,6 +221,7 @@ def demo(
 
 @app.command()
 def run(
+    call: typer.Context,
     local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine, not a cluster.")] = False,
     jobs: JobsFile = None,
     policy_file: PolicyFile = None,
@@ -190,8 +233,15 @@ def run(
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a log line.")] = False,
     prometheus_url: PrometheusUrl = None,
     scrape_interval: Annotated[
-        float, typer.Option(min=1, max=300, help="Cluster: seconds between two scrapes of the trainers.")
+        float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
     ] = 15.0,
+    targets_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --local and --prometheus-url: the file from which that Prometheus learns what to scrape "
+            "(file_sd_configs); else one in ~/.local/state/slopewise/targets."
+        ),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
@@ -206,7 +256,7 @@ def run(
     `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
     """
     if not local:
-        _refuse_without_local(jobs, actuator)
+        _refuse_without_local(call, once=once, dry_run=dry_run)
         if prometheus_url is None:
             raise UsageError(NO_PROMETHEUS)
         from controller.cluster.signals import heard_signals
@@ -231,28 +281,44 @@ def run(
                 lease_namespace=lease_namespace_of(connection, lease_namespace),
             )
             raise typer.Exit(run_cluster(cluster, stop, announce))
-    _refuse_with_local(once, kubeconfig, context, namespace)
+    _refuse_with_local(call)
     if jobs is None:
         raise UsageError("run --local: there is nothing to run; add --jobs FILE (see the README).")
     from controller.local_run import LocalRunOptions, run_local
+    from controller.session import PrometheusInUse
 
     options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs)
+    if prometheus_url is not None and "--prometheus-url" in given(call):
+        in_use = PrometheusInUse(prometheus_url, targets_file)
+        options = replace(options, prometheus=in_use, scrape_interval_seconds=scrape_interval)
     with orderly_stop(announce):
         failed = run_local(options, announce)
     raise typer.Exit(1 if failed else 0)
 
 
-def _refuse_without_local(jobs: Path | None, actuator: ActuatorOption) -> None:
-    if jobs is not None:
-        raise UsageError("--jobs names commands of this machine; add --local, or leave it out.")
-    if actuator is not ActuatorOption.auto:
-        raise UsageError("--actuator is for this machine; add --local, or leave it out.")
+def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> None:
+    refuse(call, ("--jobs", "--actuator", "--targets-file"), "is for this machine; add --local, or leave it out")
+    if once:
+        refuse(call, ("--port", "--host"), "is for a controller that stays; leave it or --once out")
+    if dry_run:
+        why = "is for a controller that writes, which takes the lease; leave it or --dry-run out"
+        refuse(call, ("--lease-namespace", "--lease-seconds"), why)
 
 
-def _refuse_with_local(once: bool, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
-    given = {"--once": once, "--kubeconfig": kubeconfig, "--context": context, "--namespace": namespace}
-    if named := [option for option, value in given.items() if value]:
-        raise UsageError(f"--local and {named[0]}: {named[0]} is for a cluster; leave out one of the two.")
+def _refuse_with_local(call: typer.Context) -> None:
+    of_clusters = (
+        "--once",
+        "--host",
+        "--kubeconfig",
+        "--context",
+        "--namespace",
+        "--lease-namespace",
+        "--lease-seconds",
+    )
+    refuse(call, of_clusters, "is for a cluster; leave it or --local out")
+    if "--prometheus-url" not in given(call):
+        why = "is for a Prometheus of your own; add --prometheus-url, or leave it out"
+        refuse(call, ("--scrape-interval", "--targets-file"), why)
 
 
 @app.command()
@@ -343,8 +409,15 @@ def sweep(
 
 @app.command()
 def simulate(
-    scenario: Annotated[str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="Instead of the scenario's; one option each.")] = None,
+    call: typer.Context,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A scenario file, or the name of a shipped one.", autocompletion=_scenarios),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Instead of the scenario's; one option each.", autocompletion=_policies),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes at the same time; one a core otherwise.")] = None,
     output: Annotated[SweepFormat, typer.Option("--output", "-o", help="How to print the figures.")] = (
@@ -361,6 +434,9 @@ def simulate(
     from controller.simulator.scenario import shipped  # heavy imports only where they are needed
 
     if list_shipped:
+        if scenario is not None:
+            refuse(call, (scenario,), "says what to simulate; leave it or --list out")
+        refuse_beside(call, "--list", "says how to simulate; leave it or --list out")
         typer.echo("\n".join(shipped()))
         return
     if scenario is None:
@@ -388,7 +464,9 @@ def simulate(
 
 @app.command()
 def policies(
-    name: Annotated[str | None, typer.Argument(help="Only this one, with its whole description.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Only this one, with its whole description.", autocompletion=_policies)
+    ] = None,
     output: Output = OutputFormat.table,
 ) -> None:
     """List the policies with their parameters, units, defaults, bounds and sources.

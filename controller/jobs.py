@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from controller.errors import UsageError
 from controller.model import NO_PROMISES, Promises
@@ -163,6 +163,9 @@ def _directory(value: object) -> object:
     return value
 
 
+_COMMAND_SCHEMA = {"type": "array", "items": {"type": "string"}, "format": "command"}
+
+
 class JobEntry(Document):
     """One entry of the user's file: a command that is started on this machine."""
 
@@ -171,7 +174,7 @@ class JobEntry(Document):
     name: JobName = Field(
         description="up to 63 lower-case letters, digits and -; names the job in every table, and its log file"
     )
-    command: Annotated[list[str], BeforeValidator(_words)] = Field(
+    command: Annotated[list[str], BeforeValidator(_words), WithJsonSchema(_COMMAND_SCHEMA)] = Field(
         description="the program and its arguments: one text, split as a shell would, or a list, taken word for word; "
         "it is started without a shell"
     )

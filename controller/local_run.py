@@ -8,7 +8,7 @@ from pathlib import Path
 
 from controller.jobs import load_jobs
 from controller.loop import calm_garbage_collector
-from controller.session import Session, SessionPlan, Workshop
+from controller.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session, SessionPlan, Workshop
 from controller.settings import TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
 
@@ -27,6 +27,8 @@ class LocalRunOptions:
     actuator: str
     port: int
     json_logs: bool
+    prometheus: PrometheusInUse | None = None
+    scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
 
 
 def run_local(options: LocalRunOptions, announce: Callable[[str], None]) -> list[str]:
@@ -43,6 +45,8 @@ def run_local(options: LocalRunOptions, announce: Callable[[str], None]) -> list
         health_port=options.port,
         dry_run=options.dry_run,
         reports_kept=REPORTS_KEPT,
+        scrape_interval_seconds=options.scrape_interval_seconds,
+        prometheus=options.prometheus,
     )
     with Workshop(actuator=options.actuator, announce=announce) as workshop, Session(workshop, plan) as session:
         announce(f"CPU is given by {workshop.limiter.description}; mode is {policy.spec.mode}.")

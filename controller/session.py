@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
@@ -22,12 +23,13 @@ from controller.adapters.health import HealthServer
 from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
 from controller.adapters.limiters.base import Limiter
 from controller.adapters.limiters.choose import choose_limiter
-from controller.adapters.lives import LOOPBACK
+from controller.adapters.lives import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from controller.adapters.local import DryRunActuator, LocalActuator, LocalObserver
 from controller.adapters.memory_file import FileMemory
 from controller.adapters.nodes import split_machine
 from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
+from controller.adapters.prometheus_given import RUN_LABEL, GivenPrometheus, check_ours
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup, find_prometheus
 from controller.adapters.supervisor import Supervisor
 from controller.documents import interval_mistake, pass_settings, policy_of
@@ -43,6 +45,9 @@ from controller.settings import TrainingPolicy
 from controller.telemetry import Telemetry
 
 POLL_SECONDS = 0.1
+
+OWN_SCRAPE_SECONDS = 1.0
+"""Between two scrapes of a Prometheus that is started for one run."""
 
 REVIVE_SECONDS = 10.0
 """Between two tries to start a Prometheus again that has died."""
@@ -76,12 +81,25 @@ class Workshop(_Leaving):
             self._state_dir = state_dir
             self.journal = Journal.open(state_dir, new_run_id())
             stack.callback(self._close_journal)
-            self.binaries: PrometheusBinaries = find_prometheus(announce=self._announce)
             self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
             stack.callback(self.limiter.close)
             self.launcher = Launcher(self.journal)
             self._stack = stack.pop_all()
         return self
+
+    @cached_property
+    def binaries(self) -> PrometheusBinaries:
+        """The Prometheus of this machine, brought where there is none; nobody asks where the user has one running."""
+        return find_prometheus(announce=self._announce)
+
+    @property
+    def targets_folder(self) -> Path:
+        """Where a user's Prometheus finds what to scrape, unless the user says where."""
+        return self._state_dir / "targets"
+
+    def announce(self, message: str) -> None:
+        """One line to the user."""
+        self._announce(message)
 
     def users_logs(self, namespace: str) -> Path:
         """A folder for what a user's commands write, which is the user's and stays."""
@@ -101,13 +119,22 @@ class Workshop(_Leaving):
 
 
 @dataclass(frozen=True, slots=True)
+class PrometheusInUse:
+    """A Prometheus that runs already and is to be used."""
+
+    url: str
+    targets_file: Path | None = None
+    """Where it reads what to scrape; None: a file in our own state folder."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionPlan:
     """What one session is to do."""
 
     policy: TrainingPolicy
     jobs: Sequence[JobSpec]
     namespace: str
-    scrape_interval_seconds: float = 1.0
+    scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
     ours: bool = True
     health_port: int = 0
     dry_run: bool = False
@@ -115,6 +142,8 @@ class SessionPlan:
     """How many of the last passes are remembered; None: all, which a run of minutes can afford."""
     nodes: int = 1
     """Into how many nodes this machine's cores are split."""
+    prometheus: PrometheusInUse | None = None
+    """None: one of our own is started."""
 
 
 class Session(_Leaving):
@@ -148,9 +177,13 @@ class Session(_Leaving):
             self.health = stack.enter_context(
                 HealthServer(self.telemetry.registry, self.loop.is_alive, LOOPBACK, self.plan.health_port)
             )
-            self.prometheus = stack.enter_context(self._prometheus(folder))
-            self.reader = self._reader()
+            given = self.plan.prometheus
+            if given is None:
+                self.prometheus: PrometheusServer | GivenPrometheus = stack.enter_context(self._prometheus(folder))
+            self.reader = self._reader(self.prometheus.url if given is None else given.url)
             stack.callback(self.reader.close)
+            if given is not None:
+                self.prometheus = stack.enter_context(self._given_prometheus(given))
             self.ports = self._ports(folder)
             stack.callback(self.supervisor.stop)
             stack.callback(self.restore_originals)
@@ -160,6 +193,8 @@ class Session(_Leaving):
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
         """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`."""
+        if self.plan.prometheus is not None:
+            self.reader.read(self.clock.now())  # one that cannot be reached is told before anything starts
         self.prometheus.wait_for_targets()
         self.supervisor.start()
         self.supervisor.poll()
@@ -182,7 +217,7 @@ class Session(_Leaving):
 
     def _revive_prometheus(self) -> None:
         """Start our Prometheus again when it died (out of memory, say): without it every pass is held for ever."""
-        if self.prometheus.pid is not None or self.clock.monotonic() < self.revive_at_seconds:
+        if not self.prometheus.needs_restart or self.clock.monotonic() < self.revive_at_seconds:
             return
         self.revive_at_seconds = self.clock.monotonic() + REVIVE_SECONDS
         self._log.warning("prometheus has died and is started again")
@@ -226,22 +261,36 @@ class Session(_Leaving):
             self.nodes,
             ours=self.plan.ours,
             on_event=lambda: self.loop.wake(),
+            linger_seconds=max(LINGER_SECONDS, LINGER_SCRAPES * self.plan.scrape_interval_seconds),
         )
 
     def _prometheus(self, folder: Path) -> PrometheusServer:
-        controller: TargetGroup = {"targets": [f"{LOOPBACK}:{self.health.port}"], "labels": {"job": "slopewise"}}
         return PrometheusServer(
             self.workshop.binaries,
             folder / "prometheus",
             scrape_interval_seconds=self.plan.scrape_interval_seconds,
-            targets=[controller, *self.supervisor.targets()],
+            targets=self._targets(),
             start_process=self.workshop.launcher.start,
         )
 
-    def _reader(self) -> PrometheusReader:
+    def _given_prometheus(self, given: PrometheusInUse) -> GivenPrometheus:
+        run_id = self.workshop.journal.run_id
+        file = given.targets_file or self.workshop.targets_folder / f"{run_id}.json"
+        check_ours(file)
+        self.workshop.journal.record_file(file)
+        shown = self.reader.shown_url
+        return GivenPrometheus(shown, run_id, file, self._targets(), self.reader.targets, self.workshop.announce)
+
+    def _targets(self) -> list[TargetGroup]:
+        """The controller itself, and every job."""
+        controller: TargetGroup = {"targets": [f"{LOOPBACK}:{self.health.port}"], "labels": {"job": "slopewise"}}
+        return [controller, *self.supervisor.targets()]
+
+    def _reader(self, url: str) -> PrometheusReader:
+        of_run = {} if self.plan.prometheus is None else {RUN_LABEL: self.workshop.journal.run_id}
         return PrometheusReader(
-            self.prometheus.url,
-            {"namespace": self.plan.namespace},
+            url,
+            {"namespace": self.plan.namespace, **of_run},
             self.plan.scrape_interval_seconds,
             [self.plan.policy.spec.evaluation],
             window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,

@@ -272,14 +272,14 @@ class TrainingPolicySpec(Document):
 class Metadata(Document):
     """The name under which the policy is reported."""
 
-    name: str = "default"
+    name: str = Field("default", description="in every log line, metric and table")
 
 
 class TrainingPolicy(Document):
     """The platform engineer's document: `slopewise.dev/v1alpha1`, kind `TrainingPolicy`."""
 
-    api_version: Literal["slopewise.dev/v1alpha1"] = "slopewise.dev/v1alpha1"
-    kind: Literal["TrainingPolicy"] = "TrainingPolicy"
+    api_version: Literal["slopewise.dev/v1alpha1"] = Field("slopewise.dev/v1alpha1", description="of this document")
+    kind: Literal["TrainingPolicy"] = Field("TrainingPolicy", description="of this document")
     metadata: Metadata = Metadata()
     spec: TrainingPolicySpec = TrainingPolicySpec()
 

@@ -31,6 +31,7 @@ from controller.adapters.leftovers import (
     ORDER,
     Leftover,
     MadeCgroup,
+    MadeFile,
     MadeFolder,
     StartedProcess,
     current_boot_id,
@@ -127,6 +128,10 @@ class Journal:
         self._append(MadeFolder(path=path))
         path.mkdir(mode=0o700)
         return path
+
+    def record_file(self, path: Path) -> None:
+        """Before a file that names this run is written outside our folders."""
+        self._append(MadeFile(path=path.absolute()))
 
     def close(self) -> list[str]:
         """Clean up what is still there, and end the journal; a sentence for each thing that was left."""

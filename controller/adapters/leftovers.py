@@ -117,9 +117,30 @@ class MadeFolder(BaseModel):
         return f"removed {self}"
 
 
-Leftover = StartedProcess | MadeCgroup | MadeFolder
+class MadeFile(BaseModel):
+    """A file outside our folders that names this run, such as what a user's Prometheus is to scrape."""
+
+    kind: Literal["file"] = "file"
+    path: Path
+
+    def __str__(self) -> str:
+        return f"the file {self.path}"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Remove it while it is this run's; a later run may have written it anew."""
+        try:
+            ours = run_id in self.path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+        if not ours:
+            return None
+        self.path.unlink(missing_ok=True)
+        return f"removed {self}"
+
+
+Leftover = StartedProcess | MadeCgroup | MadeFolder | MadeFile
 LEFTOVER: TypeAdapter[Leftover] = TypeAdapter(Annotated[Leftover, Field(discriminator="kind")])
-ORDER = (StartedProcess, MadeCgroup, MadeFolder)
+ORDER = (StartedProcess, MadeCgroup, MadeFolder, MadeFile)
 """Processes first: they hold cgroups busy, and write into folders."""
 
 

@@ -33,6 +33,9 @@ LOOPBACK = "127.0.0.1"
 LINGER_SECONDS = 3.0
 """How long a job's endpoint waits for the scrape after its end: three scrapes of one second."""
 
+LINGER_SCRAPES = 1.5
+"""The same of a Prometheus that scrapes less often, in scrapes: the next one comes within one."""
+
 GRACE_SECONDS = 5.0
 """How long a built-in training may take to end after SIGTERM."""
 
@@ -57,6 +60,7 @@ class Lives:
     nodes: tuple[LocalNode, ...]
     ours: bool
     lock: threading.Lock
+    linger_seconds: float = LINGER_SECONDS
 
     @property
     def grace_seconds(self) -> float:
@@ -188,7 +192,7 @@ class Lives:
             self.folder / f"{name}.log",
             environment={
                 **(self._built_in_environment(record) if self.ours else {}),
-                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(LINGER_SECONDS),
+                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(self.linger_seconds),
                 **record.spec.environment,
                 "SLOPEWISE_EXPORTER_PORT": str(record.port),
                 "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,

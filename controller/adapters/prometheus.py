@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from controller.adapters import queries
 from controller.adapters.prometheus_facts import Facts, facts_by_job, latest_life
-from controller.adapters.prometheus_http import PrometheusHttp, RangeRow
+from controller.adapters.prometheus_http import PrometheusHttp, RangeRow, Target
 from controller.adapters.prometheus_resources import (
     ContainerKey,
     ContainerRow,
@@ -121,6 +121,11 @@ class PrometheusReader:
         self._render(EVERYTHING)
         self._http = PrometheusHttp(url, timeout_seconds)
 
+    @property
+    def shown_url(self) -> str:
+        """Where it is, as it may be shown: without a password."""
+        return self._http.shown_url
+
     def read(self, at_seconds: float, scope: Scope = EVERYTHING) -> PrometheusReading:
         """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
         asked = self._render(scope)
@@ -175,6 +180,11 @@ class PrometheusReader:
         self._http.begin()
         rows = self._http.ask(queries.last_values(metric, self._forced, window_seconds), at_seconds)
         return {row.labels.get("pod", ""): row.value for row in rows}
+
+    def targets(self) -> list[Target]:
+        """What Prometheus scrapes now; a reading of its own. ObservationError when it cannot be asked for that."""
+        self._http.begin()
+        return self._http.targets()
 
     def close(self) -> None:
         """Close the connections."""

@@ -23,7 +23,7 @@ import structlog
 
 from controller.adapters.job_record import JobRecord
 from controller.adapters.limiters.base import Limiter
-from controller.adapters.lives import LOOPBACK, Lives
+from controller.adapters.lives import LINGER_SECONDS, LOOPBACK, Lives
 from controller.adapters.local import LocalJob
 from controller.adapters.local_moves import LocalMove
 from controller.adapters.nodes import LocalNode, fewest_jobs
@@ -56,6 +56,7 @@ class Supervisor:
     nodes: Sequence[LocalNode]
     ours: bool
     on_event: Callable[[], None]
+    linger_seconds: float = LINGER_SECONDS
     records: dict[str, JobRecord] = field(init=False)
     started_at_seconds: float = field(init=False, default=0.0)
     _lives: Lives = field(init=False)
@@ -69,7 +70,14 @@ class Supervisor:
             spec.name: JobRecord(spec, spec.port if spec.port is not None else next(ports)) for spec in self.specs
         }
         self._lives = Lives(
-            self.launcher, self.limiter, self.folder, self.clock, tuple(self.nodes), self.ours, self._lock
+            self.launcher,
+            self.limiter,
+            self.folder,
+            self.clock,
+            tuple(self.nodes),
+            self.ours,
+            self._lock,
+            self.linger_seconds,
         )
         for record in self.records.values():
             self._lives.check(record)

@@ -114,13 +114,10 @@ IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
     ("arguments", "sentence"),
     [
         (("run", "--prometheus-url", "prometheus:9090"), "'prometheus:9090' is not the URL of a Prometheus"),
-        ((*IN_A_CLUSTER, "--jobs", "j.yaml"), "--jobs names commands of this machine; add --local, or leave it out."),
-        ((*IN_A_CLUSTER, "--actuator", "cgroup"), "--actuator is for this machine; add --local, or leave it out."),
         ((*IN_A_CLUSTER, "--namespace", "a"), "TrainingPolicies belong to the whole cluster and are not read; add "),
         ((*IN_A_CLUSTER, "--namespace", "Team A"), "--namespace 'Team A': cannot be the name of a namespace; write"),
         ((*IN_A_CLUSTER, "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path to --kubeconfig"),
         ((*IN_A_CLUSTER, "--policy-file", "nowhere"), "nowhere: cannot be read"),
-        (("run", "--local", "--once", "--jobs", "j.yaml"), "--once is for a cluster; leave out one of the two."),
         (("restore",), "say --all; it gives every changed pod its original resources back."),
         (("restore", "--all", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
         (("sweep", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),

@@ -15,6 +15,10 @@ import pytest
 import yaml
 from local.conftest import TINY, eventually, leaked_cgroups, leaked_folders, marked_processes, tiny_trainings
 
+from controller.adapters.prometheus import PrometheusReader
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer
+from controller.settings import EvaluationSettings
+
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
 FIGURES = {"jobs", "makespan_seconds", "jct_mean_seconds", "time_to_90_mean_seconds", "passes", "resizes_applied"}
@@ -139,6 +143,27 @@ def test_run_local_logs_a_line_a_pass_and_changes_nothing_in_mode_recommend(two_
     assert passes
     assert {line["applied"] for line in passes} == {0}
     assert out == ""
+
+
+def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
+    tmp_path: Path, prometheus_binaries: PrometheusBinaries, two_jobs: Path
+) -> None:
+    policy = tmp_path / "p.yaml"
+    policy.write_text("spec: {mode: Auto, behaviour: {intervalSeconds: 4}}")
+    with PrometheusServer(prometheus_binaries, tmp_path / "data") as theirs:
+        file = tmp_path / "data" / "targets.json"  # what its configuration names
+        given = ("--prometheus-url", theirs.url, "--scrape-interval", "1", "--targets-file", str(file))
+        arguments = ("--jobs", str(two_jobs), "--policy-file", str(policy), "--port", "0", "--json-logs")
+        code, _, err = finish(start("run", "--local", *arguments, *given))
+        assert code == 0, err
+        assert theirs.pid is not None
+        assert not file.exists()
+        with PrometheusReader(theirs.url, {"namespace": "local"}, 1.0, [EvaluationSettings()], 60.0) as reader:
+            assert set(reader.last_values("training_loss", time.time(), 60.0)) == {"a", "b"}
+    changes = [
+        change for line in err.splitlines() if line.startswith("{") for change in json.loads(line).get("changes", ())
+    ]
+    assert any("growth" in change for change in changes), err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
