@@ -73,5 +73,5 @@ def test_the_example_does_what_the_page_says(example: ModuleType) -> None:
     jobs = [a_job("old", started_at=START - 100), a_job("young", started_at=START - 10)]
     decisions = decide(build(example, "limits"), a_snapshot(jobs), MemoryState())
     assert {resize.job_uid: resize.to_millicores for resize in decisions.resizes} == {"old": 25, "young": 975}
-    assert decisions.reasons["young"] == "1 in order of age, 0.975 cores"
+    assert decisions.reasons["young"] == "1 in order of age, limit 0.975 of 1 cores"
     assert example.__doc__.startswith("Newest first:")
