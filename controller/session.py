@@ -42,6 +42,7 @@ from controller.ports import Actuator, Ports
 from controller.reconcile import reconcile
 from controller.restoring import give_back
 from controller.settings import TrainingPolicy
+from controller.tally import RunTally
 from controller.telemetry import Telemetry
 
 POLL_SECONDS = 0.1
@@ -159,7 +160,8 @@ class Session(_Leaving):
         self._stopping = threading.Event()
         self.revive_at_seconds = 0.0
         self._log = structlog.get_logger("slopewise")
-        self._sinks = (self._keep, self._place_the_rest, *sinks)
+        self.tally = RunTally()
+        self._sinks: tuple[Sink, ...] = (self._keep, self.tally, self._place_the_rest, *sinks)
         self._policy = policy_of(plan.policy)
         self._settings = pass_settings(plan.policy)
         _check_control(plan.policy, workshop.limiter)
@@ -239,6 +241,12 @@ class Session(_Leaving):
         """Every pass that is remembered; safe to ask from any thread."""
         with self._reports_lock:
             return list(self._reports)
+
+    def newest_report(self, *, observed: bool = False) -> PassReport | None:
+        """The last pass, or the last that observed anything; None: there was none. Safe to ask from any thread."""
+        with self._reports_lock:
+            reports = reversed(self._reports)
+            return next((report for report in reports if not observed or report.snapshot is not None), None)
 
     def _one_pass(self) -> PassReport:
         return reconcile(self.ports, self._policy, self._settings)

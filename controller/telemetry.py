@@ -29,9 +29,19 @@ _PAUSE_BUCKETS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.
 _PASS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-def configure_logging(*, stream: TextIO | None = None, as_json: bool = False, level: int = logging.INFO) -> None:
-    """Log to stderr (data goes to stdout): readable lines, or one JSON object a line for log collectors."""
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
+def configure_logging(
+    *,
+    stream: TextIO | None = None,
+    as_json: bool = False,
+    level: int = logging.INFO,
+    renderer: structlog.typing.Processor | None = None,
+) -> None:
+    """Log to stderr (data goes to stdout): readable lines, or one JSON object a line for log collectors.
+
+    `renderer`: makes other lines of the events.
+    """
+    if renderer is None:
+        renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
