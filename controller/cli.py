@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import structlog
 import typer
 from rich.console import Console
 
@@ -22,6 +23,9 @@ from controller import __version__
 from controller.command_options import given, refuse, refuse_beside
 from controller.errors import SlopewiseError, UsageError
 from controller.interrupts import Interrupted, orderly_stop
+
+if TYPE_CHECKING:
+    from controller.local_run import LocalRunOptions
 
 app = typer.Typer(
     name="slopewise",
@@ -132,10 +136,25 @@ NO_PROMETHEUS = (
 )
 
 
-def announce(message: str) -> None:
-    """One line to the user, on stderr; foreign text is never taken for markup."""
+_announced_as_json = False
+
+
+def announce(message: str, level: str = "info") -> None:
+    """One line to the user, on stderr; foreign text is never taken for markup. With `--json-logs` it is JSON, too."""
     with suppress(OSError, ValueError):  # a terminal that was closed is no reason to stop
-        err.print(message, markup=False, highlight=False, soft_wrap=True)
+        if _announced_as_json:
+            getattr(structlog.get_logger("slopewise"), level)("message", message=message)
+        else:
+            err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def announce_as_json() -> None:
+    """From now on nothing but JSON is written to stderr."""
+    from controller.telemetry import configure_logging
+
+    global _announced_as_json
+    _announced_as_json = True
+    configure_logging(as_json=True)
 
 
 def _print_version(asked: bool) -> None:
@@ -249,6 +268,9 @@ def run(
     lease_seconds: Annotated[
         float, typer.Option(min=1.5, max=300, help="Cluster: how long a replica that died holds up the others.")
     ] = 15.0,
+    output: Annotated[
+        OutputFormat, typer.Option("--output", "-o", help="With --local: print the end as a table or one JSON object.")
+    ] = OutputFormat.table,
 ) -> None:
     """Run the controller of a cluster; with --local --jobs FILE it starts and manages commands on this machine.
 
@@ -284,20 +306,42 @@ def run(
     _refuse_with_local(call)
     if jobs is None:
         raise UsageError("run --local: there is nothing to run; add --jobs FILE (see the README).")
-    from controller.local_run import LocalRunOptions, run_local
+    if json_logs:
+        announce_as_json()
+    from controller.local_run import LocalRunOptions
     from controller.session import PrometheusInUse
 
     options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs)
     if prometheus_url is not None and "--prometheus-url" in given(call):
         in_use = PrometheusInUse(prometheus_url, targets_file)
         options = replace(options, prometheus=in_use, scrape_interval_seconds=scrape_interval)
+    _run_here(options, output)
+
+
+def _run_here(options: LocalRunOptions, output: OutputFormat) -> NoReturn:
+    """Run the commands of this machine, print how it ended, and exit."""
+    from controller.local_result import table
+    from controller.local_run import run_local
+
     with orderly_stop(announce):
-        failed = run_local(options, announce)
-    raise typer.Exit(1 if failed else 0)
+        outcome = run_local(options, err, announce)
+    if output is OutputFormat.json:
+        print_json(outcome.result.as_json())
+    elif options.json_logs:
+        structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
+    else:
+        out.print(table(outcome.result))
+    if outcome.stopped is not None:
+        raise outcome.stopped
+    raise typer.Exit(1 if outcome.result.failed else 0)
 
 
 def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> None:
-    refuse(call, ("--jobs", "--actuator", "--targets-file"), "is for this machine; add --local, or leave it out")
+    refuse(
+        call,
+        ("--jobs", "--actuator", "--targets-file", "--output", "-o"),
+        "is for this machine; add --local, or leave it out",
+    )
     if once:
         refuse(call, ("--port", "--host"), "is for a controller that stays; leave it or --once out")
     if dry_run:
@@ -513,9 +557,9 @@ def run_command_line() -> NoReturn:
     try:
         app(standalone_mode=True)
     except SlopewiseError as error:
-        announce(f"slopewise: {error}")
+        announce(f"slopewise: {error}", "error")
         sys.exit(error.exit_code)
     except Interrupted as stop:
-        announce(f"slopewise: {stop}; limits, processes and folders were put back.")
+        announce(f"slopewise: {stop}; limits, processes and folders were put back.", "error")
         sys.exit(stop.exit_code)
     sys.exit(0)

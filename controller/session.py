@@ -161,7 +161,7 @@ class Session(_Leaving):
         self.revive_at_seconds = 0.0
         self._log = structlog.get_logger("slopewise")
         self.tally = RunTally()
-        self._sinks: tuple[Sink, ...] = (self._keep, self.tally, self._place_the_rest, *sinks)
+        self._sinks: tuple[Sink, ...] = (self._keep, self.tally.count, self._place_the_rest, *sinks)
         self._policy = policy_of(plan.policy)
         self._settings = pass_settings(plan.policy)
         _check_control(plan.policy, workshop.limiter)
@@ -206,6 +206,8 @@ class Session(_Leaving):
             self.supervisor.poll()
             self._revive_prometheus()
         self.loop.stop()
+        with suppress(SlopewiseError):  # how the last jobs ended; without it their figures are those of the last pass
+            self.tally.see(self.reader.read(self.clock.now()))
         on_tick()
 
     def stop(self) -> None:
@@ -249,7 +251,10 @@ class Session(_Leaving):
             return next((report for report in reports if not observed or report.snapshot is not None), None)
 
     def _one_pass(self) -> PassReport:
-        return reconcile(self.ports, self._policy, self._settings)
+        report = reconcile(self.ports, self._policy, self._settings)
+        if self.observer.reading is not None:
+            self.tally.see(self.observer.reading)
+        return report
 
     def _keep(self, report: PassReport) -> None:
         with self._reports_lock:
@@ -307,12 +312,12 @@ class Session(_Leaving):
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
         nodes = [each.node for each in self.nodes]
-        observer = LocalObserver(
+        self.observer = LocalObserver(
             self.reader, limiter, supervisor.observed, self.clock, nodes, supervisor.waiting, supervisor.moving
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
-        return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
+        return Ports(self.observer, actuator, FileMemory(folder / "memory.json"), self.clock)
 
 
 def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:

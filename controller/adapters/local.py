@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from controller.adapters.limiters.base import UNLIMITED, Limiter
 from controller.adapters.nodes import ONLY_NODE
-from controller.adapters.prometheus import JobSeries, PrometheusReader
+from controller.adapters.prometheus import JobSeries, PrometheusReader, PrometheusReading
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
 from controller.model import (
@@ -76,11 +76,14 @@ class LocalObserver:
         self._nodes = tuple(nodes)
         self._waiting = waiting
         self._moving = moving
+        self.reading: PrometheusReading | None = None
+        """What Prometheus knew in the last observation, also of jobs that have ended meanwhile; None: nothing."""
 
     def observe(self) -> ClusterSnapshot:
         """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read."""
         now = self._clock.now()
-        reading = self._reader.read(now)
+        self.reading = None
+        self.reading = reading = self._reader.read(now)
         moving = tuple(self._moving())  # before `running`: a job that arrives in between is then seen twice, not never
         jobs = []
         for local in self._running():

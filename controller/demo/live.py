@@ -26,15 +26,17 @@ LINE_SECONDS = 10.0
 class Screen(AbstractContextManager["Screen"]):
     """Shows one run after another."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, transient: bool = False) -> None:
+        """`transient`: at the end the table goes, because another one follows."""
         self._console = console
+        self._transient = transient
         self._live: Live | None = None
         self._policy = ""
         self._next_seconds = 0.0
 
     def __enter__(self) -> Screen:
         if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False)
+            self._live = Live(console=self._console, auto_refresh=False, transient=self._transient)
             self._live.start()
         return self
 
