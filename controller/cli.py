@@ -254,6 +254,12 @@ def run(
     scrape_interval: Annotated[
         float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
     ] = 15.0,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="With --local: start every job, though one that was started before may still run."
+        ),
+    ] = False,
     targets_file: Annotated[
         Path | None,
         typer.Option(
@@ -311,7 +317,7 @@ def run(
     from controller.local_run import LocalRunOptions
     from controller.session import PrometheusInUse
 
-    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs)
+    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs, again=again)
     if prometheus_url is not None and "--prometheus-url" in given(call):
         in_use = PrometheusInUse(prometheus_url, targets_file)
         options = replace(options, prometheus=in_use, scrape_interval_seconds=scrape_interval)
@@ -339,7 +345,7 @@ def _run_here(options: LocalRunOptions, output: OutputFormat) -> NoReturn:
 def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> None:
     refuse(
         call,
-        ("--jobs", "--actuator", "--targets-file", "--output", "-o"),
+        ("--jobs", "--actuator", "--again", "--targets-file", "--output", "-o"),
         "is for this machine; add --local, or leave it out",
     )
     if once:

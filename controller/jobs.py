@@ -6,10 +6,11 @@ starts each as a process when its time has come.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -90,11 +91,23 @@ def load_jobs(path: Path) -> list[JobSpec]:
     return jobs
 
 
+def identity_of(path: Path, jobs: Sequence[JobSpec]) -> str:
+    """What tells whether two commands are about the same jobs: the file, or what came on standard input."""
+    if path != STANDARD_INPUT:
+        return str(path.absolute())
+    return f"standard input {hashlib.sha256(repr(jobs).encode()).hexdigest()}"
+
+
+def shown(path: Path) -> str:
+    """What messages call the source of the jobs."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
 def _read_document(path: Path) -> tuple[str, object, Path]:
     """What messages call the source, what it holds, and the folder that its paths are relative to."""
     if path != STANDARD_INPUT:
         return str(path), load_yaml(path), path.absolute().parent
-    where = "standard input"
+    where = shown(path)
     try:
         text = sys.stdin.read()
     except UnicodeDecodeError as error:

@@ -31,7 +31,7 @@ class LocalJobResult:
 
     name: str
     state: str
-    """finished, failed, stopped (with the run), or waiting (the run was stopped before its time had come)."""
+    """finished, failed, stopped (with the run), ended (how is not known), or waiting (the run was stopped first)."""
     exit_status: int | None
     arrived_seconds: float | None
     finished_seconds: float | None
@@ -68,8 +68,8 @@ class LocalResult:
 
     @property
     def failed(self) -> list[LocalJobResult]:
-        """The jobs that make the command's exit code 1."""
-        return [job for job in self.jobs if job.state == "failed"]
+        """The jobs that make the command's exit code 1: those that failed, or may have."""
+        return [job for job in self.jobs if job.state in ("failed", "ended")]
 
     def as_json(self) -> dict[str, Any]:
         """The one object that `slopewise run --local -o json` prints."""
@@ -99,7 +99,7 @@ def gather(session: Session, stopped: Collection[str] = ()) -> LocalResult:
 def _job(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool) -> LocalJobResult:
     arrived, finished, deadline = record.arrived_at_seconds, record.finished_at_seconds, record.spec.deadline_seconds
     jct = None if arrived is None or finished is None else finished - arrived
-    state = "stopped" if was_stopped and record.state == "failed" else record.state
+    state = _state(record, tally, was_stopped=was_stopped)
     return LocalJobResult(
         name=record.spec.name,
         state=state,
@@ -121,9 +121,22 @@ def _job(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stoppe
     )
 
 
+def _state(record: JobRecord, tally: JobTally, *, was_stopped: bool) -> str:
+    """What its process showed; of one that was taken over what it said itself last, if that was an end."""
+    if was_stopped and record.state in ("failed", "ended"):
+        return "stopped"
+    said = tally.reported_state
+    return str(said) if record.state == "ended" and said is not None and said.ended else record.state
+
+
 def _note(record: JobRecord, state: str) -> str:
+    if state == "ended":
+        when = "while no controller ran" if record.ended_unseen else "after it was taken over"
+        return f"ended {when}; how it ended is not known, see its output"
     if state != "failed":
         return ""
+    if record.status_unknown:
+        return "said that it has failed; see its output"
     last = (record.last_words.splitlines() or ["it wrote nothing"])[-1]
     return f"ended with status {record.exit_status}: {plain(last)}"
 

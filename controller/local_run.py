@@ -7,17 +7,25 @@ JSON object a line. `cli.py` prints what comes back: a table at the end, or one 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
+from controller.adapters.crashed_runs import (
+    NOTHING_EARLIER,
+    EarlierRun,
+    check_goes_on,
+    check_not_running,
+    earlier_run,
+    in_words,
+)
 from controller.demo.live import Screen
 from controller.demo.runner import Progress
 from controller.interrupts import Interrupted
-from controller.jobs import load_jobs
+from controller.jobs import JobSpec, identity_of, load_jobs, shown
 from controller.local_result import LocalResult, gather
 from controller.loop import calm_garbage_collector
 from controller.progress_log import ProgressLog
@@ -45,6 +53,8 @@ class LocalRunOptions:
     json_logs: bool
     prometheus: PrometheusInUse | None = None
     scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
+    again: bool = False
+    """Start every job, also those that an earlier controller had started before it was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,11 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
         prometheus=options.prometheus,
     )
     stopped: Interrupted | None = None
-    with Workshop(actuator=options.actuator, announce=announce) as workshop, Session(workshop, plan) as session:
+    with ExitStack() as stack:
+        identity = identity_of(options.jobs_file, jobs)
+        workshop = stack.enter_context(Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity))
+        earlier = earlier_jobs(workshop.state_dir, identity, options, jobs, announce)
+        session = stack.enter_context(Session(workshop, replace(plan, earlier=earlier)))
         announce(f"CPU is given by {workshop.limiter.description}; mode is {policy.spec.mode}.")
         announce(f"Prometheus: {session.prometheus.url}; /healthz and /metrics on port {session.health.port}.")
         try:
@@ -84,6 +98,27 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
             stopped = signal
         cut_short = [name for name, record in session.supervisor.records.items() if record.state == "running"]
     return LocalOutcome(gather(session, cut_short if stopped else ()), stopped)
+
+
+def earlier_jobs(
+    state_dir: Path, identity: str, options: LocalRunOptions, jobs: Sequence[JobSpec], announce: Announce
+) -> EarlierRun:
+    """What is to be gone on with; SlopewiseError for what cannot be."""
+    where = shown(options.jobs_file)
+    earlier = earlier_run(state_dir, identity)
+    if options.again:
+        for name, job in earlier.jobs.items():
+            if job.runs:
+                announce(
+                    f"{where}: {name} (process {job.started.pid}) of a controller that was killed runs on beside it."
+                )
+        earlier.forget()
+        return NOTHING_EARLIER
+    check_not_running(state_dir, identity, where=where, otherwise=", or start them twice with --again")
+    check_goes_on(earlier, jobs, where=where)
+    if earlier.jobs:
+        announce(f"{where}: its controller was killed, and this one goes on: {'; '.join(in_words(earlier, jobs))}.")
+    return earlier
 
 
 def _configure_logs(*, as_json: bool, on_screen: bool) -> None:

@@ -19,13 +19,16 @@ from types import TracebackType
 import structlog
 
 from controller.adapters.clock import SystemClock
+from controller.adapters.crashed_runs import NOTHING_EARLIER, EarlierRun
 from controller.adapters.health import HealthServer
+from controller.adapters.job_record import JobRecord
 from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
+from controller.adapters.leftovers import EndedJob, RunOf, current_boot_id
 from controller.adapters.limiters.base import Limiter
 from controller.adapters.limiters.choose import choose_limiter
 from controller.adapters.lives import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from controller.adapters.local import DryRunActuator, LocalActuator, LocalObserver
-from controller.adapters.memory_file import FileMemory
+from controller.adapters.memory_file import FileMemory, inherit
 from controller.adapters.nodes import split_machine
 from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
@@ -70,7 +73,11 @@ class _Leaving:
 class Workshop(_Leaving):
     """What the runs of one command share. Leaving it removes everything that was made."""
 
-    def __init__(self, *, actuator: str, announce: Announce) -> None:
+    def __init__(self, *, actuator: str, announce: Announce, jobs_identity: str | None = None) -> None:
+        """`jobs_identity`: which of a user's jobs it is about (`jobs.identity_of`), so that no controller after a crash
+        starts one of them a second time; None: the built-in ones, which end with us.
+        """
+        self.jobs_identity = jobs_identity
         self._actuator_choice = actuator
         self._announce = announce
 
@@ -92,6 +99,11 @@ class Workshop(_Leaving):
     def binaries(self) -> PrometheusBinaries:
         """The Prometheus of this machine, brought where there is none; nobody asks where the user has one running."""
         return find_prometheus(announce=self._announce)
+
+    @property
+    def state_dir(self) -> Path:
+        """Where journals are, and what is kept of runs that were killed."""
+        return self._state_dir
 
     @property
     def targets_folder(self) -> Path:
@@ -145,6 +157,8 @@ class SessionPlan:
     """Into how many nodes this machine's cores are split."""
     prometheus: PrometheusInUse | None = None
     """None: one of our own is started."""
+    earlier: EarlierRun = NOTHING_EARLIER
+    """What controllers that were killed have left of them."""
 
 
 class Session(_Leaving):
@@ -171,7 +185,9 @@ class Session(_Leaving):
         spec = self.plan.policy.spec
         interval = spec.behaviour.interval_seconds
         with ExitStack() as stack:
-            folder = self.workshop.journal.make_folder("run")
+            self.folder = folder = self.workshop.journal.make_folder("run")
+            if self.plan.earlier.memory is not None:
+                inherit(self.plan.earlier.memory, folder / "memory.json")
             self.telemetry = Telemetry(control=spec.resources.control, interval_seconds=interval)
             logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
             self.supervisor = self._supervisor(logs)
@@ -198,7 +214,7 @@ class Session(_Leaving):
         if self.plan.prometheus is not None:
             self.reader.read(self.clock.now())  # one that cannot be reached is told before anything starts
         self.prometheus.wait_for_targets()
-        self.supervisor.start()
+        self._begin()
         self.supervisor.poll()
         self.loop.start()
         while not self.supervisor.all_ended() and not self._stopping.wait(POLL_SECONDS):
@@ -209,6 +225,32 @@ class Session(_Leaving):
         with suppress(SlopewiseError):  # how the last jobs ended; without it their figures are those of the last pass
             self.tally.see(self.reader.read(self.clock.now()))
         on_tick()
+
+    def _begin(self) -> None:
+        """From here on the journal answers for the jobs, also for those that an earlier controller had started."""
+        earlier, journal = self.plan.earlier, self.workshop.journal
+        if self.workshop.jobs_identity is not None:
+            begun = self.clock.now() if earlier.started_at_seconds is None else earlier.started_at_seconds
+            memory = (self.folder / "memory.json").absolute()
+            journal.record(RunOf(jobs=self.workshop.jobs_identity, started_at_seconds=begun, memory=memory))
+            earlier.settle(journal)
+        self.supervisor.start()
+
+    def _note_end(self, record: JobRecord) -> None:
+        """In the journal, so that no later controller starts a job that is over."""
+        if self.workshop.jobs_identity is None or record.finished_at_seconds is None:
+            return
+        with suppress(SlopewiseError):  # a full disk: a job that is over must not stop the others
+            self.workshop.journal.record(
+                EndedJob(
+                    name=record.spec.name,
+                    boot_id=current_boot_id(),
+                    status=record.exit_status,
+                    at_seconds=record.finished_at_seconds,
+                    arrived_at_seconds=record.arrived_at_seconds or record.finished_at_seconds,
+                    cpu_seconds=record.cpu_seconds,
+                )
+            )
 
     def stop(self) -> None:
         """End `run` at its next look, with jobs still running; safe from any thread."""
@@ -274,6 +316,8 @@ class Session(_Leaving):
             self.nodes,
             ours=self.plan.ours,
             on_event=lambda: self.loop.wake(),
+            earlier=self.plan.earlier,
+            on_end=self._note_end,
             linger_seconds=max(LINGER_SECONDS, LINGER_SCRAPES * self.plan.scrape_interval_seconds),
         )
 

@@ -44,8 +44,13 @@ class FakeProcess:
     is_collected: bool = True
     """So `terminate_all`, which knows real processes, leaves it alone."""
 
+    status_is_known: bool = True
+
     def poll(self) -> int | None:
         return self.status
+
+    def has_ended(self) -> bool:
+        return self.status is not None
 
     def ask_to_end(self) -> None:
         self.heard.append("end")
