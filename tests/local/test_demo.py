@@ -172,8 +172,7 @@ def test_run_local_where_no_terminal_listens_is_short_lines_and_a_table_at_the_e
     assert "bad: ended with status 1: RuntimeError: the data ran out of the window" in out
     assert "Nothing was changed; `mode: Auto` in the policy file has it act." in " ".join(out.split())
     events = [line.split("Z ", 1)[1] for line in err.splitlines() if line[:2] == "20"]
-    assert events[:2] == ["bad: job started", "good: job started"]
-    assert "good: job ended, status 0" in events
+    assert {"bad: job started", "good: job started", "good: job ended, status 0"} <= set(events)
     assert not [line for line in err.splitlines() if "pass " in line]
 
 
@@ -216,10 +215,8 @@ def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
         assert not file.exists()
         with PrometheusReader(theirs.url, {"namespace": "local"}, 1.0, [EvaluationSettings()], 60.0) as reader:
             assert set(reader.last_values("training_loss", time.time(), 60.0)) == {"a", "b"}
-    changes = [
-        change for line in err.splitlines() if line.startswith("{") for change in json.loads(line).get("changes", ())
-    ]
-    assert any("growth" in change for change in changes), err
+    ended = json.loads(err.splitlines()[-1])
+    assert all(job["loss_first"] > 5 * job["loss_last"] for job in ended["jobs"]), err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
