@@ -117,7 +117,7 @@ def _job(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stoppe
         pace_seconds=tally.pace_seconds,
         deadline_seconds=deadline,
         deadline_met=None if deadline is None else state == "finished" and jct is not None and jct <= deadline,
-        note=_note(record, state),
+        note="; ".join(note for note in (_note(record, state), _no_loss(tally)) if note),
     )
 
 
@@ -127,6 +127,11 @@ def _state(record: JobRecord, tally: JobTally, *, was_stopped: bool) -> str:
         return "stopped"
     said = tally.reported_state
     return str(said) if record.state == "ended" and said is not None and said.ended else record.state
+
+
+def _no_loss(tally: JobTally) -> str:
+    """Why it never reported one; empty where that is not known, or it did."""
+    return f"reported no loss: {tally.missing}" if tally.missing and tally.first_level is None else ""
 
 
 def _note(record: JobRecord, state: str) -> str:

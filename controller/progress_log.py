@@ -6,14 +6,14 @@ import math
 
 import structlog
 
-from controller.demo.live import live_rows
+from controller.demo.live import NO_LOSS, live_rows
 from controller.demo.table import LiveRow
 from controller.job_classes import MEANINGS
 from controller.session import Session
 
 EVERY_SECONDS = 60.0
 
-_ALIVE = frozenset({"starting", "training", "checkpointing", "moving"})
+_ALIVE = frozenset({"starting", "training", "checkpointing", "moving", NO_LOSS})
 
 
 class ProgressLog:

@@ -29,6 +29,7 @@ from controller.adapters.limiters.choose import choose_limiter
 from controller.adapters.lives import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from controller.adapters.local import DryRunActuator, LocalActuator, LocalObserver
 from controller.adapters.memory_file import FileMemory, inherit
+from controller.adapters.missing_evaluations import MissingEvaluations, Remedies
 from controller.adapters.nodes import split_machine
 from controller.adapters.processes import Launcher
 from controller.adapters.prometheus import PrometheusReader
@@ -52,6 +53,15 @@ POLL_SECONDS = 0.1
 
 OWN_SCRAPE_SECONDS = 1.0
 """Between two scrapes of a Prometheus that is started for one run."""
+
+REMEDIES = Remedies(
+    no_target="let one of its scrape_configs read the file that --targets-file names",
+    scrape_fails="add the two lines of slopewise_exporter, or name the endpoint that it has with `port`",
+    no_metrics="add the two lines of slopewise_exporter",
+    failing_seconds=15.0,
+    missing_seconds=15.0,
+)
+"""What helps a job on this machine that reports no loss. Python and its libraries take some seconds to start."""
 
 REVIVE_SECONDS = 10.0
 """Between two tries to start a Prometheus again that has died."""
@@ -356,8 +366,16 @@ class Session(_Leaving):
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
         nodes = [each.node for each in self.nodes]
+        evaluations, scrape = [self.plan.policy.spec.evaluation], self.plan.scrape_interval_seconds
         self.observer = LocalObserver(
-            self.reader, limiter, supervisor.observed, self.clock, nodes, supervisor.waiting, supervisor.moving
+            self.reader,
+            limiter,
+            supervisor.observed,
+            self.clock,
+            nodes,
+            supervisor.waiting,
+            supervisor.moving,
+            MissingEvaluations(self.reader, evaluations, scrape, REMEDIES),
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting

@@ -34,6 +34,8 @@ class JobTally:
     """What a response, or a step, took when that was measured last."""
     resizes: int = 0
     """Changes of its CPU that were carried out."""
+    missing: str | None = None
+    """Why it has reported no loss, as far as that was found out."""
     _stride: int = 1
     _skipped: int = 0
 
@@ -79,6 +81,9 @@ class RunTally:
         for outcome in report.outcomes:
             if outcome.result == "applied":
                 self.of(outcome.resize.job_uid).resizes += 1
+        for job in report.snapshot.jobs if report.snapshot else ():
+            if job.missing_evaluation is not None:
+                self.of(job.name).missing = job.missing_evaluation.message
         for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds

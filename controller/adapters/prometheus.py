@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.adapters import queries
@@ -62,6 +62,8 @@ class JobSeries:
     """Another process than at the start of the window, or a steps counter that went back."""
     up: bool | None = None
     """The last scrape worked; None when it has no target any more."""
+    instances: frozenset[str] = frozenset()
+    """The addresses of its targets."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -181,6 +183,18 @@ class PrometheusReader:
         rows = self._http.ask(queries.last_values(metric, self._forced, window_seconds), at_seconds)
         return {row.labels.get("pod", ""): row.value for row in rows}
 
+    def metric_names(self, keys: Collection[JobKey], at_seconds: float) -> dict[JobKey, set[str]]:
+        """What each of a few jobs exports of its own; one query, a reading of its own."""
+        self._http.begin()
+        query = queries.metric_names(
+            self._forced, sorted({key.namespace for key in keys}), sorted({key.pod for key in keys})
+        )
+        found: dict[JobKey, set[str]] = defaultdict(set)
+        for row in self._http.ask(query, at_seconds):
+            if (key := job_key(row.labels)) is not None:
+                found[key].add(row.labels.get("__name__", ""))
+        return found
+
     def targets(self) -> list[Target]:
         """What Prometheus scrapes now; a reading of its own. ObservationError when it cannot be asked for that."""
         self._http.begin()
@@ -234,6 +248,7 @@ class PrometheusReader:
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
             restarted=facts.restarted(lives, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,
+            instances=frozenset(facts.target_labels),
             warnings=chosen.warnings,
         )
 

@@ -236,6 +236,26 @@ max by (namespace, pod) (
 """)
 
 
+# What a job exports besides what every process does: asked for a few jobs that report no evaluation.
+METRIC_NAMES = Template("""\
+count by (__name__, namespace, pod) ({
+    __name__!~"up|(scrape|python|process|go|promhttp)_.+|.+_(bucket|created)",
+    $matchers
+    namespace=~"$namespaces",
+    pod=~"$pods"
+  })
+""")
+
+
+def metric_names(matchers: Matchers, namespaces: Sequence[str], pods: Sequence[str]) -> str:
+    """The query for the names of the metrics of a few pods."""
+    return METRIC_NAMES.substitute(
+        matchers=render_matchers(matchers),
+        namespaces=escaped("|".join(map(re.escape, namespaces))),
+        pods=escaped("|".join(map(re.escape, pods))),
+    )
+
+
 def last_values(metric: str, matchers: Matchers, window_seconds: float) -> str:
     """The query for the last value of a metric per job within the window."""
     return LAST_VALUES.substitute(

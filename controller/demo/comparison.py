@@ -139,9 +139,17 @@ def caveats(result: DemoResult) -> list[str]:
     ]
     if not result.runs:
         return ["No run was completed: there is nothing to show."]
+    said += _without_loss(result)
     if len(result.runs) == 1:
         said.append(f"Only {plain(result.runs[0].policy)} ran: there is nothing to compare it with.")
     return said
+
+
+def _without_loss(result: DemoResult) -> Iterator[str]:
+    """Each job that reported none in any run, and why."""
+    causes = {job.name: job.no_loss for run in result.runs for job in run.jobs if job.no_loss}
+    for name, cause in causes.items():
+        yield f"{plain(name)} reported no loss: {plain(cause)}."
 
 
 def _mean_cell(result: DemoResult, run: RunResult, measure: JobMeasure, mean: float | None) -> Cell:
@@ -177,6 +185,8 @@ def _job_cell(result: DemoResult, run: RunResult, name: str, measure: JobMeasure
     if job is None:
         return Cell(None, note="did not run")
     note = "" if job.state == JobState.FINISHED else plain(job.state)
+    if measure is TIME_TO_90 and job.no_loss:
+        note = "no loss"
     if run is result.runs[0]:
         return Cell(measure.of(job), note=note)
     before, after = _known(result.runs[0], measure), _known(run, measure)

@@ -19,6 +19,9 @@ from controller.demo.table import LiveHeader, LiveRow, live_table, plain_progres
 from controller.model import CpuControl, Job, JobMemory, PassReport
 from controller.session import Session
 
+NO_LOSS = "no loss"
+"""The state of a job that runs and, after three scrapes, has not reported any."""
+
 REDRAW_SECONDS = 1.0
 LINE_SECONDS = 10.0
 
@@ -82,7 +85,12 @@ def _note(session: Session, newest: PassReport | None) -> str:
     if newest is not None and newest.held is not None:
         return f"held, nothing is changed: {newest.held}"
     failed = [name for name, record in session.supervisor.records.items() if record.state == "failed"]
-    return f"failed: {', '.join(failed)}" if failed else ""
+    if failed:
+        return f"failed: {', '.join(failed)}"
+    jobs = newest.snapshot.jobs if newest is not None and newest.snapshot is not None else ()
+    silent = [f"{job.name}: {job.missing_evaluation.message}" for job in jobs if job.missing_evaluation is not None]
+    more = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""
+    return f"no loss from {silent[0]}{more}" if silent else ""
 
 
 def live_rows(session: Session) -> list[LiveRow]:
@@ -108,7 +116,7 @@ def _row(
     why = _why(job, report)
     return LiveRow(
         name=name,
-        state=str(job.state),
+        state=str(job.state) if job.missing_evaluation is None else NO_LOSS,
         job_class=known.job_class,
         loss=job.evaluation.level if job.evaluation else None,
         loss_history=history,

@@ -26,8 +26,15 @@ from controller.job_classes import MEANINGS
 from controller.model import JobState
 
 _VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", None: ""}
-_STATE_STYLES = {"finished": "green", "failed": "red", "starting": "dim", "waiting": "dim", "moving": "cyan"}
-_RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving"}
+_STATE_STYLES = {
+    "finished": "green",
+    "failed": "red",
+    "starting": "dim",
+    "waiting": "dim",
+    "moving": "cyan",
+    "no loss": "yellow",
+}
+_RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving", "no loss"}
 _ENDED = {JobState.FINISHED, JobState.FAILED}
 _SPARKS = "▁▂▃▅▇"
 _SPARK_WIDTH = 12
