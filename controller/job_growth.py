@@ -105,7 +105,7 @@ HISTORY_KEPT = 10
 class JobGrowthStatus(StatusPart):
     """Written by the controller only: on transitions at once, for progress at most once a minute."""
 
-    state: str | None = Field(None, description="Starting, Training, Checkpointing, Finished or Failed")
+    state: str | None = Field(None, description="Starting, Training, NoLoss, Checkpointing, Finished or Failed")
     progress: str | None = Field(None, description="steps done of the steps planned")
     progress_ratio: float | None = Field(None, description="0 to 1")
     eta: str | None = Field(None, description="time until the planned steps are done, at the pace measured last")

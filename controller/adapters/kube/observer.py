@@ -21,8 +21,12 @@ from controller.adapters.kube.mobilities import Mobilities, Moving
 from controller.adapters.kube.owners import Identity, Owners, Resolution
 from controller.adapters.kube.records import MANAGED_LABEL, MOVE, ManagedPod, NodeRecord, ObjectRecord, PodRecord
 from controller.adapters.kube.standing import Standing, standing
+from controller.adapters.kube.unreported import REMEDIES, explained
+from controller.adapters.missing_evaluations import MissingEvaluations
 from controller.adapters.prometheus import PrometheusReading, Scope
+from controller.adapters.prometheus_http import Target
 from controller.adapters.prometheus_resources import Machine
+from controller.adapters.prometheus_series import JobKey
 from controller.errors import ObservationError
 from controller.model import Arrival, ClusterSnapshot, CpuAllocation, Job, Mobility, MoveUnderWay, Node
 from controller.ports import Clock
@@ -49,6 +53,10 @@ class Reader(Protocol):
     def read(self, at_seconds: float, scope: Scope) -> PrometheusReading: ...
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]: ...
+
+    def targets(self) -> Sequence[Target]: ...
+
+    def metric_names(self, keys: Collection[JobKey], at_seconds: float) -> Mapping[JobKey, Collection[str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,7 @@ class KubeObserver:
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
+        self._missing = MissingEvaluations(reader, [spec.evaluation], reader.scrape_interval_seconds, REMEDIES)
         self._movers = None if moving is None else Mobilities(moving, owners.jobs)
         self._mobilities: Mapping[str, Mobility] = {}
         self.left_out: Mapping[str, str] = {}
@@ -126,6 +135,7 @@ class KubeObserver:
         self._mobilities = self._mobilities_of(shown, now)
         reading = self._reader.read(now, _scope(shown))
         found = list(jobs(shown, reading, now, self._sights, self._mobilities))
+        found = explained(found, shown, reading, self._missing, now)
         self._sights.end_pass()
         sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
         self._note_left_out(found, sizes)

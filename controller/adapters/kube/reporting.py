@@ -71,6 +71,8 @@ class StatusReporter:
         self._keys: dict[str, Key] = {}
         self._guards: dict[str, str] = {}
         self._left_alone: dict[str, float] | None = None
+        self._without_loss: dict[str, str] = {}
+        """What was said of the jobs that report no loss, by uid."""
         self._waiting: set[str] = set()
         """Jobs whose resize the last pass put off."""
         self._failed: Mapping[str, str] = {}
@@ -86,6 +88,7 @@ class StatusReporter:
             self._tell_withheld(report.withheld)
             self._moves.tell(report)
             self._tell_harmed(view)
+            self._tell_missing(view.snapshot.jobs)
         self._standing = replace(self._standing, held=report.held, seen=view or self._standing.seen)
         degraded = self._standing.degraded or self._fails_again(report)
         self._show_policy(replace(self._standing, degraded=degraded), report)
@@ -198,6 +201,14 @@ class StatusReporter:
                 self._tell_pod(uid, "Harmed", because, warning=True)
         self._left_alone = alone
 
+    def _tell_missing(self, jobs: Sequence[Job]) -> None:
+        """An event when it is found out why a workload reports no loss, and when the cause is another."""
+        said = {job.uid: message for job in jobs if (message := _why_no_loss(job)) is not None}
+        for uid, message in said.items():
+            if self._without_loss.get(uid) != message:
+                self._tell_pod(uid, "NoLoss", message, warning=True)
+        self._without_loss = said
+
     def _act(self, job_uid: str, action: Action) -> None:
         """Keep it in the workload's history, which is written soon."""
         workload_uid = job_uid.rpartition(":")[0]
@@ -226,6 +237,14 @@ def tell_invalid(events: EventRecorder, name: str, uid: str, sentence: str) -> N
 def _reason(outcome: Outcome) -> str:
     taken_back = outcome.resize.gives_back and outcome.result == "applied"
     return "ResizeTakenBack" if taken_back else _REASON[outcome.result]
+
+
+def _why_no_loss(job: Job) -> str | None:
+    """Of the pods of a workload the one that has the warning says it; None: another one, or there is nothing to say."""
+    missing = job.missing_evaluation
+    if missing is None or not any(missing.message in warning for warning in job.warnings):
+        return None
+    return missing.message
 
 
 def _failed_by_job(outcomes: Sequence[Outcome]) -> dict[str, str]:
