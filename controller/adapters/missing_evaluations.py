@@ -60,7 +60,9 @@ class Asked(Protocol):
 
     def targets(self) -> Sequence[Target]: ...
 
-    def metric_names(self, keys: Collection[JobKey], at_seconds: float) -> Mapping[JobKey, Collection[str]]: ...
+    def metric_names(
+        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
+    ) -> Mapping[JobKey, Collection[str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class MissingEvaluations:
         if not jobs:
             return {}
         try:
-            return self.prometheus.metric_names([job.key for job in jobs], now_seconds)
+            return self.prometheus.metric_names({job.key: job.series.instances for job in jobs}, now_seconds)
         except ObservationError:
             return None
 

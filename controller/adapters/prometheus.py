@@ -183,12 +183,11 @@ class PrometheusReader:
         rows = self._http.ask(queries.last_values(metric, self._forced, window_seconds), at_seconds)
         return {row.labels.get("pod", ""): row.value for row in rows}
 
-    def metric_names(self, keys: Collection[JobKey], at_seconds: float) -> dict[JobKey, set[str]]:
-        """What each of a few jobs exports of its own; one query, a reading of its own."""
+    def metric_names(self, instances: Mapping[JobKey, Collection[str]], at_seconds: float) -> dict[JobKey, set[str]]:
+        """What each of a few jobs exports at these addresses; one query, a reading of its own."""
         self._http.begin()
-        query = queries.metric_names(
-            self._forced, sorted({key.namespace for key in keys}), sorted({key.pod for key in keys})
-        )
+        addresses = sorted({address for of_job in instances.values() for address in of_job})
+        query = queries.metric_names(self._forced, addresses, sorted({key.pod for key in instances}))
         found: dict[JobKey, set[str]] = defaultdict(set)
         for row in self._http.ask(query, at_seconds):
             if (key := job_key(row.labels)) is not None:

@@ -56,7 +56,9 @@ class Reader(Protocol):
 
     def targets(self) -> Sequence[Target]: ...
 
-    def metric_names(self, keys: Collection[JobKey], at_seconds: float) -> Mapping[JobKey, Collection[str]]: ...
+    def metric_names(
+        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
+    ) -> Mapping[JobKey, Collection[str]]: ...
 
 
 @dataclass(frozen=True, slots=True)

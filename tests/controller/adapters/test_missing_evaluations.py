@@ -45,9 +45,12 @@ class FakePrometheus:
         self._note("targets")
         return [Target({"instance": HERE}, "down", self.error)]
 
-    def metric_names(self, keys: Collection[JobKey], at_seconds: float) -> Mapping[JobKey, Collection[str]]:
-        self._note(f"names of {len(keys)}")
-        return {key: set(self.names) for key in keys}
+    def metric_names(
+        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
+    ) -> Mapping[JobKey, Collection[str]]:
+        self._note(f"names of {len(instances)}")
+        assert all(of_job == {HERE} for of_job in instances.values())
+        return {key: set(self.names) for key in instances}
 
     def _note(self, what: str) -> None:
         self.asked.append(what)

@@ -53,8 +53,8 @@ class FakeReader:
     def targets(self) -> list[Target]:
         return [Target({"instance": "10.0.0.1:9464"}, "down", "connect: connection refused")]
 
-    def metric_names(self, keys: Collection[JobKey], at_seconds: float) -> dict[JobKey, set[str]]:
-        return {key: {"my_val_loss"} for key in keys}
+    def metric_names(self, instances: Mapping[JobKey, Collection[str]], at_seconds: float) -> dict[JobKey, set[str]]:
+        return {key: {"my_val_loss"} for key in instances}
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]:
         return {}
