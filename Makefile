@@ -5,21 +5,25 @@ BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
+SEARCH_TIMES ?= 10
 
-.PHONY: help demo test bench replicate validate accept lock generate lint format clean cluster cluster-down test-cluster \
-	test-faults test-frameworks bench-cluster
+.PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
+	test-cluster test-faults test-queriers test-frameworks bench-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
 	@echo "make test      everything that must hold before a change lands"
+	@echo "make search    the property tests over random examples, ten times as many (SEARCH_TIMES=10); 5 minutes"
 	@echo "make bench     speed and memory against their bounds"
 	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
+	@echo "make which-policy   the figures of docs/which-policy.md, which make replicate writes too (2 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
 	@echo "make cluster   a real Kubernetes on this machine, without Docker (Linux, root, Go; built once, about 10 minutes)"
 	@echo "make cluster-down   end it and leave nothing behind"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, on the same"
+	@echo "make test-queriers  the queries through Thanos, built once from its Go module (Go; about 4 minutes, then 1)"
 	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules, references)"
@@ -30,6 +34,11 @@ demo: $(VENV)/.done
 
 test: $(VENV)/.done
 	bash .ci/test
+
+# What it finds is printed, and written as a patch that adds it to its test: `git apply` that, then mend what it shows.
+search: $(VENV)/.done
+	SEARCH_TIMES=$(SEARCH_TIMES) $(BIN)/pytest -q -m hypothesis --hypothesis-profile=search -n logical --maxprocesses 8 \
+		--dist load
 
 bench: $(VENV)/.done
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
@@ -42,6 +51,9 @@ generate: $(VENV)/.done
 
 replicate: $(VENV)/.done
 	$(BIN)/python -m replication
+
+which-policy: $(VENV)/.done
+	$(BIN)/python -m replication.which_policy
 
 validate: $(VENV)/.done
 	$(BIN)/python -m replication.validation
@@ -60,6 +72,12 @@ test-cluster: $(VENV)/.done
 
 test-faults: $(VENV)/.done
 	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 -m faults tests/cluster
+
+# The one that is left out kills the only Prometheus; before Thanos there are two.
+test-queriers: $(VENV)/.done
+	$(BIN)/pytest -q --durations=10 tests/queriers
+	SLOPEWISE_TEST_QUERIER=thanos $(BIN)/pytest -q --durations=10 tests/controller/adapters/test_prometheus_reader.py \
+		tests/controller/adapters/test_prometheus_resources.py -k "not killed_in_mid_run"
 
 test-frameworks: $(VENV)/.done $(FRAMEWORKS)/.done
 	SLOPEWISE_FRAMEWORKS="$(CURDIR)/$(FRAMEWORKS)/bin/python" $(BIN)/pytest -q --durations=10 tests/frameworks

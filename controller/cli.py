@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import structlog
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
-from controller import __version__
+from controller import __version__, log_lines
 from controller.command_options import given, refuse, refuse_beside
 from controller.errors import SlopewiseError, UsageError
 from controller.interrupts import Interrupted, orderly_stop
@@ -37,6 +38,19 @@ app = typer.Typer(
 )
 dashboards = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
 app.add_typer(dashboards, name="dashboards")
+
+
+class ListsByDefault(TyperGroup):
+    """A group whose command `list` need not be named: `slopewise policies flowcon`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `list` before arguments that begin with no command of the group."""
+        known = bool(args) and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if known else ["list", *args])
+
+
+policies = typer.Typer(cls=ListsByDefault)
+app.add_typer(policies, name="policies")
 
 out = Console()
 err = Console(stderr=True)
@@ -79,20 +93,22 @@ class WorkloadOption(StrEnum):
     served = "served"
     deadlines = "deadlines"
     targets = "targets"
+    uneven = "uneven"
 
 
 def _policies(incomplete: str) -> list[str]:
     """Policies that begin so, for completion."""
-    from controller.policies import names
+    from controller.own_policies.catalogue import names
 
-    return [name for each in names() if (name := each.replace("_", "-")).startswith(incomplete)]
+    return [name for name in names() if name.startswith(incomplete)]
 
 
 def _runnable_policies(incomplete: str) -> list[str]:
     """The same, without those that only the simulator can run."""
-    from controller.policies import find
+    from controller.policies import find, names
 
-    return [name for name in _policies(incomplete) if not find(name).simulator_only]
+    simulated = {name.replace("_", "-") for name in names() if find(name).simulator_only}
+    return [name for name in _policies(incomplete) if name not in simulated]
 
 
 def _scenarios(incomplete: str) -> list[str]:
@@ -115,6 +131,10 @@ PrometheusUrl = Annotated[
         "variable, else one is started.",
     ),
 ]
+PrometheusConfig = Annotated[
+    Path | None,
+    typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
+]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(help="How to reach the cluster; else as the pod's account, by KUBECONFIG, or by ~/.kube/config."),
@@ -130,31 +150,54 @@ LeaseNamespace = Annotated[
 Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weights, or stop-and-continue.")]
 
 
+def _use_folders(folders: list[Path] | None) -> list[Path] | None:
+    if folders:
+        from controller.own_policies.catalogue import use_folders
+
+        use_folders(folders)
+    return folders
+
+
+PoliciesFolders = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policies-dir",
+        callback=_use_folders,
+        help="A folder with policies of your own, also SLOPEWISE_POLICIES; one option each.",
+    ),
+]
+
+
 NO_PROMETHEUS = (
     "no Prometheus is named; add --prometheus-url http://HOST:9090, or set PROMETHEUS_URL (in a pod, by "
     "the ConfigMap slopewise-settings); or manage this machine with --local --jobs FILE."
 )
 
 
-_announced_as_json = False
+_JSON_LOGS = "--json-logs"
+_REFUSED: type[Exception] = typer.BadParameter.__mro__[2]
+"""What the command line library raises of options that it cannot read: the base of its UsageError."""
 
 
-def announce(message: str, level: str = "info") -> None:
-    """One line to the user, on stderr; foreign text is never taken for markup. With `--json-logs` it is JSON, too."""
+def announce(message: str) -> None:
+    """One line to the user, on stderr; foreign text is never taken for markup."""
     with suppress(OSError, ValueError):  # a terminal that was closed is no reason to stop
-        if _announced_as_json:
-            getattr(structlog.get_logger("slopewise"), level)("message", message=message)
+        if _wants_json():
+            log_lines.announce(message)
         else:
             err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def announce_as_json() -> None:
-    """From now on nothing but JSON is written to stderr."""
-    from controller.telemetry import configure_logging
+def _wants_json() -> bool:
+    """Asked of the command line itself, since it may be what cannot be read."""
+    return _JSON_LOGS in sys.argv[1:]
 
-    global _announced_as_json
-    _announced_as_json = True
-    configure_logging(as_json=True)
+
+def _announce_failure(message: str, exit_code: int) -> None:
+    if _wants_json():
+        log_lines.announce_failure(message, exit_code)
+    else:
+        announce(f"slopewise: {message}")
 
 
 def _print_version(asked: bool) -> None:
@@ -178,7 +221,7 @@ def demo(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="The policy to compare with fair sharing: flowcon, or see `slopewise policies`.",
+            help="The policy to compare with fair sharing: flowcon, see `slopewise policies`, or ./mine.py.",
             autocompletion=_runnable_policies,
         ),
     ] = None,
@@ -194,9 +237,13 @@ def demo(
         int | None, typer.Option(min=1, help="Split this machine's cores into so many nodes; policies that place: 2.")
     ] = None,
     policy_file: PolicyFile = None,
+    policies_folders: PoliciesFolders = None,
     control: Annotated[ControlOption | None, typer.Option(help="limits are hard, requests are shares.")] = None,
     interval: Annotated[float | None, typer.Option(min=4, max=3600, help="Seconds between two looks.")] = None,
     scale: Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in jobs.")] = 1.0,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=100, help="Rounds, in alternating order; figures then have intervals.")
+    ] = 1,
     actuator: Actuator = ActuatorOption.auto,
     report: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file.")] = None,
     output: Output = OutputFormat.table,
@@ -210,6 +257,7 @@ def demo(
     if policy_file is not None:
         refuse(call, ("--compare",), f"and --policy-file contradict each other; write it into {policy_file}")
     from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
+    from controller.demo.comparison import as_json
     from controller.demo.report import write_report
     from controller.demo.table import comparison
 
@@ -224,17 +272,21 @@ def demo(
         report=report,
         nodes=nodes,
         workload=None if workload is None else workload.value,
+        repeat=repeat,
     )
     with orderly_stop(announce):
         result = run_demo(options, err, announce)
     if output is OutputFormat.json:
-        print_json(result.as_json())
+        print_json(as_json(result))
     else:
         out.print(comparison(result))
     if report is not None:  # after the figures: a disk that has filled up meanwhile must not cost them
         write_report(result, report)
         announce(f"Report: {report}")
-    if any(job.state == "failed" for run in result.runs for job in run.jobs):
+    if result.stopped is not None:
+        announce(f"slopewise: {result.stopped}; {len(result.rounds)} of {repeat} rounds are whole.")
+        raise typer.Exit(result.stopped.exit_code)
+    if any(job.state == "failed" for of_round in result.rounds for run in of_round for job in run.jobs):
         raise typer.Exit(1)
 
 
@@ -244,13 +296,18 @@ def run(
     local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine, not a cluster.")] = False,
     jobs: JobsFile = None,
     policy_file: PolicyFile = None,
+    policy: Annotated[
+        str | None, typer.Option(help="This machine: the policy, or its file; instead of --policy-file.")
+    ] = None,
+    policies_folders: PoliciesFolders = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, write nothing.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Cluster: one pass of each policy, then exit.")] = False,
     actuator: Actuator = ActuatorOption.auto,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz and /metrics; 0: a free one.")] = 8080,
     host: Annotated[str, typer.Option(help="Cluster: address of that port; the pod's own says 0.0.0.0.")] = "127.0.0.1",
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a log line.")] = False,
+    json_logs: Annotated[bool, typer.Option(_JSON_LOGS, help="Each line on stderr is a JSON object.")] = False,
     prometheus_url: PrometheusUrl = None,
+    prometheus_config: PrometheusConfig = None,
     scrape_interval: Annotated[
         float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
     ] = 15.0,
@@ -307,19 +364,19 @@ def run(
                 json_logs=json_logs,
                 lease=Terms.within(lease_seconds),
                 lease_namespace=lease_namespace_of(connection, lease_namespace),
+                prometheus_config=prometheus_config,
             )
             raise typer.Exit(run_cluster(cluster, stop, announce))
     _refuse_with_local(call)
     if jobs is None:
         raise UsageError("run --local: there is nothing to run; add --jobs FILE (see the README).")
-    if json_logs:
-        announce_as_json()
+    from controller.adapters.http_config import Endpoint
     from controller.local_run import LocalRunOptions
     from controller.session import PrometheusInUse
 
-    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs, again=again)
+    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs, policy=policy, again=again)
     if prometheus_url is not None and "--prometheus-url" in given(call):
-        in_use = PrometheusInUse(prometheus_url, targets_file)
+        in_use = PrometheusInUse(Endpoint(prometheus_url, prometheus_config), targets_file)
         options = replace(options, prometheus=in_use, scrape_interval_seconds=scrape_interval)
     _run_here(options, output)
 
@@ -343,11 +400,9 @@ def _run_here(options: LocalRunOptions, output: OutputFormat) -> NoReturn:
 
 
 def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> None:
-    refuse(
-        call,
-        ("--jobs", "--actuator", "--again", "--targets-file", "--output", "-o"),
-        "is for this machine; add --local, or leave it out",
-    )
+    of_machines = ("--jobs", "--actuator", "--again", "--targets-file", "--output", "-o")
+    refuse(call, of_machines, "is for this machine; add --local, or leave it out")
+    refuse(call, ("--policy",), "is for this machine, on a cluster a TrainingPolicy names it; add --local")
     if once:
         refuse(call, ("--port", "--host"), "is for a controller that stays; leave it or --once out")
     if dry_run:
@@ -355,20 +410,14 @@ def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> 
         refuse(call, ("--lease-namespace", "--lease-seconds"), why)
 
 
+_OF_CLUSTERS = ("--once", "--host", "--kubeconfig", "--context", "--namespace", "--lease-namespace", "--lease-seconds")
+
+
 def _refuse_with_local(call: typer.Context) -> None:
-    of_clusters = (
-        "--once",
-        "--host",
-        "--kubeconfig",
-        "--context",
-        "--namespace",
-        "--lease-namespace",
-        "--lease-seconds",
-    )
-    refuse(call, of_clusters, "is for a cluster; leave it or --local out")
+    refuse(call, _OF_CLUSTERS, "is for a cluster; leave it or --local out")
     if "--prometheus-url" not in given(call):
         why = "is for a Prometheus of your own; add --prometheus-url, or leave it out"
-        refuse(call, ("--scrape-interval", "--targets-file"), why)
+        refuse(call, ("--prometheus-config", "--scrape-interval", "--targets-file"), why)
 
 
 @app.command()
@@ -466,8 +515,11 @@ def simulate(
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="Instead of the scenario's; one option each.", autocompletion=_policies),
+        typer.Option(
+            help="Instead of the scenario's: a policy or its file; one option each.", autocompletion=_policies
+        ),
     ] = None,
+    policies_folders: PoliciesFolders = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes at the same time; one a core otherwise.")] = None,
     output: Annotated[SweepFormat, typer.Option("--output", "-o", help="How to print the figures.")] = (
@@ -512,24 +564,74 @@ def simulate(
         raise typer.Exit(result.stopped.exit_code)
 
 
-@app.command()
-def policies(
+@policies.callback()
+def _policies_group() -> None:
+    """List the policies, begin one of your own, hold it to the contract.
+
+    Examples: `slopewise policies`; `slopewise policies flowcon`; `slopewise policies new mine`;
+    `slopewise policies check mine.py`.
+    """
+
+
+@policies.command("list")
+def list_policies(
     name: Annotated[
-        str | None, typer.Argument(help="Only this one, with its whole description.", autocompletion=_policies)
+        str | None,
+        typer.Argument(help="Only this one, or the one in this file, in full.", autocompletion=_policies),
     ] = None,
+    policies_folders: PoliciesFolders = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """List the policies with their parameters, units, defaults, bounds and sources.
+    """List what each policy is for; of one, its parameters with units, defaults, bounds and sources.
 
-    Examples: `slopewise policies`; `slopewise policies flowcon -o json`.
+    `list` may be left out. Examples: `slopewise policies`; `slopewise policies flowcon -o json`.
     """
-    from controller.policy_listing import describe, listing
+    from controller.policy_listing import describe, listing, page
 
     described = describe(name)
     if output is OutputFormat.json:
         print_json(described)
     else:
-        out.print(listing(described, whole=name is not None))
+        out.print(listing(described) if name is None else page(described[0]))
+
+
+@policies.command("new")
+def new_policy(
+    name: Annotated[str, typer.Argument(help="Its name, e.g. shortest-first; its file is shortest_first.py.")],
+    folder: Annotated[Path, typer.Option(help="Where the file is written.")] = Path(),
+) -> None:
+    """Write a policy of your own that works, to be changed (docs/policies.md says how).
+
+    Example: `slopewise policies new shortest-first`.
+    """
+    from controller.own_policies.template import write_new
+
+    path = write_new(name, folder)
+    typer.echo(path)
+    named = path if path.is_absolute() else f"./{path}"
+    announce(f"Change it, then: slopewise policies check {named}; slopewise simulate flowcon-10 --policy {named}")
+
+
+@policies.command("check")
+def check_policy(
+    file: Annotated[Path, typer.Argument(help="A policy's file.")],
+    worlds: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many random worlds.")] = 200,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Hold a policy to what every policy must keep: pure, explained, within bounds, in ordinary and in odd worlds.
+
+    It executes the file. Exit code 1: it does not keep to it; 2: it cannot be loaded.
+    Example: `slopewise policies check ./mine.py`.
+    """
+    from controller.own_policies.check import check_file
+    from controller.policy_listing import checked
+
+    result = check_file(file, worlds)
+    if output is OutputFormat.json:
+        print_json(result.as_json())
+    else:
+        out.print(checked(result), soft_wrap=True)
+    raise typer.Exit(0 if result.kept else 1)
 
 
 @dashboards.command("push")
@@ -560,12 +662,18 @@ def print_json(data: Any) -> None:
 
 def run_command_line() -> NoReturn:
     """The `slopewise` command: one sentence and the right exit code for every expected error."""
+    if _wants_json():
+        log_lines.only_json_lines()
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=not _wants_json())
     except SlopewiseError as error:
-        announce(f"slopewise: {error}", "error")
+        _announce_failure(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except Interrupted as stop:
-        announce(f"slopewise: {stop}; limits, processes and folders were put back.", "error")
+        _announce_failure(f"{stop}; limits, processes and folders were put back.", stop.exit_code)
         sys.exit(stop.exit_code)
-    sys.exit(0)
+    except _REFUSED as error:
+        refused: Any = error
+        _announce_failure(refused.format_message(), refused.exit_code)
+        sys.exit(refused.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

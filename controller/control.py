@@ -8,9 +8,9 @@ stays what it was before we came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from controller.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, Resize
+from controller.model import ClusterSnapshot, CpuAllocation, CpuControl, Job, JobMemory, Node, Resize
 
 MIN_MILLICORES = 1
 
@@ -32,15 +32,33 @@ def even_shares(limits_cores: Sequence[float], capacity_cores: float) -> list[fl
 
 
 def now_millicores(job: Job, node: Node, control: CpuControl) -> int:
-    """What the job has now in the dimension that is controlled; no limit counts as the whole node."""
+    """What was accepted for the job in the dimension that is controlled; no limit counts as the whole node."""
+    return _millicores(job.allocation, job.pod_level, node, control)
+
+
+def actual_millicores(job: Job, node: Node, control: CpuControl) -> int:
+    """What of it is in effect, as the platform reports it."""
+    return _millicores(job.actual or job.allocation, job.pod_level, node, control)
+
+
+def _millicores(has: CpuAllocation, of_pod: CpuAllocation | None, node: Node, control: CpuControl) -> int:
+    """A container without CPU of its own uses what is set for its pod."""
     if control == "requests":
-        return job.allocation.request_millicores
-    whole_node = round(node.cpu_cores * 1000)
-    return whole_node if job.allocation.limit_millicores is None else job.allocation.limit_millicores
+        return has.request_millicores or (of_pod.request_millicores if of_pod is not None else 0)
+    limit = has.limit_millicores
+    if of_pod is not None and of_pod.limit_millicores is not None:
+        return of_pod.limit_millicores if limit is None else min(limit, of_pod.limit_millicores)
+    return round(node.cpu_cores * 1000) if limit is None else limit
+
+
+Millicores = Callable[[Job, Node, CpuControl], int]
 
 
 def allotted_cores(
-    snapshot: ClusterSnapshot, control: CpuControl, targets: Mapping[str, int] | None = None
+    snapshot: ClusterSnapshot,
+    control: CpuControl,
+    targets: Mapping[str, int] | None = None,
+    has: Millicores = now_millicores,
 ) -> dict[str, float]:
     """What each job may use, in cores, by uid; `targets` replaces what some jobs have now, in millicores.
 
@@ -52,7 +70,7 @@ def allotted_cores(
     jobs_on = snapshot.jobs_by_node()
     for node in snapshot.nodes:
         jobs = jobs_on[node.name]
-        held = {job.uid: targets.get(job.uid, now_millicores(job, node, control)) for job in jobs}
+        held = {job.uid: targets.get(job.uid, has(job, node, control)) for job in jobs}
         unit = 1000 if control == "limits" else (sum(held.values()) or 1) / node.cpu_cores
         allotted.update({uid: millicores / unit for uid, millicores in held.items()})
     return allotted

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from controller.control import now_millicores
+from controller.control import actual_millicores, now_millicores
 from controller.model import (
     Change,
     ClusterSnapshot,
@@ -168,7 +168,7 @@ def _give_back(case: _Case, change: Change, harm: str) -> _Correction:
 
 def _harm(case: _Case, change: Change, vitals: Vitals) -> str | None:
     """What the change did to the job, in words; None: nothing that shows."""
-    has = now_millicores(case.job, case.node, change.control)
+    has = actual_millicores(case.job, case.node, change.control)
     in_effect = abs(has - change.to_millicores) <= ROUNDING_MILLICORES
     if not in_effect or not _is_recent(change, case.now_seconds, case.patience):
         return None

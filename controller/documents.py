@@ -9,7 +9,8 @@ from controller.bounds import Bounds, MoveBounds
 from controller.corrections import Patience
 from controller.errors import UsageError
 from controller.growth import SCRAPES_PER_WINDOW, Measuring
-from controller.policies import PolicyParameters, PolicyProtocol, Setting, build, find
+from controller.own_policies.catalogue import build, find
+from controller.policies import PolicyParameters, PolicyProtocol, Setting
 from controller.reconcile import PassSettings
 from controller.settings import Behaviour, CpuBounds, Migration, Mode, TrainingPolicy, policy_parameters
 

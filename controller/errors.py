@@ -32,5 +32,9 @@ class ObservationError(DataSourceError):
     """This pass could not see the world: nothing may be changed. The message becomes the pass's `held` reason."""
 
 
+class PolicyError(SlopewiseError):
+    """A policy failed, or its answer cannot be used: nothing may be changed. The message becomes the pass's `held`."""
+
+
 class ActuationError(SlopewiseError):
     """One resize could not be carried out; the others go on."""

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import fmean
+from typing import Literal
 
 from controller import growth
 from controller.bounds import acts
 from controller.conditions import Condition, Status, Wanted, timestamp, updated
-from controller.control import now_millicores
+from controller.control import actual_millicores, now_millicores
 from controller.job_growth import JobGrowthStatus
 from controller.model import (
     Change,
@@ -39,6 +40,8 @@ from controller.texts import bounded
 
 UNKNOWN = "-"
 NO_LOSS = "NoLoss"
+KUBELET_BEHIND = "KubeletBehind"
+"""Reason of the condition InEffect: a kubelet does not carry out what the API server has accepted."""
 LONGEST_REASON = 160
 """A column of `kubectl get`: longer reasons are cut off; the decision record has them whole."""
 
@@ -64,6 +67,8 @@ class PassView:
     moves_withheld: Mapping[str, WithheldMove] = field(default_factory=dict)
     looked_at: frozenset[str] = frozenset()
     """Nodes that the policy has looked at in this pass: there, no wish means none, elsewhere it means no news."""
+    shown_at_seconds: float | None = None
+    """When a kubelet has reported something since the pass; None: it is as the pass saw it."""
 
     @property
     def now_seconds(self) -> float:
@@ -98,7 +103,7 @@ def face(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobG
     """The status of a workload without its `pods`, from the jobs that are its pods, in the order of their slots."""
     first = jobs[0]
     known = view.memory.get(first.uid) or JobMemory()
-    now, wanted = _cpu_millicores(jobs, view, previous)
+    cpu = _cpu(jobs, view, previous)
     done = _progress_ratio(jobs)
     action, acted_at = _last_action(jobs, view, previous)
     return JobGrowthStatus(
@@ -106,9 +111,10 @@ def face(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobG
         progress=UNKNOWN if done is None else f"{math.floor(done * 100)}%",
         progress_ratio=None if done is None else round(done, 4),
         eta=eta(first, known),
-        cpu=_cores(now) if wanted == now else f"{_cores(now)} → {_cores(wanted)}",
-        cpu_millicores=now,
-        cpu_wanted_millicores=wanted,
+        cpu=_cores(cpu.actual) if cpu.desired == cpu.actual else f"{_cores(cpu.actual)} → {_cores(cpu.desired)}",
+        cpu_millicores=cpu.actual,
+        cpu_accepted_millicores=cpu.accepted,
+        cpu_wanted_millicores=cpu.desired,
         reason=bounded(_reason(first, view), LONGEST_REASON),
         job_class=known.job_class,
         loss=_rounded(first.evaluation.level) if first.evaluation else None,
@@ -119,6 +125,44 @@ def face(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobG
         last_action_time=acted_at,
         conditions=_conditions(jobs, view, previous.conditions),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Why a workload is not among the jobs of its policy any more, although a pod of it is there."""
+
+    reason: Literal["LabelRemoved", "NotSelected"]
+    message: str
+    actual_millicores: int | None
+    """What its pod has, in the dimension that was controlled; None: not known."""
+
+
+def departed_face(departure: Departure, previous: JobGrowthStatus, now_seconds: float) -> JobGrowthStatus:
+    """The status of such a workload: nothing is wanted for it, and nothing of it is looked at."""
+    cpu = departure.actual_millicores
+    wanted = (
+        _unseen("MetricsAvailable", departure),
+        _not_managed(departure.reason, departure.message),
+        _unseen("InEffect", departure),
+        _unseen("ResizePending", departure),
+        _unseen("Finished", departure),
+    )
+    return previous.model_copy(
+        update={
+            "state": "Unmanaged",
+            "eta": UNKNOWN,
+            "cpu": UNKNOWN if cpu is None else _cores(cpu),
+            "cpu_millicores": cpu,
+            "cpu_accepted_millicores": None,
+            "cpu_wanted_millicores": None,
+            "reason": bounded(departure.message, LONGEST_REASON),
+            "conditions": updated(wanted, previous.conditions, now_seconds=now_seconds),
+        }
+    )
+
+
+def _unseen(kind: str, departure: Departure) -> Wanted:
+    return Wanted(type=kind, status="Unknown", reason=departure.reason)
 
 
 Key = tuple[object, ...]
@@ -140,10 +184,12 @@ def _job_key(job: Job, view: PassView) -> Key:
         job.state,
         job.node,
         job.allocation,
+        job.actual,
+        why[0] if (why := _not_in_effect(job, view)) is not None else None,
         metrics_available(job, known, view.snapshot)[:2],
         _managed(job, view).reason,
         job.pending.result if job.pending else None,
-        outcome.result if outcome else None,
+        outcome.result if outcome and outcome.result != "applied" else None,  # applied shows in what was accepted
         known.job_class if known else None,
         move.step if (move := view.moving.get(job.uid)) else None,
         moved.result if (moved := view.moved.get(job.uid)) else None,
@@ -220,21 +266,37 @@ def _progress_ratio(jobs: Sequence[Job]) -> float | None:
     return None
 
 
-def _cpu_millicores(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> tuple[int, int]:
-    """What the workload has and what the policy wants for it; without news, what it wanted before."""
-    now = wanted = 0
+@dataclass(frozen=True, slots=True)
+class _Cpu:
+    """Of a workload, in millicores, sums over its pods: what is in effect, what was accepted, what is wanted."""
+
+    actual: int
+    accepted: int
+    desired: int
+
+
+def _cpu(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> _Cpu:
+    """Without news of what the policy wants, what it wanted before."""
+    actual = accepted = desired = 0
     news = False
     for job in jobs:
-        has, resize = now_millicores(job, view.nodes[job.node], view.control), _resize(job, view)
-        outcome = view.outcomes.get(job.uid)
-        if resize is not None and outcome is not None and outcome.result == "applied":
-            has = resize.to_millicores
-        now += has
-        wanted += has if resize is None else resize.to_millicores
+        node, resize = view.nodes[job.node], _resize(job, view)
+        has = _accepted_millicores(job, view)
+        actual += actual_millicores(job, node, view.control)
+        accepted += has
+        desired += has if resize is None else resize.to_millicores
         news = news or resize is not None or job.node in view.looked_at
     if not news and previous.cpu_wanted_millicores is not None:
-        wanted = previous.cpu_wanted_millicores
-    return now, wanted
+        desired = previous.cpu_wanted_millicores
+    return _Cpu(actual, accepted, desired)
+
+
+def _accepted_millicores(job: Job, view: PassView) -> int:
+    """Also what the API server has accepted in this pass, which the snapshot is too old to know."""
+    outcome = view.outcomes.get(job.uid)
+    if outcome is not None and outcome.result == "applied":
+        return outcome.resize.to_millicores
+    return now_millicores(job, view.nodes[job.node], view.control)
 
 
 def _resize(job: Job, view: PassView) -> Resize | None:
@@ -268,6 +330,8 @@ def _reason(job: Job, view: PassView) -> str:
     outcome, withheld = view.outcomes.get(job.uid), view.withheld.get(job.uid)
     if outcome is not None and outcome.result != "applied":
         return f"{outcome.result}: {outcome.detail}"
+    if job.unconfirmed is not None and job.unconfirmed.late:
+        return job.unconfirmed.detail
     if withheld is not None and withheld.guard not in _MODE_GUARDS:
         return withheld.reason
     if (stays := view.moves_withheld.get(job.uid)) is not None and stays.guard not in _MODE_GUARDS:
@@ -303,10 +367,11 @@ def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Conditio
     wanted = (
         Wanted(type="MetricsAvailable", status=status, reason=reason, message=message),
         _managed(first, view),
+        _in_effect(jobs, view),
         _resize_pending(jobs),
         _finished(jobs),
     )
-    return updated(wanted, previous, now_seconds=view.now_seconds)
+    return updated(wanted, previous, now_seconds=view.shown_at_seconds or view.now_seconds)
 
 
 def _managed(job: Job, view: PassView) -> Wanted:
@@ -327,6 +392,32 @@ def _managed(job: Job, view: PassView) -> Wanted:
 
 def _not_managed(reason: str, message: str) -> Wanted:
     return Wanted(type="Managed", status="False", reason=reason, message=message)
+
+
+def _in_effect(jobs: Sequence[Job], view: PassView) -> Wanted:
+    """Whether the CPU that the API server has accepted is in effect, as the kubelets of the workload's pods report."""
+    running = [job for job in jobs if not job.state.ended]
+    missing = [why for job in running if (why := _not_in_effect(job, view)) is not None]
+    if missing:
+        reason, message = next((why for why in missing if why[0] == KUBELET_BEHIND), missing[0])
+        return Wanted(type="InEffect", status="False", reason=reason, message=message)
+    if not running:
+        return Wanted(type="InEffect", status="Unknown", reason="Ended", message="nothing of it runs")
+    if any(job.actual is None for job in running):
+        return Wanted(type="InEffect", status="Unknown", reason="NotReported", message="its kubelet does not report it")
+    return Wanted(type="InEffect", status="True", reason="Reported", message="its kubelet reports it")
+
+
+def _not_in_effect(job: Job, view: PassView) -> tuple[str, str] | None:
+    """Why what was accepted is not in effect, as a condition's reason and message; None: it is."""
+    if job.unconfirmed is not None:
+        return KUBELET_BEHIND if job.unconfirmed.late else "Accepted", job.unconfirmed.detail
+    if job.pending is not None:
+        return job.pending.result.capitalize(), job.pending.detail
+    accepted, node = _accepted_millicores(job, view), view.nodes[job.node]
+    if accepted == actual_millicores(job, node, view.control):
+        return None
+    return "Accepted", f"the API server has accepted {accepted}m; {job.node} has not reported it in effect yet"
 
 
 def _resize_pending(jobs: Sequence[Job]) -> Wanted:

@@ -105,13 +105,17 @@ HISTORY_KEPT = 10
 class JobGrowthStatus(StatusPart):
     """Written by the controller only: on transitions at once, for progress at most once a minute."""
 
-    state: str | None = Field(None, description="Starting, Training, NoLoss, Checkpointing, Finished or Failed")
+    state: str | None = Field(
+        None,
+        description="Starting, Training, NoLoss, Checkpointing, Finished, Failed, or Unmanaged: no policy has it",
+    )
     progress: str | None = Field(None, description="steps done of the steps planned")
     progress_ratio: float | None = Field(None, description="0 to 1")
     eta: str | None = Field(None, description="time until the planned steps are done, at the pace measured last")
-    cpu: str | None = Field(None, description="cores now → cores wanted; sums where there are several pods")
-    cpu_millicores: int | None = None
-    cpu_wanted_millicores: int | None = None
+    cpu: str | None = Field(None, description="cores in effect → cores wanted; sums where there are several pods")
+    cpu_millicores: int | None = Field(None, description="actual: in effect, as the kubelets report it")
+    cpu_accepted_millicores: int | None = Field(None, description="what the API server has accepted")
+    cpu_wanted_millicores: int | None = Field(None, description="desired: what the policy wants")
     reason: str | None = Field(None, description="why it is wanted, or why it is not done")
     job_class: str | None = Field(None, alias="class", description="the class that the policy put the job in")
     loss: float | None = Field(None, description="level of the evaluation that is decided on")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from controller import growth
-from controller.control import allotted_cores
+from controller.control import actual_millicores, allotted_cores
 from controller.model import ClusterSnapshot, CpuControl, Decisions, Job, JobMemory, JobState, PassReport
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
@@ -94,6 +94,14 @@ def _family(name: str, help_text: str, *more_labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"slopewise_job_{name}", help_text, labels=[*_JOB_LABELS, *more_labels])
 
 
+@dataclass(frozen=True, slots=True)
+class _AllottedCores:
+    """What each job may use, by uid: as its kubelet reports it, and as the API server has accepted it."""
+
+    actual: Mapping[str, float]
+    accepted: Mapping[str, float]
+
+
 class _JobFamilies:
     """One gauge family per figure of a job; `add` fills them from one job."""
 
@@ -105,13 +113,17 @@ class _JobFamilies:
         self.available = _family("metrics_available", "1 when a fresh, finite evaluation was seen.")
         self.diverged = _family("diverged", "1 when the loss is not finite.")
         self.usage = _family("cpu_usage_cores", "Average CPU use over the last measured interval.")
-        self.allocated = _family("cpu_allocated_cores", "Its limit, or its share of the node when all want CPU.")
-        self.wanted = _family("cpu_wanted_cores", "The limit that the policy decided on.")
+        self.allocated = _family(
+            "cpu_allocated_cores", "Actual: its limit in effect, or its share of the node when all want CPU."
+        )
+        self.accepted = _family("cpu_accepted_cores", "Accepted: the same of what the API server has stored.")
+        self.wanted = _family("cpu_wanted_cores", "Desired: the limit that the policy decided on.")
         self.job_class = _family("class", "1 for the class the policy put the job in.", "class")
 
-    def add(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, allocated_cores: float) -> None:
+    def add(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, cpu: _AllottedCores) -> None:
         labels = [job.namespace, job.name, job.node]
-        self.allocated.add_metric(labels, allocated_cores)
+        self.allocated.add_metric(labels, cpu.actual[job.uid])
+        self.accepted.add_metric(labels, cpu.accepted[job.uid])
         self.available.add_metric(labels, float(growth.is_usable(job, snapshot)))
         self.diverged.add_metric(labels, float(job.evaluation is not None and not job.evaluation.finite))
         if job.evaluation is not None:
@@ -132,7 +144,10 @@ class _JobFamilies:
 def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
     families = _JobFamilies()
     for seen in passes:
-        allotted = allotted_cores(seen.snapshot, seen.control)
+        cpu = _AllottedCores(
+            actual=allotted_cores(seen.snapshot, seen.control, has=actual_millicores),
+            accepted=allotted_cores(seen.snapshot, seen.control),
+        )
         for job in seen.jobs:
-            families.add(job, seen.decisions.memory.jobs[job.uid], seen.snapshot, allotted[job.uid])
+            families.add(job, seen.decisions.memory.jobs[job.uid], seen.snapshot, cpu)
     yield from vars(families).values()

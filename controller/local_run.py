@@ -24,15 +24,18 @@ from controller.adapters.crashed_runs import (
 )
 from controller.demo.live import Screen
 from controller.demo.runner import Progress
+from controller.documents import runnable_name
+from controller.errors import UsageError
 from controller.interrupts import Interrupted
 from controller.jobs import JobSpec, identity_of, load_jobs, shown
 from controller.local_result import LocalResult, gather
+from controller.log_lines import configure_logging
 from controller.loop import calm_garbage_collector
+from controller.own_policies import catalogue
 from controller.progress_log import ProgressLog
 from controller.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session, SessionPlan, Workshop
-from controller.settings import TrainingPolicy, load_training_policy
+from controller.settings import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
 from controller.short_lines import configure_short_lines
-from controller.telemetry import configure_logging
 
 NAMESPACE = "local"
 REPORTS_KEPT = 10
@@ -55,6 +58,8 @@ class LocalRunOptions:
     scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
     again: bool = False
     """Start every job, also those that an earlier controller had started before it was killed."""
+    policy: str | None = None
+    """Instead of a policy file: the name of a policy, or the path of one of the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class LocalOutcome:
 def run_local(options: LocalRunOptions, console: Console, announce: Announce) -> LocalOutcome:
     """Run the jobs to their ends under the policy. Stopped by a signal in mid-run, what there is by then."""
     jobs = load_jobs(options.jobs_file)
-    policy = load_training_policy(options.policy_file) if options.policy_file else TrainingPolicy()
+    policy = document(options)
     on_screen = console.is_terminal and not console.is_dumb_terminal and not options.json_logs
     _configure_logs(as_json=options.json_logs, on_screen=on_screen)
     calm_garbage_collector()
@@ -143,3 +148,15 @@ def _watch(session: Session, console: Console, *, on_screen: bool) -> None:
                 log.tick(elapsed)
 
         session.run(tick)
+
+
+def document(options: LocalRunOptions) -> TrainingPolicy:
+    """What the user wrote, or the defaults; UsageError where it was said twice which policy decides."""
+    if options.policy_file is not None:
+        if options.policy is not None:
+            raise UsageError(f"--policy and --policy-file contradict each other; write it into {options.policy_file}.")
+        return load_training_policy(options.policy_file)
+    if options.policy is None:
+        return TrainingPolicy()
+    choice = PolicyChoice(name=runnable_name(catalogue.name_of(options.policy)))
+    return TrainingPolicy(spec=TrainingPolicySpec(policy=choice))

@@ -136,6 +136,16 @@ class PendingResize:
 
 
 @dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """CPU that the platform has accepted and that is not in effect, without a word on why (else `PendingResize`)."""
+
+    detail: str
+    """What its kubelet reports instead, and what to look at."""
+    late: bool = False
+    """For so long that its kubelet does not follow."""
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptedRange:
     """What the platform itself takes as a target in the dimension that is controlled, and why no more or less.
 
@@ -202,6 +212,7 @@ class Job:
     state: JobState
     started_at_seconds: float
     allocation: CpuAllocation
+    """What the platform has accepted, and what decisions start from."""
     evaluation: Evaluation | None = None
     usage: Usage | None = None
     steps_total: float | None = None
@@ -224,7 +235,12 @@ class Job:
     """Why this job is not to be changed at all (a GPU, another resizer, no limit); None: it may be."""
     vitals: Vitals | None = None
     """Only a job whose vitals are known is judged by what a change did to it (`corrections`)."""
+    actual: CpuAllocation | None = None
+    """What is in effect, as the platform reports it; None: it does not report it, or carries out what it accepts."""
     pending: PendingResize | None = None
+    unconfirmed: Unconfirmed | None = None
+    pod_level: CpuAllocation | None = None
+    """CPU of the pod that it shares with its sidecars, which bounds its own; None: none is set for the pod."""
     checkpoint: Checkpoint | None = None
     """None: it reports none, or there is nobody to report to."""
     mobility: Mobility | None = None
@@ -611,14 +627,15 @@ class Outcome:
     detail: str = ""
 
 
-RestoreResult = Literal["applied", "deferred", "failed", "infeasible", "gone"]
+RestoreResult = Literal["applied", "accepted", "deferred", "failed", "infeasible", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What became of giving a job its original resources back: `applied` once the job has them.
+    """What became of giving a job its original resources back: `applied` once they are in effect.
 
-    `deferred` and `failed` are worth another try, `infeasible` is not; `gone`: there is nobody to give them to.
+    `accepted`: the platform has taken them, and has not said yet that they are in effect. `deferred` and `failed` are
+    worth another try, `infeasible` is not; `gone`: there is nobody to give them to.
     """
 
     result: RestoreResult
@@ -662,7 +679,7 @@ class MoveNews:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """One pass, told in full. `held` is set when nothing could be observed, and then nothing was changed."""
+    """One pass, told in full. `held` is why it could not observe or decide, and then nothing was changed."""
 
     taken_at_seconds: float
     policy: str
@@ -677,6 +694,8 @@ class PassReport:
     moves_withheld: tuple[WithheldMove, ...] = ()
     moves_told: tuple[MoveNews, ...] = ()
     """What became known of migrations, of this pass and of earlier ones (`move_review`)."""
+    policy_failed: bool = False
+    """The pass is held because the policy failed, and not because nothing could be observed."""
 
     def count(self, result: OutcomeResult) -> int:
         """How many resizes of this pass ended with `result`."""

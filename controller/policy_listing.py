@@ -1,4 +1,4 @@
-"""What `slopewise policies` prints: every policy with its parameters, from the policies themselves."""
+"""What `slopewise policies` prints: a line for each policy, or one of them with its parameters, from its own file."""
 
 from __future__ import annotations
 
@@ -8,22 +8,35 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from controller import policies
+from controller.own_policies import catalogue
+from controller.own_policies.check import CheckResult, Finding
 
 _BOUNDS = {Ge: ("≥", "ge"), Gt: (">", "gt"), Le: ("≤", "le"), Lt: ("<", "lt")}
 
 
 def describe(name: str | None) -> list[dict[str, Any]]:
-    """All policies, or the one of that name; UsageError when there is none."""
-    names = [name] if name is not None else policies.names()
-    return [_describe(policies.find(each.replace("_", "-"))) for each in names]
+    """All policies, or the one of that name or in that file; UsageError when there is none.
+
+    Of those that cannot be used, all that is known is where they are and why.
+    """
+    if name is not None:
+        return [_describe(catalogue.find(catalogue.name_of(name)))]
+    shipped = [_describe(policies.find(each.replace("_", "-"))) for each in policies.names()]
+    return shipped + [_describe(each) for each in catalogue.own()]
 
 
-def _describe(policy: policies.PolicyFile) -> dict[str, Any]:
+def _describe(policy: policies.PolicyFile | catalogue.Unusable) -> dict[str, Any]:
+    if isinstance(policy, catalogue.Unusable):
+        return {"name": policy.name, "origin": policy.origin, "mistake": policy.mistake}
     return {
         "name": policy.name,
+        "origin": policy.origin,
+        "mistake": None,
+        "purpose": policy.purpose,
         "summary": policy.summary,
         "description": policy.description,
         "simulator_only": policy.simulator_only,
@@ -53,16 +66,32 @@ def _bounds(field: FieldInfo) -> str:
     return ", ".join(found)
 
 
-def listing(described: list[dict[str, Any]], *, whole: bool) -> RenderableType:
-    """A block a policy; `whole` adds its description with the readings that were chosen."""
-    blocks: list[RenderableType] = []
+def listing(described: list[dict[str, Any]]) -> RenderableType:
+    """A line a policy: what it is for, or why it cannot be used."""
+    table = Table.grid(padding=(0, 2))
     for policy in described:
-        where = " (in the simulator only)" if policy["simulator_only"] else ""
-        name = Text(policy["name"], style="bold").append(where, style="not bold")
-        blocks += [name, Text(policy["description"] if whole else policy["summary"])]
-        blocks += [_parameter_block(each) for each in policy["parameters"]] or [Text("No parameters.", style="dim")]
-        blocks.append(Text())
-    return Group(*blocks[:-1])
+        table.add_row(Text(policy["name"] or policy["origin"], style="bold"), _line(policy))
+    return table
+
+
+def _line(policy: dict[str, Any]) -> Text:
+    if policy["mistake"] is not None:
+        return Text(f"cannot be used: {policy['mistake']}", style="red")
+    told = Text(policy["purpose"])
+    if policy["simulator_only"]:
+        told.append(" (simulated only)")
+    return told.append(f" (from {policy['origin']})", style="dim") if policy["origin"] else told
+
+
+def page(policy: dict[str, Any]) -> RenderableType:
+    """One policy with its description, the readings that were chosen, and its parameters."""
+    where = " (in the simulator only)" if policy["simulator_only"] else ""
+    blocks: list[RenderableType] = [Text(policy["name"], style="bold").append(where, style="not bold")]
+    if policy["origin"]:
+        blocks.append(Text(f"from {policy['origin']}", style="dim"))
+    blocks.append(Text(policy["description"]))
+    blocks += [_parameter_block(each) for each in policy["parameters"]] or [Text("No parameters.", style="dim")]
+    return Group(*blocks)
 
 
 def _parameter_block(parameter: dict[str, Any]) -> RenderableType:
@@ -74,3 +103,19 @@ def _parameter_block(parameter: dict[str, Any]) -> RenderableType:
         Text(f"  unit: {parameter['unit']}; source: {parameter['source']}", style="dim"),
     ]
     return Padding(Group(*lines), (0, 0, 0, 2))
+
+
+def checked(result: CheckResult) -> RenderableType:
+    """A line a check; of the one that found a mistake, what it is and in which world."""
+    table = Table.grid(padding=(0, 2))
+    for finding in result.findings:
+        mark = Text("ok", style="green") if finding.mistake is None else Text("no", style="bold red")
+        table.add_row(mark, Text(finding.check), Text(finding.mistake or finding.note or ""))
+    worlds = [_world(finding) for finding in result.findings if finding.world is not None]
+    kept = "keeps to the contract" if result.kept else "does not keep to the contract"
+    return Group(table, *worlds, Text(f"{result.policy} {kept}."))
+
+
+def _world(finding: Finding) -> RenderableType:
+    shown = Text(f"The smallest world in which this happens ({finding.check}):\n", style="dim")
+    return shown.append(finding.world or "", style="not dim")

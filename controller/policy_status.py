@@ -14,9 +14,10 @@ from datetime import datetime
 
 from pydantic import Field
 
+from controller.bounds import in_canary
 from controller.conditions import Conditions, StatusPart, Wanted, timestamp, updated
 from controller.growth_face import PassView, metrics_available
-from controller.model import NodeMemory
+from controller.model import Job, NodeMemory
 from controller.settings import Mode
 
 
@@ -42,7 +43,7 @@ class TrainingPolicyStatus(StatusPart):
 
     observed_generation: int | None = Field(None, description="the metadata.generation that this is about")
     jobs: JobCounts = JobCounts()
-    canary: str | None = Field(None, description="in mode Canary: how many of the jobs are changed")
+    canary: str | None = Field(None, description="in mode Canary: how many of the jobs are in its share, and changed")
     conditions: Conditions = ()
     nodes: tuple[NodeInterval, ...] = Field(
         (), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
@@ -60,6 +61,17 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherResizers:
+    """Pods of this policy that somebody else resizes too; they are left to that."""
+
+    pods: int
+    first: tuple[str, ...] = ()
+    """`namespace/name` of the first three."""
+    who: str = ""
+    """Field managers, by name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """What is known of a policy besides its last pass."""
 
@@ -69,8 +81,13 @@ class Standing:
     invalid: str | None = None
     """The sentence that says why it cannot be obeyed."""
     held: str | None = None
-    """Why the last pass saw nothing."""
+    """Why the last pass could not observe or decide."""
+    policy_failed: bool = False
+    """It could observe; the policy failed."""
     conflict: Conflict | None = None
+    others: OtherResizers | None = None
+    canary_ratio: float = 1.0
+    """The share of the jobs that mode Canary changes."""
     degraded: str | None = None
     """What keeps the controller from doing all that it should: a right that it lacks, a write that fails."""
     seen: PassView | None = field(default=None)
@@ -83,7 +100,7 @@ def policy_status(standing: Standing, previous: TrainingPolicyStatus, *, now_sec
     return TrainingPolicyStatus(
         observed_generation=standing.generation,
         jobs=previous.jobs if view is None else _counts(view, previous.jobs),
-        canary=_canary(view) if view is not None and standing.mode == "Canary" else None,
+        canary=_canary(view, standing.canary_ratio) if view is not None and standing.mode == "Canary" else None,
         conditions=updated(wanted, previous.conditions, now_seconds=now_seconds, generation=standing.generation),
     )
 
@@ -114,27 +131,45 @@ def _ready(standing: Standing) -> Wanted:
     if standing.invalid is not None:
         return Wanted(type="Ready", status="False", reason="InvalidSpec", message=standing.invalid)
     if standing.held is not None:
-        return Wanted(type="Ready", status="False", reason="CannotObserve", message=standing.held)
+        reason = "PolicyFailed" if standing.policy_failed else "CannotObserve"
+        return Wanted(type="Ready", status="False", reason=reason, message=standing.held)
     if standing.seen is None:
         return Wanted(type="Ready", status="Unknown", reason="NotLookedYet", message="no pass has ended yet")
-    return Wanted(type="Ready", status="True", reason=f"Mode{standing.mode}", message=_TOLD[standing.mode or "Observe"])
+    message = _canary_message(standing.seen, standing.canary_ratio)
+    if standing.mode != "Canary":
+        message = _TOLD[standing.mode or "Observe"]
+    return Wanted(type="Ready", status="True", reason=f"Mode{standing.mode}", message=message)
 
 
-_TOLD = {
+_TOLD: Mapping[Mode, str] = {
     "Observe": "jobs are measured; nothing is decided or changed",
     "Recommend": "decisions are shown; nothing is changed",
-    "Canary": "a share of the jobs is changed; set mode to Auto to change all",
     "Auto": "jobs are measured and changed",
 }
 
 
+def _canary_message(view: PassView, ratio: float) -> str:
+    """Who is in the share is decided by a hash of each workload: of few jobs it may be none, or all."""
+    running = _running(view)
+    chosen = sum(in_canary(job.uid, ratio) for job in running)
+    share = f"the share of {ratio:.0%} that is changed"
+    if not running:
+        return f"no job runs; {share} is chosen among those that come"
+    if not chosen:
+        raised = "raise spec.behaviour.canaryRatio, or set mode to Auto"
+        return f"none of {len(running)} jobs is in {share}, so nothing is changed; {raised}"
+    return (
+        f"{chosen} of {len(running)} jobs {'is' if chosen == 1 else 'are'} in {share}; set mode to Auto to change all"
+    )
+
+
 def _metrics_available(standing: Standing) -> Wanted:
     view = standing.seen
-    if standing.held is not None:
+    if standing.held is not None and not standing.policy_failed:
         return Wanted(type="MetricsAvailable", status="Unknown", reason="CannotObserve", message=standing.held)
     if view is None:
         return Wanted(type="MetricsAvailable", status="Unknown", reason="NotLookedYet")
-    running = [job for job in view.snapshot.jobs if not job.state.ended]
+    running = _running(view)
     if not running:
         return Wanted(type="MetricsAvailable", status="Unknown", reason="NoJobs", message="no job is running")
     lacking = [job for job in running if metrics_available(job, view.memory.get(job.uid), view.snapshot)[0] == "False"]
@@ -146,12 +181,29 @@ def _metrics_available(standing: Standing) -> Wanted:
 
 
 def _conflict(standing: Standing) -> Wanted:
-    conflict = standing.conflict
-    if conflict is None or conflict.pods == 0:
+    conflict, others = standing.conflict, standing.others
+    told: dict[str, str] = {}
+    if conflict is not None and conflict.pods:
+        named = _first_of(conflict.first, conflict.pods)
+        told["OlderPolicyWins"] = (
+            f"{conflict.pods} pods are managed by the older policy {conflict.winner}: {named}; narrow one's selector"
+        )
+    if others is not None and others.pods:
+        told["OtherResizer"] = others_message(others)
+    if not told:
         return Wanted(type="Conflict", status="False", reason="NoConflict")
-    named = ", ".join(conflict.first) + (" and more" if conflict.pods > len(conflict.first) else "")
-    told = f"{conflict.pods} pods are managed by the older policy {conflict.winner}: {named}; narrow one's selector"
-    return Wanted(type="Conflict", status="True", reason="OlderPolicyWins", message=told)
+    return Wanted(type="Conflict", status="True", reason=next(iter(told)), message="; ".join(told.values()))
+
+
+def others_message(others: OtherResizers) -> str:
+    """Whom pods are left to, and what to do about it."""
+    pods = "1 pod is" if others.pods == 1 else f"{others.pods} pods are"
+    named = _first_of(others.first, others.pods)
+    return f"{pods} resized by {others.who} too, and left to that: {named}; stop one of the two"
+
+
+def _first_of(names: Sequence[str], pods: int) -> str:
+    return ", ".join(names) + (" and more" if pods > len(names) else "")
 
 
 def _degraded(standing: Standing) -> Wanted:
@@ -172,10 +224,15 @@ def _counts(view: PassView, previous: JobCounts) -> JobCounts:
     )
 
 
-def _canary(view: PassView) -> str:
-    running = [job for job in view.snapshot.jobs if not job.state.ended]
+def _canary(view: PassView, ratio: float) -> str:
+    running = _running(view)
+    chosen = sum(in_canary(job.uid, ratio) for job in running)
     changed = sum(1 for job in running if (known := view.memory.get(job.uid)) and known.original is not None)
-    return f"{changed} of {len(running)} jobs"
+    return f"{chosen} of {len(running)} jobs, {changed} changed"
+
+
+def _running(view: PassView) -> list[Job]:
+    return [job for job in view.snapshot.jobs if not job.state.ended]
 
 
 def _first_names(names: Sequence[str], most: int = 3) -> str:

@@ -1,8 +1,8 @@
 """One pass, top to bottom: observe, decide, guard, act, report. Read this first.
 
 The cluster, this machine, a dry run and the simulator run exactly this; they differ in the ports. A pass that
-cannot observe changes nothing and says why (`PassReport.held`). Whoever calls (`loop.py`) hands the report on to
-the log, the metrics, the decision record and the screen.
+cannot observe, or whose policy fails, changes nothing and says why (`PassReport.held`). Whoever calls (`loop.py`)
+hands the report on to the log, the metrics, the decision record and the screen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from controller import corrections, growth, guards, move_guards, move_review, pace
 from controller.bounds import Bounds
-from controller.errors import ActuationError, ObservationError
+from controller.errors import ActuationError, ObservationError, PolicyError
 from controller.model import (
     Change,
     ClusterSnapshot,
@@ -53,17 +53,17 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         with stopwatch.timing("observe"):
             remembered = ports.memory.load()
             snapshot = ports.observer.observe()
-    except ObservationError as error:
-        return _held(str(error), ports.clock, stopwatch, settings)
 
-    # 2. Decide. Pure: the same snapshot and memory always give the same decisions. What an earlier change has harmed
-    #    gets back what it had, whatever the policy wishes; what became of earlier moves is found out.
-    with stopwatch.timing("decide"):
-        grown = growth.measure(snapshot, remembered, settings.measuring)
-        measured = pace.measure(snapshot, grown, settings.measuring.interval_seconds)
-        corrected = corrections.review(policy.decide(snapshot, measured), snapshot, settings.patience)
-        followed = move_review.review(corrected.decisions.memory, remembered, snapshot)
-        decisions = replace(corrected.decisions, memory=followed.memory)
+        # 2. Decide. Pure: the same snapshot and memory always give the same decisions. What an earlier change has
+        #    harmed gets back what it had, whatever the policy wishes; what became of earlier moves is found out.
+        with stopwatch.timing("decide"):
+            grown = growth.measure(snapshot, remembered, settings.measuring)
+            measured = pace.measure(snapshot, grown, settings.measuring.interval_seconds)
+            corrected = corrections.review(policy.decide(snapshot, measured), snapshot, settings.patience)
+            followed = move_review.review(corrected.decisions.memory, remembered, snapshot)
+            decisions = replace(corrected.decisions, memory=followed.memory)
+    except (ObservationError, PolicyError) as error:
+        return _held(error, ports.clock, stopwatch, settings)
 
     # 3. Guard. Ordered vetoes and clamps, each with its reason.
     with stopwatch.timing("guard"):
@@ -125,11 +125,14 @@ class Stopwatch:
             self.seconds[verb] = self.clock.monotonic() - start
 
 
-def _held(why: str, clock: Clock, stopwatch: Stopwatch, settings: PassSettings) -> PassReport:
-    """A pass that could not observe: it looks again after one interval, and remembers nothing new."""
+def _held(
+    error: ObservationError | PolicyError, clock: Clock, stopwatch: Stopwatch, settings: PassSettings
+) -> PassReport:
+    """A pass that could not observe or decide: it looks again after one interval, and remembers nothing new."""
     now = clock.now()
     next_look = now + settings.measuring.interval_seconds
-    return PassReport(now, settings.policy_name, stopwatch.seconds, next_look, held=why)
+    failed = isinstance(error, PolicyError)
+    return PassReport(now, settings.policy_name, stopwatch.seconds, next_look, held=str(error), policy_failed=failed)
 
 
 def decreases_first(resizes: Sequence[Resize]) -> list[Resize]:

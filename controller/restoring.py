@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from controller.bounds import acts, in_canary
 from controller.errors import ActuationError
-from controller.model import CpuAllocation, JobMemory, MemoryState, Restored
+from controller.model import CpuAllocation, JobMemory, MemoryState, Restored, RestoreResult
 from controller.ports import Actuator, Memory
 
 
@@ -23,8 +24,10 @@ class GivenBack:
     restored: Mapping[str, str] = field(default_factory=dict)
     """The detail says what could not come back with the rest, such as a limit that was added and stays."""
     gone: Mapping[str, str] = field(default_factory=dict)
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    """Taken by the platform a moment ago, and not yet in effect: ask again soon."""
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """For room, for a node's answer, for a turn: try again."""
+    """For room, for a kubelet that does not follow, for a turn: try again."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Not known whether another try helps: the API server did not answer, or refused."""
     impossible: Mapping[str, str] = field(default_factory=dict)
@@ -32,13 +35,18 @@ class GivenBack:
 
     @property
     def not_back(self) -> Mapping[str, str]:
-        """The jobs that do not have their original resources, and why."""
+        """The jobs whose original resources are not in effect, and why."""
+        return {**self.accepted, **self.trouble}
+
+    @property
+    def trouble(self) -> Mapping[str, str]:
+        """Those of them that something is in the way of."""
         return {**self.waiting, **self.failed, **self.impossible}
 
     @property
     def settled(self) -> bool:
         """True when another try would do nothing more: what a finalizer waits for."""
-        return not self.waiting and not self.failed
+        return not self.accepted and not self.waiting and not self.failed
 
 
 def due(memory: MemoryState, mode: str, canary_ratio: float, selected_uids: Collection[str]) -> list[str]:
@@ -67,7 +75,7 @@ def give_back(memory: Memory, actuator: Actuator, uids: Iterable[str] | None = N
     the next try finds the resources back already.
     """
     state = memory.load()
-    told: dict[str, dict[str, str]] = {"applied": {}, "gone": {}, "deferred": {}, "failed": {}, "infeasible": {}}
+    told: dict[RestoreResult, dict[str, str]] = {result: {} for result in get_args(RestoreResult)}
     for uid in list(state.jobs if uids is None else uids):
         known = state.jobs.get(uid)
         if known is not None and known.original is not None:
@@ -77,7 +85,14 @@ def give_back(memory: Memory, actuator: Actuator, uids: Iterable[str] | None = N
     if done:
         cleared = {uid: _forgotten(state.jobs[uid]) for uid in done}
         memory.save(replace(state, jobs={**state.jobs, **cleared}))
-    return GivenBack(told["applied"], told["gone"], told["deferred"], told["failed"], told["infeasible"])
+    return GivenBack(
+        restored=told["applied"],
+        gone=told["gone"],
+        accepted=told["accepted"],
+        waiting=told["deferred"],
+        failed=told["failed"],
+        impossible=told["infeasible"],
+    )
 
 
 def _restore(actuator: Actuator, uid: str, original: CpuAllocation) -> Restored:

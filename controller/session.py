@@ -21,6 +21,7 @@ import structlog
 from controller.adapters.clock import SystemClock
 from controller.adapters.crashed_runs import NOTHING_EARLIER, EarlierRun
 from controller.adapters.health import HealthServer
+from controller.adapters.http_config import Endpoint
 from controller.adapters.job_record import JobRecord
 from controller.adapters.journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
 from controller.adapters.leftovers import EndedJob, RunOf, current_boot_id
@@ -145,7 +146,7 @@ class Workshop(_Leaving):
 class PrometheusInUse:
     """A Prometheus that runs already and is to be used."""
 
-    url: str
+    endpoint: Endpoint
     targets_file: Path | None = None
     """Where it reads what to scrape; None: a file in our own state folder."""
 
@@ -208,7 +209,7 @@ class Session(_Leaving):
             given = self.plan.prometheus
             if given is None:
                 self.prometheus: PrometheusServer | GivenPrometheus = stack.enter_context(self._prometheus(folder))
-            self.reader = self._reader(self.prometheus.url if given is None else given.url)
+            self.reader = self._reader(self.prometheus.url if given is None else given.endpoint)
             stack.callback(self.reader.close)
             if given is not None:
                 self.prometheus = stack.enter_context(self._given_prometheus(given))
@@ -353,10 +354,10 @@ class Session(_Leaving):
         controller: TargetGroup = {"targets": [f"{LOOPBACK}:{self.health.port}"], "labels": {"job": "slopewise"}}
         return [controller, *self.supervisor.targets()]
 
-    def _reader(self, url: str) -> PrometheusReader:
+    def _reader(self, endpoint: Endpoint | str) -> PrometheusReader:
         of_run = {} if self.plan.prometheus is None else {RUN_LABEL: self.workshop.journal.run_id}
         return PrometheusReader(
-            url,
+            endpoint,
             {"namespace": self.plan.namespace, **of_run},
             self.plan.scrape_interval_seconds,
             [self.plan.policy.spec.evaluation],

@@ -16,9 +16,10 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from pydantic.alias_generators import to_camel
 
-from controller import policies
 from controller.errors import UsageError
 from controller.model import CpuControl, Objective
+from controller.own_policies import catalogue
+from controller.own_policies.loading import FAILURES, described
 from controller.policies import PolicyParameters
 from controller.texts import nearest
 
@@ -89,10 +90,14 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+PolicyName = Annotated[str, Field(max_length=4096), WithJsonSchema({"type": "string", "maxLength": 63})]
+"""In a file of this machine it may be a path, which is read as one before anything else (`named_policy`)."""
+
+
 class PolicyChoice(Document):
     """Which policy decides, and its own parameters (`slopewise policies NAME` lists them)."""
 
-    name: str = Field("flowcon", max_length=63, description="`slopewise policies` lists them")
+    name: PolicyName = Field("flowcon", description="`slopewise policies` lists them")
     parameters: dict[str, Any] = Field(default_factory=dict, description="the policy's own; each has a default")
 
 
@@ -285,19 +290,42 @@ class TrainingPolicy(Document):
 
 
 def load_training_policy(path: Path) -> TrainingPolicy:
-    """Read and validate a policy file, down to its policy's own parameters; UsageError with one sentence."""
+    """Read and validate a policy file, down to its policy's own parameters; UsageError with one sentence.
+
+    A policy that it names by its path, relative to the file, has its name in what is returned.
+    """
     document = validate(TrainingPolicy, load_yaml(path), where=str(path))
-    policy_parameters(document.spec.policy, where=f"{path}: spec.policy")
-    return document
+    choice = named_policy(document.spec.policy, beside=path.parent, where=f"{path}: spec.policy")
+    policy_parameters(choice, where=f"{path}: spec.policy")
+    return document.model_copy(update={"spec": document.spec.model_copy(update={"policy": choice})})
+
+
+Choice = TypeVar("Choice", bound=PolicyChoice)
+
+
+def named_policy(choice: Choice, *, beside: Path, where: str) -> Choice:
+    """The same choice, by the policy's name where it gave the path of its file; UsageError says where a mistake is.
+
+    Only for what this machine's user wrote: see `own_policies/catalogue.py`.
+    """
+    try:
+        return choice.model_copy(update={"name": catalogue.name_of(choice.name, beside)})
+    except UsageError as error:
+        raise UsageError(f"{where}.name: {error}") from error
 
 
 def policy_parameters(choice: PolicyChoice, *, where: str) -> PolicyParameters:
     """The typed parameters of the policy that was chosen; UsageError says where a mistake is."""
     try:
-        policy = policies.find(choice.name)
+        policy = catalogue.find(choice.name)
     except UsageError as error:
         raise UsageError(f"{where}.name: {error}") from error
-    return validate(policy.parameters, choice.parameters, where=where, under="parameters")
+    try:
+        return validate(policy.parameters, choice.parameters, where=where, under="parameters")
+    except UsageError:
+        raise
+    except FAILURES as error:  # a validator in a file of the user's
+        raise UsageError(f"{where}.parameters: {described(error, policy.origin)}.") from error
 
 
 def load_yaml(path: Path) -> object:
@@ -353,7 +381,9 @@ def _what_and_remedy(first: Any, model: type[BaseModel]) -> str:
         return "is required; add it"
     if first["type"] in ("model_type", "dict_type"):
         return f"must be a mapping of keys to values, not {type(first['input']).__name__}; see the README's example"
-    message = first["msg"].replace("Input should be", "must be")
+    message = str(first["msg"]).replace("Input should be", "must be").replace("a valid tuple", "a list")
+    if model.model_config.get("hide_input_in_errors"):  # what was written may be a secret
+        return f"{message}; write it in quotes" if first["type"] == "string_type" else message
     return f"{message}, not {first['input']!r}{_meant_word(first)}"
 
 

@@ -14,7 +14,7 @@ from typing import Any, TextIO, cast
 import structlog
 
 from controller.demo.wording import of_bound, plain
-from controller.telemetry import configure_logging
+from controller.log_lines import configure_logging
 from controller.texts import bounded
 
 LONGEST_LINE = 300

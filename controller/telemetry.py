@@ -6,11 +6,9 @@ Comes after a pass: `loop.py` hands every PassReport to `Telemetry.record`. The 
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections import Counter as Tally
 from collections.abc import Sequence
-from typing import TextIO, get_args
+from typing import get_args
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -18,8 +16,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from controller import __version__, move_guards
 from controller.errors import SlopewiseError
 from controller.job_metrics import LastPasses
+from controller.log_lines import configure_logging
 from controller.model import CpuControl, Job, MoveNews, MoveStage, OutcomeResult, PassReport
 from controller.pass_line import PassLines, kind_of, withheld_by_guard
+
+__all__ = ["Instruments", "Telemetry", "configure_logging"]
 
 VERBS = ("observe", "decide", "guard", "act", "report")
 MOVE_KINDS = ("place", "migrate")
@@ -27,33 +28,6 @@ MOVE_STAGES: tuple[MoveStage, ...] = get_args(MoveStage)
 OUTCOMES: tuple[OutcomeResult, ...] = get_args(OutcomeResult)
 _PAUSE_BUCKETS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 _PASS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-
-def configure_logging(
-    *,
-    stream: TextIO | None = None,
-    as_json: bool = False,
-    level: int = logging.INFO,
-    renderer: structlog.typing.Processor | None = None,
-) -> None:
-    """Log to stderr (data goes to stdout): readable lines, or one JSON object a line for log collectors.
-
-    `renderer`: makes other lines of the events.
-    """
-    if renderer is None:
-        renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
-    )
-    # Libraries log a retry or a missed run as warnings of their own; what matters of it is in our line.
-    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
 
 
 class Instruments:

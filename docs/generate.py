@@ -90,7 +90,8 @@ def training_policy() -> str:
     parameters = [
         "## spec.policy.parameters\n\nThe keys that each policy has; [policies.md](policies.md) explains them.\n"
     ]
-    parameters += [_parameters(policy) for policy in describe(None) if not policy["simulator_only"]]
+    shipped = [describe(name.replace("_", "-"))[0] for name in policies.names()]
+    parameters += [_parameters(policy) for policy in shipped if not policy["simulator_only"]]
     return _HEAD.format(source="controller/settings.py") + "\n".join([_TRAINING_POLICY, *sections, *parameters])
 
 
@@ -182,7 +183,7 @@ def _default(value: dict[str, Any]) -> str:
 
 
 def _parameters(policy: dict[str, Any]) -> str:
-    name = policies.find(policy["name"]).name
+    name = policy["name"]
     if not policy["parameters"]:
         return f"### {name}\n\nNone.\n"
     rows = ["| key | default | bounds | unit | |", "|---|---|---|---|---|"]

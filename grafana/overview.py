@@ -196,21 +196,24 @@ def _cpu() -> list[Builder[Panel]]:
         ),
         lines(
             "CPU allocated",
-            "Who may use the CPU? The limit of each job, stacked. Under control: requests it is the job's share of "
-            "its node: its request ÷ the sum of requests there × the node's cores. It may use more while others idle.",
+            "Who may use the CPU? The limit of each job in effect, as its kubelet reports it, stacked. Under control: "
+            "requests it is the job's share of its node: its request ÷ the sum of requests there × the node's cores. "
+            "It may use more while others idle.",
             CORES,
             Query(per_job("slopewise_job_cpu_allocated_cores"), JOB),
             stacked=True,
             width=12,
         ),
         lines(
-            "CPU used, allocated and wanted",
+            "CPU used, allocated, accepted and wanted",
             "Is CPU given that nobody uses, and does what jobs have follow what the policy wants? Sum over the "
-            "selected jobs. Wanted is the policy's limit; in mode Recommend it and allocated stay apart. They do "
-            "so too under control: requests, where allocated are shares that add up to the node and limits need not.",
+            "selected jobs. Allocated is in effect, as kubelets report it; accepted is what the API server has stored: "
+            "they stay apart where a kubelet is down. Wanted is the policy's limit; in mode Recommend it and accepted "
+            "stay apart. They do so too under control: requests, where shares add up to the node and limits need not.",
             CORES,
             Query(f"sum({per_job('slopewise_job_cpu_usage_cores')})", "used"),
             Query(f"sum({per_job('slopewise_job_cpu_allocated_cores')})", "allocated"),
+            Query(f"sum({per_job('slopewise_job_cpu_accepted_cores')})", "accepted"),
             Query(f"sum({per_job('slopewise_job_cpu_wanted_cores')})", "wanted"),
             width=12,
         ),

@@ -1,4 +1,4 @@
-"""`python -m replication`: run every published setting, write the page and its pictures.
+"""`python -m replication`: run every published setting, write the page and its pictures, and docs/which-policy.md.
 
 `--seeds 24 --workers 2` is what `make replicate` runs; `--only NAME` prints one setting and writes nothing.
 """
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import Progress
 
+from replication import which_policy
 from replication.page import page
 from replication.plots import draw_all
 from replication.run import SETTINGS, run_settings
@@ -43,6 +44,7 @@ def main(
     else:
         pictures = draw_all(results, DOCS / "images" / "replication")
         (DOCS / "replication.md").write_text(page(results, pictures, section()), encoding="utf-8")
+        which_policy.write(workers)
     err.print(f"{len(results)} settings, {seeds} seeds each, {time.monotonic() - start:.0f} s")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from controller.simulator.measures import Estimate
+from controller.estimates import Estimate
 from replication.claims import Claim, Unit
 from replication.comments import COMMENTS
 from replication.run import Result

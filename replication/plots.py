@@ -15,7 +15,7 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib import pyplot as plt
 
-from controller.simulator.measures import Estimate
+from controller.estimates import Estimate
 from controller.simulator.model import RunOutcome, Stay
 from replication.claims import AGAIN, Claim, Setting
 from replication.run import SETTINGS, Result, Runs

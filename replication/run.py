@@ -11,8 +11,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
+from controller.estimates import Estimate, estimate
 from controller.simulator.engine import run
-from controller.simulator.measures import Estimate, estimate
 from controller.simulator.model import Instance, PolicyRun, RunOutcome
 from controller.simulator.scenario import load_scenario, policy_runs
 from controller.simulator.workload import draw

@@ -90,6 +90,13 @@ def kwok_build() -> Build:
     return Build("kwok", MODULES / "kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 40)
 
 
+def thanos_build() -> Build:
+    """Sidecars and Queriers, for tests of what is asked through them; built only when it is asked for."""
+    # Its own build has these tags; without the second its gRPC answers crash it.
+    programs = {"thanos": "github.com/thanos-io/thanos/cmd/thanos"}
+    return Build("thanos", MODULES / "thanos", programs, 200, tags="netgo slicelabels")
+
+
 def bring(build: Build, cache: Path, progress: Progress) -> Path:
     """The folder with the programs of a build, built now when the cache has none.
 

@@ -20,6 +20,13 @@ def problems(result: dict, report: str) -> list[str]:
     fair, flowcon = ({job["name"]: job["steps"] for job in run["jobs"]} for run in runs.values())
     if fair != flowcon:
         found.append(f"the same jobs did different work: {fair}, {flowcon}")
+    if any(run["other_cpu_cores"] is None for run in runs.values()):
+        found.append("nobody counted what everything else on the machine used")
+    said = result["comparison"]["flowcon"]
+    if bool(said["rounds_compared"]) == bool(said["not_compared_because"]):
+        found.append(f"it compared {said['rounds_compared']} rounds and says {said['not_compared_because']}")
+    if len(report.encode()) > 1_000_000:
+        found.append(f"the report has {len(report.encode())} bytes")
     if any(name not in report for name in fair):
         found.append("the report does not name every job")
     return found

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 import structlog
+from support.searching import register_profiles
 
 from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
 from controller.errors import MissingToolError
+from controller.own_policies import catalogue
 
-ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks")]
+register_profiles()  # before the option --hypothesis-profile is heard
+
+ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks", "queriers")]
 """Folders whose tests need more than a checkout, and only run when they are named."""
 
 
@@ -24,7 +28,7 @@ def pytest_configure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What needs a cluster or frameworks runs with `make test-cluster` and `make test-frameworks`, not otherwise."""
+    """What needs a cluster, frameworks or a Querier runs with `make test-cluster` and its like, not otherwise."""
     if collection_path not in ASKED_FOR:
         return None
     asked = [Path(str(argument).split("::")[0]).resolve() for argument in config.args]
@@ -36,6 +40,13 @@ def logging_as_it_was() -> Generator[None]:
     """A command that a test runs in this process sets up logging, and what it filters out no later test could see."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def no_policies_of_others() -> Generator[None]:
+    """A policy's file that one test has named is none of another's, though they share a process."""
+    yield
+    catalogue.forget()
 
 
 @pytest.fixture(scope="session")

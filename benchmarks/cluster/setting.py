@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.records import API_VERSION, MANAGED_LABEL
+from controller.cluster.connecting import LEASE_NAME, other_leaders
 from controller.crds.definitions import definitions
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -24,7 +27,19 @@ def connect() -> KubeApi:
 
 
 def bring_kinds(api: KubeApi) -> None:
-    """TrainingPolicy and JobGrowth, where the cluster does not know them yet."""
+    """TrainingPolicy and JobGrowth, where the cluster does not know them yet.
+
+    Before that: SystemExit with a sentence and 2 beside a controller, which would take the benchmark's pods for those
+    of a deleted policy and give them back in the middle of the measurement.
+    """
+    if leaders := other_leaders(api):
+        namespace, holder = next(iter(leaders.items()))
+        print(
+            f"{Path(sys.argv[0]).name}: {holder} leads in namespace {namespace}, and would give back what is measured "
+            f"here; scale it down first: kubectl -n {namespace} scale deployment {LEASE_NAME} --replicas=0",
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
     for definition in definitions().values():
         create_missing(api, _DEFINITIONS, definition)
     wait_for("our kinds are served", lambda: _serves_growths(api), bool, 30.0)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.adapters import queries
+from controller.adapters.http_config import Endpoint
 from controller.adapters.prometheus_facts import Facts, facts_by_job, latest_life
 from controller.adapters.prometheus_http import PrometheusHttp, RangeRow, Target
 from controller.adapters.prometheus_resources import (
@@ -99,7 +100,7 @@ class PrometheusReader:
 
     def __init__(
         self,
-        url: str,
+        endpoint: Endpoint | str,
         matchers: Mapping[str, str | AnyOf],
         scrape_interval_seconds: float,
         evaluations: Sequence[EvaluationSettings],
@@ -111,7 +112,7 @@ class PrometheusReader:
 
         `evaluations` are tried in order: the first with a series for a job speaks for it. `resource_matchers` are
         forced on what is asked of kubelets' series (empty: any kubelet's); None: those are not asked for. UsageError
-        for a URL, name or value that cannot be used, before anything is sent.
+        for an endpoint, name or value that cannot be used, before anything is sent.
         """
         if not matchers:
             raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
@@ -121,7 +122,7 @@ class PrometheusReader:
         self._evaluations = tuple(evaluations)
         self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
         self._render(EVERYTHING)
-        self._http = PrometheusHttp(url, timeout_seconds)
+        self._http = PrometheusHttp(endpoint, timeout_seconds)
 
     @property
     def shown_url(self) -> str:

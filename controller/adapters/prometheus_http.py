@@ -1,9 +1,10 @@
 """One bounded, sceptical conversation with Prometheus, through `prometheus-api-client`.
 
-`prometheus.py` asks; what comes back is rows of numbers, or ObservationError with one sentence. What we add to
-the library's `PrometheusConnect`: a deadline for the whole answer (its own timeout bounds each read, so a server
-that drips a byte a second would hold a pass for ever), no retries (by default it takes 6 s to say "refused"), a
-look at `warnings`, which it drops (an answer with warnings is a part of the answer), and rows that are checked.
+`prometheus.py` asks; what comes back is rows of numbers, or ObservationError with one sentence
+(`prometheus_failures.py`). What we add to the library's `PrometheusConnect`: a deadline for the whole answer (its own
+timeout bounds each read, so a server that drips a byte a second would hold a pass for ever), no retries (by default it
+takes 6 s to say "refused"), a look at `warnings`, which it drops (an answer with warnings is a part of the answer),
+rows that are checked, and what an `http_config` says (`http_session.py`).
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import requests
 import urllib3
 from prometheus_api_client import PrometheusConnect
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from requests.adapters import HTTPAdapter
 
-from controller.adapters.answers import whole_body, words_for
+from controller.adapters.answers import whole_body
+from controller.adapters.http_access import HttpAccess, read_access
+from controller.adapters.http_config import Endpoint
+from controller.adapters.http_session import AccessAdapter, OneHostSession
+from controller.adapters.prometheus_failures import Failures
 from controller.errors import ObservationError, UsageError
-from controller.texts import bounded
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """10,000 jobs need about 20 MB; what is far above that is a tenant's label explosion, not an answer."""
 
-_DETAIL_CHARACTERS = 200
+ANOTHER_MOMENT_SECONDS = 10.0
+"""An instant query is evaluated at the moment that it names, to the millisecond; a server may round it to its step."""
+
 _PLUS_INFINITY = re.compile(rb',\s*"\+Inf"\s*\]')
 
 
@@ -70,26 +73,32 @@ class Target(msgspec.Struct, frozen=True):
 class PrometheusHttp:
     """Sends queries to one Prometheus. Not for several threads at once: a deadline belongs to one reading."""
 
-    def __init__(self, url: str, timeout_seconds: float) -> None:
-        """`timeout_seconds` bounds all queries between two `begin` calls together, not each one."""
-        self.shown_url = _without_credentials(url)
+    def __init__(self, endpoint: Endpoint | str, timeout_seconds: float) -> None:
+        """`timeout_seconds` bounds all queries between two `begin` calls together, not each one.
+
+        UsageError for a URL, or an `http_config` with all that it names, that cannot be used.
+        """
+        self._endpoint = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self.queries = 0
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
         self._expected: msgspec.json.Decoder[_Whole[Any]] | msgspec.json.Decoder[_WholeTargets] = _decoder(Row)
-        session = requests.Session()
-        session.trust_env = False  # HTTP_PROXY is for the outside; Prometheus is on loopback or in the cluster
-        session.headers["Accept-Encoding"] = "identity"  # gzip doubles the time of large answers
-        session.hooks["response"].append(self._receive)
-        once = urllib3.Retry(0, read=False)  # with read=0 a timeout would be told as "too many retries"
-        url = url.rstrip("/")
-        self._connect = PrometheusConnect(url, session=session, retry=once)
-        session.mount(url, _Adapter(max_retries=once))  # in the place of the library's, which is requests' own
+        self._use(read_access(self._endpoint))
+
+    @property
+    def shown_url(self) -> str:
+        """Where it is; an `Endpoint` has no secret in its URL."""
+        return self._endpoint.url
 
     def begin(self) -> None:
-        """Start the time and the count of a new reading."""
+        """Start the time and the count of a new reading, with the credentials that the files hold now.
+
+        ObservationError when they cannot be used, e.g. when one was rewritten and is empty.
+        """
         self.queries = 0
         self._deadline = time.monotonic() + self._timeout_seconds
+        if not self._access.is_current():
+            self._renew()
 
     def ask(self, query: str, at_seconds: float) -> list[Row]:
         """An instant query, evaluated at `at_seconds`. An empty list is an answer: no series."""
@@ -100,6 +109,7 @@ class PrometheusHttp:
         with self._told_in_one_sentence():
             self._expected = _decoder(row)
             rows: list[R] = self._connect.custom_query(query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining())
+            self._check_moment(rows, at_seconds)
             return rows
 
     def ask_range(self, query: str, start_seconds: float, end_seconds: float, step_seconds: float) -> list[RangeRow]:
@@ -126,54 +136,80 @@ class PrometheusHttp:
         """Close the connections."""
         self._connect.close()
 
-    def _remaining(self) -> float:
+    def _use(self, access: HttpAccess) -> None:
+        url = self._endpoint.url.rstrip("/")
+        session = OneHostSession(url, access)
+        session.headers["Accept-Encoding"] = "identity"  # gzip doubles the time of large answers
+        session.hooks["response"].append(self._receive)
+        self._connect = PrometheusConnect(url, session=session, retry=urllib3.Retry(0))
+        for prefix in (url, "https://", "http://"):  # in the place of the library's, which are requests' own
+            session.mount(prefix, _Adapter(access))
+        self._access = access
+        self._failures = Failures(self._endpoint, access, self._timeout_seconds)
+
+    def _renew(self) -> None:
+        """Take over what has changed; until that can be used, nothing is asked with what was there before."""
+        try:
+            access = read_access(self._endpoint)
+        except UsageError as error:
+            message = str(error).rstrip(".")
+            raise ObservationError(f"{message}; nothing is changed meanwhile.") from None
+        self._connect.close()  # also the connections that were opened with an old certificate
+        self._use(access)
+
+    def _check_moment(self, rows: Sequence[Any], at_seconds: float) -> None:
+        """ObservationError for the answer to another question: every row says when the query was evaluated.
+
+        A cache in between gives what it was given minutes ago, and each sample in it may have been fresh then.
+        """
+        age_seconds = at_seconds - rows[0].sample[0] if rows else 0.0
+        if abs(age_seconds) > ANOTHER_MOMENT_SECONDS:
+            raise ObservationError(
+                f"Prometheus at {self.shown_url} gave an answer of another moment ({age_seconds:.0f} s ago); see "
+                "whether a cache lies in between, and let it pass instant queries on; nothing is changed meanwhile."
+            )
+
+    def _remaining(self) -> urllib3.Timeout:
+        """The time for connecting and an answer's headers together; `whole_body` bounds the rest."""
         self.queries += 1
         remaining = self._deadline - time.monotonic()
         if remaining <= 0:
             raise requests.Timeout
-        return remaining
+        return urllib3.Timeout(total=remaining)
 
     def _receive(self, response: requests.Response, **_: Any) -> None:
         """Response hook: read the body before the deadline, and refuse a part of an answer."""
-        body = _body(response.raw, self._deadline)
+        body = self._body(response)
         if not isinstance(response, _Answer):
-            raise ValueError(f"{response.url}: sent on to another host")  # noqa: TRY004 - as unreadable as its page
+            raise TypeError("the session was given another adapter")
         response.body = body
-        if response.status_code != HTTPStatus.OK:
+        if response.is_redirect:
             return
+        if response.status_code != HTTPStatus.OK:
+            raise self._failures.refused(response.status_code, body)
         found = self._expected.decode(_with_readable_infinity(body))
         response.rows = found.data.result
-        if found.warnings:
-            raise ObservationError(
-                f"Prometheus at {self.shown_url} gave a part of the answer and warned: {_bounded(found.warnings[0])}; "
-                "nothing is changed until the answer is whole; look at its remote-read and storage health."
-            )
+        if found.warnings or found.is_partial:
+            raise self._failures.partial((found.warnings or ["isPartial"])[0])
+
+    def _body(self, response: requests.Response) -> bytes:
+        """Of a refusal that breaks off the status says enough."""
+        try:
+            return _whole_body(response.raw, self._deadline)
+        except requests.ConnectionError:
+            if response.status_code == HTTPStatus.OK:
+                raise
+            return b""
 
     @contextmanager
     def _told_in_one_sentence(self) -> Iterator[None]:
         try:
             yield
-        except requests.Timeout as error:
-            raise self._failure(
-                f"did not answer within {self._timeout_seconds:g} s", "see whether it hangs or is overloaded"
-            ) from error
-        except msgspec.ValidationError as error:
-            raise self._failure(
-                f"gave an answer with missing or strange fields ({_bounded(error)})", _IS_IT_PROMETHEUS
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise self._failure("gave an answer that cannot be read", _IS_IT_PROMETHEUS) from error
-        except requests.ConnectionError as error:
-            raise self._failure(
-                f"cannot be reached ({_reason(error)})", "see whether it runs and the URL is right"
-            ) from error
-        except requests.RequestException as error:
-            raise self._failure(f"cannot be asked ({_reason(error)})", "correct the URL") from error
-        except PrometheusApiClientException as error:
-            raise self._failure(f"answered {_bounded(error)}", "see its log") from error
-
-    def _failure(self, what: str, remedy: str) -> ObservationError:
-        return ObservationError(f"Prometheus at {self.shown_url} {what}; {remedy}; nothing is changed meanwhile.")
+        except (requests.RequestException, ValueError, RecursionError) as error:
+            failure = self._failures.of(error)
+        else:
+            return
+        raise failure  # outside of the block: the text of what it comes from may quote a secret
 
 
 class _Data(msgspec.Struct, Generic[R]):
@@ -187,6 +223,8 @@ class _Whole(msgspec.Struct, Generic[R]):
 
     data: _Data[R]
     warnings: list[str] | None = None
+    is_partial: bool = msgspec.field(name="isPartial", default=False)
+    """VictoriaMetrics' word for what others put into a warning."""
 
 
 class _Targets(msgspec.Struct):
@@ -200,6 +238,7 @@ class _WholeTargets(msgspec.Struct):
 
     data: _Targets
     warnings: list[str] | None = None
+    is_partial: bool = msgspec.field(name="isPartial", default=False)
 
 
 def _decoder(row: type[R]) -> msgspec.json.Decoder[_Whole[R]]:
@@ -223,7 +262,7 @@ class _Answer(requests.Response):
         return {"data": {"result": self.rows}}
 
 
-class _Adapter(HTTPAdapter):
+class _Adapter(AccessAdapter):
     """Makes such answers."""
 
     def build_response(self, request: requests.PreparedRequest, response: Any) -> requests.Response:
@@ -233,10 +272,7 @@ class _Adapter(HTTPAdapter):
         return answer
 
 
-_IS_IT_PROMETHEUS = "see whether a Prometheus, and not a proxy or a login page, is at that URL"
-
-
-def _body(raw: Any, deadline: float) -> bytes:
+def _whole_body(raw: Any, deadline: float) -> bytes:
     """All of it; requests.Timeout past the deadline, requests.ConnectionError when it breaks off or is too long."""
     try:
         return whole_body(raw, deadline, MAX_ANSWER_BYTES)
@@ -251,24 +287,3 @@ def _body(raw: Any, deadline: float) -> bytes:
 def _with_readable_infinity(body: bytes) -> bytes:
     """With `Inf` for `+Inf`, which msgspec does not read; only as a value, which a bracket closes, not as a label's."""
     return _PLUS_INFINITY.sub(b',"Inf"]', body) if b'"+Inf"' in body else body
-
-
-def _reason(error: Exception) -> str:
-    """A few words out of three layers of wrapping, e.g. `connection refused`."""
-    return words_for(str(error)) or _bounded(error) or type(error).__name__
-
-
-def _bounded(value: object) -> str:
-    return bounded(value, _DETAIL_CHARACTERS)
-
-
-def _without_credentials(url: str) -> str:
-    """The URL as it may be shown; UsageError when it is not an http(s) URL."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number, or above 65535
-        usable = False
-    if not usable:
-        raise UsageError(f"{url!r} is not the URL of a Prometheus; write it like http://127.0.0.1:9090.")
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -127,6 +127,8 @@ def candidates_by_job(
         known.values[kind] = row.sample[1]
     windows: dict[JobKey, list[SeriesWindow]] = defaultdict(list)
     for one in series.values():
+        if _is_over(one.values, oldest_seconds):
+            continue
         if (key := job_key(one.labels)) is not None:
             of_target = target_labels(key).get(one.labels.get("instance", ""), TARGET_LABELS)
             text = series_text(settings.metric, one.labels, of_target)
@@ -172,6 +174,11 @@ def evaluation(chosen: Chosen, objective: Objective | None, diverged: bool) -> E
         objective=objective or chosen.objective,
         finite=finite and not diverged,
     )
+
+
+def _is_over(values: Mapping[str, float], oldest_seconds: float) -> bool:
+    """Nothing in the window, and only its last sample is still shown: for five minutes, where nobody marked its end."""
+    return "level" not in values and values.get("sampled_at", oldest_seconds) < oldest_seconds
 
 
 def _window(text: str, labels: Mapping[str, str], values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:

@@ -145,9 +145,14 @@ or
 """)
 
 # What happened within the window; rows only where something did. max - min, not increase(): an extrapolated
-# 0.4 of one NaN would still be one NaN.
+# 0.4 of one NaN would still be one NaN. Nor changes(): VictoriaMetrics counts the first sample of a series as one.
 EVENTS = Template("""\
-  label_replace(changes(process_start_time_seconds{
+  label_replace(
+    max_over_time(process_start_time_seconds{
+    $matchers
+    slopewise_value=""
+  }[$window])
+    - min_over_time(process_start_time_seconds{
     $matchers
     slopewise_value=""
   }[$window]) > 0, "slopewise_value", "starts", "", "")

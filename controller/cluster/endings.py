@@ -27,6 +27,9 @@ from controller.settings import TrainingPolicy
 TRY_AGAIN_SECONDS = 3.0
 """Between two tries, while a policy waits for them."""
 
+CONFIRM_SECONDS = 0.5
+"""From what was just accepted to the look at whether it is in effect: most kubelets need no longer."""
+
 ORPHANS_SECONDS = 30.0
 """Between two tries when no policy waits, and between two looks for pods whose policy is gone."""
 
@@ -55,6 +58,9 @@ class Ending:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"ending {name}", daemon=True)
         self._said = ""
+        self._pause = 0.0
+        self._accepted: Collection[str] = frozenset()
+        """Jobs that the last try found accepted and not in effect."""
         self._log = structlog.get_logger("slopewise")
 
     def start(self) -> None:
@@ -72,9 +78,8 @@ class Ending:
         self._announcer.forget()
 
     def _run(self) -> None:
-        pause = 0.0
-        while not self.over and not self._stopping.wait(pause):
-            pause = self._pause_seconds
+        while not self.over and not self._stopping.wait(self._pause):
+            self._pause = self._pause_seconds
             try:
                 self.over = self._try()
             except SlopewiseError as error:
@@ -87,6 +92,8 @@ class Ending:
         """Once; True when nothing is left to do."""
         given_back = self._undoing.give_back()
         self._announcer.tell(given_back)
+        if given_back.accepted.keys() != self._accepted:
+            self._accepted, self._pause = given_back.accepted.keys(), CONFIRM_SECONDS
         if self._record is None:
             self._undoing.retire()
             return not self._undoing.leaves_anything()

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from controller.adapters.kube.namespace_limits import LimitKind
 from controller.adapters.kube.policies import PolicyDocument, PolicyRecord, add_finalizer, remove_finalizer
 from controller.adapters.kube.records import FINALIZER, PodRecord
 from controller.adapters.kube.reporting import tell_invalid
@@ -46,7 +47,13 @@ class Leadership:
         self._log = structlog.get_logger("slopewise")
 
     def stir(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """A pod changed: whoever manages it looks again soon, when it is a change that a decision may depend on."""
+        """A pod changed: whoever manages it looks again soon, when it is a change that a decision may depend on.
+
+        What its kubelet has made of a resize is shown, and decided on by the next pass in its time.
+        """
+        if new is not None and _cpu(old) != _cpu(new):
+            for runner in list(self._runners.values()):
+                runner.note_cpu(new.uid)
         if _matters(old) == _matters(new):
             return
         self._moves.wake()
@@ -55,6 +62,11 @@ class Leadership:
         for runner in list(self._runners.values()):
             if any(stores.selects(runner.spec.selector, pod) for pod in pods):
                 runner.stir()
+
+    def note_limit(self, kind: LimitKind, namespace: str) -> None:
+        """A LimitRange or ResourceQuota of a namespace has changed."""
+        for runner in list(self._runners.values()):
+            runner.note_limit(kind, namespace)
 
     def tick(self) -> None:
         """Bring the runners in line with the policies as they are now."""
@@ -253,6 +265,11 @@ class Leadership:
 def _keep_only(known: dict[str, Any], keys: Container[str]) -> None:
     for key in [key for key in known if key not in keys]:
         del known[key]
+
+
+def _cpu(pod: PodRecord | None) -> tuple[object, ...]:
+    """What is shown of a pod's CPU."""
+    return () if pod is None else (pod.unobserved, tuple((each.wished, each.in_effect) for each in pod.containers))
 
 
 def _matters(pod: PodRecord | None) -> tuple[object, ...]:

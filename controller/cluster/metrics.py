@@ -82,6 +82,10 @@ class ClusterMetrics:
         """`watches`: seconds since the API server was heard of, and restarts, by resource; asked at each scrape."""
         self._registry.register(_Watches(watches))
 
+    def follow_resizes(self, waited: Callable[[], Mapping[str, Sequence[float]]]) -> None:
+        """`waited`: for how many seconds each pod's kubelet has not carried out what was accepted, by node."""
+        self._registry.register(_Resizes(waited))
+
     def follow_moves(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
         """For how many seconds each pod has waited behind our gate, and each move has been under way; also so asked."""
         self._registry.register(_Moves(gated, moving))
@@ -103,6 +107,30 @@ class _Watches(Collector):
             restarts.add_metric([resource], count)
         yield silent
         yield restarts
+
+
+class _Resizes(Collector):
+    """Also of a replica that does not lead: the pods of a node whose kubelet is down wait whoever leads."""
+
+    def __init__(self, waited: Callable[[], Mapping[str, Sequence[float]]]) -> None:
+        self._waited = waited
+
+    def collect(self) -> Iterator[Metric]:
+        pods = GaugeMetricFamily(
+            "slopewise_unconfirmed_pods",
+            "Pods whose kubelet has not carried out CPU that the API server has accepted.",
+            labels=["job_node"],
+        )
+        oldest = GaugeMetricFamily(
+            "slopewise_oldest_unconfirmed_seconds",
+            "Since the API server accepted it for the first of them.",
+            labels=["job_node"],
+        )
+        for node, seconds in self._waited().items():
+            pods.add_metric([node], len(seconds))
+            oldest.add_metric([node], max(seconds))
+        yield pods
+        yield oldest
 
 
 class _Moves(Collector):

@@ -23,7 +23,7 @@ MOVES_SECONDS = 120.0
 """How long the end of a move that this pass has begun is waited for: a checkpoint, and a start."""
 
 HELD_EXIT_CODE = 4
-REFUSED_EXIT_CODE = 1
+REFUSED_EXIT_CODE = FAILED_EXIT_CODE = 1
 
 _POLL_SECONDS = 0.05
 
@@ -37,7 +37,7 @@ class StoppedError(SlopewiseError):
 
 
 def run_once(world: World, elector: Elector, stop: StopSignal, announce: Callable[[str], None]) -> int:
-    """0 when every policy had its pass; 4 when one could not observe, 1 when one cannot be obeyed.
+    """0 when every policy had its pass; 4 when one could not observe, 1 when one cannot be obeyed or has failed.
 
     What would change is changed, unless it is a dry run.
     """
@@ -69,7 +69,9 @@ def _one(world: World, record: PolicyRecord, announce: Callable[[str], None]) ->
         runner.tell(report)
     finally:
         runner.stop()
-    return HELD_EXIT_CODE if report.held is not None else 0
+    if report.held is None:
+        return 0
+    return FAILED_EXIT_CODE if report.policy_failed else HELD_EXIT_CODE
 
 
 def _runner(world: World, record: PolicyRecord, document: TrainingPolicy) -> PolicyRunner:

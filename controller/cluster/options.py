@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.adapters.http_config import Endpoint
 from controller.adapters.kube.election import Terms
 from controller.errors import UsageError
 
@@ -74,3 +75,10 @@ class ClusterOptions:
     rates: Rates = Rates()
     restore_deadline_seconds: float = 60.0
     """A policy that is deleted waits for its pods' originals no longer than this."""
+    prometheus_config: Path | None = None
+    """The `http_config` for Prometheus."""
+
+    @property
+    def prometheus(self) -> Endpoint:
+        """The Prometheus that scrapes the trainers."""
+        return Endpoint(self.prometheus_url, self.prometheus_config)

@@ -8,18 +8,18 @@ again by the kubelet: what it was about to do was decided under a lease that is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 import structlog
 
 from controller.adapters.health import HealthServer
+from controller.adapters.http_access import read_access
 from controller.adapters.kube.api import KubeApi
 from controller.adapters.kube.election import Elector
 from controller.adapters.kube.policies import PolicyRecord
-from controller.adapters.prometheus_http import PrometheusHttp
 from controller.cluster.claims import checked
-from controller.cluster.connecting import connect, make_elector
+from controller.cluster.connecting import connect, make_elector, other_leaders
 from controller.cluster.leading import Leadership
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.once import run_once
@@ -30,6 +30,7 @@ from controller.cluster.world import World, make_world
 from controller.documents import policy_of
 from controller.errors import SlopewiseError, UsageError
 from controller.loop import calm_garbage_collector
+from controller.own_policies import catalogue
 from controller.settings import load_training_policy
 from controller.telemetry import Instruments, configure_logging
 
@@ -46,13 +47,18 @@ SAY_AGAIN_SECONDS = 60.0
 def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[str], None]) -> int:
     """Run until a signal comes (0) or the lease is lost (1); with `once`, one pass of each policy (see `once.py`)."""
     file_policy = policy_of_file(options)
-    shown_prometheus = _checked_prometheus(options.prometheus_url)
+    cautions = read_access(options.prometheus).cautions
     configure_logging(as_json=options.json_logs)
+    log_own_policies()
     calm_garbage_collector()
     instruments = Instruments()
     metrics = ClusterMetrics(instruments.registry)
     api = connect(options.connection, metrics.on_request)
-    announce(f"API server: {api.host}; Prometheus: {shown_prometheus}.")
+    announce(f"API server: {api.host}; Prometheus: {options.prometheus.url}.")
+    for caution in cautions:
+        announce(caution)
+    if file_policy is not None and not options.dry_run:
+        _warn_of_others(other_leaders(api, options.lease_namespace), announce)
     with Replica(options, api, instruments, metrics, file_policy) as replica:
         if options.once:
             return run_once(replica.world, replica.elector, stop, announce)
@@ -60,11 +66,23 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
         return replica.run(stop)
 
 
-def _checked_prometheus(url: str) -> str:
-    """The URL as it may be shown, without a password; UsageError where it cannot be one."""
-    http = PrometheusHttp(url, timeout_seconds=1.0)
-    http.close()
-    return http.shown_url
+def log_own_policies() -> None:
+    """Load the user's policies, whose files are read once, and log which there are and which cannot be used."""
+    log = structlog.get_logger("slopewise")
+    for policy in catalogue.own():
+        if isinstance(policy, catalogue.Unusable):
+            log.warning("policy cannot be used", name=policy.name, origin=policy.origin, reason=policy.mistake)
+        else:
+            log.info("policy found", name=policy.name, origin=policy.origin)
+
+
+def _warn_of_others(leaders: Mapping[str, str], announce: Callable[[str], None]) -> None:
+    """A policy that came as a file is known to no other controller."""
+    for namespace, holder in leaders.items():
+        announce(
+            f"Warning: {holder} leads in namespace {namespace}; if it manages the whole cluster, it gives back what "
+            "this controller changes, since it does not know its policy; scale it to 0 replicas, or apply the policy."
+        )
 
 
 def policy_of_file(options: ClusterOptions) -> PolicyRecord | None:
@@ -108,8 +126,14 @@ class Replica:
         self._ticked_at = time.monotonic()
         self._log = structlog.get_logger("slopewise")
         self._said: dict[str, tuple[str, float]] = {}
-        self.watches = make_watches(api, options.connection.namespace, lambda old, new: self.leadership.stir(old, new))
+        self.watches = make_watches(
+            api,
+            options.connection.namespace,
+            lambda old, new: self.leadership.stir(old, new),
+            lambda kind, namespace: self.leadership.note_limit(kind, namespace),
+        )
         metrics.follow_watches(self.watches.watches)
+        metrics.follow_resizes(self.watches.resizes.by_node)
         self._api = api
         self._lost: str | None = None
         self.elector = self._make_elector(api)

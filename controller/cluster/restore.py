@@ -37,6 +37,8 @@ from controller.restoring import GivenBack
 from controller.telemetry import configure_logging
 
 TRY_AGAIN_SECONDS = 2.0
+CONFIRM_SECONDS = 0.5
+"""From what was just accepted to the look at whether it is in effect: most kubelets need no longer."""
 
 _FLUSH_SECONDS = 5.0
 
@@ -56,6 +58,8 @@ class Restoration:
     restored: dict[str, str] = field(default_factory=dict)
     """The detail says what could not come back with the rest, such as a limit that was added and stays."""
     gone: dict[str, str] = field(default_factory=dict)
+    accepted: dict[str, str] = field(default_factory=dict)
+    """Taken by the API server, and not in effect within the deadline, as their kubelets report."""
     left: dict[str, str] = field(default_factory=dict)
     """Not restored within the deadline, and why: run it again."""
     impossible: dict[str, str] = field(default_factory=dict)
@@ -65,14 +69,15 @@ class Restoration:
 
     @property
     def complete(self) -> bool:
-        """True when nothing of ours is left."""
-        return not self.left and not self.impossible and not self.problems
+        """True when everything is in effect, and nothing of ours is left."""
+        return not (self.accepted or self.left or self.impossible or self.problems)
 
     def as_json(self) -> dict[str, Any]:
         """For `--output json`."""
         return {
             "restored": self.restored,
             "gone": self.gone,
+            "accepted": self.accepted,
             "left": self.left,
             "impossible": self.impossible,
             "policiesLetGo": self.policies,
@@ -82,14 +87,16 @@ class Restoration:
 
     def add(self, given_back: GivenBack, name: Callable[[str], str]) -> None:
         """One more try: what it says of a pod counts, and no longer what the one before said."""
-        for kind, told in (
+        kinds = (
             (self.restored, given_back.restored),
             (self.gone, given_back.gone),
+            (self.accepted, given_back.accepted),
             (self.left, {**given_back.waiting, **given_back.failed}),
             (self.impossible, given_back.impossible),
-        ):
+        )
+        for kind, told in kinds:
             for uid, detail in told.items():
-                for other in (self.restored, self.gone, self.left, self.impossible):
+                for other, _ in kinds:
                     other.pop(name(uid), None)
                 kind[name(uid)] = detail
 
@@ -100,6 +107,7 @@ def listing(result: Restoration) -> Table:
     for became, told in (
         ("restored", result.restored),
         ("gone", result.gone),
+        ("accepted, NOT in effect yet", result.accepted),
         ("NOT restored yet", result.left),
         ("NOT restored", result.impossible),
     ):
@@ -165,15 +173,18 @@ class _Restorer:
         result = Restoration()
         with self._writing(result):
             self._book.refresh()
-            undoings = [
-                Undoing(name, self._api, self._watches, self._owners, self._book, self._elector.may_write, NoTurns())
-                for name in self._book.policies()
-            ]
+            undoings = [self._undoing(name) for name in self._book.policies()]
             self._give_back(undoings, result, deadline, stop)
         if unreadable := self._watches.growths.unreadable:
             result.problems.append(f"{unreadable} JobGrowths cannot be read; what their pods had is not known")
         self._let_policies_go(result)
         return result
+
+    def _undoing(self, policy: str) -> Undoing:
+        may_write = self._elector.may_write
+        return Undoing(
+            policy, self._api, self._watches, self._owners, self._book, may_write, NoTurns(), by_a_person=True
+        )
 
     @contextmanager
     def _writing(self, result: Restoration) -> Iterator[None]:
@@ -188,12 +199,15 @@ class _Restorer:
 
     def _give_back(self, undoings: list[Undoing], result: Restoration, deadline: float, stop: StopSignal) -> None:
         """Every policy's in turn, again and again: none waits for the pods of another one."""
+        accepted = set(result.accepted)
         while True:
             undoings = [each for each in undoings if not self._once(each, result)]
             if not (self._some_are_suspended(result) or undoings) or time.monotonic() > deadline:
                 return
-            self._announce(f"{len(result.left)} not back yet, for example {_first(result.left)}")
-            if stop.wait(TRY_AGAIN_SECONDS):
+            before, accepted = accepted, set(result.accepted)
+            if waiting := {**result.left, **(result.accepted if accepted == before else {})}:
+                self._announce(f"{len(waiting)} not back yet, for example {_first(waiting)}")
+            if stop.wait(TRY_AGAIN_SECONDS if accepted == before else CONFIRM_SECONDS):
                 result.problems.append(f"stopped by {stop.name}")
                 return
             if not self._elector.is_leader:
@@ -225,7 +239,7 @@ class _Restorer:
         if self._watches.policies is None:
             return
         held = [record.name for record in self._watches.policies.items() if FINALIZER in record.finalizers]
-        if held and (result.left or result.problems):
+        if held and (result.accepted or result.left or result.problems):
             result.problems.append(f"the finalizer stays on {', '.join(held)}, as not everything is back")
             return
         for name in held:

@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from controller.adapters.kube.actuator import KubeActuator
+from controller.adapters.kube.actuator import KubeActuator, ResizeContext
 from controller.adapters.kube.memory import ORIGINALS_A_PASS, KubeMemory, OnlyStored
 from controller.adapters.kube.mobilities import Moving
 from controller.adapters.kube.mover import KubeMover, Ways
+from controller.adapters.kube.namespace_limits import LimitKind
 from controller.adapters.kube.observer import KubeObserver
 from controller.adapters.kube.policies import Claims, PolicyDocument, PolicyRecord
 from controller.adapters.kube.records import ManagedPod, PodRecord
 from controller.adapters.kube.reporting import StatusReporter
+from controller.adapters.kube.unwatched import UnwatchedPods
 from controller.adapters.local import DryRunActuator
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.queries import AnyOf
+from controller.cluster.departures import Departures
 from controller.cluster.undoing import Announcer
 from controller.cluster.world import World
 from controller.documents import pass_settings, policy_of
 from controller.errors import ObservationError
 from controller.growth import SCRAPES_PER_WINDOW
-from controller.loop import ControllerLoop
+from controller.loop import ControllerLoop, Sink
 from controller.memory_dictionary import DictionaryMemory
 from controller.model import CpuAllocation, PassReport
+from controller.policy_status import OtherResizers
 from controller.ports import Actuator, Memory, Ports
 from controller.reconcile import reconcile
-from controller.restoring import due, give_back
+from controller.restoring import GivenBack, due, give_back
 from controller.settings import TrainingPolicy
 from controller.telemetry import Telemetry
 
@@ -42,11 +47,15 @@ LEAST_SECONDS_BETWEEN_EVENTS = 2.0
 MOST_CPU_RATIO = 0.05
 """Events may take at most this share of a core: a pass of 1 s is not repeated within 20 s because a pod started."""
 
+_FEW_NAMES = 3
+
 SHORTEST_READING_SECONDS, LONGEST_READING_SECONDS = 5.0, 15.0
 
+CONFIRM_SECONDS = 1.0
 TRY_AGAIN_SECONDS = 5.0
 MOST_TRY_AGAIN_SECONDS = 80.0
-"""Between two tries to give back what could not be given back at once; each one that was in vain doubles it."""
+"""Between two tries to give back what could not be given back at once; each one that was in vain doubles it. The first
+look at whether what was accepted is in effect comes sooner."""
 
 LEAST_LIVENESS_SECONDS = 60.0
 """A pass whose questions all time out takes some 20 s, and is over then."""
@@ -69,6 +78,7 @@ class PolicyRunner:
         self._settings = replace(pass_settings(document), first_changes_a_pass=ORIGINALS_A_PASS)
         self._claims = Claims()
         self._kept = None if world.options.dry_run else self._kube_memory(status)
+        self._unwatched = UnwatchedPods(world.impatient, world.book).find
         self._reporter = self._make_reporter(status)
         self._telemetry = Telemetry(
             control=self.spec.resources.control,
@@ -79,11 +89,14 @@ class PolicyRunner:
         self._announcer = Announcer(self._name, world.metrics, self._reporter, self._name_of)
         self._reader = self._prometheus()
         self._observer = self._make_observer()
+        self._waits_for: Callable[[LimitKind, str], bool] = lambda *_: False
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory(), world.clock)
-        self._sinks = [] if world.options.dry_run else [self._reporter]
+        self._sinks: list[Sink] = [] if world.options.dry_run else [self._reporter, self._make_departures()]
         self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.interval_seconds, self._sinks)
         self._stirred = threading.Event()
+        self._resized: deque[str] = deque()
+        """Uids of pods whose CPU has changed since it was last shown."""
         self._retry: Retry | None = None
 
     def start(self) -> None:
@@ -110,13 +123,30 @@ class PolicyRunner:
         """Something happened to one of its pods. Called from any thread."""
         self._stirred.set()
 
+    def note_limit(self, kind: LimitKind, namespace: str) -> None:
+        """A LimitRange or ResourceQuota has changed: ask again soon for what it refused. Called from any thread."""
+        if self._waits_for(kind, namespace):
+            self.stir()
+
+    def note_cpu(self, pod_uid: str) -> None:
+        """The CPU of one of its pods has changed, or its kubelet has reported it. Called from any thread."""
+        self._resized.append(pod_uid)
+
     def tick(self) -> None:
         """Called about twice a second: look again now if there is a reason to, and the last look is not just over."""
+        self._refresh()
         if self._stirred.is_set() and self._may_look_again():
             self._stirred.clear()
             self.loop.wake()
         elif self._retry is not None and self._retry.is_due():
             self.loop.wake()
+
+    def _refresh(self) -> None:
+        """Show what kubelets have reported since, unless a pass is about to do so."""
+        if not self._resized or self.loop.busy or self._world.options.dry_run:
+            return
+        changed = {self._resized.popleft() for _ in range(len(self._resized))}
+        self._reporter.refresh(self._observer.workloads_of(changed), self._observer.with_cpu)
 
     def _may_look_again(self) -> bool:
         passes = max(1, self.loop.passes)
@@ -129,7 +159,9 @@ class PolicyRunner:
         if self._kept is not None:
             self._give_back_due(self._kept)
         self._reporter.set_conflict(self._claims.conflicts.get(self._name))
-        self._reporter.set_degraded(self.trouble or self._world.trouble(self._name) or self._left_out())
+        self._reporter.set_others(self._others())
+        trouble = self.trouble or self._world.trouble(self._name) or self._left_out() or self._kubelets_behind()
+        self._reporter.set_degraded(trouble)
         report = reconcile(self._ports, self._policy, self._settings)
         self._world.gates.after_pass(report)
         return report
@@ -161,12 +193,12 @@ class PolicyRunner:
         except ObservationError:  # the pass that follows says so
             return
         behaviour = self.spec.behaviour
-        uids = due(state, self.spec.mode, behaviour.canary_ratio, selected)
+        uids = due(state, self.spec.mode, behaviour.canary_ratio, selected - self._observer.autoscaled)
         if not uids and self._retry is None:
             return
         given_back = give_back(memory, self._actuator, uids)
         self._announcer.tell(given_back)
-        self._retry = None if given_back.settled else Retry.after(self._retry, helped=bool(given_back.restored))
+        self._retry = None if given_back.settled else Retry.after(self._retry, given_back)
         # Not those whose pod is gone: a workload between two pods is still ours, and so is what is known of it.
         memory.retire([uid for uid in given_back.restored if uid not in selected])
 
@@ -188,6 +220,21 @@ class PolicyRunner:
             return None
         name, why = next(iter(left_out.items()))
         return f"{len(left_out)} pods are left out; {name}: {why}"
+
+    def _others(self) -> OtherResizers | None:
+        """Who else resizes pods of this policy; from the pass before."""
+        found = self._observer.resized_by_others
+        if not found:
+            return None
+        return OtherResizers(len(found), tuple(found)[:_FEW_NAMES], ", ".join(sorted(set(found.values()))[:_FEW_NAMES]))
+
+    def _kubelets_behind(self) -> str | None:
+        """Nodes whose kubelets do not carry out what was accepted, in words; from the pass before."""
+        behind = Counter(self._observer.behind)
+        if not behind:
+            return None
+        nodes = ", ".join(f"{node} ({pods} {'pod' if pods == 1 else 'pods'})" for node, pods in sorted(behind.items()))
+        return f"accepted CPU is not in effect on {nodes}; see whether the kubelet runs there"
 
     def _name_of(self, job_uid: str) -> str:
         managed = self._observer.find(job_uid)
@@ -224,7 +271,7 @@ class PolicyRunner:
         options = self._world.options
         namespace = options.connection.namespace
         return PrometheusReader(
-            options.prometheus_url,
+            options.prometheus,
             {"pod": AnyOf()} if namespace is None else {"namespace": namespace},
             options.scrape_interval_seconds,
             [self.spec.evaluation],
@@ -248,6 +295,7 @@ class PolicyRunner:
                 is_ours=lambda uid: self._kept is not None and self._kept.remembers(uid),
                 made=lambda uid: 0 if self._kept is None else self._kept.moves_made(uid),
             ),
+            self._world.watches.resizes.waited_seconds,
         )
 
     def _make_actuator(self) -> Actuator:
@@ -263,8 +311,23 @@ class PolicyRunner:
             self._original,
             self._world.watches.pods.observe,
             self._make_mover().move,
+            ResizeContext(
+                self._world.watches.resizes.waited_seconds, self._world.watches.limits.changes, self._unwatched
+            ),
         )
+        self._waits_for = actuator.waits_for
         return OnlyStored(actuator, self._kept)
+
+    def _make_departures(self) -> Departures:
+        return Departures(
+            self._name,
+            self.spec.resources.control,
+            self._world.book,
+            _Late(lambda: self._observer),
+            self._unwatched,
+            lambda pod: pod.uid in self._claims.policy_of,
+            self._world.clock,
+        )
 
     def _make_mover(self) -> KubeMover:
         world = self._world
@@ -288,15 +351,21 @@ class _Late:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When what could not be given back is tried again: after 5, 10, 20, … s, because each try is a whole pass."""
+    """When what could not be given back is tried again: after 5, 10, 20, … s, because each try is a whole pass.
+
+    Whether a kubelet has carried out what was accepted is looked at sooner: most do within a second.
+    """
 
     pause_seconds: float
     at: float
 
     @classmethod
-    def after(cls, last: Retry | None, *, helped: bool) -> Retry:
-        """`helped`: the try gave something back, so the next one need not wait longer."""
-        pause = TRY_AGAIN_SECONDS if last is None or helped else min(2 * last.pause_seconds, MOST_TRY_AGAIN_SECONDS)
+    def after(cls, last: Retry | None, given_back: GivenBack) -> Retry:
+        """After a try that gave something back, the next one need not wait longer than the first."""
+        if last is None or given_back.restored:
+            pause = CONFIRM_SECONDS if given_back.accepted else TRY_AGAIN_SECONDS
+        else:
+            pause = min(2 * last.pause_seconds, MOST_TRY_AGAIN_SECONDS)
         return cls(pause, time.monotonic() + pause)
 
     def is_due(self) -> bool:

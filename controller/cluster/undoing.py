@@ -12,13 +12,14 @@ from dataclasses import fields
 import structlog
 
 from controller.adapters.clock import SystemClock
-from controller.adapters.kube.actuator import KubeActuator, Turns
+from controller.adapters.kube.actuator import KubeActuator, ResizeContext, Turns
 from controller.adapters.kube.contracts import Api, MayWrite
 from controller.adapters.kube.growth_book import GrowthBook
 from controller.adapters.kube.memory import KubeMemory
 from controller.adapters.kube.owners import Identity, Owners
 from controller.adapters.kube.records import ManagedPod
 from controller.adapters.kube.reporting import StatusReporter
+from controller.adapters.kube.unwatched import READ_AGAIN_SECONDS, UnwatchedPods
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.watches import Watches
 from controller.restoring import GivenBack, give_back
@@ -41,8 +42,13 @@ class Undoing:
         may_write: MayWrite,
         turns: Turns,
         settings: ResourceSettings | None = None,
+        *,
+        by_a_person: bool = False,
     ) -> None:
-        """`settings`: the policy's, where it is known: a limit that we added is left at its ceiling."""
+        """`settings`: the policy's, where it is known: a limit that we added is left at its ceiling.
+
+        `by_a_person`: who may also change pods whose owners have taken the label off, and waits for each answer.
+        """
         self.policy = policy
         self._book = book
         self.roster = _Roster(watches, owners, book)
@@ -56,6 +62,12 @@ class Undoing:
             SystemClock(),
             self._memory.original,
             watches.pods.observe,
+            context=ResizeContext(
+                watches.resizes.waited_seconds,
+                watches.limits.changes,
+                UnwatchedPods(api, book, 0.0 if by_a_person else READ_AGAIN_SECONDS).find,
+                restores_unlabelled=by_a_person,
+            ),
         )
 
     def give_back(self) -> GivenBack:
@@ -105,14 +117,19 @@ class _Roster:
 
 
 class News:
-    """What of each try is news: what came back, and what began to wait or to fail, but not that it still does."""
+    """What of each try is news: what came back, and what began to wait or to fail, but not that it still does.
+
+    That the platform has taken something is none: it is in effect a moment later, or it is waited for.
+    """
 
     def __init__(self) -> None:
         self._known: Mapping[str, str] = {}
 
     def of(self, given_back: GivenBack) -> GivenBack:
         """The same, without what was told before."""
-        told: dict[str, Mapping[str, str]] = {each.name: getattr(given_back, each.name) for each in fields(given_back)}
+        told: dict[str, Mapping[str, str]] = {
+            each.name: getattr(given_back, each.name) for each in fields(given_back) if each.name != "accepted"
+        }
         fresh = {
             kind: {uid: why for uid, why in jobs.items() if self._known.get(uid) != kind} for kind, jobs in told.items()
         }
@@ -137,7 +154,7 @@ class Announcer:
         """Of one try."""
         self._metrics.not_given_back.labels(self._policy).set(len(given_back.not_back))
         news = self._news.of(given_back)
-        trouble = news.not_back
+        trouble = news.trouble
         if not (news.restored or news.gone or trouble):
             return
         self._metrics.on_given_back(news)

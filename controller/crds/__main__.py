@@ -1,7 +1,7 @@
 """Writes the CustomResourceDefinitions: `python -m controller.crds`, or with `--check` says whether they are current.
 
-Before it: `definitions.py`. After it: `manifests/crds/`, which kustomizations list. The same code gives the same
-bytes.
+Before it: `definitions.py`. After it: `manifests/crds/`, which kustomizations list, and the patch that the component
+`policies` applies to one of them. The same code gives the same bytes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from controller.crds.definitions import definitions
+from controller.crds.definitions import definitions, patches
 
-FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "crds"
+FOLDER = Path(__file__).resolve().parents[2] / "manifests"
 _HEAD = (
     "# Generated from controller/settings.py, job_growth.py and policy_status.py: change those, then `make generate`.\n"
 )
@@ -29,14 +28,15 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def render(definition: dict[str, Any]) -> str:
-    """The definition as YAML that a diff can be read of."""
-    return _HEAD + yaml.dump(definition, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120)
+def render(document: object) -> str:
+    """The definition, or the patch of one, as YAML that a diff can be read of."""
+    return _HEAD + yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120)
 
 
 def outdated(folder: Path) -> dict[Path, str]:
     """What is to be written, by file: the files in `folder` whose content is not what the code generates now."""
-    wanted = {folder / name: render(definition) for name, definition in definitions().items()}
+    wanted = {folder / "crds" / name: render(definition) for name, definition in definitions().items()}
+    wanted |= {folder / "components" / "policies" / name: render(patch) for name, patch in patches().items()}
     return {
         path: text for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
     }

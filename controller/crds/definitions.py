@@ -27,13 +27,26 @@ def definitions() -> dict[str, dict[str, Any]]:
     return {"trainingpolicies.yaml": training_policies(), "jobgrowths.yaml": job_growths()}
 
 
-def training_policies() -> dict[str, Any]:
-    """`trainingpolicies.slopewise.dev`: cluster-scoped, because CPU is shared per node, across namespaces."""
+def patches() -> dict[str, list[dict[str, Any]]]:
+    """What the component `policies` makes of the definition, as a JSON patch by the name of its file."""
+    place = ("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "policy")
+    value: Any = training_policies(others=True)
+    for key in place:
+        value = value[key]
+    return {"admits-others.yaml": [{"op": "replace", "path": "/" + "/".join(map(str, place)), "value": value}]}
+
+
+def training_policies(*, others: bool = False) -> dict[str, Any]:
+    """`trainingpolicies.slopewise.dev`: cluster-scoped, because CPU is shared per node, across namespaces.
+
+    With `others` it admits policies that do not come with Slopewise.
+    """
     runnable = runnable_policies()
+    rules = (*known_policy_rules(others=others), *parameters_rules(runnable, others=others))
     translation = Translation(
-        rules={**RULES, PolicyChoice: (*known_policy_rules(), *parameters_rules(runnable))},
+        rules={**RULES, PolicyChoice: rules},
         formats=FORMATS,
-        fields={(PolicyChoice, "parameters"): parameters_schema(runnable)},
+        fields={(PolicyChoice, "parameters"): parameters_schema(runnable, others=others)},
     )
     schema = translation.structural(TrainingPolicy)
     schema["properties"]["status"] = translation.structural(TrainingPolicyStatus)

@@ -3,6 +3,10 @@
 A structural schema knows no "one of": so `spec.policy.parameters` has every key that any policy has, without defaults
 (two policies may differ in them), `kubectl explain` tells them all, a mistyped key is refused as unknown, and rules
 say which keys and which bounds are whose.
+
+The component `policies` installs a definition that admits policies of the user's as well: of those the API server knows
+neither names nor keys, so it lets them through, and the controller says what is wrong with them. Shipped policies keep
+their bounds, now all of them in rules; only a mistyped key is no longer refused.
 """
 
 from __future__ import annotations
@@ -24,24 +28,30 @@ def runnable_policies() -> list[PolicyFile]:
     return [policy for policy in found if not policy.simulator_only]
 
 
-def parameters_schema(of: Iterable[PolicyFile]) -> Schema:
-    """One object with the parameters of all these policies. Keys with one type and one bound everywhere keep it."""
-    return {
+def parameters_schema(of: Iterable[PolicyFile], *, others: bool = False) -> Schema:
+    """One object with the parameters of all these policies. Keys with one type and one bound everywhere keep it.
+
+    With `others`, it takes any other key as well, and bounds are left to the rules.
+    """
+    schema: Schema = {
         "type": "object",
         "description": "the policy's own parameters; each has a default (`slopewise policies NAME` lists them)",
-        "properties": {key: _common(key, users) for key, users in sorted(_users(of).items())},
+        "properties": {key: _common(key, users, others=others) for key, users in sorted(_users(of).items())},
         # Server-side apply makes null of an object whose last key it removes; with a default it is {} again.
         "default": {},
     }
+    return {**schema, "x-kubernetes-preserve-unknown-fields": True} if others else schema
 
 
-def parameters_rules(of: Iterable[PolicyFile]) -> tuple[Rule, ...]:
-    """Who takes which key, and within which bounds where policies differ in them."""
+def parameters_rules(of: Iterable[PolicyFile], *, others: bool = False) -> tuple[Rule, ...]:
+    """Who takes which key, and within which bounds where policies differ in them; with `others`, all bounds."""
+    policies_known = list(of)
+    names = [policy.name for policy in policies_known] if others else []
     rules = []
-    for key, users in sorted(_users(of).items()):
-        rules.append(_belongs_to(key, list(users)))
-        if not _agreed(users):
-            rules += [_within(key, name, schema) for name, schema in users.items()]
+    for key, users in sorted(_users(policies_known).items()):
+        rules.append(_belongs_to(key, list(users), names))
+        if others or not _agreed(users):
+            rules += [_within(key, name, schema) for name, schema in users.items() if _constraints(schema)]
     return tuple(rules)
 
 
@@ -70,7 +80,7 @@ def _constraints(schema: Schema) -> dict[str, Any]:
     return {key: schema[key] for key in _CONSTRAINTS if key in schema}
 
 
-def _common(key: str, users: Users) -> Schema:
+def _common(key: str, users: Users, *, others: bool) -> Schema:
     kinds = {schema["type"] for schema in users.values()}
     if len(kinds) > 1:
         raise ValueError(
@@ -80,14 +90,16 @@ def _common(key: str, users: Users) -> Schema:
     for name, schema in users.items():
         texts.setdefault(schema["description"], []).append(name)
     told = "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
-    same = _constraints(next(iter(users.values()))) if _agreed(users) else {}
+    same = _constraints(next(iter(users.values()))) if _agreed(users) and not others else {}
     return {"type": kinds.pop(), "description": told, **same}
 
 
-def _belongs_to(key: str, names: list[str]) -> Rule:
+def _belongs_to(key: str, names: list[str], shipped: list[str]) -> Rule:
+    """`shipped`: a policy that is none of these may have the key, too; empty: there are no others."""
     theirs = f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} it"
+    may_others = f" || !(self.name.replace('_', '-') in {shipped})" if shipped else ""
     return Rule(
-        f"!has(self.parameters) || !has(self.parameters.{key}) || self.name.replace('_', '-') in {names}",
+        f"!has(self.parameters) || !has(self.parameters.{key}) || self.name.replace('_', '-') in {names}{may_others}",
         f"unknown key for this policy, only {theirs}; remove it",
         f"'unknown key for policy ' + self.name + ', only {theirs}; remove it'",
         f".parameters.{key}",
@@ -95,10 +107,11 @@ def _belongs_to(key: str, names: list[str]) -> Rule:
 
 
 def _within(key: str, name: str, schema: Schema) -> Rule:
-    if "enum" in schema:
-        raise ValueError(f"parameter {key} has other values in other policies; give it the same ones, or another name")
     value = f"self.parameters.{key}"
     tests, words = [], []
+    if "enum" in schema:
+        tests.append(f"{value} in {schema['enum']}")
+        words.append(f"one of {', '.join(schema['enum'])}")
     if "minimum" in schema:
         strictly = schema.get("exclusiveMinimum", False)
         tests.append(f"double({value}) {'>' if strictly else '>='} {float(schema['minimum'])}")

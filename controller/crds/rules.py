@@ -102,8 +102,8 @@ RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
 """By model; the rules of `PolicyChoice` are made from the policies themselves (`parameters.py`)."""
 
 
-def known_policy_rules() -> tuple[Rule, ...]:
-    """A policy must be one of the known ones, and one that needs no oracle."""
+def known_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
+    """A policy must be one of the known ones, and one that needs no oracle; with `others`, any name but a path."""
     known = [name.replace("_", "-") for name in policies.names()]
     oracles = [name for name in known if policies.find(name).simulator_only]
     listed = ", ".join(known)
@@ -111,13 +111,20 @@ def known_policy_rules() -> tuple[Rule, ...]:
         ": it must know how much work each job has left, which only the simulator does; "
         "use `slopewise simulate`, or another policy"
     )
+    named = Rule(
+        f"self.name.replace('_', '-') in {known}",
+        f"there is no such policy; use one of {listed}",
+        f'"there is no policy \'" + self.name + "\'; use one of {listed}"',
+        ".name",
+    )
+    nameable = Rule(
+        "self.name.matches('^[a-z][a-z0-9]*([-_][a-z0-9]+)*$')",
+        "not the name of a policy; use small letters, digits and _ or - in between",
+        '"\'" + self.name + "\' is not the name of a policy; use small letters, digits and _ or - in between"',
+        ".name",
+    )
     return (
-        Rule(
-            f"self.name.replace('_', '-') in {known}",
-            f"there is no such policy; use one of {listed}",
-            f'"there is no policy \'" + self.name + "\'; use one of {listed}"',
-            ".name",
-        ),
+        nameable if others else named,
         Rule(
             f"!(self.name.replace('_', '-') in {oracles})",
             f"this policy{only_simulated}",

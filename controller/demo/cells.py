@@ -6,34 +6,56 @@ kinds: each cell says its own figure (`text`), how it compares (`badge`), and th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from statistics import fmean
+from typing import Any
 
-from controller.demo.wording import change, of_bound, ratio, seconds
+from controller.demo.wording import UNKNOWN, change, of_bound, plus_minus
+from controller.estimates import Estimate, Verdict, estimate, verdict
 
-Verdict = Literal["better", "worse", "same"]
+SINGLE_RATIO = 0.05
+"""How far one pair of runs may be from the truth. Three pairs of the same demo on an idle machine of two cores gave
+ratios of 0.77, 0.83 and 0.81, of 1.06, 1.12 and 1.09, and of 0.97, 0.99 and 0.97."""
+
+
+def once(value: float | None) -> Estimate:
+    """The figure of a single run."""
+    return estimate([] if value is None else [value])
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A duration: less is better. `ratio` to the baseline and `verdict` on it: None for the baseline itself or where
-    no comparison is fair.
+    """A duration: less is better. `against` is its ratio to the baseline, and `verdict` what that says: None for the
+    baseline itself or where no comparison is fair.
     """
 
-    seconds: float | None
-    ratio: float | None = None
+    shown: Estimate
+    against: Estimate | None = None
     verdict: Verdict | None = None
     note: str = ""
 
     @property
+    def seconds(self) -> float | None:
+        """The mean over the rounds."""
+        return self.shown.mean
+
+    @property
+    def ratio(self) -> float | None:
+        """The mean ratio over the rounds that were compared."""
+        return None if self.against is None else self.against.mean
+
+    @property
     def text(self) -> str:
-        """`41.3 s`."""
-        return seconds(self.seconds)
+        """`41.3 s`, or `41.3 ± 2.1 s`."""
+        return UNKNOWN if self.seconds is None else f"{plus_minus(self.shown, 1)} s"
 
     @property
     def badge(self) -> str:
-        """`×0.82 better`; empty where nothing is compared."""
-        return "" if self.verdict is None else f"{ratio(self.ratio)} {self.verdict}"
+        """`×0.82 better`, or `×0.82 ± 0.03 better`; empty where nothing is compared."""
+        if self.against is None or self.verdict is None:
+            return ""
+        return f"×{plus_minus(self.against, 2)} {self.verdict}"
 
     @property
     def change(self) -> str:
@@ -44,43 +66,53 @@ class Cell:
         """`makespan 18 % shorter`."""
         return f"{label} {self.change}"
 
+    def as_json(self) -> dict[str, Any] | None:
+        """The ratio and what it says; None where nothing is compared."""
+        return None if self.against is None else {"ratio": self.against.as_json(), "verdict": self.verdict}
+
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Some of a number of jobs: more is better. `more` than under the baseline: None for the baseline itself."""
+    """Some of a number of jobs: more is better. `more` than under the baseline: None where nothing is compared."""
 
-    count: int
+    shown: Estimate
     total: int
-    more: int | None = None
+    more: Estimate | None = None
     note: str = ""
 
     @property
     def verdict(self) -> Verdict | None:
-        """One job more is better, one fewer is worse."""
-        if self.more is None:
-            return None
-        return "same" if self.more == 0 else "better" if self.more > 0 else "worse"
+        """One job more is better, one fewer is worse; over several rounds the interval decides."""
+        return None if self.more is None else verdict_of_difference(self.more, self.total)
 
     @property
     def text(self) -> str:
-        """`5 of 8`."""
-        return f"{self.count} of {self.total}"
+        """`5 of 8`, or `5.3 of 8` over several rounds."""
+        return f"{_count(self.shown)} of {self.total}"
 
     @property
     def badge(self) -> str:
-        """`+2 better`; empty where nothing is compared."""
-        return "" if self.more is None else f"{self.more:+d} {self.verdict}"
+        """`+2 better`, or `+1.3 ± 0.9 better`; empty where nothing is compared."""
+        if self.more is None or self.more.mean is None:
+            return ""
+        figure = f"{self.more.mean:+.0f}" if self.more.half is None else f"{self.more.mean:+.1f} ± {self.more.half:.1f}"
+        return f"{figure} {self.verdict}"
 
     @property
     def change(self) -> str:
         """`2 more`; empty where nothing is compared."""
-        if self.more is None:
+        if self.more is None or self.more.mean is None:
             return ""
-        return f"{abs(self.more)} {'fewer' if self.more < 0 else 'more'}"
+        figure = f"{abs(self.more.mean):.0f}" if self.more.half is None else f"{abs(self.more.mean):.1f}"
+        return f"{figure} {'fewer' if self.more.mean < 0 else 'more'}"
 
     def phrase(self, label: str) -> str:
         """`2 more deadlines met`."""
         return f"{self.change} {label}"
+
+    def as_json(self) -> dict[str, Any] | None:
+        """The difference and what it says; None where nothing is compared."""
+        return None if self.more is None else {"difference": self.more.as_json(), "verdict": self.verdict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +121,11 @@ class Promise:
 
     seconds: float | None
     bound_seconds: float
-    kept: bool
+    kept: int
+    """In how many rounds; of one round also True or False."""
     verdict: Verdict | None = None
     note: str = ""
+    rounds: int = 1
 
     @property
     def text(self) -> str:
@@ -101,7 +135,9 @@ class Promise:
     @property
     def badge(self) -> str:
         """Always: that is what the row is about."""
-        return "kept" if self.kept else "missed"
+        if self.rounds == 1:
+            return "kept" if self.kept else "missed"
+        return f"kept {self.kept} of {self.rounds}"
 
     @property
     def change(self) -> str:
@@ -111,6 +147,10 @@ class Promise:
     def phrase(self, label: str) -> str:
         """`digits-mlp kept`."""
         return f"{label} {self.badge}"
+
+    def as_json(self) -> dict[str, Any] | None:
+        """In how many rounds it was kept, and what that says; None where nothing is compared."""
+        return None if self.verdict is None else {"kept": int(self.kept), "verdict": self.verdict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +167,45 @@ class Word:
         """`digits-mlp node-2`."""
         return f"{label} {self.text}"
 
+    def as_json(self) -> dict[str, Any] | None:
+        """Nothing is compared."""
+        return None
+
 
 AnyCell = Cell | Count | Promise | Word
 
 
+def verdict_of_difference(more: Estimate, total: int) -> Verdict | None:
+    """What a difference between two counts of so many says, in the words that are used for ratios."""
+    if more.mean is None:
+        return None
+    low, high = (None if each is None else 1 + each / total for each in (more.low, more.high))
+    return verdict("more", Estimate(1 + more.mean / total, low, high, more.count), same_ratio=1e-6)
+
+
+def compared(
+    shown: Estimate, pairs: Sequence[tuple[float, float]], tolerance_seconds: float, same_ratio: float, note: str = ""
+) -> Cell:
+    """A cell that shows a duration, judged by pairs of durations: the baseline's and the policy's, one a round.
+
+    What differs by less than `tolerance_seconds`, or than `same_ratio`, is the same.
+    """
+    usable = [(before, after) for before, after in pairs if before > 0]
+    if not usable:
+        return Cell(shown, note=note)
+    ratio = estimate([after / before for before, after in usable])
+    same = max(same_ratio, tolerance_seconds / fmean(before for before, _ in usable))
+    return Cell(shown, ratio, verdict("less", ratio, same_ratio=same, single_ratio=SINGLE_RATIO), note)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measure, or one job: a cell for each run, in the order of the runs."""
+    """One measure, or one job: a cell for each policy, in the order of the policies."""
 
     label: str
     cells: tuple[AnyCell, ...]
+    name: str = ""
+    """Of the measure, or the job, in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +214,16 @@ class Block:
 
     heading: str
     rows: tuple[Row, ...]
+    name: str = ""
+    """Of the measure in JSON."""
 
     def cells(self, label: str, runs: int) -> tuple[AnyCell | None, ...]:
         """The cells of one row by its label, one for each run; all None where it does not apply to that job."""
         found = next((row for row in self.rows if row.label == label), None)
         return (None,) * runs if found is None else found.cells
+
+
+def _count(shown: Estimate) -> str:
+    if shown.mean is None:
+        return UNKNOWN
+    return f"{shown.mean:.0f}" if shown.count == 1 else f"{shown.mean:.1f}"

@@ -1,33 +1,26 @@
 """The curves of one run as charts: loss, CPU used, CPU allotted; and what every chart of the report shares.
 
-Before it: `results.py`, the curves. After it: `timeline.py`, which draws the decisions on the same axes, and
-`report.py`, which puts the figures' JSON into a page.
+Before it: `results.py`, the curves, and `plots.py`, what a chart is made of. After it: `timeline.py`, which draws the
+decisions on the same axes, and `report.py`, which puts the charts into a page.
 A job has one colour in every chart of every run, and all runs share their axes, so that two runs can be laid
-side by side. Grid, axis and background colours are left to the page, which knows light from dark.
-
-plotly reads a small subset of HTML in names and texts (`<b>`, `<br>`, `<a href>`), and the subset's entities;
-`label` makes foreign text safe for it. Foreign text never enters a hover template, where `%{…}` has a meaning.
+side by side. Grid, axis and text colours are left to the page, which knows light from dark.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import plotly.graph_objects as go
 
+from controller.demo.plots import PALETTE, Area, Axis, Line, Plot, Points, Rule, stacked, ticks
 from controller.demo.results import Curves, DemoResult, RunResult
 from controller.demo.wording import finite, plain, shortened
 
-Points = Sequence[tuple[float, float]]
-
 # At least 3:1 against white and against the dark page (#161b22), so that one palette serves both.
 JOB_COLOURS = ("#3b7dd8", "#e0732a", "#2e9e5b", "#9a5fd0", "#d9485f", "#1a9aa0", "#a98a12", "#c85aa8")
-# The ninth job has the first colour again, with another dash and a pattern in its area.
-_DASHES = ("solid", "dash", "dot", "dashdot")
-_PATTERNS = ("", "/", ".", "x")
+assert len(JOB_COLOURS) == PALETTE  # noqa: S101 - the ninth job has the first colour again, dashed or hatched
+OTHERS_COLOUR = "#8a94a0"
 
 _LOSS_FLOOR = -0.04
 _LOSS_TOP_LEAST = 1.12
@@ -35,8 +28,9 @@ _LOSS_TOP_LEAST = 1.12
 _LOSS_TOP_MOST = 1.5
 _LOSS_TICKS = (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5)
 _HEADROOM_RATIO = 1.12
-# Invisible ticks keep the two zeros of the axes apart.
-_TICKS = {"ticks": "outside", "ticklen": 5, "tickcolor": "rgba(0,0,0,0)"}
+_MARGIN_RATIO = 1.02
+_LOSS_PIXELS = 256
+_AREA_PIXELS = 196
 _LABEL_WIDTH = 18
 _AREA_POINTS = 600
 
@@ -78,25 +72,23 @@ def colour(place: int) -> str:
 
 
 def label(text: str, width: int = _LABEL_WIDTH) -> str:
-    """Foreign text as plotly may show it: one line, cut to `width`, its markup and `$TeX$` shown, not obeyed."""
-    return html.escape(shortened(plain(text), width), quote=False).replace("$", "&#36;")
+    """Foreign text for a chart: one line, cut to `width`. The page's templates escape it."""
+    return shortened(plain(text), width)
 
 
-def loss_figure(run: RunResult, shared: Frame) -> go.Figure:
-    """Every job's loss, 1 at its first value and 0 at the best that any run reached; hover tells it raw."""
-    figure = go.Figure()
+def loss_figure(run: RunResult, shared: Frame) -> Plot:
+    """Every job's loss, 1 at its first value and 0 at the best that any run reached; the mouse tells it raw."""
+    lines = []
     for place, name, curves in _curves(run, shared):
         points = _finite(curves.loss)
-        figure.add_scatter(
-            x=[round(at, 2) for at, _ in points],
-            y=[round(_scaled(value, shared.loss_ranges[name]), 4) for _, value in points],
-            customdata=[value for _, value in points],
-            hovertemplate="%{customdata:.4g}<extra>%{fullData.name}</extra>",
-            **_line(place, name),
-        )
-    lay_out(figure, shared, height=300)
-    return figure.update_yaxes(
-        title_text="loss (1 = first, 0 = best)", range=(_LOSS_FLOOR, shared.loss_top), tickvals=_LOSS_TICKS
+        scaled = [(at, _scaled(value, shared.loss_ranges[name])) for at, value in points]
+        lines.append(Line(label(name, 24), scaled, colour(place), place, [value for _, value in points]))
+    marks = tuple((value, f"{value:g}") for value in _LOSS_TICKS if value <= shared.loss_top)
+    return Plot(
+        time_axis(shared),
+        Axis(_LOSS_FLOOR, shared.loss_top, marks, "loss (1 = first, 0 = best)"),
+        _LOSS_PIXELS,
+        lines=tuple(lines),
     )
 
 
@@ -105,84 +97,64 @@ def cut_losses(run: RunResult, shared: Frame) -> list[str]:
     return [name for name in run.curves if _highest_loss(run, name, shared.loss_ranges[name]) > shared.loss_top]
 
 
-def used_figure(run: RunResult, shared: Frame) -> go.Figure:
-    """CPU used, one area for each job on top of the other, under the line of the machine's cores."""
+def used_figure(run: RunResult, shared: Frame) -> Plot:
+    """CPU used, one area for each job on top of the other, everything else on the machine on top of all.
+
+    Together they are under the line of the machine's cores.
+    """
     grid = _grid([curves.cpu_cores for _, _, curves in _curves(run, shared)])
-    areas = [(place, name, _resampled(curves.cpu_cores, grid)) for place, name, curves in _curves(run, shared)]
-    figure = _stacked(grid, areas, shape="linear")
-    lay_out(figure, shared, height=240)
-    _draw_cores(figure, shared)
-    return figure.update_yaxes(title_text="cores used", range=(0, shared.node_cores * _HEADROOM_RATIO))
+    used = [(place, name, _resampled(curves.cpu_cores, grid)) for place, name, curves in _curves(run, shared)]
+    others = [_means_before(run.other_cpu_curve, grid)] if run.other_cpu_curve else []
+    return _stack(grid, used, others, shared, "cores used", shared.node_cores, stepped=False)
 
 
-def allotted_figure(run: RunResult, shared: Frame) -> go.Figure:
+def allotted_figure(run: RunResult, shared: Frame) -> Plot:
     """CPU allotted, one stepped area for each job on top of the other.
 
     Shares add up to the machine's cores; limits may add up to more, and the axis has room for the highest stack.
     """
     moments = _moments(run)
-    areas = [(place, name, _held(curves.allotted_cores, moments)) for place, name, curves in _curves(run, shared)]
-    figure = _stacked(moments, areas, shape="hv")
-    lay_out(figure, shared, height=240)
-    _draw_cores(figure, shared)
-    return figure.update_yaxes(title_text="cores allotted", range=(0, shared.allotted_top_cores * _HEADROOM_RATIO))
+    held = [(place, name, _held(curves.allotted_cores, moments)) for place, name, curves in _curves(run, shared)]
+    return _stack(moments, held, [], shared, "cores allotted", shared.allotted_top_cores, stepped=True)
 
 
-def _stacked(at: Sequence[float], areas: Iterable[tuple[int, str, Sequence[float]]], *, shape: str) -> go.Figure:
-    """Areas of (place, job, cores) on one another; all have a value at each moment of `at`."""
-    figure = go.Figure()
-    for place, name, values in areas:
-        figure.add_scatter(
-            x=[round(moment, 2) for moment in at],
-            y=[round(value, 3) for value in values],
-            stackgroup="cpu",
-            fillpattern={"shape": _PATTERNS[place // len(JOB_COLOURS) % len(_PATTERNS)], "solidity": 0.2},
-            hovertemplate="%{y:.2f} cores<extra>%{fullData.name}</extra>",
-            **_line(place, name, width=0.8, shape=shape),
-        )
-    return figure
-
-
-def _curves(run: RunResult, shared: Frame) -> Iterable[tuple[int, str, Curves]]:
-    return ((place, name, run.curves[name]) for place, name in enumerate(shared.names) if name in run.curves)
-
-
-def _line(place: int, name: str, width: float = 2.2, shape: str = "linear") -> dict[str, object]:
-    dash = _DASHES[place // len(JOB_COLOURS) % len(_DASHES)]
-    return {
-        "name": label(name, 24),
-        "meta": place,  # the page's buttons find a job's traces by it
-        "mode": "lines",
-        "line": {"color": colour(place), "width": round(width, 2), "shape": shape, "dash": dash},
-    }
-
-
-def lay_out(figure: go.Figure, shared: Frame, *, height: int) -> None:
-    """Give `figure` the shared time axis and look, `height` pixels high; its width is that of the page."""
-    dress(figure, height=height)
-    figure.update_layout(hovermode="x unified")
-    figure.update_xaxes(range=(0, shared.end_seconds * 1.02), ticksuffix=" s", hoverformat=".1f")
-
-
-def dress(figure: go.Figure, *, height: int) -> None:
-    """Give `figure` the look of every chart, whatever is on its axes."""
-    figure.update_layout(
-        template=go.layout.Template(),
-        height=height,
-        margin={"l": 56, "r": 14, "t": 8, "b": 36},
-        font={"family": "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif", "size": 12},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        showlegend=False,
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": "#8a94a0", "activecolor": "#3b7dd8"},
-        hoverlabel={"bgcolor": "#1b2430", "bordercolor": "#1b2430", "font": {"color": "#f4f6f8", "size": 12}},
+def _stack(
+    at: Sequence[float],
+    areas: Sequence[tuple[int, str, Sequence[float]]],
+    others: Sequence[Sequence[float]],
+    shared: Frame,
+    title: str,
+    top_cores: float,
+    *,
+    stepped: bool,
+) -> Plot:
+    """Areas of (place, job, cores) on one another, then what belongs to no job, under the line of the cores."""
+    edges = stacked(at, [*(values for _, _, values in areas), *others])
+    drawn = [
+        Area(label(name, 24), at, low, high, colour(place), place, stepped)
+        for (place, name, _), (low, high) in zip(areas, edges, strict=False)
+    ]
+    drawn += [Area("everything else", at, low, high, OTHERS_COLOUR) for low, high in edges[len(areas) :]]
+    high = top_cores * _HEADROOM_RATIO
+    cores = shared.node_cores
+    return Plot(
+        time_axis(shared),
+        Axis(0.0, high, ticks(0.0, high, 4), title),
+        _AREA_PIXELS,
+        areas=tuple(drawn),
+        rules=(Rule(0.0, shared.end_seconds * _MARGIN_RATIO, cores, cores, dashed=True),),
+        unit=" cores",
     )
-    figure.update_xaxes(zeroline=False, **_TICKS)
-    figure.update_yaxes(zeroline=False, fixedrange=True, **_TICKS)
 
 
-def _draw_cores(figure: go.Figure, shared: Frame) -> None:
-    figure.add_hline(y=shared.node_cores, line={"color": "#8a94a0", "width": 1.2, "dash": "dash"})
+def _curves(run: RunResult, shared: Frame) -> list[tuple[int, str, Curves]]:
+    return [(place, name, run.curves[name]) for place, name in enumerate(shared.names) if name in run.curves]
+
+
+def time_axis(shared: Frame) -> Axis:
+    """The same for all charts of all runs."""
+    end = shared.end_seconds * _MARGIN_RATIO
+    return Axis(0.0, end, ticks(0.0, end, unit=" s"))
 
 
 def run_end(run: RunResult) -> float:
@@ -223,7 +195,7 @@ def _finite(points: Points) -> list[tuple[float, float]]:
 
 
 def _grid(curves: Sequence[Points]) -> list[float]:
-    """Moments at which every area has a value: plotly would drop an area to 0 where only others have one.
+    """Moments at which every area has a value, so that areas can be stacked.
 
     Two for each sample of the longest curve, so that 90 samples make 180 moments; at most 600.
     """
@@ -242,6 +214,13 @@ def _resampled(points: Points, grid: Sequence[float]) -> list[float]:
         return [0.0] * len(grid)
     at, value = zip(*known, strict=True)
     return [float(v) for v in np.interp(grid, at, value, left=0.0, right=0.0)]
+
+
+def _means_before(points: Points, grid: Sequence[float]) -> list[float]:
+    """Of points that are each the mean since the one before, what held at each moment of `grid`."""
+    at, value = zip(*points, strict=True)
+    place = np.minimum(np.searchsorted(at, grid, side="left"), len(at) - 1)
+    return [float(value[each]) for each in place]
 
 
 def _moments(run: RunResult) -> list[float]:

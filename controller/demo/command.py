@@ -17,17 +17,27 @@ from pathlib import Path
 from rich.console import Console
 
 from controller.adapters.crashed_runs import refuse_running
-from controller.adapters.nodes import split_machine
+from controller.adapters.nodes import LocalNode, split_machine
 from controller.demo.live import Screen
 from controller.demo.report import check_writable
-from controller.demo.results import DemoResult
-from controller.demo.runner import run_policy, with_times_to_quality
-from controller.demo.workloads import WorkloadName, build_workload, fitting_nodes, fitting_workload, reason_for
+from controller.demo.requirements import Surroundings, refuse_idle_policies, refuse_migration, refuse_mode
+from controller.demo.results import DemoResult, RunResult
+from controller.demo.runner import run_policy, with_times_to_quality_over
+from controller.demo.workloads import (
+    WorkloadName,
+    build_workload,
+    fitting_nodes,
+    fitting_workload,
+    longest_seconds,
+    reason_for,
+)
 from controller.documents import runnable_name
 from controller.errors import UsageError
+from controller.interrupts import Interrupted
 from controller.jobs import JobSpec, identity_of, load_jobs, shown
 from controller.loop import calm_garbage_collector
 from controller.model import CpuControl
+from controller.own_policies.catalogue import name_of
 from controller.session import Workshop
 from controller.settings import PolicyChoice, TrainingPolicy, load_training_policy
 from controller.telemetry import configure_logging
@@ -70,18 +80,22 @@ class DemoOptions:
     report: Path | None
     nodes: int | None = None
     workload: WorkloadName | None = None
+    repeat: int = 1
+    """How many rounds: each policy runs once in each."""
 
 
 def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], None]) -> DemoResult:
     """Run the baseline and every policy; SlopewiseError in one sentence when something is missing or wrong."""
-    base = _base(options, announce)
-    names = _run_names(options, base)
+    base = _base(options)
+    names = run_names(options, base)
     asked = names[1:] or names
     nodes = split_machine(options.nodes or fitting_nodes(asked, len(split_machine()[0].cpus)))
     if options.report is not None:
         check_writable(options.report)
     _quiet_logs()
+    interval = (base.spec.behaviour.interval_seconds if base else options.interval_seconds) or DEMO_INTERVAL_SECONDS
     jobs = _jobs(options, asked, sum(each.node.cpu_cores for each in nodes), announce)
+    refuse_idle_policies(names[1:], _surroundings(options, asked, jobs, nodes, interval))
     calm_garbage_collector()
     identity = identity_of(options.jobs_file, jobs) if options.jobs_file else None
     with Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity) as workshop:
@@ -96,27 +110,72 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
         if ours:
             _warm_up()
         announce("Each run begins once Prometheus scrapes, about 5 s after its start.")
-        runs = []
-        for each in documents:
+
+        def make(document: TrainingPolicy, namespace: str) -> RunResult:
             with Screen(console) as screen:
-                runs.append(run_policy(workshop, each, jobs, ours=ours, nodes=len(nodes), show=screen.show))
+                return run_policy(
+                    workshop, document, jobs, ours=ours, nodes=len(nodes), show=screen.show, namespace=namespace
+                )
+
+        rounds, stopped = run_rounds(documents, options.repeat, make, announce)
+        first, *others = with_times_to_quality_over(rounds)
         result = DemoResult(
-            with_times_to_quality(runs),
+            first,
             prometheus_version=workshop.binaries.version,
             actuator=workshop.limiter.description,
-            node_cores=runs[0].node_cores,
-            interval_seconds=documents[0].spec.behaviour.interval_seconds,
+            node_cores=first[0].node_cores,
+            interval_seconds=interval,
             nodes=len(nodes),
             workload=_workload(options, asked) if ours else "own",
+            repeats=others,
+            rounds_asked=options.repeat,
+            stopped=stopped,
         )
-    for run in result.runs:
+    for run in (run for of_round in result.rounds for run in of_round):
         if run.note:
             announce(f"{run.policy}: {run.note}")
     return result
 
 
-def _base(options: DemoOptions, announce: Callable[[str], None]) -> TrainingPolicy | None:
-    """The user's policy document; UsageError when flags contradict it."""
+def run_rounds(
+    documents: Sequence[TrainingPolicy],
+    repeat: int,
+    make: Callable[[TrainingPolicy, str], RunResult],
+    announce: Callable[[str], None],
+) -> tuple[list[list[RunResult]], Interrupted | None]:
+    """Every round's runs in the order of `documents`, and what cut them short.
+
+    Every second round goes through the policies backwards (A B, B A, A B), so that a machine that becomes slower or
+    busier with time favours none of them. `Interrupted` goes on up until one round is whole.
+    """
+    rounds: list[list[RunResult]] = []
+    for number in range(1, repeat + 1):
+        made: dict[str, RunResult] = {}
+        try:
+            for each in documents if number % 2 else reversed(documents):
+                name = each.spec.policy.name
+                if repeat > 1:
+                    announce(f"Round {number} of {repeat}: {name}")
+                made[name] = make(each, name if number == 1 else f"{name}-{number}")
+        except Interrupted as stop:
+            if not rounds:
+                raise
+            return rounds, stop
+        rounds.append([made[each.spec.policy.name] for each in documents])
+    return rounds, None
+
+
+def _surroundings(
+    options: DemoOptions, asked: Sequence[str], jobs: Sequence[JobSpec], nodes: Sequence[LocalNode], interval: float
+) -> Surroundings:
+    cores = sum(each.node.cpu_cores for each in nodes)
+    longest = None if options.jobs_file else longest_seconds(_workload(options, asked), options.scale, jobs, cores)
+    machine_cores = len(split_machine()[0].cpus)
+    return Surroundings(jobs, len(nodes), machine_cores, interval, longest, options.jobs_file)
+
+
+def _base(options: DemoOptions) -> TrainingPolicy | None:
+    """The user's policy document; UsageError when flags contradict it, or when it would change nothing."""
     if options.policy_file is None:
         return None
     flags = {
@@ -128,8 +187,8 @@ def _base(options: DemoOptions, announce: Callable[[str], None]) -> TrainingPoli
         if value:
             raise UsageError(f"{flag} and --policy-file contradict each other; write it into {options.policy_file}.")
     base = load_training_policy(options.policy_file)
-    if base.spec.mode != "Auto":
-        announce(f"{options.policy_file}: mode is {base.spec.mode}, so nothing will be changed; write Auto to act.")
+    refuse_mode(base, options.policy_file)
+    refuse_migration(base, options.policy_file)
     return base
 
 
@@ -158,10 +217,10 @@ def _workload(options: DemoOptions, asked: Sequence[str]) -> WorkloadName:
     return options.workload or fitting_workload(asked)
 
 
-def _run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
+def run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
     """The baseline first, then each policy once, in the order given; UsageError for one that cannot run here."""
     asked = [base.spec.policy.name] if base else list(options.policies) or [DEFAULT_POLICY]
-    return list(dict.fromkeys([BASELINE, *(runnable_name(name) for name in asked)]))
+    return list(dict.fromkeys([BASELINE, *(runnable_name(name_of(name)) for name in asked)]))
 
 
 def document(name: str, control: CpuControl, options: DemoOptions, base: TrainingPolicy | None) -> TrainingPolicy:

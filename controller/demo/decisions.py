@@ -13,6 +13,9 @@ from controller.control import allotted_cores
 from controller.demo.results import DecisionRow
 from controller.model import ClusterSnapshot, CpuControl, PassReport, Resize
 
+WITHHELD = "withheld: "
+"""What an outcome begins with that a guard, named after it, did not let through."""
+
 
 def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: CpuControl) -> list[DecisionRow]:
     """Moves and resizes with what became of them, and changes of class alone, in the order in which they happened.
@@ -31,7 +34,7 @@ def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: 
         rows += _moves(report, at)
         outcomes: dict[str, tuple[Resize | None, str]]
         outcomes = {each.resize.job_uid: (each.resize, each.result) for each in report.outcomes}
-        outcomes |= {each.resize.job_uid: (each.resize, f"withheld: {each.guard}") for each in report.withheld}
+        outcomes |= {each.resize.job_uid: (each.resize, f"{WITHHELD}{each.guard}") for each in report.withheld}
         for uid, known in report.decisions.memory.jobs.items():
             resize, outcome = outcomes.get(uid, (None, ""))
             if resize is None and known.job_class == classes.get(uid):

@@ -47,16 +47,15 @@ def _latest_before(at_seconds: float, records: Sequence[MoveRecord]) -> MoveReco
 
 
 def move_rows(result: DemoResult) -> list[Row]:
-    """One row with what all migrations of each run cost; none where no job was ever moved."""
-    if not any(run.job_moves for run in result.runs):
-        return []
-    return [Row("Running jobs moved", tuple(_total(run.job_moves) for run in result.runs))]
+    """One row with what all migrations of each policy cost, in all rounds; none where no job was ever moved."""
+    every = [[move for run in result.runs_of(place) for move in run.job_moves] for place in range(len(result.runs))]
+    return [Row("Running jobs moved", tuple(map(_total, every)))] if any(every) else []
 
 
 def node_rows(result: DemoResult) -> Iterator[Row]:
-    """Where each job ran, and what it cost it to get there."""
+    """Where each job ran in the first round, and what it cost it to get there."""
     for name in result.job_names:
-        yield Row(plain(name), tuple(_path(run.job(name)) for run in result.runs))
+        yield Row(plain(name), tuple(_path(run.job(name)) for run in result.runs), name)
 
 
 def _total(moves: Sequence[JobMove]) -> Word:

@@ -5,12 +5,15 @@ Before it: `results.py`. After it: `comparison.py`, which puts these rows before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from controller.demo.cells import Block, Count, Promise, Row, Verdict
+from controller.demo.cells import Block, Count, Promise, Row, verdict_of_difference
+from controller.demo.comparability import Pair, comparable
 from controller.demo.results import DemoResult, JobResult, RunResult
 from controller.demo.wording import listed, plain
+from controller.estimates import Verdict, estimate
 from controller.model import JobState
 
 
@@ -18,6 +21,7 @@ from controller.model import JobState
 class _Kind:
     """One kind of promise: how it is named, and what of a job belongs to it."""
 
+    name: str
     counted: str
     heading: str
     kept: Callable[[JobResult], bool | None]
@@ -29,6 +33,7 @@ class _Kind:
 
 _KINDS = (
     _Kind(
+        "qoe_satisfied",
         "Objectives satisfied",
         "Response (or step) time of each job, and its objective",
         kept=lambda job: job.qoe_satisfied,
@@ -38,6 +43,7 @@ _KINDS = (
         newly_missed="objective missed that was satisfied",
     ),
     _Kind(
+        "deadlines_met",
         "Deadlines met",
         "JCT of each job, and its deadline",
         kept=lambda job: job.deadline_met,
@@ -52,20 +58,21 @@ _KINDS = (
 def promise_counts(result: DemoResult) -> list[Row]:
     """How many promises of each kind were kept, one row for each kind that any job has."""
     return [
-        Row(kind.counted, tuple(_count(kind, result.runs[0], run) for run in result.runs)) for kind in _kinds(result)
+        Row(kind.counted, tuple(_count(kind, result, place) for place in range(len(result.runs))), kind.name)
+        for kind in _kinds(result)
     ]
 
 
 def promise_blocks(result: DemoResult) -> list[Block]:
     """For each kind of promise, one row for each job that has one."""
-    return [Block(kind.heading, tuple(_rows(kind, result))) for kind in _kinds(result)]
+    return [Block(kind.heading, tuple(_rows(kind, result)), kind.name) for kind in _kinds(result)]
 
 
 def kept_phrases(result: DemoResult, place: int, verdict: Verdict) -> Iterator[str]:
     """E.g. `deadline met that was missed: a, b`: which jobs gained or lost, whatever the counts add up to."""
     for kind in _kinds(result):
         names = [row.label for row in _rows(kind, result) if row.cells[place].verdict == verdict]
-        if names and verdict != "same":
+        if names and verdict in ("better", "worse"):
             yield f"{kind.newly_kept if verdict == 'better' else kind.newly_missed}: {listed(names)}"
 
 
@@ -74,10 +81,15 @@ def _kinds(result: DemoResult) -> list[_Kind]:
     return [kind for kind in _KINDS if any(kind.bound_seconds(job) is not None for job in jobs)]
 
 
-def _count(kind: _Kind, baseline: RunResult, run: RunResult) -> Count:
-    made = [kept for job in run.jobs if (kept := kind.kept(job)) is not None]
-    before = sum(kind.kept(job) is True for job in baseline.jobs)
-    return Count(sum(made), len(made), None if run is baseline else sum(made) - before)
+def _count(kind: _Kind, result: DemoResult, place: int) -> Count:
+    runs = result.runs_of(place)
+    made = sum(kind.kept(job) is not None for job in runs[0].jobs)
+    more = [_kept(kind, pair.run) - _kept(kind, pair.base) for pair in comparable(result, place)]
+    return Count(estimate([_kept(kind, run) for run in runs]), made, estimate(more) if more else None)
+
+
+def _kept(kind: _Kind, run: RunResult) -> int:
+    return sum(kind.kept(job) is True for job in run.jobs)
 
 
 def _rows(kind: _Kind, result: DemoResult) -> Iterator[Row]:
@@ -85,20 +97,28 @@ def _rows(kind: _Kind, result: DemoResult) -> Iterator[Row]:
         bounds = [kind.bound_seconds(job) for run in result.runs if (job := run.job(name)) is not None]
         bound = next((each for each in bounds if each is not None), None)
         if bound is not None:
-            yield Row(plain(name), tuple(_promise(kind, result.runs[0], run, name, bound) for run in result.runs))
+            cells = tuple(_promise(kind, result, place, name, bound) for place in range(len(result.runs)))
+            yield Row(plain(name), cells, name)
 
 
-def _promise(kind: _Kind, baseline: RunResult, run: RunResult, name: str, bound_seconds: float) -> Promise:
-    job, before = run.job(name), baseline.job(name)
-    if job is None:
-        return Promise(None, bound_seconds, kept=False, note="did not run")
-    kept = kind.kept(job) is True
-    note = "" if job.state == JobState.FINISHED else plain(job.state)
-    verdict = None if run is baseline or before is None else _verdict(kept, kind.kept(before) is True)
-    return Promise(kind.seconds(job), bound_seconds, kept, verdict, note)
+def _promise(kind: _Kind, result: DemoResult, place: int, name: str, bound_seconds: float) -> Promise:
+    jobs = [job for run in result.runs_of(place) if (job := run.job(name)) is not None]
+    if not jobs:
+        return Promise(None, bound_seconds, kept=0, note="did not run")
+    measured = [seconds for job in jobs if (seconds := kind.seconds(job)) is not None]
+    states = dict.fromkeys(plain(job.state) for job in jobs if job.state != JobState.FINISHED)
+    return Promise(
+        fmean(measured) if measured else None,
+        bound_seconds,
+        sum(kind.kept(job) is True for job in jobs),
+        _verdict(kind, comparable(result, place), name),
+        ", ".join(states),
+        len(jobs),
+    )
 
 
-def _verdict(kept: bool, kept_before: bool) -> Verdict:
-    if kept == kept_before:
-        return "same"
-    return "better" if kept else "worse"
+def _verdict(kind: _Kind, compared: Sequence[Pair], name: str) -> Verdict | None:
+    """Whether the job's promise was kept more often than under the baseline; None where nothing is compared."""
+    both = [(before, after) for pair in compared if (before := pair.base.job(name)) and (after := pair.run.job(name))]
+    gained = [(kind.kept(after) is True) - (kind.kept(before) is True) for before, after in both]
+    return verdict_of_difference(estimate(gained), 1) if gained else None

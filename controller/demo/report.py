@@ -2,8 +2,8 @@
 
 Before it: `runner.py` ran every policy, and `check_writable` was asked before the first job started. `comparison.py`
 has the figures, `charts.py` the figures' pictures; the page around them is `report.html.j2`. After it: a browser,
-which needs no network. All foreign text reaches the page escaped: by jinja2's autoescape in the text, by `tojson`
-in the charts' data (no `</script>` can end it), and by `charts.label` where plotly would obey markup.
+which needs no network, and no script but for what it tells under the mouse. All foreign text reaches the page escaped:
+by jinja2's autoescape in the text and the pictures, by `tojson` in the data of the script (no `</script>` can end it).
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from controller.demo import charts, comparison, job_moves, timeline, wording
+from controller.demo.plots import Plot
 from controller.demo.results import DecisionRow, DemoResult, RunResult
 from controller.errors import SlopewiseError, UsageError
 
-# plotly.js is 4.6 MiB of the file; the curves of eight jobs over five minutes about 0.4 MiB.
+# The curves of eight jobs over five minutes are about 0.2 MiB, those of a hundred over a day 3 MiB.
 _ROOM_BYTES = 8 * 1024 * 1024
 
-_FIGURES: tuple[tuple[str, str, Callable[[RunResult, charts.Frame], Any]], ...] = (
+_FIGURES: tuple[tuple[str, str, Callable[[RunResult, charts.Frame], Plot]], ...] = (
     ("loss", "Loss over time", charts.loss_figure),
     ("used", "CPU used, stacked", charts.used_figure),
     ("allotted", "CPU allotted, stacked", charts.allotted_figure),
@@ -70,7 +69,7 @@ def render(result: DemoResult) -> str:
     """The page as text."""
     shared = charts.frame(result)
     figures = {
-        f"run-{number}-{kind}": figure(run, shared).to_plotly_json()
+        f"run-{number}-{kind}": figure(run, shared)
         for number, run in enumerate(result.runs, start=1)
         for kind, _, figure in _FIGURES
     }
@@ -80,20 +79,27 @@ def render(result: DemoResult) -> str:
         .render(
             result=result,
             figures=figures,
+            hover=hover_data(figures),
             figure_kinds=[(kind, title) for kind, title, _ in _FIGURES],
             summaries=comparison.summaries(result),
             caveats=comparison.caveats(result),
             measures=comparison.measure_rows(result),
-            moves=job_moves.move_rows(result),
+            facts=[*job_moves.move_rows(result), *comparison.condition_rows(result)],
+            rounds=comparison.round_rows(result),
+            round_headings=comparison.ROUND_HEADINGS,
             blocks=comparison.report_blocks(result),
             durations=not comparison.ends_mean_nothing(result),
             classes=timeline.classes(result),
             loss_top=shared.loss_top,
             cut_losses=[wording.listed(charts.cut_losses(run, shared)) for run in result.runs],
             colour_of={name: charts.colour(place) for place, name in enumerate(shared.names)},
-            plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
         )
     )
+
+
+def hover_data(figures: Mapping[str, Plot]) -> dict[str, Any]:
+    """What the page's script tells under the mouse, by the chart's id; none of charts whose shapes have titles."""
+    return {key: plot.hover() for key, plot in figures.items() if plot.lines or plot.areas}
 
 
 def actuator_note(actuator: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
+from controller.interrupts import Interrupted
 from controller.model import CpuControl, JobState, Objective
 from controller.pace import QOE_TOLERANCE_RATIO
 
@@ -135,6 +136,22 @@ class RunResult:
     """Jobs that the policy placed or began to migrate; those of the default scheduler are not among them."""
     note: str = ""
     """What the reader must know of this run, e.g. that Prometheus could not tell the losses; else empty."""
+    other_cpu_cores: float | None = None
+    """Mean CPU, in cores, that everything else on the machine used meanwhile, on the cores of the nodes; None: the
+    kernel does not show it."""
+    stolen_cpu_cores: float | None = None
+    """Mean CPU, in cores, that the hypervisor gave to other machines meanwhile."""
+    other_cpu_curve: list[tuple[float, float]] = field(default_factory=list)
+    """Both together over time, each point the mean since the one before."""
+
+    @property
+    def away_cpu_cores(self) -> float | None:
+        """Both together: what the jobs could not have."""
+        return None if self.other_cpu_cores is None else self.other_cpu_cores + (self.stolen_cpu_cores or 0.0)
+
+    def names_in_state(self, state: JobState) -> set[str]:
+        """The jobs that are in that state at the end."""
+        return {job.name for job in self.jobs if job.state == state}
 
     def job(self, name: str) -> JobResult | None:
         """The job of that name; None when this run had none."""
@@ -193,14 +210,17 @@ class RunResult:
             "controller_cpu_ratio": self.controller_cpu_ratio,
             "control": self.control,
             "note": self.note,
+            "other_cpu_cores": self.other_cpu_cores,
+            "stolen_cpu_cores": self.stolen_cpu_cores,
         }
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """All runs of one demo, the baseline `fair` first."""
+    """All runs of one demo."""
 
     runs: list[RunResult]
+    """Of the first round: one of each policy, the baseline `fair` first, whatever the order in which they were made."""
     prometheus_version: str
     actuator: str
     """How CPU was given, in plain words, e.g. `cgroup v1, weights (cpu.shares)`."""
@@ -210,6 +230,20 @@ class DemoResult:
     nodes: int = 1
     workload: str = "trainings"
     """Which of the demo's job lists it was, or `own`: the user's."""
+    repeats: list[list[RunResult]] = field(default_factory=list)
+    """The further rounds, each in the order of `runs`."""
+    rounds_asked: int = 1
+    stopped: Interrupted | None = None
+    """What cut the rounds short; whoever has used the partial result ends with its exit code."""
+
+    @property
+    def rounds(self) -> list[list[RunResult]]:
+        """Every whole round: one run of each policy, in the order of `runs`."""
+        return [self.runs, *self.repeats]
+
+    def runs_of(self, place: int) -> list[RunResult]:
+        """The runs of one policy by its place in `runs`, one for each round."""
+        return [of_round[place] for of_round in self.rounds]
 
     @property
     def job_names(self) -> list[str]:
@@ -223,9 +257,11 @@ class DemoResult:
         return any(job.deadline_seconds is not None or job.qoe_seconds is not None for job in jobs)
 
     def as_json(self) -> dict[str, Any]:
-        """The one object that `slopewise demo -o json` prints."""
+        """The figures of every run; `policy_runs` are those of the first round."""
         return {
             "policy_runs": {run.policy: run.as_json() for run in self.runs},
+            "rounds": [{run.policy: run.as_json() for run in of_round} for of_round in self.rounds],
+            "rounds_asked": self.rounds_asked,
             "prometheus_version": self.prometheus_version,
             "actuator": self.actuator,
             "node_cores": self.node_cores,

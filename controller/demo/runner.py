@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from controller.adapters.job_record import JobRecord
+from controller.adapters.machine_cpu import MachineCpu, descendants
 from controller.demo.decisions import decision_rows
 from controller.demo.job_moves import job_moves
 from controller.demo.paces import mean_paces
 from controller.demo.results import Curves, JobMove, JobResult, RunResult
-from controller.demo.sampler import CpuSampler, Points
-from controller.errors import DataSourceError
+from controller.demo.sampler import CpuSampler, OtherCpuSampler, Points
+from controller.errors import DataSourceError, SlopewiseError
 from controller.jobs import JobSpec
 from controller.model import Objective, PassReport
 from controller.session import Session, SessionPlan, Workshop
@@ -46,22 +47,52 @@ def run_policy(
     ours: bool,
     nodes: int = 1,
     show: Callable[[Progress], None],
+    namespace: str = "",
 ) -> RunResult:
-    """Run all jobs under one policy to their ends, on this machine as so many nodes."""
+    """Run all jobs under one policy to their ends, on this machine as so many nodes; SlopewiseError if it fails.
+
+    `namespace`: names the folder of the jobs' output, and must differ among the runs of one workshop; else the policy.
+    """
     name = policy.spec.policy.name
-    with Session(workshop, SessionPlan(policy, jobs, namespace=name, ours=ours, nodes=nodes)) as session:
-        sampler = CpuSampler(session, session.control)
+    failed: list[str] = []
+
+    def end_when_it_fails(report: PassReport) -> None:
+        if report.policy_failed:
+            failed.append(report.held or name)
+            session.stop()
+
+    plan = SessionPlan(policy, jobs, namespace=namespace or name, ours=ours, nodes=nodes)
+    with Session(workshop, plan, [end_when_it_fails]) as session:
+        sampler, others = CpuSampler(session, session.control), OtherCpuSampler(_machine_cpu(session))
+
+        def elapsed_seconds() -> float:
+            return session.clock.now() - session.supervisor.started_at_seconds
 
         def tick() -> None:
-            elapsed = session.clock.now() - session.supervisor.started_at_seconds
+            elapsed = elapsed_seconds()
             sampler.sample(elapsed)
+            others.sample(elapsed)
             show(Progress(session, name, elapsed))
 
         session.run(tick)
-        return _gather(session, sampler, name)
+        others.close(elapsed_seconds())
+        if failed:
+            raise SlopewiseError(f"{failed[0]}; there is nothing to compare.")
+        return _gather(session, sampler, others, name)
 
 
-def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
+def _machine_cpu(session: Session) -> MachineCpu:
+    """Counts for the cores of all nodes; ours are this process, what it started, and what is in the jobs' cgroups."""
+    limiter = session.workshop.limiter
+
+    def ours() -> set[int]:
+        members = (limiter.members(job.name) for job in session.supervisor.running())
+        return {*descendants(), *(pid for of_job in members for pid in of_job)}
+
+    return MachineCpu(frozenset().union(*(node.cpus for node in session.nodes)), ours)
+
+
+def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, policy: str) -> RunResult:
     start, end = session.supervisor.started_at_seconds, session.clock.now()
     records = session.supervisor.records
     reports = session.all_reports()
@@ -92,6 +123,9 @@ def _gather(session: Session, sampler: CpuSampler, policy: str) -> RunResult:
         node_cores=sum(session.node_cores.values()),
         control=session.control,
         moves_applied=sum(move.result == "applied" for report in reports for move in report.moves),
+        other_cpu_cores=others.use.other_cores if others.use else None,
+        stolen_cpu_cores=others.use.stolen_cores if others.use else None,
+        other_cpu_curve=others.curve,
         note="; ".join([note] * bool(note) + [sentence for each in records.values() if (sentence := trouble(each))]),
     )
 
@@ -200,6 +234,12 @@ def with_times_to_quality(runs: Sequence[RunResult]) -> list[RunResult]:
         replace(run, jobs=[_with_time(job, run.curves[job.name], targets[job.name]) for job in run.jobs])
         for run in runs
     ]
+
+
+def with_times_to_quality_over(rounds: Sequence[Sequence[RunResult]]) -> list[list[RunResult]]:
+    """The same for the runs of several rounds: one target for each job in all of them."""
+    every = iter(with_times_to_quality([run for of_round in rounds for run in of_round]))
+    return [[next(every) for _ in of_round] for of_round in rounds]
 
 
 def _target(name: str, runs: Sequence[RunResult]) -> float | None:

@@ -1,4 +1,4 @@
-"""CPU over time: what each job of a run used, and what it was allotted, once a second.
+"""CPU over time: what each job of a run used and was allotted, once a second; and what everything else used.
 
 Before it: a session that runs; `runner.py` asks for a sample ten times a second. After it: the curves of the report.
 """
@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pandas as pd
 
 from controller.adapters.local import LocalJob
+from controller.adapters.machine_cpu import CpuCount, MachineCpu, OtherUse
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, CpuControl
 from controller.session import Session
 
 SAMPLE_SECONDS = 1.0
 """CPU curves have one point a second; fewer would hide what a five-second interval does."""
+
+OTHER_SAMPLE_SECONDS = 5.0
+"""Finding all of our processes means a look at every process of the machine, about 20 µs each."""
 
 Points = list[tuple[float, float]]
 
@@ -59,6 +64,36 @@ class CpuSampler:
 
     def _frame(self) -> pd.DataFrame:
         return pd.DataFrame(self.rows, columns=["at", "job", "cpu", "allotted"])
+
+
+class OtherCpuSampler:
+    """Reads every five seconds what everything else on the machine used."""
+
+    def __init__(self, machine: MachineCpu) -> None:
+        self._machine = machine
+        self._counts: list[tuple[float, CpuCount | None]] = []
+        self._next_seconds = 0.0
+
+    def sample(self, elapsed_seconds: float) -> None:
+        """Take a sample when five seconds have passed since the last one."""
+        if elapsed_seconds >= self._next_seconds:
+            self._next_seconds = elapsed_seconds + OTHER_SAMPLE_SECONDS
+            self._counts.append((elapsed_seconds, self._machine.count()))
+
+    def close(self, elapsed_seconds: float) -> None:
+        """Take the last sample, whenever that is."""
+        self._counts.append((elapsed_seconds, self._machine.count()))
+
+    @property
+    def use(self) -> OtherUse | None:
+        """Means over the whole run; None where the kernel does not show them."""
+        return self._machine.use(self._counts[0][1], self._counts[-1][1]) if self._counts else None
+
+    @property
+    def curve(self) -> Points:
+        """Cores over time, each point the mean since the one before."""
+        found = [(at, self._machine.use(before, after)) for (_, before), (at, after) in pairwise(self._counts)]
+        return [(at, use.away_cores) for at, use in found if use is not None]
 
 
 def allotted_cores(

@@ -18,14 +18,23 @@ from rich.text import Text
 
 from controller.demo.cells import AnyCell, Row
 from controller.demo.columns import Column, fitting, one_line, sized, table_of
-from controller.demo.comparison import Summary, caveats, job_blocks, measure_rows, summaries
+from controller.demo.comparison import (
+    ROUND_HEADINGS,
+    Summary,
+    caveats,
+    condition_rows,
+    job_blocks,
+    measure_rows,
+    round_rows,
+    summaries,
+)
 from controller.demo.job_moves import move_rows
 from controller.demo.results import DemoResult
 from controller.demo.wording import UNKNOWN, cores, counted, finite, of_bound, plain, shortened
 from controller.job_classes import MEANINGS
 from controller.model import JobState
 
-_VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", None: ""}
+_VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
 _STATE_STYLES = {
     "finished": "green",
     "failed": "red",
@@ -40,6 +49,8 @@ _SPARKS = "▁▂▃▅▇"
 _SPARK_WIDTH = 12
 # Labels of 20 columns, `fair` of 8 and two policies of 22 fit 80 columns; more put the ratio below the figure.
 _RUNS_ON_ONE_LINE = 3
+# With intervals, `fair` takes 17 and each policy 33.
+_RUNS_OF_ROUNDS_ON_ONE_LINE = 2
 _LONGEST_NAME = 20
 # With names of 20 letters the other columns take 82; a reason of fewer than 28 letters would tell nothing.
 _LEAST_WIDTH_FOR_REASONS = 110
@@ -88,13 +99,25 @@ def comparison(result: DemoResult) -> RenderableType:
     table.add_column("")
     for run in result.runs:
         table.add_column(Text(plain(run.policy), style="bold"), no_wrap=True)
-    stacked = len(result.runs) > _RUNS_ON_ONE_LINE
+    stacked = len(result.runs) > (_RUNS_ON_ONE_LINE if len(result.rounds) == 1 else _RUNS_OF_ROUNDS_ON_ONE_LINE)
     for heading, rows in _blocks(result):
         if heading:
             table.add_row(one_line(heading, style="bold"))
         for row in rows:
             table.add_row(one_line(row.label), *(_cell_text(cell, stacked=stacked) for cell in row.cells))
-    return Group(table, "", _closing_words(result))
+    rounds: list[RenderableType] = [_rounds(result), ""] if len(result.rounds) > 1 else []
+    return Group(table, "", *rounds, _closing_words(result))
+
+
+def _rounds(result: DemoResult) -> Table:
+    """Every run with its own figures, and whether it is in the ratios."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("Round", "Policy", *ROUND_HEADINGS):
+        table.add_column(heading)
+    for row in round_rows(result):
+        note = "" if row.compared else "  (not compared)"
+        table.add_row(str(row.number), Text(row.policy), *row.figures[:-1], f"{row.figures[-1]}{note}")
+    return table
 
 
 def live_table(rows: Sequence[LiveRow], header: LiveHeader) -> RenderableType:
@@ -129,7 +152,7 @@ def sparkline(history: Sequence[float], width: int = _SPARK_WIDTH) -> str:
 
 
 def _blocks(result: DemoResult) -> Iterator[tuple[str, list[Row]]]:
-    yield "", [*measure_rows(result), *move_rows(result)]
+    yield "", [*measure_rows(result), *move_rows(result), *condition_rows(result)]
     for block in job_blocks(result):
         yield block.heading, list(block.rows)
 
@@ -149,8 +172,14 @@ def _closing_words(result: DemoResult) -> Table:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for summary in summaries(result):
+        if not summary.compared:
+            text = f"{summary.policy} is not compared with {summary.baseline}; the notes say why"
+            grid.add_row(Text("no verdict", style="yellow"), Text(text))
+            continue
         grid.add_row(Text("better", style="green"), _phrases(summary, summary.better))
         grid.add_row(Text("worse", style="red"), _phrases(summary, summary.worse))
+        if summary.unclear:
+            grid.add_row(Text("unclear", style="dim"), _phrases(summary, summary.unclear))
     for sentence in caveats(result):
         grid.add_row(Text("note", style="yellow"), Text(sentence))
     return grid

@@ -6,14 +6,13 @@ Before it: `charts.py`, whose axes and job colours it shares. After it: `report.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import plotly.graph_objects as go
-
-from controller.demo.charts import Frame, colour, label, lay_out, run_end
+from controller.demo.charts import Frame, colour, label, run_end, time_axis
 from controller.demo.job_moves import cost_in_words
+from controller.demo.plots import Axis, Box, Mark, Plot, Text
 from controller.demo.results import DecisionRow, DemoResult, JobMove, JobResult, RunResult
 from controller.demo.wording import cores, plain
 from controller.job_classes import MEANINGS
@@ -33,6 +32,7 @@ _CLASS_COLOURS = {
 }
 _NO_CLASS_COLOUR = "rgba(128,128,128,0.12)"
 _OTHER_CLASS_COLOUR = "rgba(107,140,174,0.30)"
+_RIM_COLOUR = "rgba(107,140,174,0.9)"
 _PAUSE_COLOUR = "rgba(190,120,40,0.75)"
 
 
@@ -55,18 +55,17 @@ class ClassKey:
     colour: str
 
 
-def timeline_figure(run: RunResult, shared: Frame) -> go.Figure:
+def timeline_figure(run: RunResult, shared: Frame) -> Plot:
     """A row for each job: its life in the colours of its classes, its pauses, and marks of what was changed."""
-    figure = go.Figure()
-    found = segments(run)
-    for job_class in dict.fromkeys(segment.job_class for segment in found):
-        _add_bars(figure, [segment for segment in found if segment.job_class == job_class], shared)
-    _add_pauses(figure, run.jobs, shared)
-    _add_marks(figure, run.decisions, shared)
-    _add_names(figure, run.jobs, shared)
-    lay_out(figure, shared, height=_ROW_PIXELS * len(shared.names) + 50)
-    figure.update_layout(barmode="overlay", hovermode="closest")
-    return figure.update_yaxes(visible=False, range=(len(shared.names) - 0.4, -0.6))
+    rows = len(shared.names)
+    return Plot(
+        time_axis(shared),
+        Axis(rows - 0.4, -0.6),
+        _ROW_PIXELS * max(1, rows),
+        boxes=(*(_bar(segment, shared) for segment in segments(run)), *_pauses(run.jobs, shared)),
+        marks=tuple(_marks(run.decisions, shared)),
+        texts=tuple(_names(run.jobs, shared)),
+    )
 
 
 def segments(run: RunResult) -> list[Segment]:
@@ -96,50 +95,43 @@ def _segments_of(job: JobResult, run: RunResult) -> Iterable[Segment]:
             yield Segment(job.name, job_class, start, until)
 
 
-def _add_bars(figure: go.Figure, found: Sequence[Segment], shared: Frame) -> None:
-    name = found[0].job_class
+def _bar(segment: Segment, shared: Frame) -> Box:
+    name, place = segment.job_class, shared.names.index(segment.job)
     told = "no class" if name is None else f"class {label(name)}"
-    figure.add_bar(
-        orientation="h",
-        base=[round(segment.from_seconds, 2) for segment in found],
-        x=[round(segment.to_seconds - segment.from_seconds, 2) for segment in found],
-        y=[shared.names.index(segment.job) + _BAR_OFFSET for segment in found],
-        width=_BAR_HEIGHT,
-        text=[_bar_text(segment, shared) for segment in found],
-        textposition="inside",
-        insidetextanchor="middle",
-        textangle=0,
-        customdata=[
-            f"{label(segment.job, 60)}<br>{told} from {segment.from_seconds:.1f} s to {segment.to_seconds:.1f} s"
-            for segment in found
-        ],
-        hovertemplate="%{customdata}<extra></extra>",
-        marker={"color": _class_colour(name), "line": {"color": "rgba(107,140,174,0.9)", "width": 1}},
-        showlegend=False,
+    return Box(
+        segment.from_seconds,
+        segment.to_seconds,
+        place + _BAR_OFFSET - _BAR_HEIGHT / 2,
+        place + _BAR_OFFSET + _BAR_HEIGHT / 2,
+        _class_colour(name),
+        _RIM_COLOUR,
+        f"{label(segment.job, 60)}\n{told} from {segment.from_seconds:.1f} s to {segment.to_seconds:.1f} s",
+        _bar_text(segment, shared),
+        place=place,
     )
 
 
-def _add_pauses(figure: go.Figure, jobs: Sequence[JobResult], shared: Frame) -> None:
+def _pauses(jobs: Sequence[JobResult], shared: Frame) -> Iterator[Box]:
     """Hatched, over the bars: the time in which a job that was moved did no work."""
-    pauses = [(job.name, move) for job in jobs for move in job.moves if move.pause_seconds is not None]
-    if not pauses:
-        return
-    figure.add_bar(
-        orientation="h",
-        base=[round(move.at_seconds, 2) for _, move in pauses],
-        x=[round(move.pause_seconds or 0.0, 2) for _, move in pauses],
-        y=[shared.names.index(name) + _BAR_OFFSET for name, _ in pauses],
-        width=_BAR_HEIGHT,
-        customdata=[f"{label(name, 60)}<br>{_pause_text(move)}" for name, move in pauses],
-        hovertemplate="%{customdata}<extra></extra>",
-        marker={"color": _PAUSE_COLOUR, "pattern": {"shape": "/", "size": 5}, "line": {"width": 0}},
-        showlegend=False,
-    )
+    for job in jobs:
+        place = shared.names.index(job.name)
+        for move in job.moves:
+            if move.pause_seconds is not None:
+                yield Box(
+                    move.at_seconds,
+                    move.at_seconds + move.pause_seconds,
+                    place + _BAR_OFFSET - _BAR_HEIGHT / 2,
+                    place + _BAR_OFFSET + _BAR_HEIGHT / 2,
+                    _PAUSE_COLOUR,
+                    title=f"{label(job.name, 60)}\n{_pause_text(move)}",
+                    hatched=True,
+                    place=place,
+                )
 
 
 def _pause_text(move: JobMove) -> str:
     what = cost_in_words([move])
-    return f"{label(move.from_node)} → {label(move.node)} at {move.at_seconds:.1f} s<br>{what}"
+    return f"{label(move.from_node)} → {label(move.node)} at {move.at_seconds:.1f} s\n{what}"
 
 
 def _bar_text(segment: Segment, shared: Frame) -> str:
@@ -148,47 +140,23 @@ def _bar_text(segment: Segment, shared: Frame) -> str:
     return label(segment.job_class, 6) if segment.job_class is not None and wide else ""
 
 
-def _add_marks(figure: go.Figure, decisions: Iterable[DecisionRow], shared: Frame) -> None:
-    marked = [row for row in decisions if row.outcome and row.job in shared.names]
-    figure.add_scatter(
-        mode="markers",
-        x=[round(row.at_seconds, 2) for row in marked],
-        y=[shared.names.index(row.job) + _MARK_OFFSET for row in marked],
-        marker={
-            "symbol": [mark(row) for row in marked],
-            "size": 9,
-            "color": "#ffffff",
-            "line": {"color": "#1b2430", "width": 1.4},
-        },
-        customdata=[_mark_text(row) for row in marked],
-        hovertemplate="%{customdata}<extra></extra>",
-        showlegend=False,
-        cliponaxis=False,
-    )
+def _marks(decisions: Iterable[DecisionRow], shared: Frame) -> Iterator[Mark]:
+    for row in decisions:
+        if row.outcome and row.job in shared.names:
+            place = shared.names.index(row.job)
+            yield Mark(row.at_seconds, place + _MARK_OFFSET, mark(row), _mark_text(row), place=place)
 
 
-def _add_names(figure: go.Figure, jobs: Sequence[JobResult], shared: Frame) -> None:
+def _names(jobs: Sequence[JobResult], shared: Frame) -> Iterator[Text]:
     """Above each bar, from its start, or towards the left for a job that came late: names must not be cut off."""
-    late = [job.arrived_seconds > 0.6 * shared.end_seconds for job in jobs]
-    places = [shared.names.index(job.name) for job in jobs]
-    figure.add_scatter(
-        mode="text",
-        x=[round(job.arrived_seconds, 2) for job in jobs],
-        y=[place + _NAME_OFFSET for place in places],
-        text=[
-            f'<span style="color:{colour(place)}">⬤</span> {label(job.name, 28)}'
-            for place, job in zip(places, jobs, strict=True)
-        ],
-        textposition=["middle left" if is_late else "middle right" for is_late in late],
-        textfont={"size": 11},
-        hoverinfo="skip",
-        showlegend=False,
-        cliponaxis=False,
-    )
+    for job in jobs:
+        place = shared.names.index(job.name)
+        late = job.arrived_seconds > 0.6 * shared.end_seconds
+        yield Text(job.arrived_seconds, place + _NAME_OFFSET, label(job.name, 28), colour(place), leftwards=late)
 
 
 def mark(row: DecisionRow) -> str:
-    """plotly's symbol for what became of a change: triangles were applied, a ring was withheld, a cross failed.
+    """The symbol for what became of a change: triangles were applied, a ring was withheld, a cross failed.
 
     A diamond is a job that was placed or moved, one with a dot a job that was seen at work again after a move.
     """
@@ -207,5 +175,5 @@ def mark(row: DecisionRow) -> str:
 def _mark_text(row: DecisionRow) -> str:
     change = f"to {label(row.node)}" if row.node else f"{cores(row.from_millicores)} → {cores(row.to_millicores)} cores"
     what = f"{change}, {label(row.outcome, 60)}"
-    why = "<br>".join(label(line, 80) for line in textwrap.wrap(plain(row.reason), 60)[:6])
-    return f"{label(row.job, 60)} at {row.at_seconds:.1f} s<br>{what}<br>{why}"
+    why = "\n".join(textwrap.wrap(plain(row.reason), 60)[:6])
+    return f"{label(row.job, 60)} at {row.at_seconds:.1f} s\n{what}\n{why}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from controller.estimates import Estimate
 from controller.model import CpuControl
 
 UNKNOWN = "–"
@@ -49,6 +50,13 @@ def finite(value: float) -> bool:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """`1 job`, `2 jobs`; `2 passes` when the plural is given."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
+
+
+def plus_minus(value: Estimate, digits: int) -> str:
+    """`41.30 ± 2.10`; without an interval the mean alone, and a dash without that."""
+    if value.mean is None:
+        return UNKNOWN
+    return f"{value.mean:.{digits}f}" if value.half is None else f"{value.mean:.{digits}f} ± {value.half:.{digits}f}"
 
 
 def seconds(value: float | None) -> str:

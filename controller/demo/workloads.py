@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from controller.demo.serving.calibration import calibrate
-from controller.demo.serving.catalogue import serving_jobs
+from controller.demo.serving.catalogue import SERVING_SECONDS, serving_jobs
 from controller.demo.trainings.catalogue import demo_jobs, require_scikit_learn
 from controller.jobs import JobSpec
 from controller.model import Promises
@@ -82,6 +82,8 @@ UNEVEN_LENGTHS = (1.5, 0.4)
 """Of the trainings' usual lengths, in turn. A scheduler that counts jobs spreads such jobs evenly, and when the short
 ones have ended one node idles beside another with four: who never moves a running job can do nothing about it."""
 
+_ROUNDING_SECONDS = 1e-9
+
 UNEVEN_ARRIVAL_SECONDS = 1.5
 """Between two of them: all are there within 11 s, before the first has ended."""
 
@@ -122,6 +124,39 @@ def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[J
     if workload == "deadlines":
         return _with_deadlines(jobs, scale)
     return _with_targets(jobs) if workload == "targets" else jobs
+
+
+def longest_seconds(workload: WorkloadName, scale: float, jobs: Sequence[JobSpec], cores: float) -> float:
+    """How long the longest of these built-in jobs takes, with fair shares of so many cores; about, in seconds."""
+    if workload == "served":
+        return SERVING_SECONDS * scale
+    lengths = UNEVEN_LENGTHS if workload == "uneven" else (1.0,)
+    works = [
+        START_SECONDS + scale * lengths[place % len(lengths)] * (ALONE[job.name].seconds - START_SECONDS)
+        for place, job in enumerate(jobs)
+    ]
+    return max(fair_stays([(job.arrive_seconds, work) for job, work in zip(jobs, works, strict=True)], cores))
+
+
+def fair_stays(jobs: Sequence[tuple[float, float]], cores: float) -> list[float]:
+    """How long each of (arrival, CPU-seconds), jobs of one thread, stays when all share so many cores evenly; seconds.
+
+    Worked example: two jobs of 10 CPU-seconds at 0 s on one core stay 20 s each, on two cores 10 s.
+    """
+    left = {place: work for place, (_, work) in enumerate(jobs)}
+    ends: dict[int, float] = {}
+    now = 0.0
+    while left:
+        present = [place for place in left if jobs[place][0] <= now]
+        rate = min(1.0, cores / len(present)) if present else 0.0
+        moments = [jobs[place][0] for place in left if jobs[place][0] > now]
+        moments += [now + left[place] / rate for place in present]
+        then = min(moments)
+        left = {place: work - rate * (then - now) if place in present else work for place, work in left.items()}
+        now = then
+        ends |= {place: now for place, work in left.items() if work <= _ROUNDING_SECONDS}
+        left = {place: work for place, work in left.items() if work > _ROUNDING_SECONDS}
+    return [ends[place] - jobs[place][0] for place in range(len(jobs))]
 
 
 def _with_deadlines(jobs: Sequence[JobSpec], scale: float) -> list[JobSpec]:

@@ -7,13 +7,13 @@ every field made by `parameter`, with unit, default, bounds and source) and a cl
         def __init__(self, parameters: Parameters, setting: Setting) -> None: ...
         def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions: ...
 
-A file may say `SIMULATOR_ONLY = True`: its policy needs an oracle's knowledge. Files whose names begin with `_` are
-no policies but what several of them share.
+A file says `PURPOSE`, what one would choose it for in a few words, and may say `SIMULATOR_ONLY = True`: its policy
+needs an oracle's knowledge. Files whose names begin with `_` are no policies but what several of them share.
 
 `decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
 the snapshot by `growth.measure`. It gives a reason for every job, also for those left alone. Policies know
 nothing of guards, nor of how a decision is carried out. `tests/controller/policies/test_contract.py` holds
-every file in this folder to that.
+every file in this folder to that. Policies of the user's, which lie elsewhere, are found by `own_policies`.
 """
 
 from __future__ import annotations
@@ -71,9 +71,12 @@ class PolicyProtocol(Protocol):
         ...
 
 
+Build = Callable[[PolicyParameters, Setting], PolicyProtocol]
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """One file of this folder."""
+    """One policy, and what its file says of it."""
 
     name: str
     summary: str
@@ -81,7 +84,30 @@ class PolicyFile:
     parameters: type[PolicyParameters]
     simulator_only: bool
     """It needs what only an oracle knows (`ClusterSnapshot.remaining_work_cpu_seconds`)."""
-    build: Callable[[PolicyParameters, Setting], PolicyProtocol]
+    build: Build
+    purpose: str = ""
+    """What one would choose it for, in a few words; its summary where the file does not say."""
+    origin: str = ""
+    """Where a policy of the user's was found: its file, or its package; empty for those of this folder."""
+    file: str | None = None
+    """The file of a policy that is a single one of the user's, by which another process finds it."""
+
+    @classmethod
+    def of(cls, name: str, module: ModuleType, build: Build, origin: str = "", file: str | None = None) -> PolicyFile:
+        """What the module says of its policy."""
+        description = (module.__doc__ or "").strip()
+        summary = description.partition("\n")[0]
+        return cls(
+            name,
+            summary,
+            description,
+            parameters=module.Parameters,
+            simulator_only=bool(getattr(module, "SIMULATOR_ONLY", False)),
+            build=build,
+            purpose=str(getattr(module, "PURPOSE", summary)),
+            origin=origin,
+            file=file,
+        )
 
 
 def names() -> list[str]:
@@ -94,14 +120,8 @@ def find(name: str) -> PolicyFile:
     file_name = name.replace("-", "_")
     if file_name not in names():
         raise UsageError(unknown_name("policy", name, [known.replace("_", "-") for known in names()]))
-    return _read(name, importlib.import_module(f"{__name__}.{file_name}"))
-
-
-def _read(name: str, module: ModuleType) -> PolicyFile:
-    description = (module.__doc__ or "").strip()
-    summary = description.splitlines()[0] if description else ""
-    simulator_only = bool(getattr(module, "SIMULATOR_ONLY", False))
-    return PolicyFile(name, summary, description, module.Parameters, simulator_only, module.Policy)
+    module = importlib.import_module(f"{__name__}.{file_name}")
+    return PolicyFile.of(name, module, module.Policy)
 
 
 def build(name: str, parameters: PolicyParameters, setting: Setting) -> PolicyProtocol:

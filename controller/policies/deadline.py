@@ -48,6 +48,8 @@ from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._placement import place_each
 from controller.policies._speed import had_cores
 
+PURPOSE = "trainings that must be done by a stated time"
+
 LOOKS_IN_A_ROW = 2
 """The cool-down: one look alone may be noise."""
 

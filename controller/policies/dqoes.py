@@ -41,6 +41,8 @@ from controller.policies._qoe_step import step_interval_seconds, step_limits
 from controller.policies._shares import in_proportion
 from controller.policies._speed import had_cores, handed_out
 
+PURPOSE = "served models, or steps, that were promised a time each"
+
 UNSATISFIABLE = "unsatisfiable"
 
 _ROUNDING = 1e-9

@@ -50,6 +50,8 @@ from controller.policies._looks import Look, Verdict, decide_by_node, is_due
 from controller.policies._placement import can_move, place_each, refused_nodes
 from controller.policies._shares import useful_cores
 
+PURPOSE = "several nodes, and jobs that need CPU and memory unevenly"
+
 Resource = Literal["cpu", "memory"]
 RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
 

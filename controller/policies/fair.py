@@ -10,6 +10,8 @@ from dataclasses import replace
 from controller.model import ClusterSnapshot, Decisions, MemoryState, NodeMemory
 from controller.policies import PolicyParameters, Setting
 
+PURPOSE = "the baseline: every job is left alone"
+
 
 class Parameters(PolicyParameters):
     """None: there is nothing to choose."""

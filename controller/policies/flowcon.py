@@ -35,6 +35,8 @@ from controller.job_classes import with_meaning
 from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Resize
 from controller.policies import PolicyParameters, Setting, parameter
 
+PURPOSE = "trainings of which nothing is known but their loss"
+
 NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
 
 NEWCOMER_INTERVALS = 3

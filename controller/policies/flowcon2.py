@@ -17,6 +17,8 @@ from controller.model import Arrival, ClusterSnapshot, Decisions, MemoryState, N
 from controller.policies import Setting, flowcon
 from controller.policies._placement import place_each
 
+PURPOSE = "the same on several nodes, where arriving jobs are placed too"
+
 
 class Parameters(flowcon.Parameters):
     """FlowCon's own; `beta` also says how little a completing job claims of its node."""

@@ -28,6 +28,8 @@ from controller.model import Arrival, ClusterSnapshot, Decisions, Job, MemorySta
 from controller.policies import PolicyParameters, Setting, fair, parameter
 from controller.policies._placement import place_each
 
+PURPOSE = "the baseline on several nodes: places as Kubernetes does"
+
 DEFAULT_MILLICORES = 100
 DEFAULT_MEMORY_BYTES = 200.0 * 2**20
 """What the scheduler's scores take a pod for that requests nothing."""

@@ -26,6 +26,8 @@ from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._shares import down_the_order, useful_cores
 
+PURPOSE = "the baseline without losses: who had least CPU so far goes first"
+
 
 class Parameters(PolicyParameters):
     """The width of the queues, and what those who wait are given."""

@@ -30,6 +30,8 @@ from controller.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory
 from controller.policies import PolicyParameters, Setting, fair
 from controller.policies._placement import place_each
 
+PURPOSE = "several nodes, and jobs that say how many steps they plan"
+
 
 class Parameters(PolicyParameters):
     """None: there is nothing to choose."""

@@ -47,6 +47,8 @@ from controller.policies._specon_moves import (
     with_outcome,
 )
 
+PURPOSE = "several nodes, and jobs that checkpoint: converged ones make room"
+
 _ONE_STEP_DOWN = {PROGRESSING: WATCHING, WATCHING: CONVERGED, CONVERGED: CONVERGED}
 
 
@@ -130,7 +132,8 @@ class Policy:
         )
 
     def _wait(self, snapshot: ClusterSnapshot, jobs: Sequence[Job], memory: MemoryState, looked_at: float) -> Decisions:
-        """Between two looks a newcomer enters PC, and a node that has just joined waits with the others."""
+        """Between two looks a newcomer enters PC, and a node waits with the others: one that has just joined, and one
+        that another policy, from before the user changed policies, has looked at some other time."""
         now = snapshot.taken_at_seconds
         left = max(0.0, looked_at + self._interval_seconds - now)
         reasons, known = {}, {}
@@ -138,8 +141,7 @@ class Policy:
             category = _category(memory.jobs[job.uid])
             reasons[job.uid] = f"{category}: next look in {left:.0f} s"
             known[job.uid] = _remembered(memory.jobs[job.uid], category, now)
-        joined = self._looked(snapshot, looked_at)
-        nodes = {name: memory.nodes.get(name, joined[name]) for name in joined}
+        nodes = self._looked(snapshot, looked_at)
         return Decisions("specon", (), reasons, MemoryState({**memory.jobs, **known}, nodes))
 
     def _looked(self, snapshot: ClusterSnapshot, at_seconds: float) -> dict[str, NodeMemory]:

@@ -21,6 +21,8 @@ from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._shares import down_the_order
 
+PURPOSE = "the bound: who has least work left goes first"
+
 SIMULATOR_ONLY = True
 
 RUNS, WAITS, ENDLESS = "runs", "waits", "no end known"

@@ -48,6 +48,8 @@ from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._shares import in_proportion, useful_cores
 
+PURPOSE = "trainings that only have to reach a stated loss"
+
 URGENT, DELIVERABLE, RELEASED, UNTARGETED = "urgent", "deliverable", "released", "untargeted"
 _TIERS = (URGENT, DELIVERABLE, RELEASED)
 

@@ -1,31 +1,37 @@
 """The pictures of a sweep: each measure by policy over the seeds, the overlap, and who ran where in one seed.
 
-Before it: `results.py`. After it: `report.py`, which puts the figures' JSON into a page. Look, colours and `label`,
-which makes foreign text safe for plotly, are those of the demo's charts.
+Before it: `results.py`. After it: `report.py`, which puts them into a page. Shapes (`plots.py`), colours and labels are
+those of the demo's charts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-import plotly.graph_objects as go
+import numpy as np
 
-from controller.demo.charts import colour, dress, label
+from controller.demo.charts import colour, label
+from controller.demo.plots import Axis, Box, Mark, Plot, Rule, ticks
 from controller.simulator.measures import is_overlap, measure
 from controller.simulator.model import JobOutcome, MoveKind, RunOutcome, Stay
 from controller.simulator.results import SweepResult
 
 _ROW_PIXELS = 22
+_MEASURE_PIXELS = 40
+_OVERLAP_PIXELS = 200
 _BAR_WIDTH = 0.9
-"""Of a row. Left to itself, plotly makes a trace with few bars fill the space between them, other rows and all."""
+"""Of a row."""
+_SPREAD = (0.0, -0.14, 0.14, -0.07, 0.07)
+_CHARACTERS = 180
+_LEAST_CHARACTERS = 3
 _MOST_ROWS = 300
 """About 6,600 pixels: a day of 1,000 jobs on 64 nodes would be a picture that no browser draws."""
 _MOVES: Mapping[MoveKind, tuple[str, str]] = {
     "migrated": ("slow move", "triangle-right"),
     "rebalanced": ("rebalancing move", "diamond"),
 }
-_LEGEND = {"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,48 +42,73 @@ class Lane:
     stays: tuple[tuple[JobOutcome, Stay], ...]
 
 
-def measure_figure(result: SweepResult, name: str) -> go.Figure:
+def measure_figure(result: SweepResult, name: str) -> Plot:
     """A box for each policy over its seeds, with every seed as a point; the dashed line is the mean."""
-    figure = go.Figure()
-    for place, policy in reversed(list(enumerate(result.policies))):
-        known = [value for value in result.values[policy][name] if value is not None]
-        figure.add_box(
-            x=[round(value, 4) for value in known],
-            y=[place] * len(known),
-            name=label(policy),
-            orientation="h",
-            boxmean=True,
-            boxpoints="all",
-            jitter=0.5,
-            pointpos=0,
-            marker={"color": colour(place), "size": 4, "opacity": 0.6},
-            line={"width": 1.4},
-            hoverinfo="x",
-        )
-    dress(figure, height=60 + 40 * len(result.policies))
-    figure.update_layout(margin={"l": 96})
-    figure.update_yaxes(
-        tickvals=list(range(len(result.policies))),
-        ticktext=[label(policy, 13) for policy in result.policies],
-        range=(len(result.policies) - 0.5, -0.5),
+    rows = [[value for value in result.values[policy][name] if value is not None] for policy in result.policies]
+    highest = max((value for row in rows for value in row), default=1.0)
+    lowest = min((value for row in rows for value in row), default=0.0)
+    unit = " s" if measure(name).unit == "s" else ""
+    low, high = min(0.0, lowest), highest + 0.04 * (highest - min(0.0, lowest) or 1.0)
+    places = [(place, values) for place, values in enumerate(rows) if values]
+    return Plot(
+        Axis(low, high, ticks(low, high, unit=unit)),
+        Axis(len(rows) - 0.5, -0.5, tuple((place, label(policy, 13)) for place, policy in enumerate(result.policies))),
+        _MEASURE_PIXELS * len(rows),
+        boxes=tuple(_middle_half(place, values, unit) for place, values in places),
+        rules=tuple(rule for place, values in places for rule in _whiskers(place, values)),
+        marks=tuple(mark for place, values in places for mark in _seeds(place, values, unit)),
+        left_px=96,
     )
-    return figure.update_xaxes(ticksuffix=" s" if measure(name).unit == "s" else "", rangemode="tozero")
 
 
-def overlap_figure(result: SweepResult) -> go.Figure:
+def _middle_half(place: int, values: Sequence[float], unit: str) -> Box:
+    low, median, high = (float(each) for each in np.percentile(values, (25, 50, 75)))
+    title = f"median {median:.4g}{unit}\nmiddle half {low:.4g} to {high:.4g}{unit}"
+    return Box(low, high, place - 0.25, place + 0.25, f"{colour(place)}33", colour(place), title)
+
+
+def _whiskers(place: int, values: Sequence[float]) -> list[Rule]:
+    """From end to end, the median, and the mean, which is dashed."""
+    low, median, high = (float(each) for each in np.percentile(values, (25, 50, 75)))
+    mean, own = fmean(values), colour(place)
+    return [
+        Rule(min(values), low, place, place, colour=own),
+        Rule(high, max(values), place, place, colour=own),
+        Rule(median, median, place - 0.25, place + 0.25, colour=own),
+        Rule(mean, mean, place - 0.25, place + 0.25, dashed=True, colour=own),
+    ]
+
+
+def _seeds(place: int, values: Sequence[float], unit: str) -> list[Mark]:
+    """A point for each seed, spread over the row's height in turn, so that equal ones do not hide each other."""
+    return [
+        Mark(value, place + _SPREAD[number % len(_SPREAD)], "dot", f"{value:.4g}{unit}", colour(place))
+        for number, value in enumerate(values)
+    ]
+
+
+def overlap_figure(result: SweepResult) -> Plot:
     """For how long how many jobs ran at the same time, the mean over the seeds."""
     names = [name for name in result.measures if is_overlap(name)]
     jobs = [int(name.rpartition("_")[2]) for name in names]
-    figure = go.Figure()
-    for place, (policy, estimates) in enumerate(result.summary().items()):
-        seconds = [round(estimates[name].mean or 0.0, 2) for name in names]
-        figure.add_bar(x=jobs, y=seconds, name=label(policy), marker={"color": colour(place)}, hoverinfo="x+y+name")
-    dress(figure, height=260)
-    figure.update_layout(
-        margin={"b": 52}, showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+    summary = result.summary()
+    boxes = []
+    for place, policy in enumerate(result.policies):
+        for count, name in zip(jobs, names, strict=True):
+            seconds = summary[policy][name].mean or 0.0
+            left = count - 0.4 + 0.8 * place / len(result.policies)
+            right = left + 0.8 / len(result.policies)
+            title = f"{label(policy, 48)}\n{count} running: {seconds:.1f} s"
+            boxes.append(Box(left, right, seconds, 0.0, colour(place), title=title))
+    most, high = max(jobs, default=1), 1.06 * max((box.top for box in boxes), default=1.0) or 1.0
+    whole = tuple((at, text) for at, text in ticks(1, most, 12) if at == round(at)) if most > 1 else ((1.0, "1"),)
+    return Plot(
+        Axis(0.4, most + 0.6, whole, "jobs running at the same time"),
+        Axis(0.0, high, ticks(0.0, high, 4, " s")),
+        _OVERLAP_PIXELS,
+        boxes=tuple(boxes),
+        key=tuple((label(policy), colour(place)) for place, policy in enumerate(result.policies)),
     )
-    figure.update_xaxes(title={"text": "jobs running at the same time", "standoff": 8})
-    return figure.update_yaxes(ticksuffix=" s")
 
 
 def lanes(run: RunOutcome) -> list[Lane]:
@@ -99,25 +130,38 @@ def shown_lanes(run: RunOutcome) -> tuple[list[Lane], int]:
     return [lane for lane in every if lane.node in nodes[:shown]], len(nodes[shown:])
 
 
-def gantt_figure(rows: Sequence[Lane], models: Sequence[str], end_seconds: float) -> go.Figure:
+def gantt_figure(rows: Sequence[Lane], models: Sequence[str], end_seconds: float) -> Plot:
     """A bar from when until when a job was on a node, coloured by its model; a mark where it came by a move."""
-    figure = go.Figure()
-    for place, model in enumerate(models):
-        _add_bars(figure, rows, model, colour(place))
-    for kind in _MOVES:
-        _add_marks(figure, rows, kind)
-    dress(figure, height=110 + _ROW_PIXELS * len(rows))
-    figure.update_layout(
-        margin={"l": 84, "t": 28}, barmode="overlay", showlegend=True, legend=_LEGEND,
-        uniformtext={"minsize": 8, "mode": "hide"},
-    )  # fmt: skip
+    end = (end_seconds or 1.0) * 1.02
     firsts = _first_rows(rows)
-    for first in list(firsts.values())[1:]:
-        figure.add_hline(y=first - 0.5, line={"color": "#8a94a0", "width": 0.8})
-    figure.update_yaxes(
-        tickvals=list(firsts.values()), ticktext=[label(node, 11) for node in firsts], range=(len(rows) - 0.5, -0.5)
+    return Plot(
+        Axis(0.0, end, ticks(0.0, end, unit=" s")),
+        Axis(len(rows) - 0.5, -0.5, tuple((first, label(node, 11)) for node, first in firsts.items())),
+        _ROW_PIXELS * max(1, len(rows)),
+        boxes=tuple(
+            _stay(y, job, stay, colour(models.index(job.model)), end)
+            for y, lane in enumerate(rows)
+            for job, stay in lane.stays
+        ),
+        marks=tuple(
+            Mark(stay.from_seconds, y, _MOVES[stay.came][1], _told(job, stay))
+            for y, lane in enumerate(rows)
+            for job, stay in lane.stays
+            if stay.came in _MOVES
+        ),
+        rules=tuple(Rule(0.0, end, first - 0.5, first - 0.5) for first in list(firsts.values())[1:]),
+        key=tuple((label(model), colour(place)) for place, model in enumerate(models)),
+        left_px=84,
+        ticks_above=True,
     )
-    return figure.update_xaxes(range=(0, end_seconds * 1.02), ticksuffix=" s", side="top")
+
+
+def _stay(y: int, job: JobOutcome, stay: Stay, fill: str, end_seconds: float) -> Box:
+    """Its name stands inside where it fits: a character is about 6 of some 1,200 pixels."""
+    room = int((stay.to_seconds - stay.from_seconds) / end_seconds * _CHARACTERS)
+    name = label(job.name, min(18, room)) if room >= _LEAST_CHARACTERS else ""
+    half = _BAR_WIDTH / 2
+    return Box(stay.from_seconds, stay.to_seconds, y - half, y + half, fill, title=_told(job, stay), text=name)
 
 
 def models_of(runs: Iterable[RunOutcome]) -> list[str]:
@@ -135,41 +179,6 @@ def _packed(stays: list[tuple[JobOutcome, Stay]]) -> list[list[tuple[JobOutcome,
         else:
             free.append((job, stay))
     return rows
-
-
-def _add_bars(figure: go.Figure, rows: Sequence[Lane], model: str, bar_colour: str) -> None:
-    found = [(y, job, stay) for y, lane in enumerate(rows) for job, stay in lane.stays if job.model == model]
-    if found:
-        figure.add_bar(
-            x=[round(stay.to_seconds - stay.from_seconds, 2) for _, _, stay in found],
-            base=[round(stay.from_seconds, 2) for _, _, stay in found],
-            y=[y for y, _, _ in found],
-            text=[label(job.name) for _, job, _ in found],
-            hovertext=[_told(job, stay) for _, job, stay in found],
-            name=label(model),
-            orientation="h",
-            width=_BAR_WIDTH,
-            textposition="inside",
-            insidetextanchor="start",
-            textfont={"size": 10},
-            marker={"color": bar_colour},
-            hoverinfo="text",
-        )
-
-
-def _add_marks(figure: go.Figure, rows: Sequence[Lane], kind: MoveKind) -> None:
-    found = [(y, job, stay) for y, lane in enumerate(rows) for job, stay in lane.stays if stay.came == kind]
-    name, symbol = _MOVES[kind]
-    if found:
-        figure.add_scatter(
-            x=[round(stay.from_seconds, 2) for _, _, stay in found],
-            y=[y for y, _, _ in found],
-            hovertext=[_told(job, stay) for _, job, stay in found],
-            name=name,
-            mode="markers",
-            marker={"symbol": symbol, "size": 10, "color": "#ffffff", "line": {"color": "#1b2430", "width": 1.5}},
-            hoverinfo="text",
-        )
 
 
 def _told(job: JobOutcome, stay: Stay) -> str:

@@ -13,8 +13,13 @@ from controller.simulator.model import Curve
 FLATTEST = 1e-6
 """A power law or a sigmoid that is flatter has no fall left in a float that could be scaled to 1."""
 
-Rate = Annotated[float, Field(ge=FLATTEST, le=30.0)]
-"""Steepness over the whole work. Above 30 a float hardly tells the end of an exponential from its limit."""
+STEEPEST = 30.0
+"""Above it a float hardly tells the end of an exponential from its limit."""
+
+MOST_POWER, MOST_INVERSE = 10.0, 1e6
+
+Rate = Annotated[float, Field(ge=FLATTEST, le=STEEPEST)]
+"""Steepness over the whole work."""
 
 Inner = Annotated[float, Field(gt=0.0, lt=1.0)]
 """A fraction that is neither the start nor the end."""
@@ -33,7 +38,7 @@ class ExponentialSettings(Document):
 class PowerSettings(Document):
     """`(1 + 100x)^(-b)`."""
 
-    b: float = Field(ge=FLATTEST, le=10.0)
+    b: float = Field(ge=FLATTEST, le=MOST_POWER)
 
     def build(self) -> Curve:
         """The curve."""
@@ -43,7 +48,7 @@ class PowerSettings(Document):
 class InverseSettings(Document):
     """`1 / (1 + ax)`."""
 
-    a: float = Field(gt=0.0, le=1e6)
+    a: float = Field(gt=0.0, le=MOST_INVERSE)
 
     def build(self) -> Curve:
         """The curve."""

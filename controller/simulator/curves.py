@@ -37,7 +37,12 @@ def _fallen(x: float, rate: float) -> float:
 
 def _when_fallen(part: float, rate: float) -> float:
     """The inverse of `_fallen`."""
-    return -math.log1p(part * math.expm1(-rate)) / rate
+    return _ratio(-math.log1p(part * math.expm1(-rate)) / rate)
+
+
+def _ratio(x: float) -> float:
+    """Logarithms and powers round: an inverse that is 1.0000000000000067 is 1, no inverse leads out of 0 to 1."""
+    return min(max(x, 0.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +74,8 @@ class Power:
     def reached(self, improvement_ratio: float) -> float | None:
         """The inverse, exact."""
         last = (1.0 + POWER_SCALE) ** -self.b
-        raw = 1.0 - improvement_ratio * (1.0 - last)
-        return float((raw ** (-1.0 / self.b) - 1.0) / POWER_SCALE)
+        raw = last + (1.0 - improvement_ratio) * (1.0 - last)  # never 0, however small the last value is
+        return _ratio(float((raw ** (-1.0 / self.b) - 1.0) / POWER_SCALE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,7 @@ class Sigmoid:
         """The inverse, exact."""
         first, last = self._raw(0.0), self._raw(1.0)
         raw = first - improvement_ratio * (first - last)
-        # Near its plateau the sigmoid is 1 to 12 digits: rounding alone must not lead out of 0 to 1.
-        return min(max(self.center + math.log(1.0 / raw - 1.0) / self.k, 0.0), 1.0)
+        return _ratio(self.center + math.log(1.0 / raw - 1.0) / self.k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ class Steps:
         begin, end, high, low = self._piece(number)
         if level < low:
             return end
-        return begin + (end - begin) * _when_fallen((high - level) / (high - low), SMOOTH_RATE)
+        return min(begin + (end - begin) * _when_fallen((high - level) / (high - low), SMOOTH_RATE), end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ the default scheduler places after the pass. `run_unmanaged` is the same world w
 
 from __future__ import annotations
 
-from controller import policies
+from pathlib import Path
+
 from controller.documents import bounds_of, patience_of
 from controller.errors import SlopewiseError
 from controller.growth import Measuring
 from controller.memory_dictionary import DictionaryMemory
 from controller.model import PassReport
+from controller.own_policies import catalogue
 from controller.policies import PolicyProtocol, Setting
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
@@ -77,6 +79,8 @@ class Controller:
     def one_pass(self) -> None:
         """Run a pass now, and note when the next one is wanted."""
         report = reconcile(self._ports, self._policy, self._settings)
+        if report.policy_failed:
+            raise SlopewiseError(f"{self._world.instance.scenario}: {report.held}.")
         now = self._world.now_seconds
         self._check_moment(now)
         self.passes_total += 1
@@ -131,10 +135,12 @@ def run(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOut
 
 def controller_of(run: PolicyRun, world: World) -> Controller:
     """The real policy of that name, with its parameters, over this world."""
+    if run.file is not None:
+        catalogue.name_file(Path(run.file))  # in this process, which may be a worker, nobody has named it yet
     choice = PolicyChoice(name=run.name, parameters=dict(run.parameters))
     parameters = policy_parameters(choice, where=run.label)
-    policy = policies.build(run.name, parameters, Setting(run.interval_seconds, run.control))
-    return Controller(world, policy, pass_settings(run), oracle=policies.find(run.name).simulator_only)
+    policy = catalogue.build(run.name, parameters, Setting(run.interval_seconds, run.control))
+    return Controller(world, policy, pass_settings(run), oracle=catalogue.find(run.name).simulator_only)
 
 
 def drive(world: World, scheduler: DefaultScheduler, controller: Controller) -> None:

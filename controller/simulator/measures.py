@@ -10,18 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
+from controller import estimates
+from controller.estimates import SAME_RATIO, Direction, Estimate, Verdict
 from controller.pace import QOE_TOLERANCE_RATIO
 from controller.simulator.model import JobOutcome, RunOutcome
-
-Verdict = Literal["better", "worse", "same", "unclear"]
-
-SAME_RATIO = 0.01
-"""Two figures less than 1 % apart are the same, as in the demo's comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class Measure:
     name: str
     label: str
     unit: Literal["s", ""]
-    better: Literal["less", "more"] | None
+    better: Direction | None
     """None: neither more nor less of it is good in itself."""
 
 
@@ -49,24 +46,6 @@ class Figures:
     def value(self, name: str) -> float | None:
         """The figure; so many jobs as never ran at the same time did so for 0 s."""
         return self.values.get(name, 0.0 if is_overlap(name) else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over seeds with its 95 % confidence interval (Student's t).
-
-    No interval where fewer than two seeds have the figure; no mean where none has.
-    """
-
-    mean: float | None
-    low: float | None
-    high: float | None
-    count: int = 0
-    """How many seeds had the figure."""
-
-    def as_json(self) -> dict[str, float | None]:
-        """As it is printed: `{"mean", "low", "high"}`."""
-        return {"mean": self.mean, "low": self.low, "high": self.high}
 
 
 _OVERLAP = "overlap_seconds_"
@@ -88,6 +67,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("load_imbalance_ratio", "Imbalance of the nodes", "", "less"),
     Measure("cpu_jitter_ratio", "Jitter of a job's CPU", "", "less"),
     Measure("cpu_utilisation_ratio", "CPU used of all there was", "", "more"),
+    Measure("cpu_short_ratio", "Part of the time with CPU short", "", None),
     Measure("migrations_total", "Migrations", "", None),
     Measure("resizes_total", "Resizes", "", None),
 )
@@ -126,30 +106,9 @@ def figures(run: RunOutcome, fair: RunOutcome, fair_jct_seconds: Mapping[str, fl
     return Figures(ours, ratios, len(run.jobs), not_ended)
 
 
-def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and 95 % confidence interval of one figure of each seed, e.g. 1, 2, 3 → 2 [-0.48, 4.48]."""
-    if not values:
-        return Estimate(None, None, None)
-    mean, count = fmean(values), len(values)
-    if count < 2:
-        return Estimate(mean, None, None, count)
-    half = _student_t(count - 1) * stdev(values) / math.sqrt(count)
-    return Estimate(mean, mean - half, mean + half, count)
-
-
 def verdict(of: Measure, ratio: Estimate) -> Verdict | None:
-    """What a ratio to the baseline says; None where there is nothing to say.
-
-    1.00 ± 0.05 is `unclear`, because the interval holds 1 and more than 1 % on a side; 1.00 ± 0.005 is the `same`.
-    """
-    if of.better is None or ratio.mean is None:
-        return None
-    low, high = (ratio.mean, ratio.mean) if ratio.low is None or ratio.high is None else (ratio.low, ratio.high)
-    if low > 1 - SAME_RATIO and high < 1 + SAME_RATIO:
-        return "same"
-    if low <= 1 <= high:
-        return "unclear"
-    return "better" if (ratio.mean < 1) == (of.better == "less") else "worse"
+    """What a ratio to the baseline says of this measure; None where there is nothing to say."""
+    return None if of.better is None else estimates.verdict(of.better, ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +153,7 @@ def _of_run(run: RunOutcome, fair: RunOutcome, fair_jct_seconds: Mapping[str, fl
         "load_imbalance_ratio": run.load_imbalance_ratio,
         "cpu_jitter_ratio": _mean(job.cpu_jitter_ratio for job in run.jobs),
         "cpu_utilisation_ratio": run.cpu_utilisation_ratio,
+        "cpu_short_ratio": run.cpu_short_ratio,
         "migrations_total": float(run.migrations_total),
         "resizes_total": float(run.resizes_total),
     }
@@ -282,22 +242,3 @@ def _ratio(value: float | None, base: float | None) -> float | None:
 
 def _overlap_place(name: str) -> int:
     return len(MEASURES) + int(name.removeprefix(_OVERLAP))
-
-
-# The 97.5 % quantiles for 1 to 5 degrees of freedom; from 6 on the expansion below errs by 0.005 % at most.
-_STUDENT_T = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706)
-
-
-def _student_t(degrees: int) -> float:
-    """Half the width of a 95 % interval in standard errors: the Cornish-Fisher expansion of Student's t."""
-    if degrees <= len(_STUDENT_T):
-        return _STUDENT_T[degrees - 1]
-    z = 1.959964
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
-    )
-    return math.fsum(term / math.pow(degrees, power) for power, term in enumerate(terms))

@@ -99,6 +99,8 @@ class PolicyRun:
     cpu: CpuBounds = field(default_factory=CpuBounds)
     migration: Migration | None = None
     """None: moves are not bounded, as in the papers."""
+    file: str | None = None
+    """Where the policy is, if it is a file of the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,8 @@ class RunOutcome:
     """Mean over time of (most running jobs on a node - fewest) / mean, while any job runs; 0 on one node."""
     cpu_utilisation_ratio: float
     """CPU used over CPU there was, from the first arrival to the end."""
+    cpu_short_ratio: float
+    """Part of that time in which the jobs of some node could have used more CPU than it has."""
     resizes_total: int
     migrations_total: int
     passes_total: int

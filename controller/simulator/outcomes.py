@@ -34,6 +34,7 @@ def run_outcome(
         growth_efficiency_sum=growth_efficiency_sum,
         load_imbalance_ratio=world.tally.load_imbalance_ratio,
         cpu_utilisation_ratio=_utilisation(world),
+        cpu_short_ratio=world.tally.short.until(world.now_seconds),
         resizes_total=resizes_total,
         migrations_total=migrations_total,
         passes_total=passes_total,

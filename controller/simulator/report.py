@@ -1,8 +1,8 @@
 """The report of `slopewise simulate`: one self-contained HTML file.
 
 Before it: `results.py`, `table.py` (the rows) and `charts.py` (the pictures). After it: a browser, which needs no
-network. Foreign text (policies' labels, names of jobs, nodes, models and the scenario) reaches the page escaped, in
-the three ways that the demo's report describes.
+network. Foreign text (policies' labels, names of jobs, nodes, models and the scenario) reaches the page escaped, as the
+demo's report describes.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
+from controller.demo.plots import Plot
 from controller.demo.report import environment, write_page
 from controller.demo.wording import ratio, seconds
+from controller.estimates import Estimate, verdict
 from controller.simulator import charts, table
-from controller.simulator.measures import SAME_RATIO, Verdict, is_overlap, measure
+from controller.simulator.measures import is_overlap, measure
 from controller.simulator.model import RunOutcome
 from controller.simulator.results import SweepResult
 
@@ -45,11 +43,11 @@ def write_report(result: SweepResult, path: Path) -> None:
 def render(result: SweepResult) -> str:
     """The page as text; of the seeds whose runs were kept, the first is shown job by job."""
     runs = _shown_runs(result)
-    names = [name for name in result.measures if not is_overlap(name)]
+    names = table.shown_measures(result)
     boxes = {f"measure-{name}": charts.measure_figure(result, name) for name in names}
-    overlap = {"overlap": charts.overlap_figure(result)} if len(names) < len(result.measures) else {}
+    overlap = {"overlap": charts.overlap_figure(result)} if any(map(is_overlap, result.measures)) else {}
     gantts, nodes_left_out = _gantts(runs)
-    figures = {key: figure.to_plotly_json() for key, figure in (boxes | overlap | gantts).items()}
+    figures = boxes | overlap | gantts
     jobs = job_rows(result, runs)
     return (
         environment(Path(__file__).parent)
@@ -65,7 +63,6 @@ def render(result: SweepResult) -> str:
             nodes_left_out=nodes_left_out,
             jobs=jobs[:MOST_JOBS],
             jobs_left_out=len(jobs[MOST_JOBS:]),
-            plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own file, with no foreign text in it
         )
     )
 
@@ -96,8 +93,8 @@ def _job_cell(ours: float | None, base: float | None) -> table.Cell:
     if ours is None or not base:
         return table.Cell(seconds(ours))
     quotient = ours / base
-    verdict: Verdict = "same" if abs(quotient - 1) < SAME_RATIO else "better" if quotient < 1 else "worse"
-    return table.Cell(seconds(ours), f"{ratio(quotient)} {verdict}", verdict)
+    said = verdict("less", Estimate(quotient, None, None, 1))
+    return table.Cell(seconds(ours), f"{ratio(quotient)} {said}", said)
 
 
 def _shown_runs(result: SweepResult) -> dict[str, RunOutcome]:
@@ -106,7 +103,7 @@ def _shown_runs(result: SweepResult) -> dict[str, RunOutcome]:
     return {} if seed is None else {policy: result.runs[policy, seed] for policy in result.policies}
 
 
-def _gantts(runs: Mapping[str, RunOutcome]) -> tuple[dict[str, Any], int]:
+def _gantts(runs: Mapping[str, RunOutcome]) -> tuple[dict[str, Plot], int]:
     """A Gantt chart for each policy, all on one time axis and with the same colours."""
     if not runs:
         return {}, 0

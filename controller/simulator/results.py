@@ -12,8 +12,9 @@ from functools import cached_property
 from io import StringIO
 from typing import Any
 
+from controller.estimates import Estimate, estimate
 from controller.interrupts import Interrupted
-from controller.simulator.measures import Estimate, Figures, estimate, in_order
+from controller.simulator.measures import Figures, in_order
 from controller.simulator.model import RunOutcome
 
 _NOTHING = Estimate(None, None, None)

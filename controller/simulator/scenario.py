@@ -17,15 +17,17 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from controller import policies
 from controller.errors import UsageError
 from controller.model import CpuControl
+from controller.own_policies import catalogue
+from controller.policies import PolicyFile
 from controller.settings import (
     Behaviour,
     CpuBounds,
     Document,
     Migration,
     load_yaml,
+    named_policy,
     policy_parameters,
     validate,
 )
@@ -211,31 +213,35 @@ def load_scenario(source: str) -> Scenario:
 
 def _read(path: Path, where: str) -> Scenario:
     scenario = validate(Scenario, load_yaml(path), where=where)
+    entries = []
     for number, entry in enumerate(scenario.spec.policies):
-        policy_parameters(entry, where=f"{where}: spec.policies.{number}")
-    return scenario
+        place = f"{where}: spec.policies.{number}"
+        entries.append(named_policy(entry, beside=path.parent, where=place))
+        policy_parameters(entries[-1], where=place)
+    return scenario.model_copy(update={"spec": scenario.spec.model_copy(update={"policies": entries})})
 
 
 def policy_runs(scenario: Scenario, names_override: Sequence[str] = ()) -> list[PolicyRun]:
     """The policies to run over a scenario, the baseline first.
 
-    `names_override` (`--policy`) replaces the scenario's list: each is a label of it, or the name of a policy, which
-    then runs with its default parameters. UsageError names the policies there are.
+    `names_override` (`--policy`) replaces the scenario's list: each is a label of it, or a policy by its name or its
+    file, which then runs with its default parameters. UsageError names the policies there are.
     """
     entries = {entry.shown: entry for entry in scenario.spec.policies}
-    labels = list(names_override) or list(entries)
+    labels = [catalogue.name_of(name) for name in names_override] or list(entries)
     chosen: dict[str, PolicyRun] = {}
     for label in (BASELINE, *labels):
-        policies.find(label if label not in entries else entries[label].name)
-        chosen[label] = _run_of(entries.get(label) or PolicyEntry(name=label), scenario.spec)
+        entry = entries.get(label) or PolicyEntry(name=label)
+        chosen[label] = _run_of(entry, catalogue.find(entry.name), scenario.spec)
     return list(chosen.values())
 
 
-def _run_of(entry: PolicyEntry, spec: ScenarioSpec) -> PolicyRun:
+def _run_of(entry: PolicyEntry, policy: PolicyFile, spec: ScenarioSpec) -> PolicyRun:
     interval = entry.interval_seconds or spec.interval_seconds
     return PolicyRun(
         label=entry.shown,
         name=entry.name,
+        file=policy.file,
         parameters=entry.parameters,
         interval_seconds=interval,
         control=entry.control or spec.control,

@@ -13,8 +13,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.demo.wording import UNKNOWN, counted, plain
-from controller.simulator.measures import Estimate, Verdict, is_overlap, measure, verdict
+from controller.demo.wording import counted, plain, plus_minus
+from controller.estimates import Estimate, Verdict
+from controller.simulator.measures import is_overlap, measure, verdict
 from controller.simulator.results import SweepResult
 
 _STYLES: dict[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
@@ -44,9 +45,9 @@ class Row:
 
 
 def rows(result: SweepResult) -> list[Row]:
-    """A row for each measure but the overlaps, of which a run of many jobs has dozens."""
+    """A row for each measure that is anywhere more than 0, but the overlaps, of which many jobs make dozens."""
     summary, ratios = result.summary(), result.ratio_to_fair()
-    names = [name for name in result.measures if not is_overlap(name)]
+    names = shown_measures(result)
     return [
         Row(
             name,
@@ -55,6 +56,11 @@ def rows(result: SweepResult) -> list[Row]:
         )
         for name in names
     ]
+
+
+def shown_measures(result: SweepResult) -> list[str]:
+    """The measures with something to see, by name."""
+    return [name for name in result.measures if not is_overlap(name) and not _is_zero(result, name)]
 
 
 def caveats(result: SweepResult) -> list[str]:
@@ -78,28 +84,25 @@ def comparison(result: SweepResult) -> RenderableType:
 
 def legend(result: SweepResult) -> str:
     """How to read a cell."""
-    return (
+    text = (
         f"Mean over {counted(len(result.seeds), 'seed')} ± half of its 95 % interval; × is the mean ratio to "
         f"{plain(result.baseline)}, seed by seed; unclear: its interval holds 1."
     )
+    zero = [measure(name).label for name in result.measures if not is_overlap(name) and _is_zero(result, name)]
+    return f"{text} Left out, 0 under every policy: {'; '.join(zero)}." if zero else text
+
+
+def _is_zero(result: SweepResult, name: str) -> bool:
+    return not any(figures.value(name) for of_policy in result.figures.values() for figures in of_policy)
 
 
 def _cell(name: str, ours: Estimate, ratio: Estimate | None) -> Cell:
     of = measure(name)
-    text = f"{_number(ours, 1)} {of.unit}" if of.unit else _number(ours, 2)
+    text = f"{plus_minus(ours, 1)} {of.unit}" if of.unit else plus_minus(ours, 2)
     if ratio is None or ratio.mean is None:
         return Cell(text)
     said = verdict(of, ratio)
-    return Cell(text, f"×{_number(ratio, 2)}" + (f" {said}" if said else ""), said)
-
-
-def _number(of: Estimate, digits: int) -> str:
-    """`41.30 ± 2.10`; without an interval the mean alone, and a dash without that."""
-    if of.mean is None:
-        return UNKNOWN
-    if of.high is None:
-        return f"{of.mean:.{digits}f}"
-    return f"{of.mean:.{digits}f} ± {of.high - of.mean:.{digits}f}"
+    return Cell(text, f"×{plus_minus(ratio, 2)}" + (f" {said}" if said else ""), said)
 
 
 def _cell_text(cell: Cell) -> Text:
@@ -116,8 +119,25 @@ def _on_the_sweep(result: SweepResult) -> Iterator[str]:
         yield "One seed gives no interval: its differences may be chance."
     if len(result.policies) == 1:
         yield f"Only {plain(result.baseline)} ran: there is nothing to compare it with."
+    yield from _on_cpu(result)
     if result.tuned_on:
         yield "Policies were tuned on this scenario: it says nothing about how well they do on others."
+
+
+def _on_cpu(result: SweepResult) -> Iterator[str]:
+    """Where every job has all that it can use under every policy, nothing can be shared out better."""
+    by_seed = zip(*result.figures.values(), strict=True)
+    ample = sum(not any(each.value("cpu_short_ratio") for each in of_seed) for of_seed in by_seed)
+    if ample and ample == len(result.seeds):
+        yield (
+            "CPU was never short: every job always had all that it can use, so no share or limit could make one "
+            "sooner; give fewer cores, or more jobs at the same time."
+        )
+    elif ample:
+        yield (
+            f"In {ample} of {counted(len(result.seeds), 'seed')} CPU was never short, so no share or limit could make "
+            "a job sooner there."
+        )
 
 
 def _on_policy(result: SweepResult, policy: str) -> Iterator[str]:

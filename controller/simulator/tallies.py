@@ -11,6 +11,9 @@ from collections.abc import Sequence
 
 JITTER_INTERVAL_SECONDS = 20.0
 
+_ROUNDING_RATIO = 1e-9
+"""Ten jobs that can use 0.1 cores each want a little more than one core, as floats add up."""
+
 
 class TimeMean:
     """The mean over time of a figure that stays until it changes, and may be unknown (None) in between.
@@ -38,9 +41,12 @@ class TimeMean:
 
 
 class ClusterTally:
-    """For how long how many jobs ran, and how evenly they were spread over the nodes."""
+    """For how long how many jobs ran, how evenly they were spread over the nodes, and whether CPU was short."""
 
     def __init__(self) -> None:
+        self.short = TimeMean()
+        """1 while the jobs of any node could use more CPU than it has, else 0; unknown before the first job."""
+        self._short_nodes: set[int] = set()
         self.overlap_seconds: dict[int, float] = {}
         """For how long exactly k jobs were running, by k (1 or more)."""
         self._at_seconds = 0.0
@@ -58,6 +64,14 @@ class ClusterTally:
         self._running = sum(running_by_node)
         mean = self._running / len(running_by_node)
         self._spread_ratio = (max(running_by_node) - min(running_by_node)) / mean if mean else 0.0
+
+    def recount_cpu(self, now_seconds: float, node: int, wanted_cores: float, cpu_cores: float) -> None:
+        """From now on the jobs of a node could use so many cores together, of those that it has."""
+        if wanted_cores > cpu_cores * (1 + _ROUNDING_RATIO):
+            self._short_nodes.add(node)
+        else:
+            self._short_nodes.discard(node)
+        self.short.change(now_seconds, 1.0 if self._short_nodes else 0.0)
 
     @property
     def load_imbalance_ratio(self) -> float:

@@ -268,7 +268,10 @@ class World:
         self._bring_up_to_date(number)
         node, here = self.nodes[number], self._on_node[number].values()
         working = [running for running in here if not running.paused]
-        given = rates([running.demand for running in working], node, self.control, self.physics)
+        demands = [running.demand for running in working]
+        wanted = math.fsum(min(demand.parallelism_cores, node.cpu_cores) for demand in demands)
+        self.tally.recount_cpu(self.now_seconds, number, wanted, node.cpu_cores)
+        given = rates(demands, node, self.control, self.physics)
         for running, rate in zip(working, given, strict=True):
             self._set_rate(running, rate)
         self._plans[number] += 1

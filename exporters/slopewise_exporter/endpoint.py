@@ -63,8 +63,8 @@ class _ScrapeServer(ThreadingTCPServer):
         # All that needs a file descriptor, here and not in `serve`: nobody would be told of what fails on a thread.
         self._selector = self._files.enter_context(selectors.DefaultSelector())
         self._stop_receiver, self._stop_sender = map(self._files.enter_context, socket.socketpair())
-        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        super().__init__((address, port), _ScrapeHandler)
+        self.address_family, where = _resolved(address, port)
+        super().__init__(where, _ScrapeHandler)
         self._files.enter_context(self.socket)
         for waited_for in (self, self._stop_receiver):
             self._selector.register(waited_for, selectors.EVENT_READ)
@@ -124,6 +124,18 @@ class _ScrapeServer(ThreadingTCPServer):
         _log.debug("a scrape from %s broke off", client_address, exc_info=True)
 
 
+def _resolved(address: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """The family and the place of an address or a name, IPv4 first; OSError for one that is neither.
+
+    An IPv6 address may stand in the brackets that it has in a URL.
+    """
+    host = address.strip()
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, where = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return family, where
+
+
 class _ScrapeHandler(MetricsHandler):
     """prometheus_client's handler, with a time limit and a report of success."""
 
@@ -144,6 +156,8 @@ class MetricsEndpoint:
     def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
         self._server = _ScrapeServer(address, port, registry)
         self.port: int = self._server.server_address[1]
+        host = str(self._server.server_address[0])
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/metrics"
         self._thread = threading.Thread(target=self._server.serve, name="slopewise-exporter", daemon=True)
         try:
             self._thread.start()

@@ -7,7 +7,9 @@ open what is described here. An empty variable counts as unset (a manifest often
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +88,25 @@ def endpoint_settings(
         ),
         port_file=Path(port_file) if port_file else None,
     )
+
+
+def listening_advice(settings: EndpointSettings, error: Exception) -> str:
+    """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends."""
+    where = f"{settings.address}:{settings.port}"
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EADDRINUSE:
+        return (
+            f"cannot serve metrics on {where}: another program has port {settings.port}; give this training "
+            "Reporter(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return f"cannot serve metrics on {where}: this user may not take port {settings.port}; use 1024 or higher"
+    if number == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
+        return (
+            f"cannot serve metrics on {where}: {settings.address!r} is no address of this machine; give "
+            "Reporter(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
+        )
+    return f"cannot serve metrics on {where} ({error})"
 
 
 def write_port_file(path: Path, port: int) -> None:

@@ -24,6 +24,7 @@ from slopewise_exporter.environment import (
     DEFAULT_PORT,
     EndpointSettings,
     endpoint_settings,
+    listening_advice,
     reports_here,
     write_port_file,
 )
@@ -59,7 +60,7 @@ class Reporter:
         objective: `min` when a lower evaluation value is better, `max` when a higher one is.
         framework: e.g. `pytorch`; a label of `training_info`, like `model`.
         model: the model's name.
-        address: where to listen; an address with a colon is IPv6. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
+        address: where to listen: an address or a name of this machine. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
         ema_decay: weight of the past in the moving average of the training loss, 0 up to below 1.
         linger_seconds: how long `close` waits for a last scrape; `SLOPEWISE_EXPORTER_LINGER_SECONDS`
             overrides it.
@@ -246,9 +247,9 @@ class Reporter:
             registry = build_registry(self._record, facts)
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
-            where = f"{settings.address}:{settings.port}"
-            self._check.warn("endpoint", f"cannot serve metrics on {where} ({error}); training goes on without")
+            self._check.warn("endpoint", f"{listening_advice(settings, error)}. Training goes on without metrics")
             return
+        self._check.inform(f"metrics on {self._endpoint.url}")
         self._linger_seconds = settings.linger_seconds
         lifecycle.opened(self)
         if settings.port_file is not None:

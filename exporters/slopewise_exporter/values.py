@@ -34,6 +34,11 @@ class Checker:
         with suppress(Exception):
             _log.warning(message)
 
+    def inform(self, message: str) -> None:
+        """Log `message` for those who look; never raises."""
+        with suppress(Exception):
+            _log.info(message)
+
     def forget(self, subject: str) -> None:
         """It is well again: the next time something is said about it."""
         self._told.discard(subject)

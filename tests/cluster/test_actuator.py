@@ -99,10 +99,11 @@ class TestResizing:
         assert team.resize("a", 900).result == "applied"
         resized = team.wait("a", in_effect(900, 250))
         assert team.kubectl.cpu_quota_microseconds(team.namespace, "a") == 90_000
+        assert team.actuator().restore("a", team.originals["a"]).result == "accepted"
+        back = team.wait("a", in_effect(500, 250))
         assert team.actuator().restore("a", team.originals["a"]) == Restored("applied")
-        restored = team.wait("a", in_effect(500, 250))
-        assert [each.container.restarts_total for each in (resized, restored)] == [0, 0]
-        assert restored.pod.foreign_resizers == ()
+        assert [each.container.restarts_total for each in (resized, back)] == [0, 0]
+        assert back.pod.foreign_resizers == ()
 
     def test_a_request_goes_down_with_its_limit_and_comes_back(self, team: Team) -> None:
         team.settings = ResourceSettings(lower_requests=True)
@@ -141,9 +142,10 @@ class TestResizing:
         team.start("a", cpu_request=None, cpu_limit=None, memory_request="64Mi")
         assert team.resize("a", 900).result == "applied"
         team.wait("a", in_effect(900, 0))
+        assert team.actuator().restore("a", team.originals["a"]).result == "accepted"
+        team.wait("a", in_effect(64_000, 0))
         answer = team.actuator().restore("a", team.originals["a"])
         assert (answer.result, "cannot be removed" in answer.detail) == ("applied", True)
-        team.wait("a", in_effect(64_000, 0))
 
     def test_after_a_conflict_the_newest_version_is_patched(self, team: Team) -> None:
         team.start("a")
@@ -173,7 +175,7 @@ def restored(team: Team, name: str) -> Restored:
     return wait_for(
         f"{name} is restored",
         lambda: actuator.restore(name, team.originals[name]),
-        lambda answer: answer.result != "deferred",
+        lambda answer: answer.result not in ("accepted", "deferred"),
         seconds=15,
     )
 
@@ -197,9 +199,7 @@ class TestRoom:
         original = team.originals["a"] = CpuAllocation(4000, half)
 
         actuator = team.actuator()
-        assert (
-            actuator.restore("a", original).detail == f"asked for; {node} has to make room for its request of {half}m"
-        )
+        assert actuator.restore("a", original).result == "accepted"
         pending = team.wait("a", lambda pod: pod.pod.pending).pod.pending
         assert pending is not None
         assert (pending.kind, pending.message.startswith("Node didn't have enough resource: cpu")) == ("Deferred", True)

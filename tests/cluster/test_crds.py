@@ -221,3 +221,49 @@ def test_a_jobgrowth_stays_that_of_its_workload(kubectl: Kubectl, namespace: str
     patch = json.dumps({"spec": {"workload": {"uid": "another"}}})
     done = kubectl.attempt("patch", "jg", "train", "-n", namespace, "--type=merge", "-p", patch)
     assert "a JobGrowth stays that of its workload; delete it instead" in done.stderr
+
+
+def tried(kubectl: Kubectl, spec: dict[str, Any]) -> tuple[int, str]:
+    """The exit code and what kubectl says when it is to apply a policy with this spec; never stored."""
+    body = json.dumps(a_policy("tried", spec))
+    done = kubectl.attempt("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=body)
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="class")
+def admitting_others(kubectl: Kubectl) -> Iterator[None]:
+    """The definition as the component `policies` makes it; afterwards the shipped one again."""
+    unknown = {"policy": {"name": "mine"}}
+    kubectl.apply(training_policies(others=True))
+    wait_for("an unknown policy is admitted", lambda: tried(kubectl, unknown), lambda done: done[0] == 0)
+    yield
+    kubectl.apply(training_policies())
+    wait_for("an unknown policy is refused", lambda: tried(kubectl, unknown), lambda done: done[0] != 0)
+
+
+@pytest.mark.usefixtures("admitting_others")
+class TestWhereOthersAreAdmitted:
+    def test_their_parameters_are_kept_and_the_controller_checks_them(self, kubectl: Kubectl, policy_name: str) -> None:
+        choice = {"name": "newest-first", "parameters": {"floorRatio": 0.1, "words": ["a"], "deep": {"x": 1.5}}}
+        kubectl.apply(a_policy(policy_name, {"policy": choice}))
+        stored = json.loads(kubectl.run("get", "trainingpolicy", policy_name, "-o", "json"))
+        assert stored["spec"]["policy"] == choice
+        assert "there is no policy 'newest-first'" in (parse_policy(stored).invalid or "")
+
+    @pytest.mark.parametrize(
+        ("choice", "words"),
+        [
+            ({"name": "flowcon", "parameters": {"alpha": 7}}, "must be greater than 0 and less than or equal to 1"),
+            ({"name": "flowcon", "parameters": {"alphaPer": "year"}}, "must be one of interval, second for flowcon"),
+            ({"name": "flowcon", "parameters": {"hits": 3}}, "unknown key for policy flowcon, only tradl has it"),
+            ({"name": "flowcon", "parameters": {"alpha": "a"}}, "alpha: expected numeric (int or float), got string"),
+            ({"name": "./mine.py"}, "'./mine.py' is not the name of a policy; use small letters, digits and _ or - in"),
+            ({"name": "srpt-oracle"}, "it must know how much work each job has left"),
+        ],
+    )
+    def test_what_is_known_of_shipped_policies_is_still_checked(
+        self, kubectl: Kubectl, choice: dict[str, Any], words: str
+    ) -> None:
+        code, told = tried(kubectl, {"policy": choice})
+        assert code != 0
+        assert words in told

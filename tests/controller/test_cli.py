@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.api_server import ApiServer
+from support.fake_prometheus import FakePrometheus, send
 from support.waiting import eventually
 
 from controller import __version__
@@ -29,6 +30,11 @@ def the_sentence(result: subprocess.CompletedProcess[str], exit_code: int) -> st
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1, result.stderr
     return lines[0]
+
+
+def json_lines(text: str) -> list[dict[str, object]]:
+    """Every line, each of which is one JSON object."""
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_version() -> None:
@@ -114,6 +120,8 @@ IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
     ("arguments", "sentence"),
     [
         (("run", "--prometheus-url", "prometheus:9090"), "'prometheus:9090' is not the URL of a Prometheus"),
+        (("run", "--prometheus-url", "http://me:hunter2@a"), "The URL of Prometheus holds a user, a password or a tok"),
+        ((*IN_A_CLUSTER, "--prometheus-config", "nowhere"), "nowhere cannot be read (No such file or directory); give"),
         ((*IN_A_CLUSTER, "--namespace", "a"), "TrainingPolicies belong to the whole cluster and are not read; add "),
         ((*IN_A_CLUSTER, "--namespace", "Team A"), "--namespace 'Team A': cannot be the name of a namespace; write"),
         ((*IN_A_CLUSTER, "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path to --kubeconfig"),
@@ -124,18 +132,68 @@ IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
     ],
 )
 def test_a_mistake_on_the_command_line_of_a_cluster_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    assert sentence in the_sentence(slopewise(*arguments), 2)
+    told = the_sentence(slopewise(*arguments), 2)
+    assert sentence in told
+    assert "hunter2" not in told
 
 
-def test_a_password_in_the_url_of_prometheus_is_not_shown(tmp_path: Path) -> None:
+def test_a_prometheus_that_refuses_and_quotes_the_credentials_holds_the_pass_and_gives_no_secret_away(
+    tmp_path: Path,
+) -> None:
+    prometheus = FakePrometheus()
+    prometheus.respond = lambda asked: send(asked, 401, f"no: {asked.headers['Authorization']}".encode())
+    (tmp_path / "http.yaml").write_text("authorization: {credentials_file: token}")
+    (tmp_path / "token").write_text("hunter2-and-more")
     with ApiServer() as server:
         (tmp_path / "kubeconfig").write_text(server.kubeconfig)
-        arguments = ("--kubeconfig", "kubeconfig", "--once", "--dry-run", "--json-logs")
-        result = slopewise("run", "--prometheus-url", "http://me:secret@127.0.0.1:9", *arguments, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert f"API server: {server.url}; Prometheus: http://127.0.0.1:9." in result.stderr
-    assert "There is no TrainingPolicy" in result.stderr
-    assert "secret" not in result.stderr
+        (tmp_path / "policy.yaml").write_text("{}")
+        cluster = ("--kubeconfig", "kubeconfig", "--once", "--dry-run", "--json-logs", "--policy-file", "policy.yaml")
+        asked = ("--prometheus-url", prometheus.url, "--prometheus-config", "http.yaml")
+        result = slopewise("run", *asked, *cluster, cwd=tmp_path)
+        told = repr(server.requests)
+    prometheus.close()
+    assert result.returncode == 4, result.stderr
+    messages = [line.get("message", "") for line in json_lines(result.stderr)]
+    assert f"API server: {server.url}; Prometheus: {prometheus.url}." in messages
+    assert "answered 401 (no: Bearer <secret>); correct authorization in http.yaml; nothing is" in result.stderr
+    assert "hunter2" not in result.stdout + result.stderr + told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("run", "--json-logs", "--port", "abc"), "'--port': "),
+        ((*IN_A_CLUSTER, "--json-logs", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
+        (("run", "--local", "--jobs", "nowhere", "--json-logs"), "nowhere: "),
+    ],
+    ids=["an option", "a cluster", "this machine"],
+)
+def test_a_mistake_is_one_json_object_where_logs_are_to_be_json(arguments: tuple[str, ...], sentence: str) -> None:
+    result = slopewise(*arguments)
+    [line] = json_lines(result.stderr)
+    assert (result.returncode, line["event"], line["exit_code"]) == (2, "failed", 2)
+    assert sentence in str(line["message"])
+
+
+def test_what_libraries_and_python_itself_write_is_json_too() -> None:
+    program = """
+import logging, threading, warnings
+from controller.log_lines import only_json_lines
+only_json_lines()
+logging.getLogger("urllib3").warning("connection pool is full")
+logging.getLogger("urllib3").info("nobody has to know")
+warnings.warn("this is old", stacklevel=1)
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+raise ValueError("nobody caught this")
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    library, warning, thread, main = json_lines(result.stderr)
+    assert (library["logger"], library["message"]) == ("urllib3", "connection pool is full")
+    assert "this is old" in str(warning["message"])
+    assert "ZeroDivisionError" in str(thread["exception"])
+    assert "nobody caught this" in str(main["exception"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -149,7 +207,7 @@ def test_the_controller_of_a_cluster_ends_well_when_it_is_told_to(tmp_path: Path
         _, told = process.communicate(timeout=60)
         lease = server.get("/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases/slopewise-controller")
     assert process.returncode == 0, told
-    assert "stopping" in [json.loads(line)["event"] for line in told.splitlines() if line.startswith("{")]
+    assert "stopping" in [line["event"] for line in json_lines(told)]
     assert lease["spec"]["holderIdentity"] == ""
 
 

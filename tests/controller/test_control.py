@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.worlds import a_job, a_node, a_snapshot
 
-from controller.control import allotted_cores, even_shares, now_millicores, resizes, targets_millicores
+from controller.control import (
+    actual_millicores,
+    allotted_cores,
+    even_shares,
+    now_millicores,
+    resizes,
+    targets_millicores,
+)
 from controller.model import CpuAllocation, JobMemory, JobState
 
 CORES = st.floats(0.01, 64)
@@ -34,6 +42,31 @@ def test_shares_use_the_whole_node_and_a_larger_limit_never_gets_less(limits: li
     assert sum(shares) == pytest.approx(capacity)
     ordered = [share for _, share in sorted(zip(limits, shares, strict=True))]
     assert all(small <= large * (1 + 1e-9) for small, large in pairwise(ordered))
+
+
+@pytest.mark.parametrize(
+    ("own", "of_pod", "limits", "requests"),
+    [
+        (CpuAllocation(None, 0), CpuAllocation(1500, 250), 1500, 250),
+        (CpuAllocation(1000, 100), CpuAllocation(1500, 250), 1000, 100),
+        (CpuAllocation(3000, 100), CpuAllocation(1500, 250), 1500, 100),
+        (CpuAllocation(None, 100), CpuAllocation(None, 250), 2000, 100),
+    ],
+    ids=["the pod's alone", "less than the pod's", "more than the pod's", "a request of the pod"],
+)
+def test_what_is_set_for_the_pod_bounds_what_its_container_has(
+    own: CpuAllocation, of_pod: CpuAllocation, limits: int, requests: int
+) -> None:
+    job = replace(a_job("j"), allocation=own, pod_level=of_pod)
+    assert now_millicores(job, a_node(cpu_cores=2), "limits") == limits
+    assert now_millicores(job, a_node(cpu_cores=2), "requests") == requests
+
+
+def test_what_is_in_effect_may_be_other_than_what_was_accepted() -> None:
+    job = replace(a_job("j", limit=500, request=100), actual=CpuAllocation(1500, 400))
+    assert actual_millicores(job, a_node(cpu_cores=2), "limits") == 1500
+    assert actual_millicores(job, a_node(cpu_cores=2), "requests") == 400
+    assert actual_millicores(a_job("j", limit=500), a_node(cpu_cores=2), "limits") == 500
 
 
 def test_no_limit_counts_as_the_whole_node() -> None:

@@ -117,6 +117,11 @@ class TestHarm:
     def test_a_change_that_is_not_in_effect_any_more_did_nothing(self) -> None:
         assert untouched(corrected(replace(HEALTHY, restarts_total=1), limit=2000))
 
+    def test_a_change_that_its_kubelet_has_not_carried_out_did_nothing(self) -> None:
+        job = replace(a_job("j", limit=500), vitals=replace(HEALTHY, restarts_total=1))
+        assert untouched(corrected(job=replace(job, actual=CpuAllocation(1000, 1000))))
+        assert not untouched(corrected(job=replace(job, actual=job.allocation)))
+
     def test_a_job_without_vitals_or_at_its_end_is_not_judged(self) -> None:
         assert untouched(corrected(None))
         ended = replace(a_job("j", limit=500, state=JobState.FAILED), vitals=replace(HEALTHY, restarts_total=1))

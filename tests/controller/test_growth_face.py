@@ -9,7 +9,16 @@ import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from controller.conditions import Condition
-from controller.growth_face import PassView, duration, eta, face, transition_key, view_of
+from controller.growth_face import (
+    Departure,
+    PassView,
+    departed_face,
+    duration,
+    eta,
+    face,
+    transition_key,
+    view_of,
+)
 from controller.job_growth import JobGrowthStatus
 from controller.model import (
     Change,
@@ -26,6 +35,7 @@ from controller.model import (
     PassReport,
     PendingResize,
     Resize,
+    Unconfirmed,
     Withheld,
 )
 
@@ -82,12 +92,65 @@ def test_what_is_wanted_stays_in_sight_between_two_looks() -> None:
     assert told(job, first, looked_at=True).cpu == "2"
 
 
-def test_an_applied_change_is_what_the_job_has() -> None:
-    status = told(a_job(UID, limit=2000), outcomes=(Outcome(a_resize(), "applied"),))
-    assert status.cpu == "1.5"
-    assert status.last_action == "limits 2 to 1500m applied"
-    later = told(a_job(UID, limit=1500), status)
-    assert (later.last_action, later.last_action_time) == (status.last_action, status.last_action_time)
+def test_what_the_api_server_has_accepted_is_wanted_until_the_kubelet_reports_it() -> None:
+    job = replace(a_job(UID, limit=2000), actual=CpuAllocation(2000, 1000))
+    accepted = told(job, outcomes=(Outcome(a_resize(), "applied"),))
+    assert (accepted.cpu, accepted.last_action) == ("2 → 1.5", "limits 2 to 1500m applied")
+    assert (accepted.cpu_millicores, accepted.cpu_accepted_millicores, accepted.cpu_wanted_millicores) == (
+        2000,
+        1500,
+        1500,
+    )
+    assert of(accepted, "InEffect").status == "False"
+    assert of(accepted, "InEffect").message == (
+        "the API server has accepted 1500m; n1 has not reported it in effect yet"
+    )
+
+    later = told(replace(a_job(UID, limit=1500), actual=CpuAllocation(1500, 1000)), accepted)
+    assert (later.cpu, of(later, "InEffect").status) == ("1.5", "True")
+    assert (later.last_action, later.last_action_time) == (accepted.last_action, accepted.last_action_time)
+
+
+def test_a_kubelet_that_does_not_follow_is_told_and_its_pods_have_what_it_reports() -> None:
+    dead = Unconfirmed("the API server has accepted limit 1500m; n1 does not carry it out", late=True)
+    job = replace(a_job(UID, limit=1500), actual=CpuAllocation(300, 1000), unconfirmed=dead)
+    other = replace(a_job("w:1", limit=500), actual=CpuAllocation(400, 1000), unconfirmed=Unconfirmed("a moment ago"))
+    status = face([other, job], a_view(other, job), NEW)
+    assert (status.cpu, status.cpu_accepted_millicores) == ("0.7 → 2", 2000)
+    condition = of(status, "InEffect")
+    assert (condition.status, condition.reason, condition.message) == ("False", "KubeletBehind", dead.detail)
+    assert told(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown"),)).reason == dead.detail
+
+
+@pytest.mark.parametrize(
+    ("job", "status", "reason"),
+    [
+        (replace(a_job(UID), actual=CpuAllocation(None, 1000)), "True", "Reported"),
+        (a_job(UID), "Unknown", "NotReported"),
+        (a_job(UID, state=JobState.FINISHED), "Unknown", "Ended"),
+        (
+            replace(a_job(UID), pending=PendingResize("deferred", START, "no room", CpuAllocation(2000, 500))),
+            "False",
+            "Deferred",
+        ),
+    ],
+)
+def test_whether_what_was_accepted_is_in_effect(job: Job, status: str, reason: str) -> None:
+    condition = of(told(job), "InEffect")
+    assert (condition.status, condition.reason) == (status, reason)
+
+
+def test_that_a_kubelet_begins_to_follow_is_a_transition() -> None:
+    behind = replace(a_job(UID, limit=1500), actual=CpuAllocation(2000, 1000), unconfirmed=Unconfirmed("", late=True))
+    keys = [
+        transition_key([job], a_view(job))
+        for job in (
+            behind,
+            replace(behind, unconfirmed=Unconfirmed("")),
+            replace(behind, actual=CpuAllocation(1500, 1000), unconfirmed=None),
+        )
+    ]
+    assert len(set(keys)) == 3
 
 
 def test_after_a_restart_the_last_action_is_what_was_remembered() -> None:
@@ -199,6 +262,18 @@ def test_hostile_text_stays_on_one_short_line() -> None:
     assert "\n" not in reason
     assert len(reason) <= 160
     assert len(of(told(job), "Managed").message) <= 1024
+
+
+def test_a_workload_that_no_policy_has_any_more_is_wanted_nothing_for() -> None:
+    before = told(a_job(UID, limit=1000), withheld=(Withheld(a_resize(), "cooldown", "cooldown"),))
+    assert before.cpu == "1 → 1.5"
+    after = departed_face(Departure("LabelRemoved", "its label was taken off", 1000), before, START + 10)
+    assert (after.state, after.cpu, after.cpu_wanted_millicores) == ("Unmanaged", "1", None)
+    assert after.reason == "its label was taken off"
+    managed = of(after, "Managed")
+    assert (managed.status, managed.reason, managed.message) == ("False", "LabelRemoved", "its label was taken off")
+    assert {each.type for each in after.conditions} == {each.type for each in before.conditions}
+    assert departed_face(Departure("NotSelected", "", None), before, START).cpu == "-"
 
 
 def test_a_pass_that_was_held_has_nothing_to_show() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import policy_contract
 from support.moving import MOVING, SAVES
+from support.searching import examples
 from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
 
 from controller.bounds import Bounds
@@ -35,6 +35,7 @@ from controller.model import (
     WithheldMove,
 )
 from controller.move_guards import review_moves, without_moving
+from controller.own_policies import contract
 from controller.ports import Ports
 from controller.reconcile import PassSettings, reconcile
 
@@ -169,8 +170,8 @@ def one_pass(actuator: FakeActuator) -> tuple[PassReport, MemoryState]:
     ), memory.state
 
 
-@settings(max_examples=200)
-@given(drawn=policy_contract.worlds(), data=st.data())
+@examples(200)
+@given(drawn=contract.worlds(), data=st.data())
 def test_every_move_is_let_through_or_withheld_once_and_the_pods_of_a_workload_together(
     drawn: tuple[ClusterSnapshot, MemoryState], data: st.DataObject
 ) -> None:

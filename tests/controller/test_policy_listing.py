@@ -1,50 +1,99 @@
-"""What `slopewise policies` tells: every policy under the name by which it is chosen, and what runs only simulated."""
+"""What `slopewise policies` tells: a line a policy with what it is for, and one policy in full."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
+from support.own_policy import a_file, a_name, failing
 
 from controller.errors import UsageError
+from controller.own_policies.check import CheckResult, Finding
 from controller.policies import names
-from controller.policy_listing import describe, listing
+from controller.policy_listing import checked, describe, listing, page
+
+TERMINAL_COLUMNS = 80
 
 
-def printed(name: str | None) -> str:
-    console = Console(file=io.StringIO(), width=200)
-    console.print(listing(describe(name), whole=name is not None))
+def printed(shown: RenderableType, columns: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(shown)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_every_policy_is_listed_by_the_name_by_which_it_is_chosen() -> None:
-    listed = [policy["name"] for policy in describe(None)]
-    assert listed == [name.replace("_", "-") for name in names()]
-    assert "kube-default" in listed
+def told(name: str) -> str:
+    return printed(page(describe(name)[0]))
+
+
+def test_every_policy_is_a_line_that_says_what_it_is_for() -> None:
+    lines = printed(listing(describe(None)), TERMINAL_COLUMNS).splitlines()
+    assert [line.split()[0] for line in lines] == [name.replace("_", "-") for name in names()]
+    assert len(lines) == 12
+    assert lines[4].split(maxsplit=1)[1].strip() == "trainings of which nothing is known but their loss"
+    assert lines[10].strip().endswith("(simulated only)")
+
+
+def test_every_policy_says_for_what_one_would_choose_it_in_words_of_its_own() -> None:
+    purposes = [policy["purpose"] for policy in describe(None)]
+    assert len(set(purposes)) == len(purposes)
+    assert all(policy["purpose"] != policy["summary"] for policy in describe(None))
 
 
 @pytest.mark.parametrize("name", ["srpt-oracle", "srpt_oracle"])
 def test_a_policy_that_needs_an_oracle_says_that_it_runs_in_the_simulator_only(name: str) -> None:
     (described,) = describe(name)
     assert (described["name"], described["simulator_only"]) == ("srpt-oracle", True)
-    assert printed(name).startswith("srpt-oracle (in the simulator only)\n")
-    assert "fair (in" not in printed(None)
+    assert told(name).startswith("srpt-oracle (in the simulator only)\n")
+    assert "simulator only" not in told("fair")
 
 
 def test_one_policy_is_told_with_its_readings_and_each_parameter_with_unit_bounds_and_source() -> None:
-    told = printed("kube-default")
-    assert "What is not the scheduler's" in told
-    assert "requests = pods" in told
-    assert "unit: pods or none; source: kube-scheduler" in told
-    assert "beta = 2.0 (≥ 1, ≤ 1000)" in printed("flowcon")
+    assert "What is not the scheduler's" in told("kube-default")
+    assert "requests = pods" in told("kube-default")
+    assert "unit: pods or none; source: kube-scheduler" in told("kube-default")
+    assert "beta = 2.0 (≥ 1, ≤ 1000)" in told("flowcon")
 
 
 def test_a_policy_without_parameters_says_so() -> None:
-    assert "No parameters." in printed("procon")
+    assert "No parameters." in told("procon")
 
 
 def test_a_policy_that_there_is_not_is_a_mistake_of_the_user() -> None:
     with pytest.raises(UsageError, match="there is no policy 'nope'; use one of"):
         describe("nope")
+
+
+def test_policies_of_the_users_follow_with_where_they_are_and_those_with_a_mistake_say_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = a_name(), a_name()
+    path = a_file(tmp_path, name=good)
+    a_file(tmp_path, failing("1 / 0"), name=bad)
+    monkeypatch.setenv("SLOPEWISE_POLICIES", str(tmp_path))
+    lines = printed(listing(describe(None))).splitlines()
+    assert lines[12].split(maxsplit=1)[1].strip() == f"an example: whoever came last is served first (from {path})"
+    assert lines[13].startswith(bad)
+    assert "cannot be used: " in lines[13]
+    assert "ZeroDivisionError" in lines[13]
+    assert [(each["name"], each["mistake"] is None) for each in describe(None)[12:]] == [(good, True), (bad, False)]
+
+
+def test_a_policy_of_the_users_is_told_in_full_by_its_file(tmp_path: Path) -> None:
+    path = a_file(tmp_path)
+    assert f"from {path}" in told(str(path))
+    assert "floorRatio = 0.05 (> 0, ≤ 1)" in told(str(path))
+
+
+def test_what_a_check_found_is_a_line_each_and_the_world_at_the_end() -> None:
+    findings = (Finding("ordinary worlds"), Finding("3 random worlds", "failed: KeyError: 'x'", "MemoryState()"))
+    lines = [line.rstrip() for line in printed(checked(CheckResult("mine", "mine.py", findings))).splitlines()]
+    assert lines == [
+        "ok  ordinary worlds",
+        "no  3 random worlds  failed: KeyError: 'x'",
+        "The smallest world in which this happens (3 random worlds):",
+        "MemoryState()",
+        "mine does not keep to the contract.",
+    ]

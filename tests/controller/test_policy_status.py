@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from controller.conditions import Condition
@@ -12,6 +13,7 @@ from controller.growth_face import PassView
 from controller.model import CpuAllocation, Job, JobState, NodeMemory
 from controller.policy_status import (
     Conflict,
+    OtherResizers,
     Standing,
     TrainingPolicyStatus,
     node_intervals,
@@ -67,6 +69,14 @@ def test_a_held_pass_is_told_and_the_counts_stay() -> None:
     assert told["MetricsAvailable"].status == "Unknown"
 
 
+def test_a_policy_that_fails_is_told_as_such_and_not_as_metrics_that_are_gone() -> None:
+    standing = a_standing(a_job("a"), held="policy mine failed: division by zero", policy_failed=True)
+    told = conditions(standing)
+    assert (told["Ready"].status, told["Ready"].reason) == ("False", "PolicyFailed")
+    assert told["Ready"].message == "policy mine failed: division by zero"
+    assert told["MetricsAvailable"].status == "True"
+
+
 def test_jobs_without_metrics_are_named() -> None:
     stale = [a_job(f"job-{number}", age=1000.0) for number in range(4)]
     told = conditions(a_standing(a_job("good"), *stale))["MetricsAvailable"]
@@ -88,12 +98,45 @@ def test_what_the_controller_cannot_do_is_told() -> None:
     assert (told.status, told.message) == ("True", "it may not patch pods/resize")
 
 
-def test_the_canary_says_how_many_jobs_it_changes() -> None:
+def test_pods_that_somebody_else_resizes_too_are_a_conflict() -> None:
+    others = OtherResizers(4, ("a/x", "a/y", "a/z"), "kubectl-patch")
+    told = conditions(a_standing(a_job("a"), others=others))["Conflict"]
+    assert (told.status, told.reason) == ("True", "OtherResizer")
+    assert told.message == (
+        "4 pods are resized by kubectl-patch too, and left to that: a/x, a/y, a/z and more; stop one of the two"
+    )
+    both = conditions(a_standing(a_job("a"), others=others, conflict=Conflict(1, ("a/w",), "older")))["Conflict"]
+    assert both.reason == "OlderPolicyWins"
+    assert both.message.endswith(told.message)
+
+
+def test_the_canary_says_how_many_jobs_it_has_chosen_and_changed() -> None:
     jobs = [a_job("a"), a_job("b"), a_job("c", state=JobState.FINISHED)]
     view = a_view(*jobs, memory={"a": known(original=CpuAllocation(1, 1))})
     status = policy_status(Standing(1, "Canary", seen=view), NEW, now_seconds=START)
-    assert status.canary == "1 of 2 jobs"
+    assert status.canary == "2 of 2 jobs, 1 changed"
     assert policy_status(Standing(1, "Auto", seen=view), NEW, now_seconds=START).canary is None
+
+
+@pytest.mark.parametrize(
+    ("jobs", "ratio", "message"),
+    [
+        (0, 0.1, "no job runs; the share of 10% that is changed is chosen among those that come"),
+        (
+            1,
+            0.1,
+            (
+                "none of 1 jobs is in the share of 10% that is changed, so nothing is changed; raise "
+                "spec.behaviour.canaryRatio, or set mode to Auto"
+            ),
+        ),
+        (5, 0.4, "2 of 5 jobs are in the share of 40% that is changed; set mode to Auto to change all"),
+    ],
+)
+def test_a_canary_says_whom_it_changes_and_that_it_changes_nobody(jobs: int, ratio: float, message: str) -> None:
+    view = a_view(*(a_job(f"job-{number}:0") for number in range(jobs)))
+    told = conditions(Standing(1, "Canary", seen=view, canary_ratio=ratio))["Ready"]
+    assert (told.status, told.reason, told.message) == ("True", "ModeCanary", message)
 
 
 def test_a_class_that_nobody_is_in_any_more_counts_zero() -> None:

@@ -18,7 +18,7 @@ from support.worlds import (
 
 from controller.bounds import Bounds, MoveBounds
 from controller.corrections import Patience
-from controller.errors import ObservationError, SlopewiseError
+from controller.errors import ObservationError, PolicyError, SlopewiseError
 from controller.growth import Measuring
 from controller.model import (
     ClusterSnapshot,
@@ -114,6 +114,20 @@ def test_a_pass_that_cannot_observe_changes_nothing_and_says_why(why: str) -> No
     report = a_pass([ObservationError(why)], actuator, memory, {"a": 500})
     assert (report.held, actuator.done, memory.saved) == (why, [], [])
     assert report.next_look_at_seconds == START + 20.0
+
+
+def test_a_pass_whose_policy_fails_changes_nothing_and_says_why() -> None:
+    class Fails(Wants):
+        def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+            raise PolicyError("policy mine failed: division by zero")
+
+    actuator, memory = FakeActuator(), FakeMemory()
+    ports = Ports(FakeObserver([two_jobs()]), actuator, memory, FakeClock())
+    report = reconcile(ports, Fails({}), PassSettings("mine", Measuring(20.0), OPEN, PATIENCE))
+    assert (report.held, report.policy_failed) == ("policy mine failed: division by zero", True)
+    assert (actuator.done, memory.saved) == ([], [])
+    assert report.next_look_at_seconds == START + 20.0
+    assert set(report.seconds_by_verb) == {"observe", "decide"}
 
 
 def test_originals_are_stored_before_the_first_change_and_never_overwritten() -> None:

@@ -64,6 +64,12 @@ class TestGiveBack:
         assert [memory.state.jobs[uid].original for uid in "abc"] == [None, ORIGINAL, ORIGINAL]
         assert not given.settled
 
+    def test_what_the_platform_has_only_accepted_is_kept_and_waited_for(self) -> None:
+        memory = three_changed()
+        given = give_back(memory, FakeActuator(restores={"a": Restored("accepted", "node-a says nothing yet")}), ["a"])
+        assert (given.accepted, given.restored, given.settled) == ({"a": "node-a says nothing yet"}, {}, False)
+        assert memory.state.jobs["a"].original == ORIGINAL
+
     def test_what_no_other_try_would_change_is_settled_and_its_original_kept(self) -> None:
         memory = three_changed()
         given = give_back(memory, FakeActuator(restores={"a": Restored("infeasible", "vpa resizes it")}), ["a"])

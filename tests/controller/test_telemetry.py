@@ -16,7 +16,9 @@ from support.worlds import START, a_job, a_node, a_snapshot, known
 from controller.cluster.metrics import ClusterMetrics
 from controller.errors import SlopewiseError
 from controller.model import (
+    CpuAllocation,
     Decisions,
+    JobMemory,
     MemoryState,
     Migrate,
     MoveNews,
@@ -70,6 +72,7 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     telemetry = recorded(a_report())
     cluster = ClusterMetrics(telemetry.registry)
     cluster.follow_watches(lambda: {"pods": (1.0, 0)})
+    cluster.follow_resizes(lambda: {"node-a": [7.0, 31.0]})
     cluster.follow_moves(lambda: [7.0, 31.0], list)
     text = generate_latest(telemetry.registry).decode()
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
@@ -105,11 +108,22 @@ def test_figures_of_a_job_are_those_of_the_last_pass_that_observed() -> None:
     a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
     assert value(telemetry, "slopewise_job_growth_efficiency", **a, resource="cpu") == 0.02
     assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
+    assert value(telemetry, "slopewise_job_cpu_accepted_cores", **a) == 2.0
     assert value(telemetry, "slopewise_job_cpu_wanted_cores", **a) == 0.5
     assert value(telemetry, "slopewise_job_class", **a, **{"class": "NL"}) == 1
     assert value(telemetry, "slopewise_job_diverged", **{**a, "job_name": "b"}) == 1
     assert value(telemetry, "slopewise_job_metrics_available", **{**a, "job_name": "c"}) == 0
     assert value(telemetry, "slopewise_jobs", state="training") == 3
+
+
+def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() -> None:
+    squeezed = replace(a_job("a", limit=500), actual=CpuAllocation(2000, 1000))
+    decisions = Decisions("p", (), {}, MemoryState({"a": JobMemory()}))
+    report = PassReport(START, "p", {}, START + 20, snapshot=a_snapshot([squeezed]), decisions=decisions)
+    telemetry = recorded(report)
+    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
+    assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
+    assert value(telemetry, "slopewise_job_cpu_accepted_cores", **a) == 0.5
 
 
 def test_a_pass_is_one_json_line_with_its_figures() -> None:

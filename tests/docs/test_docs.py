@@ -40,8 +40,9 @@ def options_of(words: list[str]) -> set[str]:
     for word in words:
         if word.startswith("-") or not hasattr(command, "commands"):
             break
-        assert word in command.commands, f"there is no command {word}"
-        command = command.commands[word]
+        default = "list" if "list" in command.commands else word  # of `slopewise policies flowcon`
+        assert default in command.commands, f"there is no command {word}"
+        command = command.commands[word if word in command.commands else default]
     return {option for parameter in command.params for option in parameter.opts}
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from support.policy_contract import INTERVAL, check_everything, check_limits_add_up, decide, worlds
 from support.worlds import START, a_job, a_snapshot
 
-from controller.model import ClusterSnapshot, CpuControl, MemoryState
-from controller.policies import PolicyProtocol, Setting, names
+from controller import policy_api
+from controller.model import MemoryState
+from controller.own_policies.check import check_file
+from controller.own_policies.contract import INTERVAL, decide
+from controller.own_policies.loading import load_file
+from controller.own_policies.template import template
+from controller.policies import PolicyFile, Setting, find, names
 
 PAGE = (Path(__file__).parents[2] / "docs/policies.md").read_text()
 POLICIES = [name.replace("_", "-") for name in names()]
@@ -27,25 +26,17 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """The page's example, loaded from a file of its own as if it lay among the policies."""
+def example_code() -> str:
     (code,) = re.findall(r"^```python\n(.*?)^```", sections()[GUIDE], re.MULTILINE | re.DOTALL)
+    return str(code)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> PolicyFile:
+    """The page's example, in a file of its own as a user would have it."""
     file = tmp_path_factory.mktemp("example") / "newest_first.py"
-    file.write_text(code)
-    spec = importlib.util.spec_from_file_location("policies_page_newest_first", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # pydantic looks annotations up there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
-def build(example: ModuleType, control: CpuControl) -> PolicyProtocol:
-    policy: PolicyProtocol = example.Policy(example.Parameters(), Setting(INTERVAL, control))
-    return policy
+    file.write_text(example_code())
+    return load_file(file)
 
 
 def test_every_policy_has_a_section_and_a_line_in_the_table_and_no_other_has() -> None:
@@ -59,19 +50,32 @@ def test_every_section_tells_source_use_and_limits(name: str) -> None:
     assert [mark for mark in ("- **Source**:", "- **Use it**", "- **It cannot**") if mark not in told] == []
 
 
-@pytest.mark.parametrize("control", ["limits", "requests"])
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(world=worlds())
-def test_the_example_keeps_to_the_contract(
-    example: ModuleType, control: CpuControl, world: tuple[ClusterSnapshot, MemoryState]
-) -> None:
-    check_everything(lambda: build(example, control), control, *world)
-    check_limits_add_up(lambda: build(example, control), *world)
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_table_says_what_a_policy_is_for_in_its_own_words(name: str) -> None:
+    (row,) = re.findall(rf"^\| \[`{name}`\]\(#{name}\) \|(.*)\|$", PAGE, re.MULTILINE)
+    assert row.split("|")[-1].strip() == find(name).purpose
 
 
-def test_the_example_does_what_the_page_says(example: ModuleType) -> None:
+def test_the_example_is_what_a_new_policy_begins_with() -> None:
+    assert example_code() == template("newest-first")
+
+
+def test_the_example_keeps_to_the_contract(example: PolicyFile) -> None:
+    result = check_file(Path(example.origin), worlds=40)
+    assert [finding.mistake for finding in result.findings if finding.mistake] == []
+
+
+def test_the_example_does_what_the_page_says(example: PolicyFile) -> None:
     jobs = [a_job("old", started_at=START - 100), a_job("young", started_at=START - 10)]
-    decisions = decide(build(example, "limits"), a_snapshot(jobs), MemoryState())
+    policy = example.build(example.parameters(), Setting(INTERVAL, "limits"))
+    decisions = decide(policy, a_snapshot(jobs), MemoryState())
     assert {resize.job_uid: resize.to_millicores for resize in decisions.resizes} == {"old": 25, "young": 975}
     assert decisions.reasons["young"] == "1 in order of age, limit 0.975 of 1 cores"
-    assert example.__doc__.startswith("Newest first:")
+    assert example.description.startswith("newest-first:")
+
+
+def test_the_page_names_all_that_a_policy_may_import_and_nothing_else() -> None:
+    (table,) = re.findall(r"^\| import \|.*?(?=^$)", PAGE, re.MULTILINE | re.DOTALL)
+    assert sorted(re.findall(r"`(\w+)`", "".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)))) == sorted(
+        policy_api.__all__
+    )

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.searching import examples
 
 from slopewise_exporter.checkpoint_files import CheckpointFolder, Progress, TornCheckpoint, mark_of, read_manifest
 
@@ -230,7 +231,7 @@ def test_an_old_one_that_cannot_be_removed_is_told_and_the_new_one_counts(folder
     assert "cannot be removed" in caplog.text
 
 
-@settings(deadline=None, max_examples=40)  # each waits for the disk three times
+@examples(40)  # each waits for the disk three times
 @given(contents=st.binary(max_size=200), changed=st.binary(max_size=200))
 def test_a_manifest_holds_exactly_for_the_bytes_that_were_written(tmp_path_factory, contents, changed):
     path = tmp_path_factory.mktemp("folder")

@@ -32,11 +32,39 @@ def test_a_port_in_use_is_told_once_and_the_training_goes_on(make_reporter, capl
     assert other.port is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert f"127.0.0.1:{taken.port}" in caplog.text
+    assert "another program has port" in caplog.text
+    assert "SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free. Training goes on" in caplog.text
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1", "no such host.invalid", "not::an::address", None])
+@pytest.mark.parametrize("address", ["[::1]", " ::1 ", "localhost", "127.0.0.1", ""])
+def test_it_listens_where_it_is_told_however_the_address_is_written(make_reporter, caplog, address):
+    reporter = make_reporter(address=address)
+    host = "::1" if "::1" in address else "127.0.0.1"
+    with socket.create_connection((host, reporter.port), timeout=10):
+        pass
+    assert caplog.records == []
+
+
+def test_where_it_listens_is_logged_for_those_who_look(make_reporter, caplog):
+    caplog.set_level("INFO", logger="slopewise_exporter")
+    reporter = make_reporter()
+    assert f"metrics on http://127.0.0.1:{reporter.port}/metrics" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "address", ["192.0.2.1", "no such host.invalid", "not::an::address", "127.0.0.1:9464", "a" * 70]
+)
 def test_an_address_of_another_machine_is_told_and_the_training_goes_on(make_reporter, caplog, address):
     reporter = make_reporter(address=address)
+    reporter.step(loss=1.0)
+    assert reporter.port is None
+    assert len(caplog.records) == 1
+    assert f"{address!r} is no address of this machine" in caplog.text
+    assert "0.0.0.0 for all of them" in caplog.text
+
+
+def test_what_is_no_address_at_all_is_told_and_the_training_goes_on(make_reporter, caplog):
+    reporter = make_reporter(address=None)
     reporter.step(loss=1.0)
     assert reporter.port is None
     assert len(caplog.records) == 1

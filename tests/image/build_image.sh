@@ -11,6 +11,17 @@
 # our own code 20 s, one without any 10 s; a tar file is written only when its image has changed.
 set -euo pipefail
 
+# need PROGRAM…  Before anything that takes minutes; exit status 2, as for any other mistake that one can correct.
+need() {
+    local program missing=()
+    for program in "$@"; do command -v "$program" > /dev/null || missing+=("$program"); done
+    [[ ${#missing[@]} -eq 0 ]] && return
+    echo "build_image.sh: not on the PATH: ${missing[*]}; install it (on Debian and Ubuntu: apt-get install ${missing[*]})," \
+        "or build the image with docker (docs/deployment.md)." >&2
+    exit 2
+}
+need buildah dpkg
+
 out=${1:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 project=$(cd "$here/../.." && pwd)
@@ -103,6 +114,7 @@ export_tar() {
     echo "$tar"
 }
 
+[[ -f $base_tar ]] || need debootstrap
 choose_storage
 [[ -f $base_tar ]] || make_base_tar
 in_store inspect --type image "$base" &> /dev/null || import_base

@@ -112,3 +112,12 @@ _WHICH_MODULES = "import importlib.util, sys; print(*filter(importlib.util.find_
 _LIST_DASHBOARDS = (
     "from controller.adapters.grafana import dashboards_folder; print(*(f.name for f in dashboards_folder().iterdir()))"
 )
+
+
+def test_a_policy_of_ones_own_can_be_begun_and_checked_with_what_is_inside(image: Image) -> None:
+    written = image.run("slopewise", "policies", "new", "mine", "--folder", "/tmp")
+    assert written.returncode == 0, written.stderr
+
+    checked = image.run("slopewise", "policies", "check", "/tmp/mine.py", "--worlds", "5")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "mine keeps to the contract." in checked.stdout

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 from local.conftest import TINY, eventually, leaked_cgroups, leaked_folders, marked_processes, tiny_trainings
+from support.own_policy import a_file, deciding
 
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer
@@ -67,6 +68,7 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
     assert list(result["policy_runs"]) == ["fair", "flowcon"]
     for run in result["policy_runs"].values():
         assert set(run) >= {*FIGURES, "withheld"}
+        assert 0 <= run["other_cpu_cores"] + run["stolen_cpu_cores"] < result["node_cores"]
         for job in run["jobs"]:
             assert set(job) >= JOB_FIGURES
             assert job["state"] == "finished"
@@ -112,6 +114,8 @@ def test_dqoes_serves_real_models_and_compares_response_times_with_their_objecti
         (("--policy", "srpt-oracle"), "only the simulator does"),
         (("--nodes", "4096"), "--nodes 4096: this machine has"),
         (("--workload", "served", "--jobs", "mine.yaml"), "--workload and --jobs contradict each other"),
+        (("--policy", "specon", "--nodes", "1"), "policy specon could do nothing here: it chooses among nodes"),
+        (("--policy", "deadline", "--workload", "trainings"), "none of these jobs has a deadline; add --workload"),
         (("--policy", "nonsense"), "there is no policy 'nonsense'; use one of"),
     ],
 )
@@ -132,13 +136,23 @@ def test_without_the_right_to_make_cgroups_it_stops_and_continues_and_says_so(tw
     assert "stop and continue" in report.read_text()
 
 
-def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result(tmp_path: Path) -> None:
+def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result_of_every_round_which_compares_nothing(
+    tmp_path: Path,
+) -> None:
     jobs = jobs_file(tmp_path, ("bad", 0.4, "crash"), ("good", 1, ""))
-    code, out, err = finish(start("demo", "--jobs", str(jobs), "-o", "json"))
+    code, out, err = finish(start("demo", "--jobs", str(jobs), "--repeat", "2", "-o", "json"))
     assert code == 1, err
-    states = {job["name"]: job["state"] for job in json.loads(out)["policy_runs"]["fair"]["jobs"]}
-    assert states == {"bad": "failed", "good": "finished"}
+    result = json.loads(out)
+    for of_round in result["rounds"]:
+        states = {job["name"]: job["state"] for job in of_round["fair"]["jobs"]}
+        assert states == {"bad": "failed", "good": "finished"}
     assert "fair: bad failed with status 1: RuntimeError: the data ran out of the window" in err
+    said = result["comparison"]["flowcon"]
+    assert (said["rounds"], said["rounds_compared"]) == (2, 0)
+    assert {each.split(":")[0] for each in said["not_compared_because"]} == {"Round 1 of 2", "Round 2 of 2"}
+    assert set(said["measures"].values()) == {None}
+    order = [line for line in err.splitlines() if line.startswith("Round ")]
+    assert [line.split()[-1] for line in order] == ["fair", "flowcon", "flowcon", "fair"]
 
 
 def test_run_local_with_json_logs_writes_nothing_but_json_and_changes_nothing_in_mode_recommend(
@@ -150,7 +164,7 @@ def test_run_local_with_json_logs_writes_nothing_but_json_and_changes_nothing_in
     passes = [line for line in lines if line["event"] == "pass"]
     assert passes
     assert {line["applied"] for line in passes} == {0}
-    assert any(line["event"] == "message" and "mode is Recommend" in line["message"] for line in lines)
+    assert any(line["event"] == "notice" and "mode is Recommend" in line["message"] for line in lines)
     ended = lines[-1]
     assert (ended["event"], ended["mode"], ended["resizes_applied"]) == ("run ended", "Recommend", 0)
     for job in ended["jobs"]:
@@ -217,6 +231,23 @@ def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
             assert set(reader.last_values("training_loss", time.time(), 60.0)) == {"a", "b"}
     ended = json.loads(err.splitlines()[-1])
     assert all(job["loss_first"] > 5 * job["loss_last"] for job in ended["jobs"]), err
+
+
+def test_a_policy_of_the_users_runs_for_real_and_one_that_fails_ends_the_demo_with_its_sentence(
+    two_jobs: Path,
+) -> None:
+    good = a_file(two_jobs.parent, name="newest-first")
+    bad = a_file(two_jobs.parent, deciding("return 1 / 0 if snapshot.jobs else fair"), name="raises")
+    options = ("--policy", str(good), "--compare", str(bad), "-o", "json")
+    code, out, err = finish(start("demo", "--jobs", str(two_jobs), *options))
+    assert (code, out) == (1, ""), err
+    assert err.splitlines()[-1].startswith(
+        "slopewise: policy raises failed: ZeroDivisionError: division by zero (line "
+    )
+    run = ("run", "--local", "--jobs", str(two_jobs), "--policy", str(good), "--port", "0", "--json-logs")
+    code, out, err = finish(start(*run))
+    passes = [json.loads(line) for line in err.splitlines() if line.startswith('{"') and '"event": "pass"' in line]
+    assert (code, {line["policy"] for line in passes}) == (0, {"newest-first"}), err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.own_policy import a_file
 from support.rendering import MANIFESTS, OVERLAYS, ROOT, only, render, render_in
 
 from controller.adapters.kube.records import FIELD_MANAGER
@@ -20,6 +21,7 @@ OVERLAYS_OF_USERS = [e for e in EXAMPLES if str(e.get("apiVersion")).startswith(
 @pytest.mark.parametrize("example", OVERLAYS_OF_USERS, ids=lambda example: Path(example["resources"][0]).name)
 def test_an_overlay_of_the_page_renders_as_it_stands(example: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text((ROOT / "examples/cluster/policy.yaml").read_text(encoding="utf-8"))
+    a_file(tmp_path, name="mine")
 
     documents = render_in(tmp_path, example)
 

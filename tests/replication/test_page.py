@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.simulator.measures import Estimate
+from controller.estimates import Estimate
 from replication.claims import Candidate, Claim, Pair, Setting, Unit, Variant
 from replication.comments import COMMENTS
 from replication.page import Verdict, anchor, page, shown, verdict

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from controller.simulator.measures import Estimate
+from controller.estimates import Estimate
 from replication.plots import GANTT_SETTING, SWEEPS, draw_all
 from replication.run import SETTINGS, Result
 

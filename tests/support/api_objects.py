@@ -110,6 +110,8 @@ class Objects:
         self.version = FIRST_RESOURCE_VERSION
         self.history: list[Entry] = []
         self.forgotten_until = 0
+        self.kubelets_follow = False
+        """What was resized is in effect, and reported so, a moment after the answer."""
         self._objects: dict[Address, Json] = {}
 
     def get(self, at: Address) -> Json:
@@ -223,7 +225,20 @@ class Objects:
         new["metadata"]["generation"] = _next_generation(old, new)
         if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers"):
             return self._remove(at, new)
-        return self._store(Address(at.group, at.resource, at.namespace, at.name), new)
+        stored = self._store(Address(at.group, at.resource, at.namespace, at.name), new)
+        if at.subresource == "resize" and self.kubelets_follow:
+            self.follow(at)
+        return stored
+
+    def follow(self, at: Address) -> None:
+        """What a kubelet does about a pod: what its spec says is in effect, and reported."""
+        with self.changed:
+            pod = self.get(at)
+            wished = {each["name"]: each.get("resources", {}) for each in pod["spec"]["containers"]}
+            for status in pod["status"].get("containerStatuses", []):
+                status["resources"] = copy.deepcopy(wished[status["name"]])
+            pod["status"]["observedGeneration"] = pod["metadata"]["generation"]
+            self._store(Address(at.group, at.resource, at.namespace, at.name), pod)
 
     def _store(self, at: Address, new: Json) -> Json:
         old = self._objects.get(at)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from support.worlds import START
 
 from controller.adapters.kube.api_error import ApiError
+from controller.adapters.kube.autoscalers import AutoscalerRecord
 from controller.adapters.kube.records import (
     MANAGED_LABEL,
     ContainerRecord,
@@ -20,7 +21,7 @@ from controller.adapters.kube.records import (
 from controller.model import CpuAllocation
 
 GIB = 2**30
-Record = TypeVar("Record", PodRecord, NodeRecord, ObjectRecord)
+Record = TypeVar("Record", PodRecord, NodeRecord, ObjectRecord, AutoscalerRecord)
 
 
 def a_container(name: str = "trainer", *, limit: int | None = 2000, request: int = 500, **more: Any) -> ContainerRecord:
@@ -101,7 +102,7 @@ class FakeStore(Generic[Record]):
         self.records = tuple(each for each in self.records if each.name != name)
 
 
-def _key(record: PodRecord | NodeRecord | ObjectRecord) -> tuple[str, str]:
+def _key(record: PodRecord | NodeRecord | ObjectRecord | AutoscalerRecord) -> tuple[str, str]:
     return ("" if isinstance(record, NodeRecord) else record.namespace), record.name
 
 

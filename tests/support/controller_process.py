@@ -67,7 +67,7 @@ class ControllerProcess:
     def wait_until_leading(self) -> None:
         self.wait_for_line("leading", seconds=_STARTS_WITHIN_SECONDS)
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """The sum over all series of a metric that carry these labels; 0 where there is none."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port()}/metrics", timeout=10) as page:
             text = page.read().decode()

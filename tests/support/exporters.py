@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
+from support.queriers import Asked, prometheus_and_asked
+
 from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
 
 SCRAPE_SECONDS = 0.5
@@ -50,6 +52,7 @@ class Scraped:
 
     server: PrometheusServer
     exporters: Exporters
+    asked: Asked
     targets: list[TargetGroup] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -72,6 +75,7 @@ class Scraped:
     def tell(self) -> None:
         """Have Prometheus scrape all targets and no others; it takes about five seconds to see new ones."""
         self.server.set_targets(self.targets)
+        self.asked.set_targets(self.targets)
 
 
 @contextmanager
@@ -79,7 +83,7 @@ def scraped(binaries: PrometheusBinaries, folder: Path) -> Iterator[Scraped]:
     """A Prometheus without any target; it and the pages are gone afterwards."""
     exporters = Exporters()
     try:
-        with PrometheusServer(binaries, folder / "data", scrape_interval_seconds=SCRAPE_SECONDS) as server:
-            yield Scraped(server, exporters)
+        with prometheus_and_asked(binaries, folder, SCRAPE_SECONDS) as (server, asked):
+            yield Scraped(server, exporters, asked)
     finally:
         exporters.close()

@@ -7,10 +7,13 @@ docs/testbed.md tells people to apply; elsewhere an overlay of our own says wher
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from support.accounts import SYSTEM
 from support.cluster import Kubectl
@@ -53,6 +56,19 @@ class Installation:
         print(self.kubectl.attempt("logs", DEPLOYMENT, "-n", SYSTEM, "--tail=200").stdout)  # shown where a test fails
         if self._added:
             self.kubectl.run("delete", "-n", SYSTEM, "--ignore-not-found", *self._added)
+
+
+@contextmanager
+def installed(kubectl: Kubectl, folder: Path) -> Iterator[Installation]:
+    """Ready until the block ends; the test is skipped where somebody else's is there."""
+    installation = Installation(kubectl, folder)
+    if installation.is_there_already():
+        pytest.skip("Slopewise is installed on this cluster; remove it (docs/deployment.md), or use another one")
+    try:
+        installation.install()
+        yield installation
+    finally:
+        installation.remove()
 
 
 def overlay(folder: Path, image: str, prometheus_url: str, scrape_seconds: float, variant: str = "minimal") -> Path:

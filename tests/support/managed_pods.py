@@ -92,6 +92,12 @@ def a_raw_pod(
     }
 
 
+def resized_by(manager: str) -> dict[str, Any]:
+    """The entry of `managedFields` of somebody else who has written a pod's CPU limit through `pods/resize`."""
+    fields = {"f:spec": {"f:containers": {'k:{"name":"trainer"}': {"f:resources": {"f:limits": {"f:cpu": {}}}}}}}
+    return {"manager": manager, "operation": "Update", "subresource": "resize", "fieldsV1": fields}
+
+
 def deferred(message: str = "no room") -> dict[str, str]:
     """The condition of a resize that waits for room."""
     return {

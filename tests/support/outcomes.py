@@ -20,6 +20,6 @@ def a_run_outcome(*jobs: JobOutcome, policy: str = "flowcon", **more: object) ->
     told: dict[str, object] = {
         "scenario": "s", "policy": policy, "seed": 1, "jobs": jobs, "ended_seconds": 1000.0, "overlap_seconds": {},
         "growth_efficiency_sum": 0.5, "load_imbalance_ratio": 0.0, "cpu_utilisation_ratio": 0.9,
-        "resizes_total": 4, "migrations_total": 0, "passes_total": 10, "withheld_total": 0,
+        "cpu_short_ratio": 0.5, "resizes_total": 4, "migrations_total": 0, "passes_total": 10, "withheld_total": 0,
     }  # fmt: skip
     return RunOutcome(**{**told, **more})  # type: ignore[arg-type]

@@ -60,6 +60,11 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.texts))
 
     @property
+    def ids(self) -> set[str]:
+        """The ids of all elements."""
+        return {value for name, value in self.attributes if name == "id"}
+
+    @property
     def figures(self) -> dict[str, Any]:
         """The charts' data, refused where JSON would be no JSON to a browser (NaN, Infinity)."""
         return json.loads(self.scripts[0], parse_constant=lambda name: pytest.fail(f"{name} in the data"))

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import requests
 import structlog
@@ -31,7 +32,7 @@ from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
 from controller.adapters.kube.election import Terms
-from controller.adapters.kube.records import API_VERSION, FINALIZER
+from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL
 from controller.cluster.connecting import LEASE_NAME
 from controller.cluster.metrics import ClusterMetrics
 from controller.cluster.options import ClusterOptions, Connection
@@ -50,10 +51,7 @@ ORIGINAL, SHARE = "300m", "2"
 
 Json = dict[str, Any]
 
-_NODE_SIZES = [
-    {"metric": {"__name__": name, "node": "node-a"}, "value": [0, value]}
-    for name, value in (("machine_cpu_cores", "2"), ("machine_memory_bytes", "8e9"))
-]
+_NODE_SIZES = {"machine_cpu_cores": "2", "machine_memory_bytes": "8e9"}
 
 
 class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
@@ -70,7 +68,12 @@ class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
                 if owner.hanging.is_set():
                     owner.asked.set()
                     owner.released.wait(30)
-                rows = _NODE_SIZES if "machine_cpu_cores" in self.path else []
+                asked = parse_qs(urlsplit(self.path).query)
+                sizes = _NODE_SIZES if "machine_cpu_cores" in self.path else {}
+                rows = [
+                    {"metric": {"__name__": name, "node": "node-a"}, "value": [float(asked["time"][0]), value]}
+                    for name, value in sizes.items()
+                ]
                 answer = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
@@ -101,6 +104,7 @@ class Town(AbstractContextManager["Town"]):
 
     def __init__(self) -> None:
         self.server = ApiServer()
+        self.server.objects.kubelets_follow = True
         self.prometheus = EmptyPrometheus()
         self._log = io.StringIO()
         configure_logging(stream=self._log, as_json=True)
@@ -126,6 +130,12 @@ class Town(AbstractContextManager["Town"]):
         raw = a_raw_pod({"requests": {"cpu": "100m"}, "limits": {"cpu": cpu_limit}})
         raw["metadata"] = {"name": name, "labels": {**raw["metadata"]["labels"], **(labels or {})}}
         return dict(self.server.put(PODS, raw))
+
+    def label(self, value: str | None, pod: str = "a") -> None:
+        """Set the label by which an owner lets us manage a pod; None: take it off."""
+        raw = self.server.get(f"{PODS}/{pod}")
+        raw["metadata"]["labels"] = {} if value is None else {MANAGED_LABEL: value}
+        self.server.put(PODS, raw)
 
     def policy(self, name: str = "p", mode: str = "Auto", **more: Any) -> Json:
         """Make a policy, or change its spec."""

@@ -1,9 +1,9 @@
 """The Actuator port of a cluster: one patch of `pods/resize` a resize, and a sentence for whatever becomes of it.
 
-Before it: guards, and originals that the memory has stored. After it: the next pass, which sees in `Job.pending` what
-the node made of a patch that the API server accepted. `resources.py` says what to write, `refusals.py` what an error
-means. Nothing is sent without leadership, a stored original and a token; nothing is sent twice without having read what
-the first try did.
+Before it: guards, and originals that the memory has stored. After it: the next pass, which sees in `Job.actual` and
+`Job.pending` what the kubelet made of a patch that the API server accepted. `resources.py` says what to write,
+`refusals.py` what an error means. Nothing is sent without leadership, a stored original and a token; nothing is sent
+twice without having read what the first try did.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import Protocol
 from controller.adapters.kube import resources
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH, Api, Json, MayWrite, Roster
+from controller.adapters.kube.namespace_limits import ChangesOf, LimitKind, unknown_changes
 from controller.adapters.kube.parsing import parse_pod
 from controller.adapters.kube.paths import path_of
-from controller.adapters.kube.records import FIELD_MANAGER, ManagedPod
-from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, InVain, Refusal, meaning
+from controller.adapters.kube.records import FIELD_MANAGER, MANAGED_LABEL, ManagedPod
+from controller.adapters.kube.refusals import POD_GONE, POD_REPLACED, Changes, InVain, Refusal, meaning
+from controller.adapters.kube.resize_progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
 from controller.adapters.kube.resources import Impossible
+from controller.adapters.kube.unwatched import FindUnwatched, nothing_unwatched
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, Move, MoveOutcome, Outcome, OutcomeResult, Resize, Restored
 from controller.ports import Clock
@@ -65,6 +68,20 @@ def moves_nothing(move: Move) -> MoveOutcome:
     return MoveOutcome(move, "infeasible", "nothing is moved while a policy ends")
 
 
+@dataclass(frozen=True, slots=True)
+class ResizeContext:
+    """What an actuator asks about a pod besides the pod itself."""
+
+    waited_seconds: WaitedSeconds = nothing_awaited
+    """Since when what was accepted for it is not in effect (`ResizeProgress`)."""
+    changes_of: ChangesOf = unknown_changes
+    """How often what may refuse a resize in its namespace has changed (`NamespaceLimits`)."""
+    unwatched: FindUnwatched = nothing_unwatched
+    """Finds pods whose label was taken off (`UnwatchedPods`)."""
+    restores_unlabelled: bool = False
+    """Such pods are given back all the same: a person does it, by rights of their own."""
+
+
 class KubeActuator:
     """Resizes pods in place and gives original resources back; moves are begun by whoever it is given for that."""
 
@@ -79,6 +96,7 @@ class KubeActuator:
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
+        context: ResizeContext | None = None,
     ) -> None:
         """`on_written` is handed each pod that was read or written here, so that the stores need not wait for it."""
         self._mover = mover
@@ -90,7 +108,8 @@ class KubeActuator:
         self._clock = clock
         self._originals = originals
         self._on_written = on_written
-        self._in_vain = InVain(clock)
+        self._context = context or ResizeContext()
+        self._in_vain = InVain(clock, self._context.changes_of)
         self._room_at_seconds: dict[str, float] = {}
 
     def resize(self, resize: Resize) -> Outcome:
@@ -98,21 +117,29 @@ class KubeActuator:
         said = self._resize(resize)
         return Outcome(resize, said.result, said.detail)
 
+    def waits_for(self, kind: LimitKind, namespace: str) -> bool:
+        """Whether a change of these may let through what they have refused."""
+        return self._in_vain.waits_for(kind, namespace)
+
     def move(self, move: Move) -> MoveOutcome:
         """Begin it; `applied` once it is begun, `ActuationError` when we do not lead."""
         return self._mover(move)
 
     def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
-        """Give a pod what it had before our first change; `applied` once it has it, also as its node says.
+        """Give a pod what it had before our first change; `applied` once its kubelet reports both sides in effect.
 
-        A limit that was added stays, and its detail says so. A request whose room somebody else took meanwhile is asked
-        for again and again, with pauses in which it blocks nobody: `deferred` until it is back.
+        `accepted` until then, and `deferred` once that takes too long: a kubelet that is down carries nothing out,
+        whatever the API server has accepted. A limit that was added stays, and its detail says so. A request whose room
+        somebody else took meanwhile is asked for again and again, with pauses in which it blocks nobody: `deferred`
+        until it is back.
         """
         self._check_leading()
-        managed = self._roster.find(job_uid)
+        managed = self._roster.find(job_uid) or self._context.unwatched(job_uid)
         if managed is None:
             return Restored("gone", "its pod is gone")
         pod = managed.pod
+        if MANAGED_LABEL not in pod.labels and not self._context.restores_unlabelled:
+            return Restored("infeasible", label_removed(managed))
         if pod.ended or pod.deleting:
             return Restored("gone", "its pod has ended" if pod.ended else "its pod is being deleted")
         if pod.foreign_resizers:
@@ -142,20 +169,21 @@ class KubeActuator:
         if paused > 0:
             return Restored("deferred", f"its request waits for room on {managed.pod.node}; tried in {paused:.0f} s")
         said = self._carry_out(managed, lambda _: goal.allocation)
-        request = goal.allocation.request_millicores
-        if said.result == "applied" and not resources.request_is_in_effect(managed.container, request):
-            return Restored("deferred", f"asked for; {managed.pod.node} has to make room for its request of {request}m")
-        return Restored("gone" if said.gone else said.result, said.detail or goal.note)
+        if said.result == "applied":
+            return Restored("accepted", f"the API server has accepted it; {managed.pod.node} has not reported it yet")
+        return Restored("gone" if said.gone else said.result, said.detail)
 
     def _look_after(self, managed: ManagedPod, goal: resources.Goal) -> Restored:
-        """The wish is written. Whether the node follows shows in what it says; a wish that waits is taken back."""
-        pending, request = managed.pod.pending, goal.allocation.request_millicores
-        if pending is None and resources.request_is_in_effect(managed.container, request):
+        """It is accepted. Whether the kubelet follows shows in what it reports; a wish that waits is taken back."""
+        pod, container, pending = managed.pod, managed.container, managed.pod.pending
+        if pending is None and container.follows and not pod.unobserved:
             self._room_at_seconds.pop(managed.job_uid, None)
             return Restored("applied", goal.note)
-        if pending is None or pending.kind == "Error":
-            said = pending.message if pending else "nothing was said yet"
-            return Restored("deferred", f"waits for {managed.pod.node}: {said}")
+        if pending is None:
+            return self._wait_for_kubelet(managed)
+        if pending.kind == "Error":
+            return Restored("deferred", f"waits for {pod.node}: {pending.message}")
+        request = goal.allocation.request_millicores
         said_back = self._carry_out(managed, lambda pod: resources.without_room(pod, goal.allocation))
         if said_back.result != "applied":
             return Restored("deferred", said_back.detail)
@@ -165,6 +193,11 @@ class KubeActuator:
             f"{managed.pod.node} has no room for its request of {request}m ({pending.message}); "
             f"tried again after {ROOM_RETRY_SECONDS:.0f} s",
         )
+
+    def _wait_for_kubelet(self, managed: ManagedPod) -> Restored:
+        """A kubelet that is down is waited for, and that is trouble; one that was asked a moment ago is not late."""
+        found = unconfirmed(managed, self._context.waited_seconds(managed.pod.uid))
+        return Restored("deferred" if found.late else "accepted", found.detail)
 
     # --- one patch ------------------------------------------------------------------------------------------
 
@@ -197,20 +230,20 @@ class KubeActuator:
             return wanted
         body = resources.patch_body(managed.pod, managed.container, wanted)
         path = f"{_path(managed)}/resize"
+        before = self._in_vain.changes(managed.pod.namespace)
         self._check_leading()
         try:
             answer = self._api.patch(path, body, STRATEGIC_MERGE_PATCH, {"fieldManager": FIELD_MANAGER})
         except ApiError as error:
-            return None if error.is_conflict else self._explain(managed, wanted, error)
-        self._on_written(answer)
+            return None if error.is_conflict else self._explain(managed, wanted, error, before)
+        if MANAGED_LABEL in managed.pod.labels:  # of others the stores know nothing
+            self._on_written(answer)
         return _Said("applied")
 
-    def _explain(self, managed: ManagedPod, wanted: CpuAllocation, error: ApiError) -> _Said:
+    def _explain(self, managed: ManagedPod, wanted: CpuAllocation, error: ApiError, before: Changes) -> _Said:
         if error.maybe_done:
             return self._find_out(managed, wanted, error)
-        refusal = meaning(error)
-        self._in_vain.remember(managed, wanted, refusal)
-        return _as_said(refusal)
+        return _as_said(self._in_vain.remember(managed, wanted, meaning(error), before))
 
     def _find_out(self, managed: ManagedPod, wanted: CpuAllocation, error: ApiError) -> _Said:
         """A patch without an answer may have been carried out: only the pod itself knows."""
@@ -227,6 +260,8 @@ class KubeActuator:
         if isinstance(fresh, _Said):
             return fresh
         has, had = fresh.container.wished, managed.container.wished
+        if MANAGED_LABEL not in fresh.pod.labels and not self._context.restores_unlabelled:
+            return _Said("infeasible", label_removed(fresh))
         if fresh.pod.foreign_resizers:
             return _Said("failed", f"{_names(fresh.pod.foreign_resizers)} has resized it; it is left to that")
         if has != had:
@@ -244,7 +279,8 @@ class KubeActuator:
             return _Said("failed", str(error))
         if pod.uid != managed.pod.uid or pod.owner != managed.pod.owner:
             return _Said("failed", POD_REPLACED, gone=True)
-        self._on_written(raw)
+        if MANAGED_LABEL in pod.labels:
+            self._on_written(raw)
         container = next((each for each in pod.containers if each.name == managed.container.name), None)
         if container is None or pod.deleting or pod.ended:
             return _Said("failed", POD_ENDING, gone=True)
@@ -277,6 +313,14 @@ def _not_now(managed: ManagedPod) -> _Said | None:
     if pod.phase != "Running" or container.running_since_seconds is None or not container.ready:
         return _Said("deferred", f"its container {container.name} is starting or not ready; tried in the next pass")
     return None
+
+
+def label_removed(managed: ManagedPod) -> str:
+    """What is to be said of a pod whose label was taken off."""
+    return (
+        f"its label {MANAGED_LABEL} was taken off, so it may not be changed any more and keeps "
+        f'{in_words(managed.container.wished)}; set the label to "false" to give it back what it came with'
+    )
 
 
 def _names(managers: tuple[str, ...]) -> str:

@@ -27,6 +27,8 @@ from controller.errors import UsageError
 _LEASE_API_VERSION = "coordination.k8s.io/v1"
 _MOST_JITTER = 1.3
 _STOP_SECONDS = 5.0
+_SUSPENDED_SECONDS = 1.0
+"""A wait that ends so much too late was one of the whole process; a busy thread is late by milliseconds."""
 
 
 def clock_with_sleep() -> float:
@@ -189,18 +191,27 @@ class Elector:
 
     def _wait_until_lost(self) -> str | None:
         """Why it was lost, in words; None: it was handed back."""
+        late = 0.0
         with self._state:
             while (remaining := self._remaining_seconds()) > 0:
+                until = self._clock() + remaining
                 self._state.wait(remaining)
+                late = self._clock() - until
             if self._stopping:
                 return None
             if self._lost is None:
                 self._lost = (
                     f"the lease {self._name} could not be renewed for {self.terms.renew_deadline_seconds:g} s "
-                    f"({self.failure or 'the API server did not answer'})"
+                    f"({self._why_not_renewed(late)})"
                 )
                 self._state.notify_all()
             return self._lost
+
+    def _why_not_renewed(self, late_seconds: float) -> str:
+        """`late_seconds`: how much later than asked for the wait for the deadline ended."""
+        if late_seconds >= _SUSPENDED_SECONDS:
+            return f"this process did not run for at least {late_seconds:.0f} s: it was suspended, or had no CPU"
+        return self.failure or "the API server did not answer"
 
     def _take_or_renew(self) -> bool:
         """One try; True when the lease is ours, written by this try."""

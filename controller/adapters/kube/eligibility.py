@@ -33,6 +33,8 @@ class Case:
     node: NodeRecord | None
     settings: ResourceSettings
     original: CpuAllocation
+    autoscaler: str | None = None
+    """The HorizontalPodAutoscaler that scales its owner by CPU."""
 
     @property
     def by_limits(self) -> bool:
@@ -102,13 +104,27 @@ def _restart_policy(case: Case) -> str | None:
     return "its resizePolicy restarts it when CPU changes; remove RestartContainer for cpu from the pod template"
 
 
+def other_resizer(pod: PodRecord) -> str | None:
+    """Who else resizes a pod; None: nobody that can be seen."""
+    if pod.foreign_resizers:
+        return _listed(pod.foreign_resizers)
+    return "a VerticalPodAutoscaler" if any(mark in pod.annotations for mark in VPA_MARKS) else None
+
+
 def _other_resizer(case: Case) -> str | None:
+    who = other_resizer(case.pod)
     if case.pod.foreign_resizers:
-        who = _listed(case.pod.foreign_resizers)
         return f"{who} resizes it too; set slopewise.dev/managed to 'false', or stop the other one and replace the pod"
-    if any(mark in case.pod.annotations for mark in VPA_MARKS):
-        return "a VerticalPodAutoscaler sizes it; delete that for this workload and replace the pod"
-    return None
+    return None if who is None else f"{who} sizes it; delete that for this workload and replace the pod"
+
+
+def _autoscaled(case: Case) -> str | None:
+    if case.autoscaler is None:
+        return None
+    return (
+        f"HorizontalPodAutoscaler {case.autoscaler} scales it by CPU, which a resize changes; scale it by another "
+        "metric, or set slopewise.dev/managed to 'false'"
+    )
 
 
 def _static_cpu_manager(case: Case) -> str | None:
@@ -168,6 +184,7 @@ _REASONS: tuple[Reason, ...] = (
     _best_effort,
     _restart_policy,
     _other_resizer,
+    _autoscaled,
     _static_cpu_manager,
     _no_limit,
     _no_request,

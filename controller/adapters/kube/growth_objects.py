@@ -20,7 +20,7 @@ from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, ManagedPod, OwnerRef
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.errors import SlopewiseError
-from controller.growth_face import PassView, face
+from controller.growth_face import Departure, PassView, departed_face, face
 from controller.history import appended
 from controller.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from controller.model import CpuAllocation, Job, JobMemory
@@ -130,6 +130,8 @@ class GrowthDocument(StatusDocument):
         """The object was deleted, and nobody has made it anew."""
         self.lock = lock
         self._shown: tuple[Sequence[Job], PassView] | None = None
+        self._departed: tuple[Departure, float] | None = None
+        """Why it is shown no more, and since when, as long as that is still to be rendered."""
         self._face = b"{}"
         self._history = b"[]"
         """As JSON, like the face: ten actions of 5,000 workloads are 15 MB like this, and ten times that as objects."""
@@ -143,7 +145,13 @@ class GrowthDocument(StatusDocument):
 
     def show(self, jobs: Sequence[Job], view: PassView) -> None:
         """What is to be told of the workload from now on: its jobs in the order of their slots, in this pass."""
-        self._shown = (jobs, view)
+        with self.lock:  # or what is shown while it is rendered would be lost
+            self._shown, self._departed = (jobs, view), None
+
+    def show_departed(self, departure: Departure, now_seconds: float) -> None:
+        """No policy has it any more, although a pod of it is there."""
+        with self.lock:
+            self._shown, self._departed = None, (departure, now_seconds)
 
     def acted(self, action: Action) -> None:
         """Something was done to the workload, or tried."""
@@ -154,12 +162,9 @@ class GrowthDocument(StatusDocument):
     def render(self) -> Json:
         """What is shown, made new if there is news, and what is remembered."""
         with self.lock:
-            if self._shown is not None:
-                jobs, view = self._shown
-                before = JobGrowthStatus.model_validate_json(self._face)
-                told = face(jobs, view, before)
+            if (told := self._new_face()) is not None:
                 self._face = told.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
-                self._shown = None  # or it would keep a whole snapshot alive until the workload's next news
+                self._shown = self._departed = None  # or a whole snapshot would live until the workload's next news
             status: Json = json.loads(self._face)
             pods = [slot.rendered() for slot in self.slots.values()]
             move, history = self.move, json.loads(self._history)
@@ -170,6 +175,15 @@ class GrowthDocument(StatusDocument):
             status["move"] = move.model_dump(mode="json", by_alias=True)
         status["pods"] = [pod.model_dump(mode="json", by_alias=True, exclude_none=True) for pod in pods]
         return status
+
+    def _new_face(self) -> JobGrowthStatus | None:
+        """None: nothing was shown since the last rendering."""
+        if self._shown is not None:
+            jobs, view = self._shown
+            return face(jobs, view, JobGrowthStatus.model_validate_json(self._face))
+        if self._departed is not None:
+            return departed_face(self._departed[0], JobGrowthStatus.model_validate_json(self._face), self._departed[1])
+        return None
 
     def take_over(self, record: GrowthRecord) -> list[str]:
         """Go on with what a former leader stored. Returns what could not be read, in sentences; the rest is used."""

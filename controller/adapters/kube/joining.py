@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from controller.adapters.kube.records import PodPending
+from controller.adapters.kube.resize_progress import WaitedSeconds, nothing_awaited, unconfirmed
 from controller.adapters.kube.standing import Standing
 from controller.adapters.prometheus import JobSeries, PrometheusReading
 from controller.adapters.prometheus_resources import ContainerKey, ContainerUse
@@ -53,15 +55,32 @@ def jobs(
     now_seconds: float,
     sights: FirstSights,
     mobilities: Mapping[str, Mobility],
+    waited_seconds: WaitedSeconds = nothing_awaited,
 ) -> Iterator[Job]:
-    """One job for each pod, in the order given; `mobilities` by job uid, of those that may be moved."""
+    """One job for each pod, in the order given; `mobilities` by job uid, of those that may be moved.
+
+    `waited_seconds`: since when a pod's kubelet has not carried out what was accepted (`ResizeProgress`).
+    """
     standings = list(standings)
     series = _series_by_uid(standings, reading)
     for standing in standings:
         pod, container = standing.managed.pod, standing.managed.container
         use = reading.resources.get(ContainerKey(pod.namespace, pod.name, container.name))
         uid = standing.managed.job_uid
-        yield _job(standing, series[uid], use, now_seconds, sights, mobilities.get(uid))
+        job = _job(standing, series[uid], use, now_seconds, sights, mobilities.get(uid))
+        yield job if standing.is_in_effect else with_cpu(job, standing, waited_seconds)
+
+
+def with_cpu(job: Job, standing: Standing, waited_seconds: WaitedSeconds) -> Job:
+    """The job with the CPU that its pod has by now: accepted, actual, and what its kubelet has not carried out yet."""
+    pod, container = standing.managed.pod, standing.managed.container
+    ready, late = standing.node is None or standing.node.ready, waited_seconds(pod.uid)
+    return replace(
+        job,
+        allocation=container.wished,
+        actual=container.actual,
+        unconfirmed=unconfirmed(standing.managed, late, node_is_ready=ready) if pod.awaits_kubelet else None,
+    )
 
 
 def _series_by_uid(standings: Iterable[Standing], reading: PrometheusReading) -> dict[str, JobSeries]:
@@ -108,6 +127,8 @@ def _job(
         state=_state(standing, series),
         started_at_seconds=min(standing.started_at_seconds, now_seconds),
         allocation=container.wished,
+        actual=container.wished if container.in_effect is not None else None,
+        pod_level=pod.pod_level,
         evaluation=series.evaluation,
         usage=None if use is None else use.usage,
         steps_total=series.steps_total,

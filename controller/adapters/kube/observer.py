@@ -11,20 +11,23 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.adapters.kube.arriving import arrivals
+from controller.adapters.kube.autoscalers import AutoscalerRecord, Autoscalers, Target, autoscaler_of
 from controller.adapters.kube.contracts import Store
-from controller.adapters.kube.joining import FirstSights, jobs
+from controller.adapters.kube.eligibility import other_resizer
+from controller.adapters.kube.joining import FirstSights, jobs, with_cpu
 from controller.adapters.kube.mobilities import Mobilities, Moving
 from controller.adapters.kube.owners import Identity, Owners, Resolution
 from controller.adapters.kube.records import MANAGED_LABEL, MOVE, ManagedPod, NodeRecord, ObjectRecord, PodRecord
+from controller.adapters.kube.resize_progress import WaitedSeconds, nothing_awaited
 from controller.adapters.kube.standing import Standing, standing
 from controller.adapters.kube.unreported import REMEDIES, explained
 from controller.adapters.missing_evaluations import MissingEvaluations
 from controller.adapters.prometheus import PrometheusReading, Scope
-from controller.adapters.prometheus_http import Target
+from controller.adapters.prometheus_http import Target as ScrapeTarget
 from controller.adapters.prometheus_resources import Machine
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ObservationError
@@ -54,7 +57,7 @@ class Reader(Protocol):
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]: ...
 
-    def targets(self) -> Sequence[Target]: ...
+    def targets(self) -> Sequence[ScrapeTarget]: ...
 
     def metric_names(
         self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
@@ -70,6 +73,8 @@ class Stores:
     """Without it Prometheus tells how large nodes are."""
     namespaces: Store[ObjectRecord] | None
     """Without it a namespace has no labels to be selected by."""
+    autoscalers: Store[AutoscalerRecord] | None = None
+    """Without it pods are resized also where somebody scales their owner by CPU."""
 
     def selects(self, selection: Selection, pod: PodRecord) -> bool:
         """Whether the selection picks this pod, its namespace and, once it has one, its node."""
@@ -99,10 +104,12 @@ class KubeObserver:
         clock: Clock,
         original: Callable[[str], CpuAllocation | None] = lambda _: None,
         moving: Moving | None = None,
+        waited_seconds: WaitedSeconds = nothing_awaited,
     ) -> None:
         """`select`: whether this policy manages a pod. `original`: what a job had before our first change, by uid.
 
-        `moving`: None where nothing can be moved, and nobody asks what could.
+        `moving`: None where nothing can be moved, and nobody asks what could. `waited_seconds`: since when what was
+        accepted for a pod is not in effect (`ResizeProgress`).
         """
         self._stores = stores
         self._owners = owners
@@ -111,12 +118,20 @@ class KubeObserver:
         self._spec = spec
         self._clock = clock
         self._original = original
+        self._waited_seconds = waited_seconds
+        self._autoscalers = Autoscalers(stores.autoscalers)
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
         self._missing = MissingEvaluations(reader, [spec.evaluation], reader.scrape_interval_seconds, REMEDIES)
         self._movers = None if moving is None else Mobilities(moving, owners.jobs)
         self._mobilities: Mapping[str, Mobility] = {}
+        self.behind: Sequence[str] = ()
+        """The node of each job of the last snapshot whose kubelet does not carry out what was accepted."""
+        self.autoscaled: frozenset[str] = frozenset()
+        """Jobs of the last snapshot, by uid, whose owner somebody scales by CPU."""
+        self.resized_by_others: Mapping[str, str] = {}
+        """Pods of the last snapshot, as `namespace/name`, that somebody else resizes too, and who."""
         self.left_out: Mapping[str, str] = {}
         """Pods, as `namespace/name`, that are not in the last snapshot because too little is known of them, and why."""
 
@@ -126,8 +141,9 @@ class KubeObserver:
         now = self._clock.now()
         self._resolution = self._owners.resolve(self._stores.pods.items())
         records = {} if self._stores.nodes is None else {node.name: node for node in self._stores.nodes.items()}
+        scaled = self._autoscalers.by_target()
         self._standings = {
-            uid: self._standing(uid, identity, pod, records.get(pod.node))
+            uid: self._standing(uid, identity, pod, records.get(pod.node), scaled)
             for uid, (identity, pod) in self._resolution.pods.items()
             if pod.node is not None and self._select(pod)
         }
@@ -136,9 +152,16 @@ class KubeObserver:
         shown = [each for each in self._standings.values() if self._is_shown(each, replaced, now)]
         self._mobilities = self._mobilities_of(shown, now)
         reading = self._reader.read(now, _scope(shown))
-        found = list(jobs(shown, reading, now, self._sights, self._mobilities))
+        found = list(jobs(shown, reading, now, self._sights, self._mobilities, self._waited_seconds))
         found = explained(found, shown, reading, self._missing, now)
         self._sights.end_pass()
+        self.autoscaled = frozenset(each.managed.job_uid for each in shown if each.autoscaler is not None)
+        self.resized_by_others = {
+            f"{each.managed.pod.namespace}/{each.managed.pod.name}": who
+            for each in shown
+            if not each.managed.pod.ended and (who := other_resizer(each.managed.pod)) is not None
+        }
+        self.behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
         sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
         self._note_left_out(found, sizes)
         found = [job for job in found if job.node in sizes]
@@ -167,6 +190,23 @@ class KubeObserver:
             return known.managed
         return standing(found[0], fresh, None, None, self._spec).managed
 
+    def workloads_of(self, pod_uids: Collection[str]) -> set[str]:
+        """The uids of the workloads that these pods are of, as far as they are jobs of the last snapshot."""
+        known = (standing.managed for standing in list(self._standings.values()))
+        return {managed.workload.uid for managed in known if managed.pod.uid in pod_uids}
+
+    def with_cpu(self, job: Job) -> Job | None:
+        """A job of the last snapshot with the CPU that its pod has by now; None: its pod is another, or gone."""
+        known = self._standings.get(job.uid)
+        pod = None if known is None else self._stores.pods.get(job.namespace, job.name)
+        if known is None or pod is None or pod.uid != known.managed.pod.uid:
+            return None
+        managed = known.managed
+        container = next((each for each in pod.containers if each.name == managed.container.name), managed.container)
+        return with_cpu(
+            job, replace(known, managed=replace(managed, pod=pod, container=container)), self._waited_seconds
+        )
+
     def _fresh(self, found: tuple[Identity, PodRecord] | None) -> PodRecord | None:
         """The pod as the store has it now; another pod of the same name is not it."""
         if found is None:
@@ -192,12 +232,15 @@ class KubeObserver:
                     "see whether it runs and can be reached; nothing is changed meanwhile."
                 )
 
-    def _standing(self, uid: str, identity: Identity, pod: PodRecord, node: NodeRecord | None) -> Standing:
+    def _standing(
+        self, uid: str, identity: Identity, pod: PodRecord, node: NodeRecord | None, scaled: Mapping[Target, str]
+    ) -> Standing:
         original = self._original(uid)
+        autoscaler = autoscaler_of(scaled, pod.namespace, identity.workload, pod.owner)
         known = self._standings.get(uid)
-        if known is not None and known.still_holds(pod, node, original):
+        if known is not None and known.still_holds(pod, node, original, autoscaler):
             return known
-        return standing(identity, pod, node, original, self._spec)
+        return standing(identity, pod, node, original, self._spec, autoscaler)
 
     def _under_way(self, now_seconds: float) -> tuple[MoveUnderWay, ...]:
         """The moves of this policy's jobs, by the pods that they have now or by what is remembered of them."""

@@ -66,6 +66,7 @@ def parse_pod(raw: Json) -> PodRecord:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     gates = tuple(_text(gate["name"]) for gate in spec.get("schedulingGates") or ())
     annotations = _kept_annotations(meta)
+    generation, unobserved = int(meta.get("generation", 0)), _is_unobserved(meta, status)
     return PodRecord(
         uid=_text(meta["uid"]),
         name=_text(meta["name"]),
@@ -81,8 +82,10 @@ def parse_pod(raw: Json) -> PodRecord:
         containers=tuple(_containers(spec, status)),
         deleting="deletionTimestamp" in meta,
         pod_level_resources=any((spec.get("resources") or {}).values()),
+        pod_level=_pod_level(spec.get("resources") or {}),
         foreign_resizers=_foreign_resizers(meta),
-        pending=_pending(status.get("conditions") or ()),
+        pending=None if unobserved else _pending(status.get("conditions") or (), generation),
+        unobserved=unobserved,
         gates=gates,
         started_at_seconds=_optional_seconds(status.get("startTime")),
         unschedulable_since_seconds=_unschedulable_since(status.get("conditions") or ()),
@@ -197,10 +200,27 @@ def _exit_code(state: Json) -> int | None:
     return None if ended is None else ended.get("exitCode")
 
 
-def _pending(conditions: Iterable[Json]) -> PodPending | None:
-    """A wish that waits or cannot be comes before an attempt that failed: only the newest wish matters."""
+def _is_unobserved(meta: Json, status: Json) -> bool:
+    """Kubelets before 1.34 do not say what they have seen: then the values alone are compared."""
+    observed = status.get("observedGeneration")
+    return observed is not None and int(observed) < int(meta.get("generation", 0))
+
+
+def _pod_level(resources: Json) -> CpuAllocation | None:
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    return _allocation(requests, limits) if "cpu" in requests or "cpu" in limits else None
+
+
+def _pending(conditions: Iterable[Json], generation: int) -> PodPending | None:
+    """A wish that waits or cannot be comes before an attempt that failed: only the newest wish matters.
+
+    What was said of an older wish is not said of this one. Of an attempt that failed the kubelet keeps the generation
+    at which it began, so that one counts as long as the newest spec was seen.
+    """
     by_type = {each["type"]: each for each in conditions if each.get("status") == "True"}
     waiting, at_work = by_type.get("PodResizePending"), by_type.get("PodResizeInProgress")
+    if waiting is not None and int(waiting.get("observedGeneration", generation)) < generation:
+        waiting = None
     if waiting is not None and (kind := _PENDING_REASONS.get(waiting.get("reason", ""))):
         return PodPending(kind, _seconds(waiting["lastTransitionTime"]), _text(waiting.get("message", "")))
     if at_work is not None and at_work.get("reason") == "Error":

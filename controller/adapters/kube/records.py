@@ -41,6 +41,10 @@ BEST_EFFORT = "BestEffort"
 FIELD_MANAGER = "slopewise"
 FINALIZER = f"{GROUP}/restore"
 
+READ_BACK_RATIO = 0.02
+READ_BACK_MILLICORES = 10
+"""What a kubelet reports of a cgroup differs from what was asked: shares and quotas are rounded, by 10m at the most."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwnerRef:
@@ -54,14 +58,16 @@ class OwnerRef:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecord:
-    """One container (or restartable init container) of a pod, as wished for (`spec`) and as it is (`status`)."""
+    """One container (or restartable init container) of a pod, as accepted (`spec`) and as it is (`status`)."""
 
     name: str
     wished: CpuAllocation
-    """spec.containers[].resources; a request that is missing is its limit, and 0 without one."""
+    """What the API server has accepted: spec.containers[].resources; a request that is missing is its limit, and 0
+    without one."""
     has_request: bool
     in_effect: CpuAllocation | None
-    """status.containerStatuses[].resources; None: the node does not tell, and does not support resizing."""
+    """What its kubelet reported last: status.containerStatuses[].resources; None: nothing, as one that does not support
+    resizing."""
     memory_request_bytes: int | None
     memory_limit_bytes: int | None
     extended_resources: tuple[str, ...] = ()
@@ -78,6 +84,22 @@ class ContainerRecord:
     """A restartable init container (a sidecar): it is resized under `initContainers`."""
 
     @property
+    def actual(self) -> CpuAllocation | None:
+        """What is in effect as its kubelet reports it, without the rounding of cgroups; None: it reports nothing."""
+        if self.in_effect is None or self.in_effect == self.wished:
+            return self.in_effect
+        limit, request = self.in_effect.limit_millicores, self.in_effect.request_millicores
+        return CpuAllocation(
+            self.wished.limit_millicores if _is_read_back(limit, self.wished.limit_millicores) else limit,
+            self.wished.request_millicores if _is_read_back(request, self.wished.request_millicores) else request,
+        )
+
+    @property
+    def follows(self) -> bool:
+        """Limit and request that were accepted are in effect; also true where its kubelet reports nothing."""
+        return self.actual in (None, self.wished)
+
+    @property
     def cpu_is_equal(self) -> bool:
         """CPU request and limit are the same."""
         return self.wished.limit_millicores == self.wished.request_millicores
@@ -86,6 +108,13 @@ class ContainerRecord:
     def memory_is_equal(self) -> bool:
         """Memory has a limit, and a request of the same size."""
         return self.memory_limit_bytes is not None and self.memory_request_bytes == self.memory_limit_bytes
+
+
+def _is_read_back(reported: int | None, accepted: int | None) -> bool:
+    """Whether a kubelet reports what was accepted, but for the rounding of a cgroup."""
+    if reported is None or accepted is None:
+        return reported is accepted
+    return abs(reported - accepted) <= max(READ_BACK_MILLICORES, READ_BACK_RATIO * accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +208,10 @@ class PodRecord:
     """Field managers other than ours whose CPU, written through `pods/resize`, a container of it still has. Of any
     container: while somebody's wish for a sidecar waits for room, the kubelet does not carry out ours either."""
     pending: PodPending | None = None
+    unobserved: bool = False
+    """Its kubelet has not seen its newest spec yet: what its status says is of an older one."""
+    pod_level: CpuAllocation | None = None
+    """CPU of the pod as a whole (`spec.resources`), which all of its containers share; None: none is set."""
     gates: tuple[str, ...] = ()
     started_at_seconds: float | None = None
     unschedulable_since_seconds: float | None = None
@@ -191,6 +224,17 @@ class PodRecord:
     def ended(self) -> bool:
         """True when it runs no more."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_in_effect(self) -> bool:
+        """All CPU of its containers that the API server has accepted is in effect, as its kubelet reports."""
+        return not self.unobserved and all(container.follows for container in self.containers)
+
+    @property
+    def awaits_kubelet(self) -> bool:
+        """Something was accepted, and its kubelet has neither carried it out nor said that it waits or cannot be."""
+        answered = self.pending is not None and self.pending.kind != "Error"
+        return self.phase == "Running" and not (self.deleting or answered or self.is_in_effect)
 
     @property
     def migratable(self) -> bool:

@@ -6,6 +6,7 @@ a comparison each, 0.1 s of a pass; texts are made when a status is written.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,12 +16,13 @@ from controller import history
 from controller.adapters.kube.contracts import Roster
 from controller.adapters.kube.events import About, Event, EventRecorder
 from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.growth_objects import GrowthDocument
 from controller.adapters.kube.move_reporting import MoveReporter
 from controller.adapters.kube.policies import PolicyDocument
 from controller.growth_face import Key, PassView, change_text, transition_key, view_of
 from controller.job_growth import Action
 from controller.model import Job, Outcome, OutcomeResult, PassReport, Resize, Withheld
-from controller.policy_status import Conflict, Standing, standing_key
+from controller.policy_status import Conflict, OtherResizers, Standing, others_message, standing_key
 from controller.restoring import GivenBack
 from controller.settings import TrainingPolicySpec
 
@@ -34,12 +36,19 @@ _REASON: Mapping[OutcomeResult, str] = {
 _ROUTINE_GUARDS = frozenset({"paused", "canary", "cooldown", "minimum_change", "moving"})
 """These hold changes back in every other pass, and nobody has to do anything about it: no events."""
 
+_BEGUN = {"Observe": "MetricsUnavailable", "Decide": "PolicyFailed"}
+_OVER = {
+    "Observe": ("MetricsAvailable", "the pass can observe again"),
+    "Decide": ("PolicyDecides", "the policy decides again"),
+}
+"""Events by the step of the pass that fails."""
+
 _MOST_EARLY = 1_000
 """Workloads that were placed and are no jobs yet; one that never becomes one is forgotten with the policy."""
 
 
 class StatusReporter:
-    """A sink of one policy's pass reports. Called by one thread at a time."""
+    """A sink of one policy's pass reports. Called by one thread at a time, but for `refresh`."""
 
     def __init__(
         self,
@@ -66,9 +75,14 @@ class StatusReporter:
         self._moves = MoveReporter(roster, book, events, self._act)
         self._early: dict[str, list[Action]] = {}
         """Actions of workloads that nothing is remembered of yet: a pod is placed before it is a job."""
-        self._standing = Standing(generation, spec.mode)
+        self._standing = Standing(generation, spec.mode, canary_ratio=spec.behaviour.canary_ratio)
         self._standing_key: Key = ()
         self._keys: dict[str, Key] = {}
+        self._jobs_of: dict[str, list[Job]] = {}
+        """The jobs of the last pass by workload, in the order of their slots."""
+        self._seen: PassView | None = None
+        self._lock = threading.Lock()
+        """Held while statuses are marked: passes and refreshes come from different threads."""
         self._guards: dict[str, str] = {}
         self._left_alone: dict[str, float] | None = None
         self._without_loss: dict[str, str] = {}
@@ -81,15 +95,21 @@ class StatusReporter:
     def __call__(self, report: PassReport) -> None:
         """Tell all about one pass."""
         view = view_of(report, policy=self._name, mode=self._spec.mode, control=self._spec.resources.control)
-        self._tell_held(report.held)
+        self._tell_held(report)
         if view is not None:
-            self._show_jobs(view)
+            with self._lock:
+                self._show_jobs(view)
             self._tell_outcomes(report.outcomes, view.now_seconds)
             self._tell_withheld(report.withheld)
             self._moves.tell(report)
             self._tell_harmed(view)
             self._tell_missing(view.snapshot.jobs)
-        self._standing = replace(self._standing, held=report.held, seen=view or self._standing.seen)
+        self._standing = replace(
+            self._standing,
+            held=report.held,
+            policy_failed=report.policy_failed,
+            seen=view or self._standing.seen,
+        )
         degraded = self._standing.degraded or self._fails_again(report)
         self._show_policy(replace(self._standing, degraded=degraded), report)
 
@@ -101,6 +121,13 @@ class StatusReporter:
                 "Conflict", f"{conflict.pods} pods are managed by {conflict.winner}: {names}", warning=True
             )
         self._standing = replace(self._standing, conflict=conflict)
+
+    def set_others(self, others: OtherResizers | None) -> None:
+        """Pods that somebody else resizes too; told with the next pass, and as an event when that is somebody new."""
+        known = self._standing.others
+        if others is not None and (known is None or known.who != others.who):
+            self._tell_policy("Conflict", others_message(others), warning=True)
+        self._standing = replace(self._standing, others=others)
 
     def set_degraded(self, why: str | None) -> None:
         """What keeps the controller from doing all that it should; told with the next pass."""
@@ -120,6 +147,29 @@ class StatusReporter:
             if told:
                 self._tell_policy(reason, _together(told.values()), warning=warning)
 
+    def refresh(self, workload_uids: Collection[str], with_cpu: Callable[[Job], Job | None]) -> None:
+        """Kubelets have reported since the last pass: show what is in effect now, without waiting for the next one.
+
+        `with_cpu`: a job of the last pass with the CPU that its pod has by now. Called from any thread.
+        """
+        with self._lock:
+            if self._seen is None:
+                return
+            view = replace(self._seen, shown_at_seconds=self._clock())
+            for workload_uid in self._jobs_of.keys() & workload_uids:
+                jobs = [with_cpu(job) or job for job in self._jobs_of[workload_uid]]
+                document = self._book.find(workload_uid)
+                if jobs != self._jobs_of[workload_uid] and document is not None and document.policy == self._name:
+                    self._jobs_of[workload_uid] = jobs
+                    self._show(document, jobs, view, self._keys)
+
+    def _show(self, document: GrowthDocument, jobs: list[Job], view: PassView, keys: dict[str, Key]) -> None:
+        """Let it be written: at once, where more has changed than figures."""
+        key, before = transition_key(jobs, view), self._keys.get(document.key)
+        keys[document.key] = key
+        document.show(jobs, view)
+        self._book.changed(document, transition=key != before)
+
     def _show_jobs(self, view: PassView) -> None:
         jobs_of: dict[str, list[Job]] = {}
         for job in view.snapshot.jobs:
@@ -131,12 +181,10 @@ class StatusReporter:
                 continue
             if len(jobs) > 1:
                 jobs.sort(key=_slot_order)
-            key = keys[workload_uid] = transition_key(jobs, view)
             for action in self._early.pop(workload_uid, ()):
                 document.acted(action)
-            document.show(jobs, view)
-            self._book.changed(document, transition=key != self._keys.get(workload_uid))
-        self._keys = keys
+            self._show(document, jobs, view, keys)
+        self._keys, self._jobs_of, self._seen = keys, jobs_of, view
 
     def _fails_again(self, report: PassReport) -> str | None:
         """Resizes that failed twice running: once is a pod that went meanwhile, twice is a right that is missing."""
@@ -152,12 +200,13 @@ class StatusReporter:
         self._book.changed(self._document, transition=key != self._standing_key)
         self._standing_key = key
 
-    def _tell_held(self, held: str | None) -> None:
-        before = self._standing.held
-        if held is not None and before is None:
-            self._tell_policy("MetricsUnavailable", held, warning=True, action="Observe")
-        elif held is None and before is not None:
-            self._tell_policy("MetricsAvailable", "the pass can observe again", action="Observe")
+    def _tell_held(self, report: PassReport) -> None:
+        """What begins to hold passes, or holds them no more; a policy that fails is another thing than no metrics."""
+        before, now = _held_step(self._standing), _held_step(report)
+        if before is not None and before != now:
+            self._tell_policy(*_OVER[before], action=before)
+        if now is not None and before != now:
+            self._tell_policy(_BEGUN[now], report.held or "", warning=True, action=now)
 
     def _tell_outcomes(self, outcomes: Sequence[Outcome], now_seconds: float) -> None:
         """Of a pod that only waits on, nothing: 5,000 that wait for their turn would crowd out what matters."""
@@ -232,6 +281,13 @@ class StatusReporter:
 def tell_invalid(events: EventRecorder, name: str, uid: str, sentence: str) -> None:
     """An event for a policy that cannot be obeyed, and so has no passes."""
     events.emit(Event(About.policy(name, uid), "InvalidSpec", sentence, warning=True, action="Read"))
+
+
+def _held_step(told: Standing | PassReport) -> str | None:
+    """Which step of the pass fails; None: it is not held."""
+    if told.held is None:
+        return None
+    return "Decide" if told.policy_failed else "Observe"
 
 
 def _reason(outcome: Outcome) -> str:

@@ -16,10 +16,6 @@ from controller.adapters.kube.records import BEST_EFFORT, GUARANTEED, ContainerR
 from controller.model import CpuAllocation, Resize
 from controller.settings import ResourceSettings, cpu_quantity
 
-READ_BACK_RATIO = 0.02
-READ_BACK_MILLICORES = 10
-"""What a node tells of a cgroup differs from what was asked: shares and quotas are rounded, by 10m at the most."""
-
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
@@ -121,14 +117,6 @@ def without_room(managed: ManagedPod, goal: CpuAllocation) -> CpuAllocation:
     if managed.pod.qos_class == GUARANTEED:
         return in_effect
     return CpuAllocation(goal.limit_millicores, min(in_effect.request_millicores, goal.request_millicores))
-
-
-def request_is_in_effect(container: ContainerRecord, request_millicores: int) -> bool:
-    """Whether the node has made room for a request; True where it does not tell."""
-    if container.in_effect is None:
-        return True
-    short = request_millicores - container.in_effect.request_millicores
-    return short <= max(READ_BACK_MILLICORES, READ_BACK_RATIO * request_millicores)
 
 
 def patch_body(pod: PodRecord, container: ContainerRecord, to: CpuAllocation) -> Json:

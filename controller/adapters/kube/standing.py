@@ -28,11 +28,17 @@ class Standing:
     hands_off: str | None
     accepts: AcceptedRange
     memory_request_bytes: float | None
+    autoscaler: str | None
+    """The HorizontalPodAutoscaler that scales its owner by CPU."""
+    is_in_effect: bool
+    """What was accepted of its CPU is in effect, as its kubelet reports."""
     warnings: tuple[str, ...]
 
-    def still_holds(self, pod: PodRecord, node: NodeRecord | None, original: CpuAllocation | None) -> bool:
+    def still_holds(
+        self, pod: PodRecord, node: NodeRecord | None, original: CpuAllocation | None, autoscaler: str | None
+    ) -> bool:
         """Whether nothing has changed that it was made from."""
-        if self.managed.pod is not pod or self.original != original:
+        if self.managed.pod is not pod or self.original != original or self.autoscaler != autoscaler:
             return False
         return self.node is node or self.node == node  # nearly always the same; comparing takes labels and taints
 
@@ -43,12 +49,13 @@ def standing(
     node: NodeRecord | None,
     original: CpuAllocation | None,
     spec: TrainingPolicySpec,
+    autoscaler: str | None = None,
 ) -> Standing:
     """What is known of one pod under one policy; `original` is what it had before our first change, if that was."""
     started_at_seconds = pod.created_at_seconds if pod.started_at_seconds is None else pod.started_at_seconds
     asked = read_annotations(pod.annotations, started_at_seconds, spec.tenancy.max_weight)
     container, unclear = trainer(pod, spec.selector.container, asked.container)
-    case = Case(pod, container, node, spec.resources, original or container.wished)
+    case = Case(pod, container, node, spec.resources, original or container.wished, autoscaler)
     requests = [each.memory_request_bytes for each in pod.containers if each.memory_request_bytes is not None]
     return Standing(
         managed=ManagedPod(identity.job_uid, identity.workload, identity.slot, pod, container),
@@ -59,6 +66,8 @@ def standing(
         hands_off=None if pod.ended else unclear or hands_off(case),
         accepts=accepted_range(case),
         memory_request_bytes=float(sum(requests)) if requests else None,
+        autoscaler=autoscaler,
+        is_in_effect=pod.is_in_effect,
         warnings=(*identity.warnings, *asked.warnings),
     )
 

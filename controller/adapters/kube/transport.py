@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
@@ -24,11 +22,9 @@ from kubernetes import config
 from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config.incluster_config import SERVICE_HOST_ENV_NAME, SERVICE_TOKEN_FILENAME
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from controller.adapters.bounded_connections import BOUNDED_POOLS
 from controller.adapters.kube.api_error import CredentialsError
-from controller.adapters.kube.deadlines import Deadlines
 from controller.errors import UsageError
 
 KUBECONFIG_DEFAULT = "~/.kube/config"
@@ -109,7 +105,7 @@ class Transport:
         configuration.retries = False  # urllib3 would send GET, PUT and DELETE up to four times
         configuration.connection_pool_maxsize = _CONNECTIONS
         rest = RESTClientObject(configuration)
-        rest.pool_manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        rest.pool_manager.pool_classes_by_scheme = dict(BOUNDED_POOLS)
         self._configuration, self._rest, self._loaded_at = configuration, rest, time.monotonic()
         self._fresh_until = 0.0
 
@@ -173,48 +169,3 @@ def _is_loopback(host: str) -> bool:
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
-
-
-_DEADLINES = Deadlines()
-
-
-class _HeadersInTime:
-    """urllib3's timeout bounds each read: a server that drips its headers would hold a thread for ever."""
-
-    timeout: float | None
-    sock: socket.socket | None
-
-    def getresponse(self) -> Any:
-        sock = self.sock
-
-        def hang_up() -> None:
-            with suppress(OSError):
-                if sock is not None:
-                    sock.shutdown(socket.SHUT_RDWR)
-
-        with _DEADLINES.acting(self.timeout or 0.0, hang_up) as deadline:
-            try:
-                response = super().getresponse()  # type: ignore[misc]
-            except Exception as error:
-                if deadline.missed:
-                    raise TimeoutError from error
-                raise
-        if deadline.missed:  # to http.client the headers simply ended there
-            raise TimeoutError
-        return response
-
-
-class _Connection(_HeadersInTime, HTTPConnection):
-    pass
-
-
-class _SecureConnection(_HeadersInTime, HTTPSConnection):
-    pass
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection

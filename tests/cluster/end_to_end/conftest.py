@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from support.cluster import Kubectl, PodShape
 from support.images import Images, bring_images, why_not_here
-from support.installation import ON_THE_TESTBED, Installation, overlay
+from support.installation import ON_THE_TESTBED, Installation, installed, overlay
 from support.scene import Scene
 
 from testbed.settings import Settings
@@ -50,14 +50,8 @@ def controller(
     folder = ON_THE_TESTBED
     if given_images is not None:
         folder = overlay(tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS)
-    installation = Installation(kubectl, folder)
-    if installation.is_there_already():
-        pytest.skip("Slopewise is installed on this cluster; remove it (docs/deployment.md), or use another one")
-    try:
-        installation.install()
+    with installed(kubectl, folder) as installation:
         yield installation
-    finally:
-        installation.remove()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from support.cluster import Kubectl
 from support.images import Images
-from support.installation import Installation, overlay
+from support.installation import Installation, installed, overlay
 from support.movable import MovableTrainings, on_volume, shared_volume
 from support.scene import Scene
 from support.waiting import wait_for
@@ -60,14 +60,8 @@ def controller(
 ) -> Iterator[Installation]:
     """Installed with the component that lets it move jobs, and ready. Its volume is a folder of the test-bed."""
     folder = overlay(tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS, "moves")
-    installation = Installation(kubectl, folder)
-    if installation.is_there_already():
-        pytest.skip("Slopewise is installed on this cluster; remove it (docs/deployment.md), or use another one")
-    try:
-        installation.install()
+    with installed(kubectl, folder) as installation:
         yield installation
-    finally:
-        installation.remove()
 
 
 @pytest.fixture

@@ -70,6 +70,8 @@ def test_a_leader_that_was_suspended_finds_out_before_it_writes(stage: Stage) ->
     resumed_at = time.monotonic()
     leader.resume()
     assert leader.wait_until_ended() == 1
+    lost = leader.lines("lease lost")[0]["reason"]
+    assert "this process did not run for at least" in lost or "holds the lease" in lost
     assert [each.kind for each in gateway.writes(since=resumed_at) if "leases" not in each.kind] == []
     assert stage.resized == {"a": 1, "b": 1, "c": 1}
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from support.fault_stage import SCRAPE_SECONDS, Stage
-from support.gateway import Request, drop
+from support.gateway import Answer, Request, drop
 from support.trainers import CONVERGED, DIVERGED, FALLING, METRICS_PORT, Trainers
 from support.waiting import wait_for
 
@@ -160,6 +161,32 @@ def _says(guard: str, reason: str) -> bool:
 def _metrics_reason(stage: Stage, name: str) -> str:
     conditions = stage.growth(name).get("conditions", [])
     return next((str(each["reason"]) for each in conditions if each["type"] == "MetricsAvailable"), "")
+
+
+def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_told(stage: Stage) -> None:
+    prometheus = stage.prometheus_gateway()
+    answers: dict[str, Answer] = {}
+
+    def keep(request: Request, body: bytes) -> bytes:
+        answers.setdefault(_question(request), Answer(200, body, {"Content-Type": "application/json"}))
+        return body
+
+    stage.pods("a")
+    stage.policy()
+    prometheus.edit = keep
+    stage.controller(prometheus_url=prometheus.url)
+    stage.wait_for_limits({"a": 2000})
+    with prometheus.interfering(lambda request: answers.get(_question(request))):
+        told = stage.wait_for_condition("Ready", "CannotObserve")
+        assert "gave an answer of another moment" in told["message"]
+        look_again(stage)
+        assert stage.limits() == {"a": 2000, "newcomer": 300}
+    stage.wait_for_limits({"a": 1000, "newcomer": 1000})
+
+
+def _question(request: Request) -> str:
+    """What is asked, whatever the moment. Of more pods the same is asked."""
+    return parse_qs(request.query).get("query", [""])[0]
 
 
 def test_a_clock_that_differs_makes_samples_stale_at_worst(stage: Stage, trainers: Trainers) -> None:

@@ -33,9 +33,12 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     gpu["spec"]["containers"][0]["resources"]["limits"][device] = "1"
     restarts["spec"]["containers"][0]["resizePolicy"] = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     same = {"cpu_request": "100m", "cpu_limit": "100m", "memory_request": "32Mi", "memory_limit": "32Mi"}
+    whole_pod = replace(shape, cpu_request=None, cpu_limit=None).pod("whole-pod")
+    whole_pod["spec"]["resources"] = {"requests": {"cpu": "50m"}, "limits": {"cpu": "700m"}}
     stage.kubectl.apply(
         gpu,
         restarts,
+        whole_pod,
         replace(shape, cpu_request=None, cpu_limit=None).pod("best-effort"),
         replace(shape, cpu_limit=None).pod("no-limit"),
         replace(shape, **same).pod("guaranteed"),
@@ -47,6 +50,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     reasons = {
         "gpu": (f"hands_off: it asks for {DEVICE}", "HandsOff"),
         "restarts": ("hands_off: its resizePolicy restarts it", "HandsOff"),
+        "whole-pod": ("its resources are set for the whole pod", "HandsOff"),
         "best-effort": ("a BestEffort pod cannot be resized", "HandsOff"),
         "no-limit": ("it has no CPU limit", "HandsOff"),
         "guaranteed": ("hands_off: it is Guaranteed", "HandsOff"),
@@ -57,11 +61,11 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     before = stage.cpu()
     stage.policy()
     controller = stage.controller()
-    fair_share = 2000 // len(managed)
-    stage.wait_for_limits({"ordinary": fair_share + 1})
+    stage.wait_for_limits({"ordinary": round(2000 / len(managed))})
     for name, (words, managed_reason) in reasons.items():
         status = stage.wait_for_growth(name, "Managed", managed_reason)
         assert words in status["reason"]
+    assert stage.growth("whole-pod")["cpu"].startswith("0.7")
     listed = stage.kubectl.run("get", "growth", "-n", stage.namespace)
     assert all(words.removeprefix("hands_off: ")[:30] in listed for words, _ in reasons.values())
     assert "not-ours" not in listed
@@ -97,7 +101,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
         ),
     ],
 )
-def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_not_asked_again_and_again(
+def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_that_changes(
     stage: Stage, kind: str, spec: dict[str, Any], reason: str, words: str, outcome: str
 ) -> None:
     stage.kubectl.apply(
@@ -116,10 +120,13 @@ def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_not_asked_again_a
         stage.wait_for_event(name, reason, words)
         shown = wait_for("it is shown", lambda name=name: stage.growth(name).get("reason", ""), lambda it: words in it)
         assert shown.startswith(f"{outcome}: ")
+        assert "asked again at " in shown
     controller.wait_for_passes(3)
     assert len(gateway.writes("pods/resize")) == 2
     assert stage.limits() == {"a": 300, "b": 300}
     assert controller.metric("slopewise_resizes_total", outcome=outcome) >= 2
+    stage.kubectl.run("delete", kind, "bounds", "-n", stage.namespace)
+    stage.wait_for_limits({"a": 1000, "b": 1000}, seconds=20)
     stage.delete_policy()
 
 

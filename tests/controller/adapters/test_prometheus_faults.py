@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 
 import pytest
+from support.fake_prometheus import EMPTY, FakePrometheus, Respond, answer, send, text, vector
 
 from controller.adapters.prometheus import PrometheusReader
 from controller.adapters.prometheus_http import PrometheusHttp, Target
@@ -18,60 +17,6 @@ from controller.errors import ObservationError, UsageError
 from controller.settings import EvaluationSettings
 
 NOW = 1_700_000_000.0
-EMPTY = {"status": "success", "data": {"resultType": "vector", "result": []}}
-Respond = Callable[[BaseHTTPRequestHandler], None]
-
-
-class FakePrometheus:
-    """A real HTTP server on loopback that answers every query as it is told to, and notes what it was asked."""
-
-    def __init__(self) -> None:
-        self.respond: Respond = answer(EMPTY)
-        self.asked: list[dict[str, str]] = []
-        self.released = threading.Event()
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                query = parse_qs(urlsplit(self.path).query)
-                fake.asked.append({name: values[0] for name, values in query.items()})
-                fake.respond(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, *, promised: int | None = None) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Length", str(len(body) if promised is None else promised))
-    handler.end_headers()
-    handler.wfile.write(body)
-
-
-def answer(document: object, status: int = 200) -> Respond:
-    return lambda handler: send(handler, status, json.dumps(document).encode())
-
-
-def text(body: bytes, status: int = 200) -> Respond:
-    return lambda handler: send(handler, status, body)
-
-
-def vector(*rows: object, **more: object) -> dict[str, object]:
-    return {"status": "success", "data": {"resultType": "vector", "result": list(rows)}, **more}
 
 
 @pytest.fixture
@@ -137,6 +82,21 @@ def test_json_that_breaks_off_is_no_answer(fake: FakePrometheus):
     assert "cannot be read" in told(fake.url)
 
 
+@pytest.mark.parametrize("seconds", [300, -300])
+def test_an_answer_of_another_moment_is_no_answer(fake: FakePrometheus, seconds: int):
+    """A cache in between gives what it was given five minutes ago."""
+    row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - seconds, "1"]}
+    fake.respond = answer(vector(row))
+    assert f"gave an answer of another moment ({seconds} s ago); see whether a cache lies in between" in told(fake.url)
+
+
+def test_a_moment_that_a_server_has_rounded_is_the_same(fake: FakePrometheus):
+    row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - 5, "1"]}
+    fake.respond = answer(vector(row))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs
+
+
 def test_a_connection_that_breaks_off_is_no_answer(fake: FakePrometheus):
     def break_off(handler: BaseHTTPRequestHandler) -> None:
         send(handler, 200, b'{"status":', promised=1000)
@@ -165,7 +125,10 @@ def test_a_login_page_of_another_host_is_no_answer(fake: FakePrometheus):
         fake.respond = text(b"<html>Sign in</html>")
 
     fake.respond = elsewhere
-    assert "login page" in told(fake.url)
+    sentence = told(fake.url)
+    assert f"redirects to {fake.url.replace('127.0.0.1', 'localhost')}/login, where nothing is asked" in sentence
+    assert "login page" in sentence
+    assert len(fake.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -213,6 +176,14 @@ def test_infinities_and_nan_are_values_and_labels_stay_what_they_are(fake: FakeP
 def test_an_answer_with_warnings_is_a_part_of_the_answer(fake: FakePrometheus):
     fake.respond = answer(vector(warnings=["remote read: store-1 is unreachable"]))
     assert "a part of the answer and warned: remote read: store-1 is unreachable" in told(fake.url)
+
+
+def test_an_answer_of_victoriametrics_that_is_partial_is_a_part_of_the_answer(fake: FakePrometheus):
+    fake.respond = answer(vector(isPartial=True))
+    assert "gave a part of the answer and warned: isPartial" in told(fake.url)
+    fake.respond = answer(vector(isPartial=False, stats={"seriesFetched": "0"}))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs == {}
 
 
 def test_notes_of_prometheus_3_and_an_empty_list_of_warnings_are_no_warnings(fake: FakePrometheus):
@@ -275,12 +246,20 @@ def test_what_is_no_url_is_refused_before_anything_is_sent(url: str):
         reader(url)
 
 
-def test_a_password_in_the_url_is_not_shown():
-    port = free_loopback_port()
-    with reader(f"http://me:secret@127.0.0.1:{port}") as one, pytest.raises(ObservationError) as caught:
-        one.read(NOW)
-    assert "secret" not in str(caught.value)
-    assert f"http://127.0.0.1:{port}" in str(caught.value)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@127.0.0.1:9090",
+        "https://hunter2@prometheus",
+        "me:hunter2@127.0.0.1:9090",
+        "http://me:hunter2@127.0.0.1:99999",
+        "https://prometheus/?token=hunter2",
+    ],
+)
+def test_a_secret_in_the_url_is_refused_and_not_repeated(url: str):
+    with pytest.raises(UsageError, match="write it without, and those as basic_auth") as caught:
+        reader(url)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_without_a_forced_matcher_nothing_is_read(fake: FakePrometheus):

@@ -70,6 +70,7 @@ class World:
 
     def __init__(self, scraped: Scraped) -> None:
         self.server = scraped.server
+        self.url = scraped.asked.url
         self._scraped = scraped
         self._targets: dict[tuple[str, str], TargetGroup] = {}
 
@@ -83,7 +84,7 @@ class World:
 
     def reader(self, *evaluations: EvaluationSettings, **matchers: str) -> PrometheusReader:
         return PrometheusReader(
-            self.server.url,
+            self.url,
             {"namespace": "flowcon", **matchers},
             SCRAPE_SECONDS,
             evaluations or [EvaluationSettings()],

@@ -78,7 +78,7 @@ class World:
 
     def reader(self, resource_matchers: Mapping[str, str]) -> PrometheusReader:
         return PrometheusReader(
-            self.scraped.server.url,
+            self.scraped.asked.url,
             {"pod": AnyOf()},
             SCRAPE_SECONDS,
             [EvaluationSettings()],
@@ -91,7 +91,7 @@ class World:
             return reader.read(time.time(), scope)
 
     def raw(self, query: str) -> list[Row]:
-        http = PrometheusHttp(self.scraped.server.url, 5.0)
+        http = PrometheusHttp(self.scraped.asked.url, 5.0)
         http.begin()
         try:
             return http.ask(query, time.time())

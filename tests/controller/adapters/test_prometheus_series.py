@@ -70,6 +70,12 @@ def test_a_window_is_full_unless_it_is_said_how_many_samples_it_has():
     assert [window and window.sample_count for window in windows] == [3, 4, 0]
 
 
+def test_a_series_whose_window_is_empty_is_none_although_its_last_sample_is_still_shown():
+    """A server that was down when a target went, or VictoriaMetrics, shows it for five minutes."""
+    gone = [row for row in rows(sampled_at=WINDOW_START - 1) if row.labels["slopewise_value"] == "sampled_at"]
+    assert candidates_by_job(LOSS, gone, WINDOW_START) == {}
+
+
 def test_a_series_is_named_without_the_labels_of_the_scrape_and_in_one_order():
     labels = {"stage": "eval", "head": 'a"b', "pod": "job-a", "instance": "x:1", "__name__": "training_loss"}
     assert series_text("training_loss", labels) == 'training_loss{head="a\\"b",stage="eval"}'

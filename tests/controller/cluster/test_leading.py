@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.api_objects import Address
 from support.api_server import refusal
-from support.managed_pods import NAMESPACE
+from support.managed_pods import NAMESPACE, PODS, resized_by
 from support.replicas import GROWTHS, ORIGINAL, POLICIES, SHARE, RunningReplica, Town, is_held, wait_for, write_policy
 
 
@@ -35,6 +36,106 @@ def test_a_policy_in_auto_is_held_before_its_first_pod_is_changed(town: Town, re
     assert finalizer < resize
     assert original < resize
     assert is_held(town)
+
+
+def test_what_is_shown_of_a_pods_cpu_is_what_its_kubelet_reports_as_soon_as_it_does(
+    town: Town, replica: RunningReplica
+) -> None:
+    def shown() -> tuple[str | None, str | None]:
+        status = town.found(f"{GROWTHS}/a").get("status", {})
+        found = (each for each in status.get("conditions", []) if each["type"] == "InEffect")
+        return status.get("cpu"), next((each["status"] for each in found), None)
+
+    town.server.objects.kubelets_follow = False
+    town.policy(behaviour={"intervalSeconds": 600})
+    wait_for(lambda: town.limit() == SHARE, "the API server accepts a share", town)
+    wait_for(lambda: shown() == ("0.3 → 2", "False"), "what was accepted is not taken for what it has", town)
+    assert replica.metric("slopewise_unconfirmed_pods", job_node="node-a") == 1
+    passes = replica.passes()
+
+    town.server.objects.follow(Address.of(f"{PODS}/a"))
+    wait_for(lambda: shown() == ("2", "True"), "what is in effect is shown", town)
+    assert replica.passes() == passes
+    assert replica.metric("slopewise_unconfirmed_pods", job_node="node-a") is None
+
+
+def test_what_a_quota_has_refused_is_asked_for_again_as_soon_as_it_changes(town: Town, replica: RunningReplica) -> None:
+    town.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), path="/pods/a/resize$")
+    town.policy(behaviour={"intervalSeconds": 600})
+    wait_for(lambda: replica.metric("slopewise_resizes_total", outcome="deferred") == 1, "it is refused", town)
+    quotas = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+    town.server.put(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4"}}})
+    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
+
+
+def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: Town, replica: RunningReplica) -> None:
+    town.policy()
+    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
+    raw = town.server.get(f"{PODS}/a")
+    raw["metadata"]["managedFields"] = [resized_by("kubectl-patch")]
+    town.server.put(PODS, raw)
+    wait_for(lambda: town.condition("Conflict").get("reason") == "OtherResizer", "it is told", town)
+    assert town.condition("Conflict")["message"] == (
+        "1 pod is resized by kubectl-patch too, and left to that: team-a/a; stop one of the two"
+    )
+    del raw["metadata"]["managedFields"]
+    town.server.put(PODS, raw)
+    wait_for(lambda: town.condition("Conflict").get("reason") == "NoConflict", "it is over", town)
+
+
+def test_a_pod_that_somebody_begins_to_scale_by_cpu_gets_back_what_it_came_with(
+    town: Town, replica: RunningReplica
+) -> None:
+    town.policy()
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share", town)
+    autoscalers = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
+    metrics = [{"type": "Resource", "resource": {"name": "cpu"}}]
+    spec = {"scaleTargetRef": {"kind": "Pod", "name": "a"}, "metrics": metrics}
+    town.server.put(autoscalers, {"metadata": {"name": "web"}, "spec": spec})
+    wait_for(lambda: town.limit() == ORIGINAL, "it gets back what it came with", town)
+    wait_for(lambda: managed(town) == ("False", "HandsOff", f"0.3 → {SHARE}"), "it says why", town)
+    town.server.remove(f"{autoscalers}/web")
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share again", town)
+
+
+def managed(town: Town) -> tuple[str | None, str | None, str | None]:
+    """Status and reason of the pod's condition Managed, and its CPU as it is shown."""
+    status = town.found(f"{GROWTHS}/a").get("status", {})
+    found = next((each for each in status.get("conditions", []) if each["type"] == "Managed"), {})
+    return found.get("status"), found.get("reason"), status.get("cpu")
+
+
+def test_a_pod_whose_label_was_taken_off_is_managed_no_more_and_keeps_what_it_has(
+    town: Town, replica: RunningReplica
+) -> None:
+    town.policy()
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share", town)
+
+    town.label(None)
+
+    wait_for(lambda: managed(town) == ("False", "LabelRemoved", SHARE), "its label is missed", town)
+    reason = town.found(f"{GROWTHS}/a")["status"]["reason"]
+    assert reason.startswith("its label slopewise.dev/managed was taken off, so it may not be changed any more")
+    wait_for(lambda: replica.metric("slopewise_not_given_back", name="p") == 1, "it is not given back", town)
+    assert replica.metric("slopewise_given_back_total", outcome="gone") == 0
+    assert town.limit() == SHARE
+
+    town.label("true")
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "it is managed again", town)
+    assert town.found(f"{GROWTHS}/a")["status"]["pods"][0]["original"]["cpuLimit"] == ORIGINAL
+
+    town.label("false")
+    wait_for(lambda: town.limit() == ORIGINAL, "it gets back what it came with", town)
+    wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
+
+
+def test_a_pod_that_was_never_changed_and_is_managed_no_more_is_not_shown(town: Town, replica: RunningReplica) -> None:
+    town.policy(mode="Recommend")
+    wait_for(lambda: managed(town) == ("False", "ModeRecommend", f"0.3 → {SHARE}"), "it is shown", town)
+
+    town.label(None)
+
+    wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
 
 
 def test_a_policy_that_is_deleted_goes_once_its_pods_have_what_they_came_with(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.managed_pods import PODS
+from support.own_policy import a_file, deciding
 from support.replicas import LEASE, LEASES, ORIGINAL, SHARE, Town, is_held, policy_document
 from support.suspended_jobs import JOBS, NAME, left_behind
 from support.waiting import eventually
@@ -84,6 +85,16 @@ def test_a_pass_that_cannot_observe_makes_it_4(town: Town) -> None:
     town.prometheus.__exit__()
     town.policy()
     assert once(town) == (4, [])
+    assert town.limit() == ORIGINAL
+
+
+def test_a_policy_of_the_users_that_fails_makes_it_1(
+    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLOPEWISE_POLICIES", str(tmp_path))
+    a_file(tmp_path, deciding("return None"), name="wrong")
+    town.policy(policy={"name": "wrong"})
+    assert once(town)[0] == 1
     assert town.limit() == ORIGINAL
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from support.api_objects import Address
 from support.api_server import refusal
 from support.replicas import GROWTHS, LEASE, LEASES, ORIGINAL, Town, is_held, wait_for
 from support.suspended_jobs import JOBS, NAME, left_behind
@@ -58,6 +59,7 @@ def test_every_pod_gets_what_it_came_with_and_every_policy_is_let_go(town: Town,
     assert result.as_json() == {
         "restored": {"pod team-a/a": "", "pod team-a/b": ""},
         "gone": {},
+        "accepted": {},
         "left": {},
         "impossible": {},
         "policiesLetGo": ["p"],
@@ -69,6 +71,36 @@ def test_every_pod_gets_what_it_came_with_and_every_policy_is_let_go(town: Town,
     assert "original" not in town.found(f"{GROWTHS}/a")["status"]["pods"][0]
     assert town.server.get(LEASE)["spec"]["holderIdentity"] == ""
     assert "TrainingPolicy p" in shown(result)
+
+
+def test_what_a_kubelet_that_is_down_has_not_carried_out_is_not_back_and_is_told(
+    town: Town, connection: Connection
+) -> None:
+    town.server.objects.kubelets_follow = False
+    result = restore(connection, deadline_seconds=2.0)
+
+    assert {town.limit("a"), town.limit("b")} == {ORIGINAL}
+    assert (result.restored, result.left) == ({}, {})
+    assert result.accepted == dict.fromkeys(
+        ("pod team-a/a", "pod team-a/b"),
+        "the API server has accepted limit 300m, request 100m; node-a has not reported it in effect yet "
+        "(it reports limit 1000m, request 100m)",
+    )
+    assert not result.complete
+    assert result.problems == ["the finalizer stays on p, as not everything is back"]
+    assert is_held(town)
+    assert "accepted, NOT in effect yet" in shown(result)
+    assert "original" in town.found(f"{GROWTHS}/a")["status"]["pods"][0]
+
+    for pod in ("a", "b"):  # the kubelet is back
+        town.server.objects.follow(Address.of(f"/api/v1/namespaces/team-a/pods/{pod}"))
+    assert restore(connection).complete
+
+
+def test_a_pod_whose_label_was_taken_off_gets_what_it_came_with_too(town: Town, connection: Connection) -> None:
+    town.label(None, "b")
+    assert restore(connection).restored == {"pod team-a/a": "", "pod team-a/b": ""}
+    assert town.limit("b") == ORIGINAL
 
 
 def test_a_job_that_a_move_has_suspended_is_resumed_since_nobody_does_so_afterwards(
@@ -128,7 +160,7 @@ def test_a_signal_ends_it_with_what_was_done_so_far(town: Town, connection: Conn
 
     def announce(message: str) -> None:
         told.append(message)
-        if "not back yet" in message:
+        if sum("not back yet" in each for each in told) == 2:  # what was accepted at the first is in effect
             stop.note(signal.SIGINT)
 
     result = restore_all(connection, "controllers", 60.0, stop, announce)

@@ -93,6 +93,7 @@ def test_a_runner_holds_originals_from_its_first_change_until_they_are_back(town
     assert eventually(lambda: world.claims.policies()[0].generation == 2)
     lets_go = a_runner(world)
     lets_go.one_pass()
+    assert lets_go.holds_originals()  # accepted, and not yet in effect
+    assert eventually(lambda: lets_go.one_pass() and not lets_go.holds_originals())
     lets_go.stop()
-    assert not lets_go.holds_originals()
     assert town.limit("a") == town.limit("b") == ORIGINAL

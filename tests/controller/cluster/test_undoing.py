@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from controller.cluster.runner import (
+    CONFIRM_SECONDS,
     MOST_TRY_AGAIN_SECONDS,
     TRY_AGAIN_SECONDS,
     Retry,
@@ -34,16 +35,29 @@ def test_a_pod_that_waits_again_after_it_was_restored_is_news() -> None:
     assert news.of(GivenBack(waiting={"a": "no room"})).waiting == {"a": "no room"}
 
 
+def test_what_was_just_accepted_is_no_news_and_no_trouble_but_is_not_back() -> None:
+    given_back = GivenBack(accepted={"a": "accepted"})
+    assert News().of(given_back) == GivenBack()
+    assert (given_back.trouble, given_back.not_back, given_back.settled) == ({}, {"a": "accepted"}, False)
+
+
 def test_tries_in_vain_come_less_and_less_often() -> None:
     pauses, retry = [], None
     for _ in range(6):
-        retry = Retry.after(retry, helped=False)
+        retry = Retry.after(retry, GivenBack(waiting={"a": "no room"}))
         pauses.append(retry.pause_seconds)
     assert pauses == [TRY_AGAIN_SECONDS, 10.0, 20.0, 40.0, MOST_TRY_AGAIN_SECONDS, MOST_TRY_AGAIN_SECONDS]
 
 
 def test_a_try_that_helped_is_followed_soon() -> None:
-    assert Retry.after(Retry(80.0, 0.0), helped=True).pause_seconds == TRY_AGAIN_SECONDS
+    helped = GivenBack(restored={"a": ""}, waiting={"b": "no room"})
+    assert Retry.after(Retry(80.0, 0.0), helped).pause_seconds == TRY_AGAIN_SECONDS
+
+
+def test_whether_what_was_accepted_is_in_effect_is_looked_at_sooner_and_then_less_and_less_often() -> None:
+    accepted = GivenBack(accepted={"a": "accepted"})
+    first = Retry.after(None, accepted)
+    assert [first.pause_seconds, Retry.after(first, accepted).pause_seconds] == [CONFIRM_SECONDS, 2 * CONFIRM_SECONDS]
 
 
 def test_a_retry_is_due_at_its_time_and_not_before() -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from controller import policies
 from controller.crds.__main__ import FOLDER, main, outdated
-from controller.crds.definitions import definitions, job_growths, training_policies
+from controller.crds.definitions import definitions, job_growths, patches, training_policies
 from controller.crds.parameters import parameters_rules, parameters_schema, runnable_policies
 from controller.crds.schema import Translation
 from controller.policies import PolicyFile, PolicyParameters, parameter
@@ -46,8 +46,12 @@ def test_check_says_what_is_out_of_date(tmp_path: Path, capsys: pytest.CaptureFi
     assert list(tmp_path.iterdir()) == []
     assert main(["--folder", str(tmp_path)]) == 0
     assert main(["--folder", str(tmp_path), "--check"]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"trainingpolicies.yaml", "jobgrowths.yaml"}
-    assert yaml.safe_load((tmp_path / "jobgrowths.yaml").read_text()) == job_growths()
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")} == {
+        "crds/trainingpolicies.yaml",
+        "crds/jobgrowths.yaml",
+        "components/policies/admits-others.yaml",
+    }
+    assert yaml.safe_load((tmp_path / "crds/jobgrowths.yaml").read_text()) == job_growths()
 
 
 @pytest.mark.parametrize("definition", BOTH, ids=lambda each: each["metadata"]["name"])
@@ -98,6 +102,31 @@ def test_bounds_that_policies_agree_on_are_in_the_schema_and_others_in_rules() -
     ]
     assert "must be greater than 0 and less than 1 for dqoes" in messages
     assert "must be greater than 0 and less than or equal to 1 for flowcon" in messages
+
+
+def test_a_definition_that_admits_others_takes_any_key_and_keeps_the_bounds_of_shipped_policies_in_rules() -> None:
+    schema = parameters_schema(runnable_policies(), others=True)
+    assert schema["x-kubernetes-preserve-unknown-fields"] is True
+    assert {key for each in schema["properties"].values() for key in each} == {"type", "description"}
+    rules = parameters_rules(runnable_policies(), others=True)
+    told = {(rule.field_path, rule.message) for rule in rules}
+    assert (".parameters.hits", "must be greater than or equal to 1 and less than or equal to 1000 for tradl") in told
+    assert (".parameters.alphaPer", "must be one of interval, second for flowcon") in told
+    (alpha,) = [rule.rule for rule in rules if rule.field_path == ".parameters.beta" and "in [" in rule.rule]
+    assert alpha.endswith(
+        "|| !(self.name.replace('_', '-') in " + str([each.name for each in runnable_policies()]) + ")"
+    )
+
+
+def test_the_component_patches_nothing_but_the_choice_of_the_policy() -> None:
+    ((patch,),) = patches().values()
+    strict, open_ = training_policies(), training_policies(others=True)
+    at_strict, at_open = strict, open_
+    *way, last = patch["path"].strip("/").split("/")
+    for key in way:
+        at_strict, at_open = (at[int(key) if key.isdigit() else key] for at in (at_strict, at_open))
+    at_strict[last] = patch["value"]
+    assert (patch["op"], strict == open_) == ("replace", True)
 
 
 def test_a_key_that_is_a_number_here_and_a_word_there_cannot_be_generated() -> None:

@@ -90,6 +90,9 @@ def run(policy: str) -> RunResult:
         resizes_applied=sum(row.outcome == "applied" for row in decisions),
         withheld=sum(row.outcome.startswith("withheld") for row in decisions),
         controller_cpu_ratio=0.0041 if policy == "fair" else 0.0063,
+        other_cpu_cores=0.03,
+        stolen_cpu_cores=0.0,
+        other_cpu_curve=[(float(at), 0.03) for at in range(5, 100, 5)],
     )
 
 

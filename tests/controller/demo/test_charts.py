@@ -1,4 +1,4 @@
-"""The curves of a run as plotly figures."""
+"""The curves of a run as charts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.demo.charts import JOB_COLOURS, allotted_figure, cut_losses, frame, label, loss_figure, used_figure
+from controller.demo.plots import Plot
 from controller.demo.results import Curves, DemoResult, RunResult
 from tests.controller.demo.sample import sample_result
 
@@ -31,30 +32,34 @@ def many_jobs(count: int) -> RunResult:
     )
 
 
+def heights(plot: Plot, place: int = 0) -> list[float]:
+    return [value for _, value in plot.lines[place].points]
+
+
 def test_a_loss_is_drawn_between_its_first_value_and_the_best_of_any_run() -> None:
     """First 2.0, best 0.0 (reached only in the second run): 1.0 is half way."""
     result = with_loss(sample_result(), "digits-logreg", [(0, 2.0), (5, 1.0), (9, 0.5)], [(0, 2.0), (5, 0.0), (9, 0.5)])
 
-    first, second = (loss_figure(run, frame(result)).data[0] for run in result.runs)
+    first, second = (loss_figure(run, frame(result)) for run in result.runs)
 
-    assert list(first.y) == [1.0, 0.5, 0.25]
-    assert list(second.y) == [1.0, 0.0, 0.25]
-    assert list(first.customdata) == [2.0, 1.0, 0.5]
+    assert heights(first) == [1.0, 0.5, 0.25]
+    assert heights(second) == [1.0, 0.0, 0.25]
+    assert first.lines[0].shown == [2.0, 1.0, 0.5]
 
 
 def test_a_loss_that_only_rose_or_never_moved_is_still_drawn() -> None:
     rose = with_loss(sample_result(), "digits-logreg", [(0, 1.0), (5, 3.0)], [(0, 1.0), (5, 2.0)])
     still = with_loss(sample_result(), "digits-logreg", [(0, 1.0), (5, 1.0)], [(0, 1.0)])
 
-    assert list(loss_figure(rose.runs[0], frame(rose)).data[0].y) == [0.0, 1.0]
-    assert list(loss_figure(still.runs[0], frame(still)).data[0].y) == [0.0, 0.0]
+    assert heights(loss_figure(rose.runs[0], frame(rose))) == [0.0, 1.0]
+    assert heights(loss_figure(still.runs[0], frame(still))) == [0.0, 0.0]
 
 
 def test_the_axis_grows_with_a_loss_that_rises_above_its_first_value() -> None:
     result = with_loss(sample_result(), "digits-logreg", [(0, 1.0), (5, 1.3), (9, 0.0)], [(0, 1.0), (9, 0.0)])
     shared = frame(result)
 
-    tops = [loss_figure(run, shared).layout.yaxis.range[1] for run in result.runs]
+    tops = [loss_figure(run, shared).y.high for run in result.runs]
 
     assert tops == pytest.approx([1.3 * 1.03] * 2)
     assert cut_losses(result.runs[0], shared) == []
@@ -72,7 +77,7 @@ def test_a_loss_that_leaves_the_chart_is_named() -> None:
     result = with_loss(sample_result(), "digits-logreg", [(0, 1.0), (5, 50.0), (9, 0.0)], [(0, 1.0), (9, 0.0)])
     shared = frame(result)
 
-    assert loss_figure(result.runs[0], shared).layout.yaxis.range[1] == 1.5
+    assert loss_figure(result.runs[0], shared).y.high == 1.5
     assert [cut_losses(run, shared) for run in result.runs] == [["digits-logreg"], []]
 
 
@@ -80,42 +85,57 @@ def test_values_that_are_not_finite_are_left_out_of_a_curve() -> None:
     points = [(0.0, 2.0), (1.0, float("nan")), (2.0, float("inf")), (3.0, 1e308), (4.0, 1.0)]
     result = with_loss(sample_result(), "digits-logreg", points, points)
 
-    trace = loss_figure(result.runs[0], frame(result)).data[0]
+    line = loss_figure(result.runs[0], frame(result)).lines[0]
 
-    assert (list(trace.x), list(trace.y)) == ([0.0, 4.0], [1.0, 0.0])
+    assert list(line.points) == [(0.0, 1.0), (4.0, 0.0)]
 
 
 def test_a_job_has_the_same_colour_in_every_chart_of_every_run() -> None:
     result = sample_result()
     shared = frame(result)
     colours = {
-        (trace.name, trace.line.color)
+        (shape.name, shape.colour)
         for run in result.runs
         for draw in (loss_figure, used_figure, allotted_figure)
-        for trace in draw(run, shared).data
+        for shape in (*draw(run, shared).lines, *draw(run, shared).areas)
+        if shape.place is not None
     }
 
     assert len(colours) == len(result.runs[0].jobs)
 
 
-def test_jobs_beyond_the_palette_differ_by_dash_and_pattern() -> None:
+def test_jobs_beyond_the_palette_differ_by_dash_and_hatching() -> None:
     run = many_jobs(len(JOB_COLOURS) + 1)
     shared = frame(replace(sample_result(), runs=[run]))
 
-    first, *_, ninth = used_figure(run, shared).data
+    first, *_, ninth, _ = used_figure(run, shared).areas
+    one, *_, nine = loss_figure(run, shared).lines
 
-    assert first.line.color == ninth.line.color
-    assert (first.line.dash, first.fillpattern.shape) != (ninth.line.dash, ninth.fillpattern.shape)
+    assert first.colour == ninth.colour
+    assert (first.hatch, ninth.hatch) == (0, 1)
+    assert (one.dash, nine.dash) == ("", "7 4")
 
 
 def test_all_runs_share_the_axis_of_time() -> None:
     result = sample_result()
     shared = frame(result)
 
-    ends = {used_figure(run, shared).layout.xaxis.range for run in result.runs}
+    ends = {used_figure(run, shared).x.high for run in result.runs}
 
     assert len(ends) == 1
-    assert ends.pop()[1] > max(job.finished_seconds or 0 for run in result.runs for job in run.jobs)
+    assert ends.pop() > max(job.finished_seconds or 0 for run in result.runs for job in run.jobs)
+
+
+def test_everything_else_on_the_machine_is_stacked_on_the_jobs() -> None:
+    """Each point of its curve is the mean since the one before: 0.2 up to 5 s, 0.6 from there."""
+    run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(0, 1.0), (10, 1.0)])})
+    run = replace(run, other_cpu_curve=[(5.0, 0.2), (10.0, 0.6)])
+
+    job, others = used_figure(run, frame(replace(sample_result(), runs=[run]))).areas
+
+    assert (others.name, others.place, others.hatch) == ("everything else", None, 3)
+    assert list(zip(others.at, others.values, strict=True)) == [(0.0, 0.2), (10 / 3, 0.2), (20 / 3, 0.6), (10.0, 0.6)]
+    assert list(others.low) == list(job.high)
 
 
 def test_areas_have_a_value_at_every_moment_that_any_of_them_has() -> None:
@@ -128,12 +148,12 @@ def test_areas_have_a_value_at_every_moment_that_any_of_them_has() -> None:
         },
     )
 
-    first, second = used_figure(run, frame(replace(sample_result(), runs=[run]))).data
+    first, second = used_figure(replace(run, other_cpu_curve=[]), frame(replace(sample_result(), runs=[run]))).areas
 
-    assert list(first.x) == list(second.x)
-    assert set(first.y) == {1.0}
-    assert {y for x, y in zip(second.x, second.y, strict=True) if 1 <= x <= 3} == {0.5}
-    assert {y for x, y in zip(second.x, second.y, strict=True) if x < 1 or x > 3} == {0.0}
+    assert list(first.at) == list(second.at)
+    assert set(first.values) == {1.0}
+    assert {y for x, y in zip(second.at, second.values, strict=True) if 1 <= x <= 3} == {0.5}
+    assert {y for x, y in zip(second.at, second.values, strict=True) if x < 1 or x > 3} == {0.0}
 
 
 def allotted(*curves: list[tuple[float, float]]) -> RunResult:
@@ -146,31 +166,31 @@ def test_allotments_are_stacked_at_their_true_values_in_steps() -> None:
     """Two jobs of one core each from 1 s; at 3 s the first has ended and the second has both cores."""
     run = allotted([(0, 2.0), (1, 1.0), (2, 1.0)], [(1, 1.0), (2, 1.0), (3, 2.0)])
 
-    first, second = allotted_figure(run, frame(replace(sample_result(), runs=[run]))).data
+    first, second = allotted_figure(run, frame(replace(sample_result(), runs=[run]))).areas
 
-    assert list(first.x) == list(second.x) == [0, 1, 2, 3]
-    assert list(first.y) == [2.0, 1.0, 1.0, 0.0]
-    assert list(second.y) == [0.0, 1.0, 1.0, 2.0]
-    assert {trace.line.shape for trace in (first, second)} == {"hv"}
-    assert first.stackgroup == second.stackgroup is not None
+    assert list(first.at) == list(second.at) == [0, 1, 2, 3]
+    assert first.values == [2.0, 1.0, 1.0, 0.0]
+    assert second.values == [0.0, 1.0, 1.0, 2.0]
+    assert (first.stepped, second.stepped) == (True, True)
+    assert list(second.low) == list(first.high)
 
 
 def test_an_allotment_holds_until_its_next_sample() -> None:
     run = allotted([(0, 0.5), (4, 1.5)], [(0, 1.0), (2, 1.0), (4, 0.5)])
 
-    first, _ = allotted_figure(run, frame(replace(sample_result(), runs=[run]))).data
+    first, _ = allotted_figure(run, frame(replace(sample_result(), runs=[run]))).areas
 
-    assert list(zip(first.x, first.y, strict=True)) == [(0, 0.5), (2, 0.5), (4, 1.5)]
+    assert list(zip(first.at, first.values, strict=True)) == [(0, 0.5), (2, 0.5), (4, 1.5)]
 
 
 def test_shares_fill_the_machine_and_never_more() -> None:
     result = sample_result()
     for run in result.runs:
         figure = allotted_figure(run, frame(result))
-        stacks = [sum(values) for values in zip(*(trace.y for trace in figure.data), strict=True)]
+        stacks = list(figure.areas[-1].high)
 
         assert stacks == pytest.approx([result.node_cores] * len(stacks), abs=0.005)
-        assert figure.layout.yaxis.range == (0, pytest.approx(2.24))
+        assert figure.y.high == pytest.approx(2.24)
 
 
 def test_limits_that_add_up_to_more_than_the_machine_fit_the_axis_of_every_run() -> None:
@@ -178,28 +198,17 @@ def test_limits_that_add_up_to_more_than_the_machine_fit_the_axis_of_every_run()
     fair = allotted([(0, 2.0), (1, 2.0)], [(0, 2.0), (1, 2.0)])
     shared = frame(replace(sample_result(), runs=[fair, allotted([(0, 2.0)])]))
 
-    ranges = {allotted_figure(run, shared).layout.yaxis.range for run in (fair, allotted([(0, 2.0)]))}
-
-    assert ranges == {(0, 4 * 1.12)}
+    assert {allotted_figure(run, shared).y.high for run in (fair, allotted([(0, 2.0)]))} == {4 * 1.12}
 
 
 def test_a_job_without_any_sample_breaks_no_chart() -> None:
     run = replace(many_jobs(1), curves={"job-0": Curves()})
     shared = frame(replace(sample_result(), runs=[run]))
 
-    drawn = [draw(run, shared).data[0] for draw in (loss_figure, used_figure, allotted_figure)]
+    assert list(loss_figure(run, shared).lines[0].points) == []
+    assert [list(draw(run, shared).areas[0].at) for draw in (used_figure, allotted_figure)] == [[], []]
 
-    assert [list(trace.x) for trace in drawn] == [[], [], []]
 
-
-@pytest.mark.parametrize(
-    ("foreign", "shown"),
-    [
-        ("<b>x</b>", "&lt;b&gt;x&lt;/b&gt;"),
-        ("a&lt;b", "a&amp;lt;b"),
-        ("$x^2$", "&#36;x^2&#36;"),
-        ("x" * 40, "x" * 17 + "…"),
-    ],
-)
-def test_a_label_shows_markup_and_does_not_obey_it(foreign: str, shown: str) -> None:
-    assert label(foreign) == shown
+def test_a_label_is_one_line_of_bounded_length() -> None:
+    assert label("<b>x</b>\n\x1b") == "<b>x</b> \N{REPLACEMENT CHARACTER}"
+    assert label("x" * 40) == "x" * 17 + "…"

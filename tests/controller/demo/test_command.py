@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from controller.demo.command import DemoOptions, document, run_demo
+from controller.demo.command import DemoOptions, document, run_demo, run_rounds
+from controller.demo.results import RunResult
 from controller.documents import runnable_name
 from controller.errors import UsageError
+from controller.interrupts import Interrupted
 from controller.settings import TrainingPolicy, validate
 
 OPTIONS = DemoOptions([], None, None, None, None, 1.0, "auto", None)
@@ -66,6 +68,67 @@ def test_a_policys_name_is_told_with_dashes_however_it_was_written(name: str) ->
 def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
     said = refusal(replace(OPTIONS, jobs_file=Path("mine.yaml"), workload="served"))
     assert said == "--workload and --jobs contradict each other; leave one of them out."
+
+
+def test_a_policy_that_could_do_nothing_is_refused_before_anything_is_started() -> None:
+    said = refusal(replace(OPTIONS, policies=["flowcon", "specon"], nodes=1))
+    assert said == "policy specon could do nothing here: it chooses among nodes, and there is one; add --nodes 2."
+
+
+def test_a_document_that_would_change_nothing_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("spec: {mode: Recommend}")
+    said = refusal(replace(OPTIONS, policy_file=tmp_path / "p.yaml"))
+    assert said.endswith("p.yaml: spec.mode is Recommend, in which nothing would be changed; write Auto for a demo.")
+
+
+# --- rounds -----------------------------------------------------------------------------------------------
+
+
+def documents(*names: str) -> list[TrainingPolicy]:
+    return [document(name, "requests", OPTIONS, None) for name in names]
+
+
+class Maker:
+    """Makes runs, of which one may be interrupted."""
+
+    def __init__(self, interrupted: int | None = None) -> None:
+        self.made: list[str] = []
+        self._interrupted = interrupted
+
+    def __call__(self, made: TrainingPolicy, namespace: str) -> RunResult:
+        if len(self.made) == self._interrupted:
+            raise Interrupted(2)
+        self.made.append(namespace)
+        return RunResult(made.spec.policy.name, [], {}, [], 0, 0, 0, 0, 0.0)
+
+
+def test_rounds_go_through_the_policies_forwards_and_backwards_in_turn() -> None:
+    make, said = Maker(), []
+    rounds, stopped = run_rounds(documents("fair", "flowcon", "las"), 3, make, said.append)
+    assert make.made == [
+        "fair", "flowcon", "las", "las-2", "flowcon-2", "fair-2", "fair-3", "flowcon-3", "las-3",
+    ]  # fmt: skip
+    assert [[run.policy for run in of_round] for of_round in rounds] == [["fair", "flowcon", "las"]] * 3
+    assert stopped is None
+    assert said[:4] == ["Round 1 of 3: fair", "Round 1 of 3: flowcon", "Round 1 of 3: las", "Round 2 of 3: las"]
+
+
+def test_one_round_alone_is_not_announced() -> None:
+    said: list[str] = []
+    run_rounds(documents("fair", "flowcon"), 1, Maker(), said.append)
+    assert said == []
+
+
+def test_what_was_interrupted_keeps_the_rounds_that_are_whole() -> None:
+    rounds, stopped = run_rounds(documents("fair", "flowcon"), 3, Maker(interrupted=5), lambda _: None)
+    assert len(rounds) == 2
+    assert stopped is not None
+    assert stopped.exit_code == 130
+
+
+def test_what_is_interrupted_in_its_first_round_has_nothing_to_show() -> None:
+    with pytest.raises(Interrupted):
+        run_rounds(documents("fair", "flowcon"), 3, Maker(interrupted=1), lambda _: None)
 
 
 def test_more_nodes_than_cores_are_refused() -> None:

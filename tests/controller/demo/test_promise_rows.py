@@ -19,7 +19,8 @@ def job(name: str, jct: float | None = 40.0, state: str = "finished", **more: An
 
 
 def run(policy: str, *jobs: JobResult, **more: Any) -> RunResult:
-    return RunResult(policy, list(jobs), {}, [], 3, 0, 0, 0, 0.004, 2.0, **more)
+    """A run in which something was done, on a machine with nothing else to do."""
+    return RunResult(policy, list(jobs), {}, [], 3, 0, 1, 0, 0.004, 2.0, other_cpu_cores=0.0, **more)
 
 
 def demo(*runs: RunResult) -> DemoResult:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from support.policy_contract import INTERVAL, check_everything, check_limits_add_up, decide, worlds
+from hypothesis import given
+from support.searching import examples
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
 from controller.model import Arrival, ClusterSnapshot, CpuControl, MemoryState, Node, Place
+from controller.own_policies.contract import INTERVAL, check_everything, check_limits_add_up, decide, worlds
 from controller.policies import PolicyProtocol, Setting, build, find, names
 
 CONTROLS = ("limits", "requests")
@@ -23,13 +24,6 @@ PLACING = {"deadline", "draps", "flowcon2", "kube_default", "procon"}
 
 MOVING = {"draps", "specon"}
 """Policies that may move running jobs."""
-
-MANY_WORLDS = settings(
-    max_examples=40,
-    deadline=None,
-    derandomize=True,  # the same worlds in every run: a gate that fails now and then is no gate
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 World = tuple[ClusterSnapshot, MemoryState]
 
@@ -67,7 +61,7 @@ class TestEveryPolicy:
         assert set(decisions.reasons) == {"fast", "slow", "nan", "silent", "other"}
         assert "gone" not in decisions.memory.jobs
 
-    @MANY_WORLDS
+    @examples(40)
     @given(world=worlds())
     def test_keeps_to_the_contract_in_any_world(self, name: str, control: CpuControl, world: World) -> None:
         decisions = check_everything(maker(name, control), control, *world)

@@ -453,3 +453,11 @@ def test_no_order_of_jobs_or_nodes_changes_what_is_moved() -> None:
 def test_another_policys_class_counts_as_progressing() -> None:
     decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": known(job_class="NL")}))
     assert decisions.memory.jobs["a"].job_class == "PC"
+
+
+def test_nodes_that_another_policy_looked_at_at_other_times_wait_together() -> None:
+    """Found by the contract: the look of a node that was overdue was asked for at once, and so for a whole interval."""
+    nodes = {"n1": NodeMemory(frozenset(), START - 5.0, 320.0), "n2": NodeMemory(frozenset(), START - 20.0, 20.0)}
+    snapshot = a_snapshot([], [a_node("n1"), a_node("n2")])
+    waits = decide(snapshot, MemoryState({}, nodes)).memory.nodes
+    assert {look.look_at_seconds for look in waits.values()} == {START - 5.0 + INTERVAL}

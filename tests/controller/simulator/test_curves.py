@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.simulator.curve_settings import FLATTEST, MOST_INVERSE, MOST_POWER, STEEPEST
 from controller.simulator.curves import (
     Diverging,
     Exponential,
@@ -21,7 +22,7 @@ from controller.simulator.curves import (
 )
 from controller.simulator.model import Curve
 
-rates = st.floats(0.1, 30)
+rates = st.floats(FLATTEST, STEEPEST)
 inner = st.floats(0.05, 0.95)
 
 
@@ -42,8 +43,8 @@ def recorded(draw: st.DrawFn) -> Curve:
 
 falling = st.one_of(
     st.builds(Exponential, rates),
-    st.builds(Power, st.floats(0.05, 5)),
-    st.builds(Inverse, st.floats(0.01, 1e4)),
+    st.builds(Power, st.floats(FLATTEST, MOST_POWER)),
+    st.builds(Inverse, st.floats(0.01, MOST_INVERSE)),
     st.builds(Sigmoid, inner, rates),
     steps(),
     recorded(),
@@ -68,6 +69,34 @@ class TestEveryCurveThatFalls:
         assert curve.at(x) <= 1 - improvement + 1e-6
         # A hair before, it is above: a drop or a flat part is entered at its beginning.
         assert curve.at(max(0.0, x - 1e-3)) >= 1 - improvement - 1e-6
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        Exponential(7),  # found by the property above: 1.0000000000000067
+        Exponential(FLATTEST),
+        Exponential(STEEPEST),
+        Power(0.05),
+        Power(0.8690707296228953),
+        Power(MOST_POWER),  # 101^-10 added to 1 is 1: its last value was 0, and could not be taken to a power
+        Inverse(MOST_INVERSE),
+        Sigmoid(0.95, STEEPEST),
+        Steps((0.33, 0.66), (0.5, 0.2)),
+        Steps((0.1,), (0.5,)),
+    ],
+    ids=repr,
+)
+def test_the_whole_improvement_is_reached_at_the_end_and_not_after_it(curve: Curve) -> None:
+    whole = curve.reached(1.0)
+    assert whole is not None
+    assert 1 - 1e-2 < whole <= 1
+    assert curve.reached(0.0) == pytest.approx(0, abs=1e-4)
+
+
+def test_an_overfitting_curve_reaches_its_best_no_later_than_its_turn() -> None:
+    reached = [Overfit(k=7, turn=turn, rise=0.3).reached(1.0) for turn in (0.1, 0.3, 0.4, 0.7)]
+    assert all(at is not None and at <= turn for at, turn in zip(reached, (0.1, 0.3, 0.4, 0.7), strict=True))
 
 
 def test_steps_drop_where_they_say_and_fall_smoothly_half_of_the_way_in_between() -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.instances import AT_ONCE, Exponential, Straight, a_policy_run, a_sim_job, a_sim_node, an_instance
+from support.searching import examples
 
 from controller import policies
 from controller.model import CpuControl
@@ -201,7 +202,7 @@ def check_totals(instance: Instance, outcome: RunOutcome) -> None:
 
 @pytest.mark.parametrize("control", ["requests", "limits"])
 @pytest.mark.parametrize("name", policies.names())
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(20)
 @given(instance=instances())
 def test_every_policy_in_every_world_keeps_to_its_laws(name: str, control: CpuControl, instance: Instance) -> None:
     outcome = run(instance, a_run(name, control), trace=True)
@@ -215,14 +216,14 @@ def test_every_policy_in_every_world_keeps_to_its_laws(name: str, control: CpuCo
 
 
 @pytest.mark.parametrize("name", policies.names())
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(5)
 @given(instance=instances())
 def test_the_same_seed_gives_the_same_trace_under_every_policy(name: str, instance: Instance) -> None:
     first, second = (repr(run(instance, a_run(name, "requests"), trace=True)) for _ in range(2))
     assert first == second
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(instance=instances())
 def test_fair_is_the_world_without_a_controller(instance: Instance) -> None:
     fair, unmanaged = run(instance, a_run("fair", "requests")), run_unmanaged(instance, instance.seed)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from support.outcomes import a_job_outcome as a_job
 from support.outcomes import a_run_outcome as a_run
 
-from controller.simulator.measures import MEASURES, Estimate, Figures, estimate, figures, in_order, measure, verdict
+from controller.estimates import Estimate, estimate
+from controller.simulator.measures import MEASURES, Figures, figures, in_order, measure, verdict
 from controller.simulator.model import RunOutcome
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from support.api_server import ApiServer, Drop, Hang, Reply, refusal
-from support.managed_pods import PODS, a_raw_pod, deferred, parsed
+from support.managed_pods import PODS, a_raw_pod, deferred, parsed, resized_by
 from support.worlds import FakeClock
 
-from controller.adapters.kube.actuator import ROOM_RETRY_SECONDS, KubeActuator
+from controller.adapters.kube.actuator import ROOM_RETRY_SECONDS, KubeActuator, ResizeContext
 from controller.adapters.kube.records import ManagedPod
 from controller.errors import ActuationError
 from controller.model import CpuAllocation, Migrate, Outcome, Resize
@@ -19,12 +19,7 @@ from controller.settings import ResourceSettings
 
 P = f"{PODS}/p"
 ORIGINAL = CpuAllocation(2000, 500)
-FOREIGN = {
-    "manager": "vpa-updater",
-    "operation": "Update",
-    "subresource": "resize",
-    "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"trainer"}': {"f:resources": {"f:limits": {"f:cpu": {}}}}}}},
-}
+FOREIGN = resized_by("vpa-updater")
 
 
 @dataclass
@@ -64,6 +59,13 @@ class World:
         self.leads_for_checks = 1000
         self.original: CpuAllocation | None = ORIGINAL
         self.written: list[dict[str, Any]] = []
+        self.waited: float | None = None
+        """For how long its kubelet has not followed."""
+        self.unlabelled: ManagedPod | None = None
+        """What is there although the watch does not show it."""
+        self.by_a_person = False
+        self.changes = 0
+        """Of the LimitRanges and ResourceQuotas of its namespace."""
         self.use(ResourceSettings())
         self.put(a_raw_pod())
 
@@ -77,6 +79,12 @@ class World:
             self.clock,
             lambda job_uid: self.original,
             self.written.append,
+            context=ResizeContext(
+                waited_seconds=lambda pod_uid: self.waited,
+                changes_of=lambda kind, namespace: self.changes,
+                unwatched=lambda job_uid: self.unlabelled,
+                restores_unlabelled=self.by_a_person,
+            ),
         )
 
     def _leads(self) -> bool:
@@ -191,7 +199,9 @@ class TestNothingIsSent:
 
 class TestConflicts:
     def test_after_a_conflict_the_pod_is_read_and_patched_once_more(self, world: World) -> None:
-        world.server.put(PODS, {**a_raw_pod(), "metadata": {"name": "p", "labels": {"somebody": "was here"}}})
+        raw = a_raw_pod()
+        raw["metadata"]["labels"]["somebody"] = "was here"
+        world.server.put(PODS, raw)
         assert world.resize().result == "applied"
         assert [each.method for each in world.server.requests] == ["PATCH", "GET", "PATCH"]
         assert world.cpu()["limits"] == {"cpu": "1500m"}
@@ -208,6 +218,14 @@ class TestConflicts:
         outcome = world.resize()
         assert (outcome.result, world.cpu()) == ("failed", theirs)
         assert outcome.detail == "somebody has changed its CPU meanwhile; decided on anew in the next pass"
+
+    def test_a_pod_whose_owner_took_the_label_off_meanwhile_is_not_touched(self, world: World) -> None:
+        raw = a_raw_pod()
+        del raw["metadata"]["labels"]
+        world.server.put(PODS, raw)
+        outcome = world.resize()
+        assert (outcome.result, world.cpu()["limits"]) == ("infeasible", {"cpu": "2"})
+        assert outcome.detail.startswith("its label slopewise.dev/managed was taken off")
 
     def test_a_resizer_that_came_meanwhile_is_stood_down_for(self, world: World) -> None:
         raw = a_raw_pod()
@@ -288,6 +306,14 @@ class TestRefusals:
         assert world.resize().result == "applied"
         assert len(world.server.requests) == 2
 
+    def test_a_quota_is_asked_again_when_it_changes(self, world: World) -> None:
+        world.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), method="PATCH")
+        assert "or when a ResourceQuota of team-a changes" in world.resize().detail
+        assert world.actuator.waits_for("resourcequotas", "team-a")
+        assert world.resize().result == "deferred"
+        world.changes += 1
+        assert world.resize().result == "applied"
+
     def test_a_busy_server_is_left_in_peace_for_as_long_as_it_asks(self, world: World) -> None:
         world.server.fault(Reply(429, {}, {"Retry-After": "5"}), method="PATCH")
         assert world.resize().result == "deferred"
@@ -309,10 +335,39 @@ class TestRestoring:
     LOWERED = {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}
     WHOLE = {"requests": {"cpu": "500m"}, "limits": {"cpu": "2"}}
 
-    def test_a_limit_comes_back_at_once(self, world: World) -> None:
+    def test_a_limit_is_asked_back_at_once_and_is_back_once_its_kubelet_reports_it(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED))
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.cpu()) == ("accepted", self.WHOLE)
+        assert restored.detail == "the API server has accepted it; node-a has not reported it yet"
+
+        world.put(a_raw_pod(self.WHOLE, in_effect=self.SQUEEZED))
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        world.put(a_raw_pod(self.WHOLE))
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
-        assert world.cpu() == self.WHOLE
+        assert len(world.server.requests) == 1
+
+    def test_a_kubelet_that_does_not_follow_is_waited_for_and_that_is_said(self, world: World) -> None:
+        world.put(a_raw_pod(self.WHOLE, in_effect=self.SQUEEZED))
+        world.waited = 61.0
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.server.requests) == ("deferred", [])
+        assert restored.detail == (
+            "the API server has accepted limit 2000m, request 500m; node-a does not carry it out; see whether its "
+            "kubelet runs (it reports limit 800m, request 500m)"
+        )
+
+    def test_what_a_kubelet_reported_of_an_older_spec_is_not_taken_for_the_new_one(self, world: World) -> None:
+        """It may have squeezed the pod, and died before it reported that."""
+        raw = a_raw_pod(self.WHOLE)
+        raw["status"]["observedGeneration"] = 0
+        world.put(raw)
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        world.waited = 61.0
+        assert "it has not seen the last change" in world.actuator.restore("j", ORIGINAL).detail
+        raw["status"]["observedGeneration"] = 1
+        world.put(raw)
+        assert world.actuator.restore("j", ORIGINAL).result == "applied"
 
     def test_a_pod_that_has_its_original_is_not_written(self, world: World) -> None:
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
@@ -320,12 +375,10 @@ class TestRestoring:
 
     def test_a_request_is_back_once_its_node_says_so(self, world: World) -> None:
         world.put(a_raw_pod(self.LOWERED))
-        restored = world.actuator.restore("j", ORIGINAL)
-        assert (restored.result, world.cpu()) == ("deferred", self.WHOLE)
-        assert restored.detail == "asked for; node-a has to make room for its request of 500m"
+        assert (world.actuator.restore("j", ORIGINAL).result, world.cpu()) == ("accepted", self.WHOLE)
 
-        world.put(a_raw_pod(self.WHOLE, in_effect=self.LOWERED))
-        assert world.actuator.restore("j", ORIGINAL).detail == "waits for node-a: nothing was said yet"
+        world.put(a_raw_pod(self.WHOLE, in_effect={**self.WHOLE, "requests": {"cpu": "100m"}}))
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
         world.put(a_raw_pod(self.WHOLE))
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
         assert len(world.server.requests) == 1
@@ -344,18 +397,22 @@ class TestRestoring:
         assert world.actuator.restore("j", ORIGINAL).detail == "its request waits for room on node-a; tried in 60 s"
         assert len(world.server.requests) == 1
         world.clock.seconds += ROOM_RETRY_SECONDS
-        assert world.actuator.restore("j", ORIGINAL).result == "deferred"
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
         assert world.cpu() == self.WHOLE
 
     def test_a_limit_that_was_added_stays_and_that_is_said(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED))
+        assert world.actuator.restore("j", CpuAllocation(None, 500)).result == "accepted"
+        assert world.cpu()["limits"] == {"cpu": "64"}
+        world.put(a_raw_pod(world.cpu()))
         restored = world.actuator.restore("j", CpuAllocation(None, 500))
-        assert (restored.result, world.cpu()["limits"]) == ("applied", {"cpu": "64"})
+        assert restored.result == "applied"
         assert restored.detail == "its limit was added by us and cannot be removed; it stays, at 64000m"
 
     def test_a_container_that_is_not_ready_gets_its_resources_back_too(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED, ready=False))
-        assert world.actuator.restore("j", ORIGINAL).result == "applied"
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        assert world.cpu() == self.WHOLE
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
     def test_a_pod_that_has_ended_needs_nothing(self, world: World, phase: str) -> None:
@@ -373,6 +430,28 @@ class TestRestoring:
         world.roster.seen = None
         assert world.actuator.restore("j", ORIGINAL).result == "gone"
         assert world.server.requests == []
+
+    def test_a_pod_whose_label_was_taken_off_is_not_gone_and_keeps_what_it_has(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        del raw["metadata"]["labels"]
+        world.put(raw)
+        world.unlabelled, world.roster.seen = world.roster.seen, None
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.server.requests) == ("infeasible", [])
+        assert restored.detail == (
+            "its label slopewise.dev/managed was taken off, so it may not be changed any more and keeps limit 800m, "
+            'request 500m; set the label to "false" to give it back what it came with'
+        )
+
+    def test_a_person_gives_back_what_a_pod_without_the_label_came_with(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        del raw["metadata"]["labels"]
+        world.put(raw)
+        world.unlabelled, world.roster.seen = world.roster.seen, None
+        world.by_a_person = True
+        world.use(ResourceSettings())
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        assert (world.cpu(), world.written) == (self.WHOLE, [])
 
     def test_a_pod_that_vanished_unnoticed_is_not_waited_for(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED))

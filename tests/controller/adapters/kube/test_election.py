@@ -192,12 +192,24 @@ class Clock:
         return self.seconds
 
 
+def test_a_leader_that_was_suspended_says_so_and_blames_no_api_server(
+    server: ApiServer, candidates: list[Candidate]
+) -> None:
+    clock = Clock()
+    first = lead(candidates, server, "a", clock=clock)
+    server.freeze()  # or it would renew in time
+    clock.seconds += 60
+    assert eventually(lambda: first.lost)
+    assert "could not be renewed for 2.5 s (this process did not run for at least 5" in first.lost[0]
+    assert first.lost[0].endswith("s: it was suspended, or had no CPU)")
+
+
 def test_writing_ends_at_the_deadline_while_a_renewal_hangs(server: ApiServer, candidates: list[Candidate]) -> None:
     first = lead(candidates, server, "a")
     server.freeze()
     assert eventually(lambda: not first.elector.may_write())
     assert eventually(lambda: first.lost)
-    assert "could not be renewed for 2.5 s" in first.lost[0]
+    assert "could not be renewed for 2.5 s (No answer to get " in first.lost[0]
     server.thaw()
     count = len(server.requests)
     assert not eventually(lambda: first.elector.may_write(), 0.5)

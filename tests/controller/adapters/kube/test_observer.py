@@ -19,6 +19,7 @@ from support.cluster_records import (
 )
 from support.worlds import START, FakeClock
 
+from controller.adapters.kube.autoscalers import AutoscalerRecord
 from controller.adapters.kube.joining import PATIENCE_SECONDS
 from controller.adapters.kube.observer import KubeObserver, Stores
 from controller.adapters.kube.owners import Owners
@@ -38,6 +39,7 @@ from controller.model import (
     PendingResize,
     Promises,
     Responses,
+    Unconfirmed,
     Usage,
     Vitals,
 )
@@ -99,6 +101,8 @@ def world(
     select: Callable[[PodRecord], bool] = lambda _: True,
     original: Callable[[str], CpuAllocation | None] = lambda _: None,
     api: FakeOwnersApi | None = None,
+    waited: Callable[[str], float | None] = lambda _: None,
+    autoscalers: FakeStore[AutoscalerRecord] | None = None,
     **series: JobSeries,
 ) -> World:
     store, machines = FakeStore(tuple(pods)), None if nodes is None else FakeStore(nodes)
@@ -106,7 +110,8 @@ def world(
     jobs = FakeStore((an_object("train", "job-1"),))
     owners = Owners(jobs, api or FakeOwnersApi())  # type: ignore[arg-type]
     policy = TrainingPolicySpec.model_validate(spec or {})
-    observer = KubeObserver(Stores(store, machines, None), owners, reader, select, policy, clock, original)
+    stores = Stores(store, machines, None, autoscalers)
+    observer = KubeObserver(stores, owners, reader, select, policy, clock, original, waited_seconds=waited)
     return World(store, machines, jobs, reader, clock, observer)
 
 
@@ -226,6 +231,72 @@ def test_a_resize_that_waits_is_told_with_the_time_at_which_we_first_saw_it(kind
     assert here.job().pending == expected
     here.pods.put(a_pod("p", container, pending=replace(slow_clock, since_seconds=START - 4000)))
     assert here.job().pending == replace(expected, since_seconds=START + 100)
+
+
+SQUEEZED = CpuAllocation(500, 500)
+
+
+@pytest.mark.parametrize(
+    ("node", "waited", "late", "told"),
+    [
+        (a_node_record(), 2.0, False, "n1 has not reported it in effect yet"),
+        (a_node_record(), 60.0, True, "n1 does not carry it out; see whether its kubelet runs"),
+        (a_node_record(ready=False), 60.0, True, "n1 is not ready"),
+    ],
+)
+def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: float, late: bool, told: str):
+    pod = a_pod("p", a_container(limit=2000, in_effect=SQUEEZED))
+    here = world(pod, nodes=(node,), waited=lambda _: waited)
+    job = here.job()
+    assert (job.allocation, job.actual) == (CpuAllocation(2000, 500), SQUEEZED)
+    expected = f"the API server has accepted limit 2000m, request 500m; {told} (it reports limit 500m, request 500m)"
+    assert job.unconfirmed == Unconfirmed(expected, late)
+    assert here.observer.behind == (["n1"] if late else [])
+
+    here.pods.put(a_pod())
+    assert here.observer.with_cpu(job) == replace(job, actual=job.allocation, unconfirmed=None)
+    assert here.observer.workloads_of({"uid-p"}) == {"uid-p"}
+    here.pods.put(a_pod(uid="of another pod of that name"))
+    assert here.observer.with_cpu(job) is None
+
+
+def test_pods_whose_owner_somebody_scales_by_cpu_are_left_alone_as_long_as_that_is_so():
+    scales = AutoscalerRecord("team", "web", "Job", "train", counts_cpu=True)
+    others = (
+        AutoscalerRecord("team", "by-queue", "Job", "train", counts_cpu=False),
+        AutoscalerRecord("another", "web", "Job", "train", counts_cpu=True),
+    )
+    store = FakeStore(others)
+    here = world(a_pod(owner=JOB), autoscalers=store)
+    assert here.job().hands_off is None
+    store.put(*others, scales)
+    job = here.job()
+    assert job.hands_off == (
+        "HorizontalPodAutoscaler web scales it by CPU, which a resize changes; scale it by another metric, or set "
+        "slopewise.dev/managed to 'false'"
+    )
+    assert here.observer.autoscaled == {job.uid}
+    store.records = others
+    assert here.job().hands_off is None
+    assert here.observer.autoscaled == frozenset()
+
+
+def test_a_kubelet_that_has_not_seen_the_newest_spec_has_not_carried_it_out():
+    job = world(a_pod(unobserved=True)).job()
+    assert job.actual == job.allocation
+    assert job.unconfirmed is not None
+    assert "it has not seen the last change" in job.unconfirmed.detail
+
+
+def test_a_resize_that_its_kubelet_defers_is_no_kubelet_that_is_behind():
+    container = a_container(limit=3000, in_effect=CpuAllocation(2000, 500))
+    job = world(a_pod("p", container, pending=PodPending("Deferred", START, "no room")), waited=lambda _: 600.0).job()
+    assert (job.actual, job.unconfirmed) == (CpuAllocation(2000, 500), None)
+
+
+def test_a_kubelet_that_reports_no_resources_leaves_what_is_actual_unknown():
+    job = world(a_pod("p", a_container(in_effect=None))).job()
+    assert (job.actual, job.unconfirmed) == (None, None)
 
 
 def test_a_start_in_the_future_of_our_clock_is_now():

@@ -55,6 +55,60 @@ def test_a_node_that_does_not_tell_what_is_in_effect_leaves_it_unknown():
     assert container.in_effect is None
 
 
+@pytest.mark.parametrize(
+    ("reported", "actual"),
+    [
+        (("400m", "100m"), (400, 100)),
+        (("392m", "91m"), (400, 100)),
+        (("800m", "100m"), (800, 100)),
+        (("400m", "250m"), (400, 250)),
+    ],
+    ids=["the same", "but for a cgroup's rounding", "another limit", "another request"],
+)
+def test_what_is_actual_is_what_the_kubelet_reports(reported: tuple[str, str], actual: tuple[int, int]):
+    resources = {"limits": {"cpu": reported[0]}, "requests": {"cpu": reported[1]}}
+    pod = parse_pod(pod_json(status={"containerStatuses": [container_status(resources=resources)]}))
+    assert pod.containers[0].actual == CpuAllocation(*actual)
+    assert pod.is_in_effect is (actual == (400, 100))
+    assert pod.awaits_kubelet is (actual != (400, 100))
+
+
+def test_a_limit_that_its_kubelet_does_not_report_yet_is_not_in_effect():
+    status = container_status(resources={"requests": {"cpu": "100m"}})
+    assert not parse_pod(pod_json(status={"containerStatuses": [status]})).is_in_effect
+
+
+def test_a_kubelet_that_reports_no_resources_cannot_be_waited_for():
+    assert parse_pod(pod_json(status={"containerStatuses": [container_status()]})).is_in_effect
+
+
+def test_a_kubelet_that_has_not_seen_the_newest_spec_reports_of_an_older_one():
+    seen = {"metadata": {"generation": 3}, "status": {"observedGeneration": 3}}
+    assert parse_pod(pod_json(**seen)).is_in_effect
+    late = parse_pod(pod_json(metadata={"generation": 4}, status={"observedGeneration": 3}))
+    assert (late.unobserved, late.is_in_effect, late.awaits_kubelet) == (True, False, True)
+
+
+@pytest.mark.parametrize(("observed", "pending"), [(3, None), (4, "Deferred")])
+def test_what_a_kubelet_said_of_an_older_wish_is_not_said_of_the_newest(observed: int, pending: str | None):
+    condition = {
+        "type": "PodResizePending",
+        "status": "True",
+        "reason": "Deferred",
+        "lastTransitionTime": "2026-11-21T15:25:33Z",
+        "observedGeneration": observed,
+    }
+    for seen in (3, 4):
+        pod = pod_json(metadata={"generation": 4}, status={"observedGeneration": seen, "conditions": [condition]})
+        found = parse_pod(pod).pending
+        assert (found.kind if found else None) == (pending if seen == 4 else None)
+
+
+def test_cpu_of_the_pod_as_a_whole_is_read():
+    assert parse_pod(pod_json(spec={"resources": {"limits": {"cpu": "2"}}})).pod_level == CpuAllocation(2000, 2000)
+    assert parse_pod(pod_json(spec={"resources": {"limits": {"memory": "1Gi"}}})).pod_level is None
+
+
 def test_resources_in_effect_without_a_limit_are_without_a_limit():
     status = container_status(resources={"requests": {"cpu": "10m"}})
     (container,) = parse_pod(pod_json(status={"containerStatuses": [status]})).containers

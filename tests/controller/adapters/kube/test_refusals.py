@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.managed_pods import a_managed_pod
+from support.worlds import FakeClock
 
 from controller.adapters.kube.api_error import ApiError, Cause
-from controller.adapters.kube.refusals import meaning
+from controller.adapters.kube.refusals import InVain, Refusal, meaning
+from controller.model import CpuAllocation
 
 FORBIDDEN = 'pods "p" is forbidden: '
 INVALID = 'Pod "p" is invalid: '
@@ -66,7 +69,7 @@ INVALID = 'Pod "p" is invalid: '
             "allow it there for our account",
             300,
         ),
-        (400, 'admission webhook "w" denied the request: no', "infeasible", "allow it there for our account", 300),
+        (400, 'admission webhook "w" denied the request: no', "infeasible", "an admission webhook denies it", 300),
         (
             422,
             INVALID + "spec: Forbidden: Pod running on node without support for resize",
@@ -111,3 +114,75 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 def test_a_server_that_is_busy_says_when_to_come_back(asked_for: float | None, seconds: float) -> None:
     refusal = meaning(ApiError(429, "TooManyRequests", "too many", retry_after_seconds=asked_for))
     assert (refusal.result, refusal.in_vain_seconds) == ("deferred", seconds)
+
+
+POD = a_managed_pod()
+WANTED = CpuAllocation(3000, 500)
+QUOTA = ApiError(403, "Forbidden", FORBIDDEN + "exceeded quota: q")
+WEBHOOK = ApiError(400, "BadRequest", 'admission webhook "w" denied the request: no')
+
+
+class Refusing:
+    """A namespace that refuses, and how often what refuses has changed there."""
+
+    def __init__(self, changes: int | None = 0) -> None:
+        self.clock = FakeClock(1_767_268_800.0)  # 12:00:00 UTC
+        self.changes = changes
+        self.in_vain = InVain(self.clock, lambda kind, namespace: self.changes)
+
+    def refuse(self, error: ApiError) -> Refusal:
+        before = self.in_vain.changes("team-a")
+        return self.in_vain.remember(POD, WANTED, meaning(error), before)
+
+    def is_known(self) -> bool:
+        return self.in_vain.find(POD, WANTED) is not None
+
+
+def test_what_a_quota_has_refused_is_asked_again_when_a_quota_of_the_namespace_changes() -> None:
+    at = Refusing()
+    assert at.refuse(QUOTA).detail == (
+        "the ResourceQuota of its namespace has no room; raise the quota, or wait until other pods have ended; asked "
+        f"again at 12:05:00 UTC, or when a ResourceQuota of team-a changes ({FORBIDDEN}exceeded quota: q)"
+    )
+    at.clock.seconds += 299
+    assert at.is_known()
+    assert at.in_vain.waits_for("resourcequotas", "team-a")
+    assert not at.in_vain.waits_for("limitranges", "team-a")
+    assert not at.in_vain.waits_for("resourcequotas", "team-b")
+    at.changes = 1
+    assert not at.is_known()
+
+
+def test_a_quota_that_changes_while_the_resize_is_under_way_has_not_answered_yet() -> None:
+    at = Refusing()
+    before = at.in_vain.changes("team-a")
+    at.changes = 1
+    at.in_vain.remember(POD, WANTED, meaning(QUOTA), before)
+    assert not at.is_known()
+
+
+def test_what_is_not_watched_is_asked_again_soon_and_then_less_and_less_often() -> None:
+    for at, error in ((Refusing(), WEBHOOK), (Refusing(changes=None), QUOTA)):
+        waits = []
+        for _ in range(6):
+            detail = at.refuse(error).detail
+            assert "changes" not in detail
+            began = at.clock.seconds
+            while at.is_known():
+                at.clock.seconds += 5
+            waits.append(at.clock.seconds - began)
+        assert waits == [30, 60, 120, 240, 300, 300]
+
+
+def test_the_time_at_which_it_is_asked_again_is_said() -> None:
+    assert "; asked again at 12:00:30 UTC (" in Refusing().refuse(WEBHOOK).detail
+
+
+def test_what_waits_for_another_target_says_so_and_no_time() -> None:
+    at = Refusing()
+    refusal = at.refuse(ApiError(422, "Invalid", INVALID + "spec: no"))
+    assert "asked again when the target changes (" in refusal.detail
+    assert "UTC" not in refusal.detail
+    at.clock.seconds += 1e6
+    at.changes = 5
+    assert at.is_known()

@@ -213,6 +213,20 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(world: World) -> None
     assert [reason for reason, _ in world.told.of("TrainingPolicy")] == ["MetricsUnavailable", "MetricsAvailable"]
 
 
+def test_a_policy_that_fails_is_told_when_it_begins_and_when_it_ends(world: World) -> None:
+    failed = PassReport(START, "mine", {}, START + 60, held="policy mine failed: KeyError: 'x'", policy_failed=True)
+    world.reporter(failed)
+    world.reporter(failed)
+    world.replica.writer.write()
+    conditions = world.server.get(policy_path("training"))["status"]["conditions"]
+    assert {each["type"]: each["reason"] for each in conditions}["Ready"] == "PolicyFailed"
+    world.a_pass()
+    assert world.told.of("TrainingPolicy") == [
+        ("PolicyFailed", "policy mine failed: KeyError: 'x'"),
+        ("PolicyDecides", "the policy decides again"),
+    ]
+
+
 def test_a_conflict_is_an_event_when_it_changes_and_a_condition_until_it_ends(world: World) -> None:
     conflict = Conflict(1, ("a/x",), "older")
     world.reporter.set_conflict(conflict)

@@ -13,7 +13,6 @@ from controller.adapters.kube.records import ManagedPod
 from controller.adapters.kube.resources import (
     Impossible,
     patch_body,
-    request_is_in_effect,
     resized,
     restored,
     without_room,
@@ -133,13 +132,6 @@ class TestRestoring:
         assert without_room(pod, CpuAllocation(1000, 1000)) == CpuAllocation(1000, 300)
         guaranteed = replace(pod, pod=replace(pod.pod, qos_class="Guaranteed"))
         assert without_room(guaranteed, CpuAllocation(1000, 1000)) == CpuAllocation(300, 300)
-
-    @pytest.mark.parametrize(("has", "there"), [(1000, True), (980, True), (979, False), (300, False)])
-    def test_a_request_is_in_effect_within_the_roundings_of_a_cgroup(self, has: int, there: bool) -> None:
-        assert request_is_in_effect(a_container(in_effect=CpuAllocation(2000, has)), 1000) is there
-
-    def test_a_node_that_tells_nothing_is_believed(self) -> None:
-        assert request_is_in_effect(replace(a_container(), in_effect=None), 1000)
 
 
 class TestPatch:

@@ -1,20 +1,22 @@
 """What every policy must keep to, whatever it computes: the checks, and a strategy for worlds to hold it to them.
 
-`test_contract` runs them over every policy that is shipped, `test_policies_page` over the one in the documentation.
+`slopewise policies check` runs them over a policy of the user's, `tests/controller/policies/test_contract.py` over
+every policy that is shipped. Each raises a ContractError, whose message is a sentence.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
-from support.worlds import START
 
 from controller import growth, move_guards, pace
 from controller.bounds import Bounds
+from controller.joint_move_guards import memory_capacity
 from controller.model import (
     NO_PROMISES,
     Arrival,
@@ -39,7 +41,11 @@ from controller.model import (
     Responses,
     Usage,
 )
+from controller.own_policies.answers import first_mistake
 from controller.policies import PolicyProtocol
+
+START = 1_000_000.0
+"""When the worlds below are looked at, Unix seconds."""
 
 INTERVAL = 20.0
 AUTO = Bounds("Auto", 1, 64_000, 0.0, 1000.0, 0.0)
@@ -48,17 +54,31 @@ Make = Callable[[], PolicyProtocol]
 """Builds the policy anew: what it keeps of one decision may not reach the next."""
 
 
+class ContractError(AssertionError):
+    """A policy does not keep to the contract; the message says what it did."""
+
+
+def _require(holds: bool, broken: str) -> None:
+    if not holds:
+        raise ContractError(broken)
+
+
 def decide(policy: PolicyProtocol, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
     """Measure and decide, as a pass does."""
+    return policy.decide(snapshot, measured(snapshot, memory))
+
+
+def measured(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
+    """The memory that a pass hands to the policy."""
     grown = growth.measure(snapshot, memory, growth.Measuring(INTERVAL))
-    return policy.decide(snapshot, pace.measure(snapshot, grown, INTERVAL))
+    return pace.measure(snapshot, grown, INTERVAL)
 
 
 def check_everything(make: Make, control: CpuControl, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
     """All that holds for any world; returns the decisions for further checks."""
     decisions = check_pure_and_deterministic(make, snapshot, memory)
     check_order_makes_no_difference(make, snapshot, memory, decisions)
-    check_explained_and_remembered(snapshot, decisions)
+    check_explained_and_remembered(control, snapshot, memory, decisions)
     check_resizes_within_bounds(control, snapshot, decisions)
     check_moves_are_possible(snapshot, decisions)
     return decisions
@@ -68,8 +88,9 @@ def check_pure_and_deterministic(make: Make, snapshot: ClusterSnapshot, memory: 
     before = copy.deepcopy((snapshot, memory))
     policy = make()
     first, again, another = (decide(each, snapshot, memory) for each in (policy, policy, make()))
-    assert first == again == another
-    assert (snapshot, memory) == before
+    _require(first == again, "asked twice, the same policy gives two answers for one world; keep nothing in `self`")
+    _require(first == another, "two policies with the same parameters give two answers for one world; decide purely")
+    _require((snapshot, memory) == before, "decide changes what it was given; make new objects (`replace`, `altered`)")
     return first
 
 
@@ -78,53 +99,50 @@ def check_order_makes_no_difference(
 ) -> None:
     turned = replace(snapshot, jobs=snapshot.jobs[::-1], nodes=snapshot.nodes[::-1], waiting=snapshot.waiting[::-1])
     other = decide(make(), turned, memory)
-    assert set(other.resizes) == set(decisions.resizes)
-    assert other.reasons == decisions.reasons
-    assert other.memory == decisions.memory
-    assert other.moves == decisions.moves
+    same = {
+        "resizes": set(other.resizes) == set(decisions.resizes),
+        "reasons": other.reasons == decisions.reasons,
+        "memory": other.memory == decisions.memory,
+        "moves": other.moves == decisions.moves,
+    }
+    for part, is_same in same.items():
+        _require(is_same, f"{part} depend on the order in which jobs and nodes come; sort them, and end ties by uid")
 
 
-def check_explained_and_remembered(snapshot: ClusterSnapshot, decisions: Decisions) -> None:
-    assert set(decisions.reasons) == {job.uid for job in snapshot.jobs if not job.state.ended}
-    assert all(decisions.reasons.values())
-    assert all(change.reason for change in (*decisions.resizes, *decisions.moves))
-    assert set(decisions.memory.jobs) == {job.uid for job in snapshot.jobs}
-    assert set(decisions.memory.nodes) == {node.name for node in snapshot.nodes}
-    assert all(node.interval_seconds > 0 for node in decisions.memory.nodes.values())
+def check_explained_and_remembered(
+    control: CpuControl, snapshot: ClusterSnapshot, memory: MemoryState, decisions: Decisions
+) -> None:
+    """What is looked at in every pass as well, of policies of the user's: see there."""
+    mistake = first_mistake(decisions, snapshot, measured(snapshot, memory), control)
+    _require(mistake is None, mistake or "")
 
 
 def check_resizes_within_bounds(control: CpuControl, snapshot: ClusterSnapshot, decisions: Decisions) -> None:
     jobs, nodes = {job.uid: job for job in snapshot.jobs}, {node.name: node for node in snapshot.nodes}
-    assert _each_once(resize.job_uid for resize in decisions.resizes)
     for resize in decisions.resizes:
-        job = jobs[resize.job_uid]
-        assert (resize.control, resize.node, job.state.ended) == (control, job.node, False)
-        assert resize.to_millicores >= 1
-        if control == "limits":
-            assert resize.to_millicores <= math.ceil(1000 * nodes[job.node].cpu_cores)
+        most = math.ceil(1000 * nodes[jobs[resize.job_uid].node].cpu_cores)
+        said = f"a limit of {resize.to_millicores} millicores on a node that has {most}"
+        _require(control != "limits" or resize.to_millicores <= most, said)
 
 
 def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) -> None:
     running = {job.uid: job for job in snapshot.jobs if not job.state.ended}
-    waiting, names = {arrival.uid: arrival for arrival in snapshot.waiting}, {node.name for node in snapshot.nodes}
-    assert _each_once(move.job_uid for move in decisions.moves)
+    waiting = {arrival.uid: arrival for arrival in snapshot.waiting}
     for move in decisions.moves:
-        assert move.node in names
         if isinstance(move, Migrate):
             job = running[move.job_uid]
-            assert job.migratable
-            assert move.from_node == job.node != move.node
+            _require(job.migratable, f"moves {move.job_uid}, which may not be moved; ask can_move(job)")
+            _require(move.node != job.node, f"moves {move.job_uid} to where it is")
             if job.mobility is not None:
-                assert job.mobility.stays_because is None
-                assert move.node not in job.mobility.refused_nodes
+                stays, refused = job.mobility.stays_because, job.mobility.refused_nodes
+                _require(stays is None, f"moves {move.job_uid}, which stays because it is {stays}; ask can_move(job)")
+                _require(move.node not in refused, f"moves {move.job_uid} to a node that refuses it; see refused_nodes")
         else:
-            assert move.job_uid in waiting
-            assert move.node not in waiting[move.job_uid].refused_nodes
+            refused = waiting[move.job_uid].refused_nodes
+            _require(move.node not in refused, f"places {move.job_uid} on a node that refuses it; see refused_nodes")
     _, withheld = move_guards.review_moves(decisions.moves, snapshot, decisions.memory, AUTO)
-    too_large = [
-        each for each in withheld if isinstance(each.move, Place) and each.guard == move_guards.MEMORY_CAPACITY
-    ]
-    assert not too_large
+    too_large = [each for each in withheld if isinstance(each.move, Place) and each.guard == memory_capacity.__name__]
+    _require(not too_large, "places a job where its memory does not fit; see snapshot.memory_room_bytes, or place_each")
 
 
 def check_limits_add_up(make: Make, snapshot: ClusterSnapshot, memory: MemoryState) -> None:
@@ -134,12 +152,9 @@ def check_limits_add_up(make: Make, snapshot: ClusterSnapshot, memory: MemorySta
     jobs_on = snapshot.jobs_by_node()
     for node in snapshot.nodes:
         wanted = [decisions.memory.jobs[job.uid].wanted_cores for job in jobs_on[node.name]]
-        assert sum(cores for cores in wanted if cores is not None) <= node.cpu_cores * (1 + 1e-9)
-
-
-def _each_once(uids: Iterable[str]) -> bool:
-    listed = list(uids)
-    return len(listed) == len(set(listed))
+        total = sum(cores for cores in wanted if cores is not None)
+        said = f"wants {total:.4g} cores together for the jobs of a node that has {node.cpu_cores:.4g}"
+        _require(total <= node.cpu_cores * (1 + 1e-9), said)
 
 
 # --- worlds: every optional field missing or present ---------------------------------------------------------
@@ -149,7 +164,7 @@ CLASSES = ("NL", "WL", "CL", "PC", "WC", "CC", "G", "S", "B", "urgent", "deliver
 """Of the policies that are shipped, and of one that is not: the policy may have been changed since."""
 
 
-def _maybe(strategy: st.SearchStrategy) -> st.SearchStrategy:  # type: ignore[type-arg]
+def _maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | strategy
 
 

@@ -1,0 +1,71 @@
+"""HorizontalPodAutoscalers that count CPU: whose pods a resize would have scaled out or in.
+
+A limit that is lowered lowers the use that one counts, and a request that is lowered raises its ratio. So pods whose
+owner one scales by CPU are left alone (`eligibility.py`). VerticalPodAutoscalers mark the pods that they size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.adapters.kube.contracts import Json, Store
+from controller.adapters.kube.records import OwnerRef
+
+Target = tuple[str, str, str]
+"""Namespace, kind and name of what is scaled."""
+
+_RESOURCE_KINDS = {"Resource": "resource", "ContainerResource": "containerResource"}
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalerRecord:
+    """One HorizontalPodAutoscaler, and what it scales."""
+
+    namespace: str
+    name: str
+    target_kind: str
+    target_name: str
+    counts_cpu: bool
+
+
+def parse_autoscaler(raw: Json) -> AutoscalerRecord:
+    """KeyError for what is none."""
+    meta, spec = raw["metadata"], raw["spec"]
+    target = spec["scaleTargetRef"]
+    metrics = [each.get(_RESOURCE_KINDS.get(each.get("type", ""), ""), {}) for each in spec.get("metrics") or ()]
+    return AutoscalerRecord(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        target_kind=target["kind"],
+        target_name=target["name"],
+        counts_cpu=any(metric.get("name") == "cpu" for metric in metrics),
+    )
+
+
+class Autoscalers:
+    """Those of a cluster that count CPU, by what they scale. Costs nothing while none of them changes."""
+
+    def __init__(self, store: Store[AutoscalerRecord] | None) -> None:
+        """None: they may not be read."""
+        self._store = store
+        self._seen: Sequence[AutoscalerRecord] = ()
+        self._by_target: Mapping[Target, str] = {}
+
+    def by_target(self) -> Mapping[Target, str]:
+        """Their names now; of a namespace, a kind and a name."""
+        records = () if self._store is None else self._store.items()
+        if records is not self._seen:
+            self._by_target = {
+                (each.namespace, each.target_kind, each.target_name): each.name for each in records if each.counts_cpu
+            }
+            self._seen = records
+        return self._by_target
+
+
+def autoscaler_of(by_target: Mapping[Target, str], namespace: str, *owners: OwnerRef | None) -> str | None:
+    """The name of the one that scales any of these owners of a pod; None: none does."""
+    if not by_target:
+        return None
+    found = (by_target.get((namespace, owner.kind, owner.name)) for owner in owners if owner is not None)
+    return next((name for name in found if name is not None), None)

@@ -1,0 +1,310 @@
+"""Writes `docs/which-policy.md`: what one wants, which policy to use for it, and what to expect of that.
+
+`python -m replication.which_policy` (which is `make which-policy`, two minutes, and part of `make replicate`) runs
+each scenario as `slopewise simulate` does; the page shows that command, and its figures. Figures of real runs are those
+of the README's tables, each beside the command that gives such figures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from controller.simulator.results import SweepResult
+from controller.simulator.scenario import load_scenario
+from controller.simulator.sweep import simulate
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "which-policy.md"
+
+HEAD = """\
+# Which policy?
+
+Written by `make which-policy`; do not edit. You want something: use this, expect that. [policies.md](policies.md) has
+each policy in full, `slopewise policies NAME` its parameters.
+
+- **Simulated** figures are what the command beside them prints: means over {seeds} seeds with 95 % intervals in
+  brackets. ×0.86 is the ratio to fair sharing (`fair`, which leaves every job alone) over the same jobs, seed by seed;
+  an interval that holds 1 is no effect. With an arrow, fair sharing's figure comes first.
+- **Real** figures are those of single runs on two cores, from the [README](../README.md); on a busy machine they are
+  worse. The command beside them gives yours.
+
+| you want | use | simulated | real |
+|---|---|---|---|
+"""
+
+RULES = """
+Before you choose:
+
+- **Nothing helps where CPU is not short**, or where every job needs all it can get to the very end: a policy moves CPU
+  from one job to another, and makes none. Compare with `fair` first: `slopewise demo --jobs mine.yaml`, or a
+  [scenario](simulator.md) like your jobs.
+- **Who gains is paid for by who loses.** *Worst job* below is how many times its time under fair sharing the unluckiest
+  job takes; *jobs sooner* is the part of all that end sooner.
+- **Jobs without a loss** are nothing for policies that decide by growth. For them use `las`, or a policy that goes by
+  what they were promised.
+- None of these fits? [Write your own](policies.md#write-one-of-your-own).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a sweep: a ratio to fair sharing, or both policies' own values."""
+
+    measure: str
+    label: str
+    shown: Literal["ratio", "values"] = "ratio"
+
+
+SOONER = Figure("time_to_90_seconds", "time to 90 % of a job's improvement")
+DONE = Figure("jct_mean_seconds", "mean completion time")
+ALL_DONE = Figure("makespan_seconds", "makespan")
+WORST = Figure("worst_job_ratio", "worst job", "values")
+FASTER = Figure("jobs_faster_ratio", "jobs sooner", "values")
+TARGET = Figure("time_to_target_seconds", "time to the target loss")
+DEADLINES = Figure("deadlines_met_ratio", "deadlines met", "values")
+OBJECTIVES = Figure("qoe_satisfied_ratio", "response objectives met", "values")
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A command for one machine, and the row of a table in the README that has its figures, if it was recorded."""
+
+    command: str
+    under: str = ""
+    """The heading of the README under which the row is; empty: none was recorded."""
+    row: str = ""
+    """How the row begins, as it is written: all cells before the figures."""
+    label: str = ""
+    """What the figures are."""
+    runs: bool = False
+    """The figures are those of several runs; otherwise fair sharing's and the policy's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One thing that one may want. The first figure of the first scenario is the one of the table."""
+
+    want: str
+    policy: str
+    needs: str
+    scenarios: Mapping[str, Sequence[Figure]]
+    """By the scenario's name: what is told of it."""
+    real: Real | None
+    """None: there can be no real run."""
+    beware: str
+
+
+WANTS: tuple[Want, ...] = (
+    Want(
+        "trainings that become good sooner, and of which only a loss is known",
+        "flowcon",
+        "a loss",
+        {"flowcon-10": (SOONER, DONE, WORST)},
+        Real(
+            "make demo",
+            "What to expect",
+            "| mean time to 90 % of a job's improvement |",
+            "the same in three runs: ×",
+            runs=True,
+        ),
+        "That they end sooner: CPU is taken from jobs that have nearly converged, which then take longer.",
+    ),
+    Want(
+        "the same on several nodes, also of different sizes",
+        "flowcon2",
+        "a loss, several nodes, the right to place arriving jobs",
+        {"heterogeneous": (SOONER, DONE, ALL_DONE, WORST)},
+        Real("slopewise demo --policy flowcon2 --nodes 2"),
+        "That a node which falls idle is filled again: running jobs stay where they are.",
+    ),
+    Want(
+        "converged jobs that make room by moving to idle nodes",
+        "specon",
+        "a loss, several nodes, jobs that checkpoint and may be moved",
+        {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
+        Real(
+            "slopewise demo --policy specon --nodes 2",
+            "Moving jobs",
+            "| mean completion time |",
+            "mean completion time on a cluster",
+        ),
+        "Anything on one node, or where a move takes minutes. Jobs become good no sooner.",
+    ),
+    Want(
+        "served models that answer in time, or steps that keep a pace",
+        "dqoes",
+        "`qoeSeconds` of each job",
+        {"qoe-scarce": (OBJECTIVES,), "qoe-ample": (OBJECTIVES,)},
+        Real(
+            "slopewise demo --policy dqoes", "Policies", "| `dqoes` | objectives kept, of 4 |", "of 4 objectives, kept"
+        ),
+        "Every objective where CPU is short: those out of reach are named, and get what is left.",
+    ),
+    Want(
+        "trainings that are done by a deadline",
+        "deadline",
+        "`deadlineSeconds` and planned steps of each job",
+        {"deadline-ample": (DEADLINES, DONE, SOONER, WORST), "deadline-scarce": (DEADLINES,)},
+        Real(
+            "slopewise demo --policy deadline",
+            "Policies",
+            "| `deadline` | deadlines met, of 8 |",
+            "of 8 deadlines, met",
+        ),
+        "Jobs that are good sooner on average: those with time to spare wait.",
+    ),
+    Want(
+        "trainings that only have to be good enough",
+        "tradl",
+        "`targetLoss` of each job, best with `deliverableLoss`",
+        {"tradl": (TARGET, DONE, WORST)},
+        Real(
+            "slopewise demo --policy tradl",
+            "Policies",
+            "| `tradl` | mean time to the target loss |",
+            "time to the target",
+        ),
+        "That a job ends at its target: it goes on, with a floor of CPU.",
+    ),
+    Want(
+        "arriving jobs placed where memory and CPU are, and crowded nodes relieved",
+        "draps",
+        "several nodes, the right to place and move jobs; no loss",
+        {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
+        Real("slopewise demo --policy draps --nodes 2"),
+        "Much where nodes are alike and jobs, too: then they are merely counted.",
+    ),
+    Want(
+        "arriving jobs placed where least is left to do",
+        "procon",
+        "several nodes, planned steps, the right to place jobs; no loss",
+        {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
+        Real("slopewise demo --policy procon --nodes 2"),
+        "That a bad placement is mended: nobody is moved or resized.",
+    ),
+    Want(
+        "young jobs first, though nothing is known of any",
+        "las",
+        "nothing",
+        {"heavy-tailed": (SOONER, DONE, FASTER, WORST)},
+        Real("slopewise demo --policy las"),
+        "Long jobs that end in time: they come last.",
+    ),
+    Want(
+        "to know how much could be gained at the very best",
+        "srpt-oracle",
+        "the simulator: it knows what work is left",
+        {"heavy-tailed": (DONE, FASTER, SOONER, WORST)},
+        None,
+        "To run it. It bounds completion times, not how soon jobs are good.",
+    ),
+    Want(
+        "the baseline on several nodes",
+        "kube-default",
+        "several nodes, the right to place jobs",
+        {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
+        Real("slopewise demo --policy kube-default --nodes 2"),
+        "Anything within a node. `fair` leaves placing to the scheduler as it is.",
+    ),
+)
+
+
+# --- running --------------------------------------------------------------------------------------------------
+
+
+def scenarios_of(wants: Sequence[Want]) -> dict[str, list[str]]:
+    """By scenario: the policies that it is run with."""
+    found: dict[str, list[str]] = {}
+    for want in wants:
+        for scenario in want.scenarios:
+            found.setdefault(scenario, []).append(want.policy)
+    return found
+
+
+def run_scenario(name: str, policies: Sequence[str], workers: int) -> SweepResult:
+    """All of the scenario's seeds under these policies, as `slopewise simulate` runs them."""
+    scenario = load_scenario(name)
+    return simulate(scenario, range(1, scenario.spec.seeds + 1), workers, policies=policies)
+
+
+# --- writing --------------------------------------------------------------------------------------------------
+
+
+def page(results: Mapping[str, SweepResult], readme: str) -> str:
+    """The whole page, in Markdown. `results` by scenario; `readme`: the text that has the real figures."""
+    seeds = ", ".join(str(each) for each in sorted({len(result.seeds) for result in results.values()}))
+    parts = [HEAD.format(seeds=seeds), *(_row(want, results, readme) for want in WANTS), RULES]
+    return "".join(parts + [_section(want, results, readme) for want in WANTS])
+
+
+def _row(want: Want, results: Mapping[str, SweepResult], readme: str) -> str:
+    scenario, (first, *_) = next(iter(want.scenarios.items()))
+    simulated = f"{first.label} {shown(first, results[scenario], want.policy)}"
+    return f"| {want.want} | [`{want.policy}`](#{want.policy}) | {simulated} | {real_figures(want.real, readme)} |\n"
+
+
+def _section(want: Want, results: Mapping[str, SweepResult], readme: str) -> str:
+    lines = [f"\n## {want.policy}\n", f"You want {want.want}. It needs {want.needs}.\n"]
+    for scenario, figures in want.scenarios.items():
+        described = load_scenario(scenario).metadata.description
+        lines.append(f"- **Simulated**, {described}: `slopewise simulate {scenario} --policy {want.policy}`")
+        lines += [f"  - {each.label}: {shown(each, results[scenario], want.policy)}" for each in figures]
+    if want.real is not None:
+        lines.append(f"- **Real**: `{want.real.command}`; {real_figures(want.real, readme)}")
+    lines.append(f"- **Do not expect**: {want.beware[0].lower()}{want.beware[1:]}")
+    return "\n".join(lines) + "\n"
+
+
+def shown(figure: Figure, result: SweepResult, policy: str) -> str:
+    """A ratio with its interval, `×0.86 [0.83, 0.88]`, or fair sharing's value and the policy's with its own."""
+    if figure.shown == "ratio":
+        ratio = result.ratio_to_fair()[policy][figure.measure]
+        return f"×{_number(ratio.mean)}{_interval(ratio.low, ratio.high)}"
+    summary = result.summary()
+    fair, ours = summary[result.baseline][figure.measure], summary[policy][figure.measure]
+    return f"{_number(fair.mean)} → {_number(ours.mean)}{_interval(ours.low, ours.high)}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" [{_number(low)}, {_number(high)}]"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def real_figures(real: Real | None, readme: str) -> str:
+    """As they are in the README; ValueError where they no longer are."""
+    if real is None or not real.under:
+        return "–" if real is None else "not recorded"
+    section = readme.partition(f"\n## {real.under}\n")[2].partition("\n## ")[0]
+    rows = [line.removeprefix(real.row) for line in section.splitlines() if line.startswith(real.row)]
+    if len(rows) != 1:
+        raise ValueError(
+            f"README.md has under {real.under!r} {len(rows)} rows {real.row!r}; change WANTS in which_policy.py"
+        )
+    cells = [cell.strip() for cell in rows[0].strip("|").split("|")]
+    return f"{real.label}{', '.join(cells)}" if real.runs else f"{real.label} {' → '.join(cells[:2])}"
+
+
+def write(workers: int) -> None:
+    """Run all scenarios and write the page."""
+    results = {name: run_scenario(name, policies, workers) for name, policies in scenarios_of(WANTS).items()}
+    PAGE.write_text(page(results, (ROOT / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def main(workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1) -> None:
+    """Simulate what the page tells, and write docs/which-policy.md."""
+    write(workers)
+    Console(stderr=True).print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,159 @@
+"""`slopewise policies check`: what keeps to the contract, and what is said of what does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
+
+from controller.errors import UsageError
+from controller.model import ClusterSnapshot, JobState, MemoryState, Node
+from controller.own_policies.check import CheckResult, check_file, written
+from controller.own_policies.contract import START
+
+FEW = 25
+
+RESIZE = """\
+resizes = tuple(
+            Resize(job.uid, job.node, self.setting.control, has, {to}, "why")
+            for job in snapshot.jobs
+            if not job.state.ended and (has := job.allocation.{has}_millicores) is not None
+        )
+        return replace(fair, resizes=resizes) if self.setting.control == "{control}" else fair"""
+
+
+def check(folder: Path, *lines: str, head: str = "") -> CheckResult:
+    return check_file(a_file(folder, deciding(*lines).replace(HEAD, HEAD + head)), FEW)
+
+
+def test_a_policy_that_was_just_written_keeps_to_the_contract(tmp_path: Path) -> None:
+    result = check_file(a_file(tmp_path), FEW)
+    assert result.kept
+    assert [finding.check for finding in result.findings] == [
+        "what it imports and calls",
+        "what it says of itself",
+        "ordinary worlds",
+        "worlds one after another",
+        "jobs that fit nowhere",
+        "25 random worlds",
+        "limits that add up",
+        "many jobs",
+    ]
+    assert "1000 jobs on 50 nodes take" in (result.findings[-1].note or "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "sentence"),
+    [
+        (["import time", "return fair"], "what it imports and calls", "imports time; decide is pure: no clock, no"),
+        (["from controller import model", "return fair"], "what it imports and calls", "imports controller, which may"),
+        (["import controller.model as m", "return fair"], "what it imports and calls", "imports controller.model"),
+        (["print(memory)", "return fair"], "what it imports and calls", "calls print; decide is pure: what it has"),
+        (["return None"], "ordinary worlds", "decide returned None, and not Decisions"),
+        (["return snapshot.jobs[0] and fair"], "ordinary worlds", "failed: IndexError: tuple index out of range"),
+        (
+            ["self.asked = getattr(self, 'asked', 0) + 1", "return replace(fair, policy=str(self.asked))"],
+            "ordinary worlds",
+            "asked twice, the same policy gives two answers for one world; keep nothing in `self`",
+        ),
+        (
+            ["COUNT.append(1)", "return replace(fair, policy=str(len(COUNT)))"],
+            "ordinary worlds",
+            "gives two answers for one world",
+        ),
+        (
+            ["return replace(fair, reasons={u: str(i) for i, u in enumerate(fair.reasons, 1)})"],
+            "ordinary worlds",
+            "reasons depend on the order in which jobs and nodes come; sort them, and end ties by uid",
+        ),
+        (
+            [RESIZE.format(to="10**6", has="limit", control="limits")],
+            "ordinary worlds",
+            "a limit of 1000000 millicores on a node that has",
+        ),
+        (
+            ["return replace(fair, moves=tuple(Place(a.uid, 'n1', 'why') for a in snapshot.waiting))"],
+            "jobs that fit nowhere",
+            "the move of huge goes to n1, which is no node",
+        ),
+        (
+            ["if snapshot.moving: raise ValueError('odd')", "return fair"],
+            "25 random worlds",
+            "failed: ValueError: odd (line ",
+        ),
+    ],
+)
+def test_what_a_policy_breaks_is_one_sentence(tmp_path: Path, lines: list[str], place: str, sentence: str) -> None:
+    result = check(tmp_path, *lines, head="COUNT = []\n")
+    last = result.findings[-1]
+    assert (result.kept, last.check) == (False, place)
+    assert sentence in (last.mistake or "")
+    assert "\n" not in (last.mistake or "")
+
+
+def test_a_mistake_in_an_odd_world_comes_with_the_smallest_one(tmp_path: Path) -> None:
+    result = check(tmp_path, "if snapshot.moving: raise ValueError('somebody moves')", "return fair")
+    world = result.findings[-1].world or ""
+    assert world.count("MoveUnderWay(") == 1
+    assert "Job(" not in world, "no job is needed for it"
+    assert world.endswith("MemoryState()")
+
+
+def test_limits_that_do_not_add_up_are_a_note_and_no_mistake(tmp_path: Path) -> None:
+    greedy = (
+        "memory = replace(memory, jobs={u: known.with_decision('x', 1e3, START) for u, known in memory.jobs.items()})"
+    )
+    result = check(tmp_path, greedy, "return self.fair(snapshot, memory)", head=f"START = {START}\n")
+    (note,) = [finding.note for finding in result.findings if finding.check == "limits that add up"]
+    assert result.kept
+    assert "cores together for the jobs of a node that has" in (note or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (deciding("return fair").replace("'''A policy of a test. Source: none.'''", ""), "does not begin with a docst"),
+        (deciding("return fair").replace("Source:", "From:"), "the docstring has no `Source:`"),
+        (
+            deciding("return fair").replace(PARAMETERS, "class Parameters(PolicyParameters):\n    x: float = 1.0\n"),
+            "Parameters.x has no description, unit or source; make it with parameter(...)",
+        ),
+        (
+            deciding("return fair").replace(
+                PARAMETERS,
+                "class Parameters(PolicyParameters):\n"
+                "    alpha: str = parameter('low', unit='level', source='mine', description='what it is')\n",
+            ),
+            "Parameters.alpha is a string, and a number in shipped policies; a key has one type, so rename it",
+        ),
+    ],
+)
+def test_what_a_file_must_say_of_itself(tmp_path: Path, text: str, sentence: str) -> None:
+    result = check_file(a_file(tmp_path, text), FEW)
+    assert sentence in (result.findings[-1].mistake or "")
+
+
+def test_a_file_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ZeroDivisionError"):
+        check_file(a_file(tmp_path, failing("1 / 0")))
+
+
+def test_nothing_is_left_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = a_file(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    check_file(path, 5)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_world_is_written_as_python_would_without_what_has_its_default() -> None:
+    snapshot = ClusterSnapshot(START, (Node("n1", 1.0, 10),), ())
+    assert written(replace(snapshot, nodes=())) == "ClusterSnapshot(taken_at_seconds=1000000.0)"
+    assert written(JobState.TRAINING) == "JobState.TRAINING"
+    assert written(MemoryState()) == "MemoryState()"
+    many = ClusterSnapshot(START, tuple(Node(f"n{number}", 1.0, 10) for number in range(3)), ())
+    assert written(many).splitlines()[2:4] == [
+        "    nodes=(",
+        "        Node(name='n0', cpu_cores=1.0, memory_bytes=10),",
+    ]

@@ -1,0 +1,57 @@
+"""A Secret with an http_config reaches the controller whole, and what the page says to write into it is understood."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.rendering import OVERLAYS, ROOT, only, render_mine
+
+from controller.adapters.http_config import load_http_config
+
+COMPONENT = "slopewise/manifests/components/prometheus-credentials"
+PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## A Prometheus with a lock on it")[2].partition("\n## ")[0]
+
+
+def pod_of(folder: Path, overlay: str, **more: Any) -> dict[str, Any]:
+    documents = render_mine(folder, overlay, components=[COMPONENT], **more)
+    pod: dict[str, Any] = only(documents, "Deployment")["spec"]["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_secret_is_mounted_where_the_controller_looks_for_its_http_config(overlay: str, tmp_path: Path) -> None:
+    pod = pod_of(tmp_path, overlay)
+    (container,) = pod["containers"]
+    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "prometheus")
+    volume = next(volume for volume in pod["volumes"] if volume["name"] == "prometheus")
+
+    assert f"--prometheus-config={mount['mountPath']}/http_config.yaml" in container["args"]
+    assert (mount["readOnly"], "subPath" in mount) == (True, False)
+    assert volume["secret"] == {"secretName": "slopewise-prometheus"}
+
+
+def test_a_generated_secret_rolls_the_deployment(tmp_path: Path) -> None:
+    secret = {"name": "slopewise-prometheus", "namespace": "slopewise-system", "literals": ["http_config.yaml={}"]}
+    pod = pod_of(tmp_path, "minimal", secretGenerator=[secret])
+    volume = next(volume for volume in pod["volumes"] if volume["name"] == "prometheus")
+
+    assert re.fullmatch(r"slopewise-prometheus-[a-z0-9]{10}", volume["secret"]["secretName"])
+
+
+def test_what_the_page_says_to_write_is_an_http_config(tmp_path: Path) -> None:
+    file = tmp_path / "http_config.yaml"
+    blocks = re.findall(r"^```yaml\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+    whole = [code for code in blocks if "kind:" not in code]
+    keys = r"(?:authorization|tls_config|http_headers|proxy_url|proxy_from_environment)"
+    inline = re.findall(rf"`({keys}: [^`]*)`", SECTION)
+
+    assert (len(whole), len(inline)) == (1, 7)
+    for content in (*whole, *inline):
+        file.write_text(content)
+        assert load_http_config(file), content
+        assert yaml.safe_load(content)
