@@ -26,7 +26,7 @@ help:
 	@echo "make test-queriers  the queries through Thanos, built once from its Go module (Go; about 4 minutes, then 1)"
 	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
-	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules)"
+	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules, references)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
 
 demo: $(VENV)/.done
@@ -47,6 +47,7 @@ generate: $(VENV)/.done
 	$(BIN)/python grafana/generate.py
 	$(BIN)/python manifests/rules/generate.py
 	$(BIN)/python -m controller.crds
+	$(BIN)/python docs/generate.py
 
 replicate: $(VENV)/.done
 	$(BIN)/python -m replication

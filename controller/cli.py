@@ -10,17 +10,23 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import structlog
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
 from controller import __version__, log_lines
+from controller.command_options import given, refuse, refuse_beside
 from controller.errors import SlopewiseError, UsageError
 from controller.interrupts import Interrupted, orderly_stop
+
+if TYPE_CHECKING:
+    from controller.local_run import LocalRunOptions
 
 app = typer.Typer(
     name="slopewise",
@@ -90,11 +96,40 @@ class WorkloadOption(StrEnum):
     uneven = "uneven"
 
 
+def _policies(incomplete: str) -> list[str]:
+    """Policies that begin so, for completion."""
+    from controller.own_policies.catalogue import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def _runnable_policies(incomplete: str) -> list[str]:
+    """The same, without those that only the simulator can run."""
+    from controller.policies import find, names
+
+    simulated = {name.replace("_", "-") for name in names() if find(name).simulator_only}
+    return [name for name in _policies(incomplete) if name not in simulated]
+
+
+def _scenarios(incomplete: str) -> list[str]:
+    """Shipped scenarios that begin so, for completion; a shell adds the files by itself where none does."""
+    from controller.simulator.scenario import shipped
+
+    return [name for name in shipped() if name.startswith(incomplete)]
+
+
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
-JobsFile = Annotated[Path | None, typer.Option("--jobs", help="YAML list of {name, command, arriveSeconds}.")]
+JobsFile = Annotated[
+    Path | None, typer.Option("--jobs", help="YAML list of {name, command, …} (docs/jobs-file.md); -: standard input.")
+]
 PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A TrainingPolicy document.")]
 PrometheusUrl = Annotated[
-    str | None, typer.Option(envvar="PROMETHEUS_URL", help="Cluster: the Prometheus that scrapes the trainers.")
+    str | None,
+    typer.Option(
+        envvar="PROMETHEUS_URL",
+        help="The Prometheus that scrapes the trainers. With --local, where only the option counts and not the "
+        "variable, else one is started.",
+    ),
 ]
 PrometheusConfig = Annotated[
     Path | None,
@@ -182,11 +217,18 @@ def _root(
 
 @app.command()
 def demo(
+    call: typer.Context,
     policy: Annotated[
         str | None,
-        typer.Option(help="The policy to compare with fair sharing: flowcon, see `slopewise policies`, or ./mine.py."),
+        typer.Option(
+            help="The policy to compare with fair sharing: flowcon, see `slopewise policies`, or ./mine.py.",
+            autocompletion=_runnable_policies,
+        ),
     ] = None,
-    compare: Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(help="Further policies, one option each.", autocompletion=_runnable_policies),
+    ] = None,
     jobs: JobsFile = None,
     workload: Annotated[
         WorkloadOption | None, typer.Option(help="Which built-in jobs; else those that fit the first policy.")
@@ -210,6 +252,10 @@ def demo(
 
     Examples: `slopewise demo --report demo.html`; `slopewise demo --policy dqoes`; `slopewise demo --jobs mine.yaml`.
     """
+    if jobs is not None:
+        refuse(call, ("--scale",), "is for the built-in jobs; leave it or --jobs out")
+    if policy_file is not None:
+        refuse(call, ("--compare",), f"and --policy-file contradict each other; write it into {policy_file}")
     from controller.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
     from controller.demo.comparison import as_json
     from controller.demo.report import write_report
@@ -246,6 +292,7 @@ def demo(
 
 @app.command()
 def run(
+    call: typer.Context,
     local: Annotated[bool, typer.Option("--local", help="Manage commands on this machine, not a cluster.")] = False,
     jobs: JobsFile = None,
     policy_file: PolicyFile = None,
@@ -262,8 +309,21 @@ def run(
     prometheus_url: PrometheusUrl = None,
     prometheus_config: PrometheusConfig = None,
     scrape_interval: Annotated[
-        float, typer.Option(min=1, max=300, help="Cluster: seconds between two scrapes of the trainers.")
+        float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
     ] = 15.0,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="With --local: start every job, though one that was started before may still run."
+        ),
+    ] = False,
+    targets_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --local and --prometheus-url: the file from which that Prometheus learns what to scrape "
+            "(file_sd_configs); else one in ~/.local/state/slopewise/targets."
+        ),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
@@ -271,6 +331,9 @@ def run(
     lease_seconds: Annotated[
         float, typer.Option(min=1.5, max=300, help="Cluster: how long a replica that died holds up the others.")
     ] = 15.0,
+    output: Annotated[
+        OutputFormat, typer.Option("--output", "-o", help="With --local: print the end as a table or one JSON object.")
+    ] = OutputFormat.table,
 ) -> None:
     """Run the controller of a cluster; with --local --jobs FILE it starts and manages commands on this machine.
 
@@ -278,7 +341,7 @@ def run(
     `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
     """
     if not local:
-        _refuse_without_local(jobs, actuator, policy)
+        _refuse_without_local(call, once=once, dry_run=dry_run)
         if prometheus_url is None:
             raise UsageError(NO_PROMETHEUS)
         from controller.cluster.signals import heard_signals
@@ -304,38 +367,57 @@ def run(
                 prometheus_config=prometheus_config,
             )
             raise typer.Exit(run_cluster(cluster, stop, announce))
-    _refuse_with_local(once, kubeconfig, context, namespace, prometheus_config)
+    _refuse_with_local(call)
     if jobs is None:
         raise UsageError("run --local: there is nothing to run; add --jobs FILE (see the README).")
-    from controller.local_run import LocalRunOptions, run_local
+    from controller.adapters.http_config import Endpoint
+    from controller.local_run import LocalRunOptions
+    from controller.session import PrometheusInUse
 
-    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs, policy)
+    options = LocalRunOptions(jobs, policy_file, dry_run, actuator.value, port, json_logs, policy=policy, again=again)
+    if prometheus_url is not None and "--prometheus-url" in given(call):
+        in_use = PrometheusInUse(Endpoint(prometheus_url, prometheus_config), targets_file)
+        options = replace(options, prometheus=in_use, scrape_interval_seconds=scrape_interval)
+    _run_here(options, output)
+
+
+def _run_here(options: LocalRunOptions, output: OutputFormat) -> NoReturn:
+    """Run the commands of this machine, print how it ended, and exit."""
+    from controller.local_result import table
+    from controller.local_run import run_local
+
     with orderly_stop(announce):
-        failed = run_local(options, announce)
-    raise typer.Exit(1 if failed else 0)
+        outcome = run_local(options, err, announce)
+    if output is OutputFormat.json:
+        print_json(outcome.result.as_json())
+    elif options.json_logs:
+        structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
+    else:
+        out.print(table(outcome.result))
+    if outcome.stopped is not None:
+        raise outcome.stopped
+    raise typer.Exit(1 if outcome.result.failed else 0)
 
 
-def _refuse_without_local(jobs: Path | None, actuator: ActuatorOption, policy: str | None) -> None:
-    if jobs is not None:
-        raise UsageError("--jobs names commands of this machine; add --local, or leave it out.")
-    if actuator is not ActuatorOption.auto:
-        raise UsageError("--actuator is for this machine; add --local, or leave it out.")
-    if policy is not None:
-        raise UsageError("--policy is for this machine, on a cluster a TrainingPolicy names it; add --local.")
+def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> None:
+    of_machines = ("--jobs", "--actuator", "--again", "--targets-file", "--output", "-o")
+    refuse(call, of_machines, "is for this machine; add --local, or leave it out")
+    refuse(call, ("--policy",), "is for this machine, on a cluster a TrainingPolicy names it; add --local")
+    if once:
+        refuse(call, ("--port", "--host"), "is for a controller that stays; leave it or --once out")
+    if dry_run:
+        why = "is for a controller that writes, which takes the lease; leave it or --dry-run out"
+        refuse(call, ("--lease-namespace", "--lease-seconds"), why)
 
 
-def _refuse_with_local(
-    once: bool, kubeconfig: Path | None, context: str | None, namespace: str | None, prometheus_config: Path | None
-) -> None:
-    given = {
-        "--once": once,
-        "--kubeconfig": kubeconfig,
-        "--context": context,
-        "--namespace": namespace,
-        "--prometheus-config": prometheus_config,
-    }
-    if named := [option for option, value in given.items() if value]:
-        raise UsageError(f"--local and {named[0]}: {named[0]} is for a cluster; leave out one of the two.")
+_OF_CLUSTERS = ("--once", "--host", "--kubeconfig", "--context", "--namespace", "--lease-namespace", "--lease-seconds")
+
+
+def _refuse_with_local(call: typer.Context) -> None:
+    refuse(call, _OF_CLUSTERS, "is for a cluster; leave it or --local out")
+    if "--prometheus-url" not in given(call):
+        why = "is for a Prometheus of your own; add --prometheus-url, or leave it out"
+        refuse(call, ("--prometheus-config", "--scrape-interval", "--targets-file"), why)
 
 
 @app.command()
@@ -426,9 +508,16 @@ def sweep(
 
 @app.command()
 def simulate(
-    scenario: Annotated[str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")] = None,
+    call: typer.Context,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A scenario file, or the name of a shipped one.", autocompletion=_scenarios),
+    ] = None,
     policy: Annotated[
-        list[str] | None, typer.Option(help="Instead of the scenario's: a policy or its file; one option each.")
+        list[str] | None,
+        typer.Option(
+            help="Instead of the scenario's: a policy or its file; one option each.", autocompletion=_policies
+        ),
     ] = None,
     policies_folders: PoliciesFolders = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,
@@ -447,6 +536,9 @@ def simulate(
     from controller.simulator.scenario import shipped  # heavy imports only where they are needed
 
     if list_shipped:
+        if scenario is not None:
+            refuse(call, (scenario,), "says what to simulate; leave it or --list out")
+        refuse_beside(call, "--list", "says how to simulate; leave it or --list out")
         typer.echo("\n".join(shipped()))
         return
     if scenario is None:
@@ -483,7 +575,10 @@ def _policies_group() -> None:
 
 @policies.command("list")
 def list_policies(
-    name: Annotated[str | None, typer.Argument(help="Only this one, or the one in this file, in full.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Only this one, or the one in this file, in full.", autocompletion=_policies),
+    ] = None,
     policies_folders: PoliciesFolders = None,
     output: Output = OutputFormat.table,
 ) -> None:

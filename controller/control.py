@@ -97,18 +97,27 @@ def _original_request(job: Job, remembered: Mapping[str, JobMemory]) -> int:
     return (original or job.allocation).request_millicores
 
 
+def given_texts(limits_cores: Sequence[float], targets: Sequence[int], node: Node, control: CpuControl) -> list[str]:
+    """What each job of a node is given, in the unit that is written, shape (jobs,); `targets` in millicores.
+
+    Worked example: `weight 848 of 2000, as if limited to 0.57 of 2 cores`.
+    """
+    whole = f"{node.cpu_cores:.3g} cores"
+    if control == "limits":
+        return [f"limit {limit:.3g} of {whole}" for limit in limits_cores]
+    total = sum(targets)
+    return [
+        f"weight {target} of {total}, as if limited to {limit:.3g} of {whole}"
+        for target, limit in zip(targets, limits_cores, strict=True)
+    ]
+
+
 def resizes(
-    jobs: Sequence[Job],
-    limits_cores: Sequence[float],
-    reasons: Mapping[str, str],
-    remembered: Mapping[str, JobMemory],
-    node: Node,
-    control: CpuControl,
+    jobs: Sequence[Job], targets: Sequence[int], reasons: Mapping[str, str], node: Node, control: CpuControl
 ) -> list[Resize]:
-    """The changes that bring the jobs of one node to their limits; none for a job that is there already."""
-    wanted = targets_millicores(jobs, limits_cores, remembered, node, control)
+    """The changes that bring the jobs of one node to their targets (millicores); none for a job that is there."""
     changes = []
-    for job, target in zip(jobs, wanted, strict=True):
+    for job, target in zip(jobs, targets, strict=True):
         now = now_millicores(job, node, control)
         if target != now:
             changes.append(Resize(job.uid, node.name, control, now, target, reasons[job.uid]))

@@ -39,6 +39,7 @@ from controller.settings import Mode, cpu_quantity
 from controller.texts import bounded
 
 UNKNOWN = "-"
+NO_LOSS = "NoLoss"
 KUBELET_BEHIND = "KubeletBehind"
 """Reason of the condition InEffect: a kubelet does not carry out what the API server has accepted."""
 LONGEST_REASON = 160
@@ -106,7 +107,7 @@ def face(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobG
     done = _progress_ratio(jobs)
     action, acted_at = _last_action(jobs, view, previous)
     return JobGrowthStatus(
-        state=_state(jobs).value.capitalize(),
+        state=_state_word(jobs),
         progress=UNKNOWN if done is None else f"{math.floor(done * 100)}%",
         progress_ratio=None if done is None else round(done, 4),
         eta=eta(first, known),
@@ -185,7 +186,7 @@ def _job_key(job: Job, view: PassView) -> Key:
         job.allocation,
         job.actual,
         why[0] if (why := _not_in_effect(job, view)) is not None else None,
-        metrics_available(job, known, view.snapshot)[0],
+        metrics_available(job, known, view.snapshot)[:2],
         _managed(job, view).reason,
         job.pending.result if job.pending else None,
         outcome.result if outcome and outcome.result != "applied" else None,  # applied shows in what was accepted
@@ -198,6 +199,8 @@ def _job_key(job: Job, view: PassView) -> Key:
 def metrics_available(job: Job, known: JobMemory | None, snapshot: ClusterSnapshot) -> tuple[Status, str, str]:
     """Whether the job's evaluation can be decided on: a condition's status, reason and message."""
     evaluation = job.evaluation
+    if evaluation is None and job.missing_evaluation is not None:
+        return "False", job.missing_evaluation.reason, job.missing_evaluation.message
     if evaluation is None:
         if known is None or known.series is None:
             return "Unknown", "NotSeenYet", "no evaluation has been seen yet; does the job report one?"
@@ -239,6 +242,13 @@ def duration(seconds: float) -> str:
         return f"{minutes // 60}h{minutes % 60:02d}m"
     hours = round(whole / 3600)
     return f"{hours // 24}d{hours % 24:02d}h"
+
+
+def _state_word(jobs: Sequence[Job]) -> str:
+    """As the column shows it; a job that should report a loss by now and does not is in no state to be decided on."""
+    state = _state(jobs)
+    silent = state in (JobState.STARTING, JobState.TRAINING) and jobs[0].missing_evaluation is not None
+    return NO_LOSS if silent else state.value.capitalize()
 
 
 def _state(jobs: Sequence[Job]) -> JobState:
@@ -326,6 +336,8 @@ def _reason(job: Job, view: PassView) -> str:
         return withheld.reason
     if (stays := view.moves_withheld.get(job.uid)) is not None and stays.guard not in _MODE_GUARDS:
         return f"not moved to {stays.move.node}: {stays.reason}"
+    if job.hands_off is None and job.missing_evaluation is not None:
+        return f"no loss: {job.missing_evaluation.message}"
     return job.hands_off or view.reasons.get(job.uid, "")
 
 

@@ -106,7 +106,8 @@ class JobGrowthStatus(StatusPart):
     """Written by the controller only: on transitions at once, for progress at most once a minute."""
 
     state: str | None = Field(
-        None, description="Starting, Training, Checkpointing, Finished, Failed, or Unmanaged: no policy has it any more"
+        None,
+        description="Starting, Training, NoLoss, Checkpointing, Finished, Failed, or Unmanaged: no policy has it",
     )
     progress: str | None = Field(None, description="steps done of the steps planned")
     progress_ratio: float | None = Field(None, description="0 to 1")

@@ -6,22 +6,33 @@ starts each as a process when its time has come.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-import shlex
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from controller.errors import UsageError
 from controller.model import NO_PROMISES, Promises
-from controller.settings import CpuMillicores, load_yaml, validate
+from controller.settings import CpuMillicores, Document, load_yaml, parse_yaml, validate
+from controller.shell_words import shell_mistake, split
 
 _EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+STANDARD_INPUT = Path("-")
+"""Instead of a file: the jobs are read from standard input."""
+
+OWN_VARIABLES = frozenset(
+    {"SLOPEWISE_EXPORTER_PORT", "SLOPEWISE_EXPORTER_ADDRESS", "SLOPEWISE_RUN_ID", "SLOPEWISE_GROUP"}
+)
+"""What every command is started with (`adapters/lives.py`, `adapters/leftovers.py`); a user's value would be lost."""
 
 MOST_WEIGHT = 10.0
 """Of one job against another: what a namespace may ask for on a cluster, too."""
@@ -42,6 +53,8 @@ class JobSpec:
 
     `promises` holds what does not depend on when the job arrives; `deadline_seconds` counts from its arrival, and
     becomes `promises.deadline_at_seconds` then (`promises_at`).
+
+    `environment` is added to ours; `working_directory`: where the command runs; None: where we run.
     """
 
     name: str
@@ -52,6 +65,8 @@ class JobSpec:
     promises: Promises = NO_PROMISES
     deadline_seconds: float | None = None
     migratable: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    working_directory: Path | None = None
 
     def promises_at(self, arrived_at_seconds: float) -> Promises:
         """What is asked for the job, now that it is known when it arrived (Unix seconds)."""
@@ -61,16 +76,43 @@ class JobSpec:
 
 
 def load_jobs(path: Path) -> list[JobSpec]:
-    """Read the user's jobs, in the file's order; UsageError tells the first mistake in one sentence."""
-    document = load_yaml(path)
+    """Read the user's jobs, in the file's order; UsageError tells the first mistake in one sentence.
+
+    `-` is standard input. Relative folders are those beside the file, or below the current one.
+    """
+    where, document, folder = _read_document(path)
     if not isinstance(document, list) or not document:
-        raise UsageError(f"{path}: must be a list of at least one job; write for example `{_EXAMPLE}`.")
-    jobs = [_read_job(entry, f"{path}: job {number}") for number, entry in enumerate(document, start=1)]
+        raise UsageError(f"{where}: must be a list of at least one job; write for example `{_EXAMPLE}`.")
+    jobs = [_read_job(entry, f"{where}: job {number}", folder) for number, entry in enumerate(document, start=1)]
     for name in _repeated(job.name for job in jobs):
-        raise UsageError(f"{path}: more than one job is named {name!r}; give each a name of its own.")
+        raise UsageError(f"{where}: more than one job is named {name!r}; give each a name of its own.")
     for port in _repeated(job.port for job in jobs if job.port is not None):
-        raise UsageError(f"{path}: more than one job has port {port}; give each a port of its own.")
+        raise UsageError(f"{where}: more than one job has port {port}; give each a port of its own.")
     return jobs
+
+
+def identity_of(path: Path, jobs: Sequence[JobSpec]) -> str:
+    """What tells whether two commands are about the same jobs: the file, or what came on standard input."""
+    if path != STANDARD_INPUT:
+        return str(path.absolute())
+    return f"standard input {hashlib.sha256(repr(jobs).encode()).hexdigest()}"
+
+
+def shown(path: Path) -> str:
+    """What messages call the source of the jobs."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def _read_document(path: Path) -> tuple[str, object, Path]:
+    """What messages call the source, what it holds, and the folder that its paths are relative to."""
+    if path != STANDARD_INPUT:
+        return str(path), load_yaml(path), path.absolute().parent
+    where = shown(path)
+    try:
+        text = sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where}: cannot be read (not UTF-8 text); give a readable YAML document.") from error
+    return where, parse_yaml(text, where=where), Path.cwd()
 
 
 def _job_name(value: object) -> object:
@@ -94,47 +136,118 @@ def _words(value: object) -> object:
 
 
 def _split(command: str) -> list[str]:
+    if mistake := shell_mistake(command):
+        raise ValueError(mistake)
     try:
-        return shlex.split(command)
+        return split(command)
     except ValueError as error:
         raise ValueError(f"{command!r} cannot be split into words ({error}); close its quotes") from error
 
 
-class _JobEntry(BaseModel):
-    """One entry of the user's file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
-
-    name: JobName
-    command: Annotated[list[str], BeforeValidator(_words)]
-    arrive_seconds: float = Field(0.0, ge=0.0, allow_inf_nan=False)
-    max_useful_cpu: CpuMillicores | None = None
-    port: int | None = Field(None, ge=1, le=65_535)
-    deadline_seconds: float | None = Field(None, gt=0.0, le=LONGEST_PROMISE_SECONDS)
-    qoe_seconds: float | None = Field(None, gt=0.0, le=LONGEST_PROMISE_SECONDS)
-    target_loss: float | None = Field(None, allow_inf_nan=False)
-    deliverable_loss: float | None = Field(None, allow_inf_nan=False)
-    weight: float = Field(1.0, gt=0.0, le=MOST_WEIGHT)
-    migratable: bool = False
+def _environment(value: object) -> object:
+    """Variables as texts. YAML keeps no more of `0.10` than 0.1, so that of numbers only whole ones are taken."""
+    if not isinstance(value, Mapping):
+        raise ValueError('must be a mapping of names to texts, such as {SEED: "1"}')  # noqa: TRY004
+    return {_variable(name): _text(str(name), text) for name, text in value.items()}
 
 
-def _read_job(entry: object, where: str) -> JobSpec:
-    job = validate(_JobEntry, entry, where=where)
-    promises = Promises(
-        qoe_seconds=job.qoe_seconds,
-        target_level=job.target_loss,
-        deliverable_level=job.deliverable_loss,
-        weight=job.weight,
+def _variable(name: object) -> str:
+    if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be the name of a variable; use letters, digits and _, no digit first")
+    if name in OWN_VARIABLES:
+        raise ValueError(f"{name} is set by slopewise; remove it, and write `port` to choose the port")
+    return name
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        written = "" if value is None else json.dumps(value, default=str).strip('"')
+        raise ValueError(f"{name} is no text; write it in quotes, as in {name}: {written!r}")  # noqa: TRY004
+    if "\0" in value:
+        raise ValueError(f"{name} holds a zero byte, which no variable can; remove it")
+    return value
+
+
+def _directory(value: object) -> object:
+    if value == "":
+        raise ValueError("is empty; write a folder, absolute or relative to this file")
+    return value
+
+
+_COMMAND_SCHEMA = {"type": "array", "items": {"type": "string"}, "format": "command"}
+
+
+class JobEntry(Document):
+    """One entry of the user's file: a command that is started on this machine."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+    name: JobName = Field(
+        description="up to 63 lower-case letters, digits and -; names the job in every table, and its log file"
     )
+    command: Annotated[list[str], BeforeValidator(_words), WithJsonSchema(_COMMAND_SCHEMA)] = Field(
+        description="the program and its arguments: one text, split as a shell would, or a list, taken word for word; "
+        "it is started without a shell"
+    )
+    env: Annotated[dict[str, str], BeforeValidator(_environment)] = Field(
+        default_factory=dict, description="environment variables, added to those that slopewise itself has"
+    )
+    working_directory: Annotated[str | None, BeforeValidator(_directory)] = Field(
+        None, description="where the command runs; a relative one is beside this file; else the folder of this file"
+    )
+    arrive_seconds: float = Field(
+        0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run at which the command is started"
+    )
+    max_useful_cpu: CpuMillicores | None = Field(
+        None, description="CPU beyond which it gets no faster, such as `1` for one thread; else any amount is of use"
+    )
+    port: int | None = Field(
+        None, ge=1, le=65_535, description="where the program serves metrics of its own; else slopewise chooses a port"
+    )
+    migratable: bool = Field(
+        False, description="it saves a checkpoint on SIGTERM and resumes from it, so that it may be moved between nodes"
+    )
+    weight: float = Field(1.0, gt=0.0, le=MOST_WEIGHT, description="of this job against the others; for `dqoes`")
+    qoe_seconds: float | None = Field(
+        None,
+        gt=0.0,
+        le=LONGEST_PROMISE_SECONDS,
+        description="objective in s: a response of a served model, or a step of a training; for `dqoes`",
+    )
+    deadline_seconds: float | None = Field(
+        None,
+        gt=0.0,
+        le=LONGEST_PROMISE_SECONDS,
+        description="s from its arrival until it must have ended; for `deadline`",
+    )
+    target_loss: float | None = Field(
+        None, allow_inf_nan=False, description="evaluation at which it is done; for `tradl`"
+    )
+    deliverable_loss: float | None = Field(
+        None, allow_inf_nan=False, description="evaluation from which its model is of use; for `tradl`"
+    )
+
+
+def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
+    job = validate(JobEntry, entry, where=where)
     return JobSpec(
         job.name,
         job.command,
         job.arrive_seconds,
         job.max_useful_cpu,
         job.port,
-        promises,
+        Promises(
+            qoe_seconds=job.qoe_seconds,
+            target_level=job.target_loss,
+            deliverable_level=job.deliverable_loss,
+            weight=job.weight,
+        ),
         job.deadline_seconds,
         job.migratable,
+        job.env,
+        folder / (job.working_directory or "."),
     )
 
 

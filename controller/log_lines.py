@@ -16,9 +16,19 @@ from typing import TextIO
 import structlog
 
 
-def configure_logging(*, stream: TextIO | None = None, as_json: bool = False, level: int = logging.INFO) -> None:
-    """Log to stderr (data goes to stdout): readable lines, or one JSON object a line for log collectors."""
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
+def configure_logging(
+    *,
+    stream: TextIO | None = None,
+    as_json: bool = False,
+    level: int = logging.INFO,
+    renderer: structlog.typing.Processor | None = None,
+) -> None:
+    """Log to stderr (data goes to stdout): readable lines, or one JSON object a line for log collectors.
+
+    `renderer`: makes other lines of the events.
+    """
+    if renderer is None:
+        renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

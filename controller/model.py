@@ -157,6 +157,16 @@ class AcceptedRange:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MissingEvaluation:
+    """Why a job that has run for a while reports no evaluation."""
+
+    reason: Literal["NoTarget", "ScrapeFails", "NoMetric", "NotUsable"]
+    """For conditions."""
+    message: str
+    """What is wrong and what to do, e.g. `port 41523 refuses; …`."""
+
+
 MoveWay = Literal["suspend", "evict", "restart"]
 """How a running job is moved: its Job is suspended, pinned and resumed; its pod is evicted and the gated replacement
 placed; or (on one machine) its process is ended and started again."""
@@ -235,6 +245,8 @@ class Job:
     """None: it reports none, or there is nobody to report to."""
     mobility: Mobility | None = None
     """None: the platform has nothing against moving it, and nothing to say about it (the simulator)."""
+    missing_evaluation: MissingEvaluation | None = None
+    """None: it reports one, or need not yet, or that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

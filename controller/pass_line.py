@@ -12,7 +12,7 @@ import re
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
 
-from controller.model import Arrival, Job, Move, PassReport, Place, Resize
+from controller.model import Arrival, Job, Move, PassReport, Place, Resize, Withheld
 
 MOST_NAMED = 20
 """Changes that a line names one by one: 5,000 of them are 700 KB."""
@@ -20,7 +20,12 @@ MOST_NAMED = 20
 _ON_TIME_RATIO = 0.9
 """A pass that comes 19.9 s after the one before is on time for an interval of 20 s."""
 
+_MODE_GUARDS = ("paused", "canary")
+"""These say the same of every job; what the policy wants, and why, says more."""
+
 Facts = dict[str, object]
+_Identity = tuple[str, str, int | None]
+"""The job, the guard, and where it counts the figure."""
 
 
 class PassLines:
@@ -30,12 +35,12 @@ class PassLines:
         self._interval_seconds = interval_seconds
         self._last: tuple[object, ...] = ()
         self._told_at_seconds = float("-inf")
-        self._withheld: frozenset[tuple[str, str]] = frozenset()
+        self._withheld: frozenset[_Identity] = frozenset()
         self._moves_withheld: frozenset[tuple[str, str]] = frozenset()
 
     def facts(self, report: PassReport) -> Facts | None:
         """What the line says; None: nothing that is not known already."""
-        withheld = frozenset((each.resize.job_uid, each.guard) for each in report.withheld)
+        withheld = frozenset(_identity(each) for each in report.withheld)
         moves_withheld = frozenset((each.move.job_uid, each.guard) for each in report.moves_withheld)
         said = (re.sub(r"\d+", "#", report.held or ""), withheld, moves_withheld, _jobs(report))
         quiet = said == self._last and not (report.outcomes or report.moves or report.moves_told)
@@ -91,12 +96,19 @@ def _tried(report: PassReport) -> Iterator[str]:
         yield _change(names, each.resize, each.result, each.detail or each.resize.reason)
 
 
-def _withheld(report: PassReport, known: frozenset[tuple[str, str]]) -> Iterator[str]:
+def _withheld(report: PassReport, known: frozenset[_Identity]) -> Iterator[str]:
     """Every change that a guard withholds, and did not in the last line."""
-    fresh = [each for each in report.withheld if (each.resize.job_uid, each.guard) not in known]
+    fresh = [each for each in report.withheld if _identity(each) not in known]
     names = _names(report) if fresh else {}
     for each in fresh:
-        yield _change(names, each.resize, "withheld", each.reason)
+        wish = f"; {each.resize.reason}" if each.guard in _MODE_GUARDS else ""
+        yield _change(names, each.resize, "withheld", f"{each.reason}{wish}")
+
+
+def _identity(withheld: Withheld) -> _Identity:
+    """What makes it the same as in the last line. Of a mode that changes nothing each figure that is wanted is news."""
+    wanted = withheld.resize.to_millicores if withheld.guard in _MODE_GUARDS else None
+    return withheld.resize.job_uid, withheld.guard, wanted
 
 
 def _change(names: Mapping[str, str], resize: Resize, became: str, why: str) -> str:

@@ -8,7 +8,7 @@ one sentence: where, what, what to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -21,6 +21,7 @@ from controller.model import CpuControl, Objective
 from controller.own_policies import catalogue
 from controller.own_policies.loading import FAILURES, described
 from controller.policies import PolicyParameters
+from controller.texts import nearest
 
 _CPU_QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<milli>m?)")
 METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -117,6 +118,10 @@ class EvaluationSettings(Document):
     )
 
 
+FORGOTTEN_UNIT_CORES = 100
+"""From so many cores on a floor that is above its ceiling was meant as millicores."""
+
+
 class CpuBounds(Document):
     """The least and the most CPU a job may be given."""
 
@@ -126,8 +131,15 @@ class CpuBounds(Document):
     @model_validator(mode="after")
     def _ordered(self) -> CpuBounds:
         if self.min > self.max:
-            raise ValueError(f"min {self.min}m is above max {self.max}m; swap them")
+            above = f"min {cpu_quantity(self.min)} is above max {cpu_quantity(self.max)}"
+            raise ValueError(f"{above}; {self._meant()}")
         return self
+
+    def _meant(self) -> str:
+        """A hundred cores and more are nobody's floor: the unit was left out. `crds/rules.py` asks the same."""
+        cores = self.min // 1000
+        left_out = not self.min % 1000 and FORGOTTEN_UNIT_CORES <= cores <= self.max
+        return f"did you mean {cores}m?" if left_out else "swap them"
 
 
 class ResourceSettings(Document):
@@ -265,14 +277,14 @@ class TrainingPolicySpec(Document):
 class Metadata(Document):
     """The name under which the policy is reported."""
 
-    name: str = "default"
+    name: str = Field("default", description="in every log line, metric and table")
 
 
 class TrainingPolicy(Document):
     """The platform engineer's document: `slopewise.dev/v1alpha1`, kind `TrainingPolicy`."""
 
-    api_version: Literal["slopewise.dev/v1alpha1"] = "slopewise.dev/v1alpha1"
-    kind: Literal["TrainingPolicy"] = "TrainingPolicy"
+    api_version: Literal["slopewise.dev/v1alpha1"] = Field("slopewise.dev/v1alpha1", description="of this document")
+    kind: Literal["TrainingPolicy"] = Field("TrainingPolicy", description="of this document")
     metadata: Metadata = Metadata()
     spec: TrainingPolicySpec = TrainingPolicySpec()
 
@@ -319,14 +331,21 @@ def policy_parameters(choice: PolicyChoice, *, where: str) -> PolicyParameters:
 def load_yaml(path: Path) -> object:
     """Read a YAML file; UsageError when it is missing, unreadable or not YAML."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         detail = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{path}: cannot be read ({detail}); give the path of a readable YAML file.") from error
+    return parse_yaml(text, where=str(path))
+
+
+def parse_yaml(text: str, *, where: str) -> object:
+    """The document in a text that was read from `where`; UsageError when it is not YAML."""
+    try:
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark else ""
-        raise UsageError(f"{path}:{line} is not valid YAML; correct its syntax.") from error
+        raise UsageError(f"{where}:{line} is not valid YAML; correct its syntax.") from error
 
 
 def validate(model: type[Model], document: object, *, where: str, under: str = "") -> Model:
@@ -349,12 +368,13 @@ def sentence(error: ValidationError, model: type[BaseModel], where: str, under: 
     place = f"{where}{separator}{location}" if location else where
     others = error.error_count() - 1
     more = f" ({others} more mistake{'s' if others > 1 else ''} after it)" if others else ""
-    return f"{place}: {_what_and_remedy(first, model)}{more}."
+    what = f"{_what_and_remedy(first, model)}{more}"
+    return f"{place}: {what}" if what.endswith("?") else f"{place}: {what}."
 
 
 def _what_and_remedy(first: Any, model: type[BaseModel]) -> str:
     if first["type"] == "extra_forbidden":
-        return f"unknown key; remove it or use one of {', '.join(_keys_beside(model, first['loc']))}"
+        return _unknown_key(str(first["loc"][-1]), _keys_beside(model, first["loc"]))
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     if first["type"] == "missing":
@@ -364,7 +384,23 @@ def _what_and_remedy(first: Any, model: type[BaseModel]) -> str:
     message = str(first["msg"]).replace("Input should be", "must be").replace("a valid tuple", "a list")
     if model.model_config.get("hide_input_in_errors"):  # what was written may be a secret
         return f"{message}; write it in quotes" if first["type"] == "string_type" else message
-    return f"{message}, not {first['input']!r}"
+    return f"{message}, not {first['input']!r}{_meant_word(first)}"
+
+
+def _unknown_key(key: str, known: Sequence[str]) -> str:
+    meant = nearest(key, known)
+    return (
+        f"unknown key; did you mean {meant!r}?" if meant else f"unknown key; remove it or use one of {', '.join(known)}"
+    )
+
+
+def _meant_word(first: Any) -> str:
+    """Which of a few words was probably meant; empty where none is near, or any text may stand."""
+    if first["type"] != "literal_error" or not isinstance(first["input"], str):
+        return ""
+    words = re.findall(r"'([^']*)'", first["ctx"]["expected"])
+    meant = nearest(first["input"], words) if len(words) > 1 else None
+    return f"; did you mean {meant!r}?" if meant else ""
 
 
 def _keys_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -52,11 +52,17 @@ class JobRecord:
     """What its last move did to it, when it ended of that: a sentence without its name."""
     ended_before_move: bool = False
     """It had ended by itself when it was to be told to, so a move that was decided on is over."""
+    status_unknown: bool = False
+    """It was taken over from a controller that was killed, so that nobody has learnt how it ended."""
+    ended_unseen: bool = False
+    """It had ended before it could be taken over."""
 
     @property
     def state(self) -> str:
-        """waiting, running, moving, finished or failed."""
+        """waiting, running, moving, finished, failed, or ended (nobody knows how)."""
         if self.finished_at_seconds is not None:
+            if self.status_unknown:
+                return "ended"
             return "finished" if self.exit_status == 0 else "failed"
         if self.move is not None:
             return "moving"

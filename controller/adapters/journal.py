@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import socket
 import tempfile
 import time
@@ -29,9 +30,13 @@ from pydantic import ValidationError
 from controller.adapters.leftovers import (
     LEFTOVER,
     ORDER,
+    EndedJob,
     Leftover,
     MadeCgroup,
+    MadeFile,
     MadeFolder,
+    RunOf,
+    StartedCommand,
     StartedProcess,
     current_boot_id,
 )
@@ -41,6 +46,9 @@ from controller.errors import SlopewiseError
 
 _SUFFIX = ".journal"
 _UNSEEN_SUFFIX = ".new"
+CRASHED_SUFFIX = ".crashed"
+"""Of a journal whose run was killed, once it is cleaned up after, and whose jobs the same command is to go on with."""
+MEMORY_SUFFIX = ".memory"
 _UNSEEN_SECONDS = 60.0
 """A journal has its final name milliseconds after it was made; one that has not after a minute never will."""
 
@@ -90,7 +98,7 @@ class Journal:
         """Use `open`. `descriptor`: the file, open for appending, and locked."""
         self._path = path
         self._descriptor = descriptor
-        self.run_id = _run_id(path)
+        self.run_id = run_id_of(path)
 
     @classmethod
     def open(cls, state_dir: Path, run_id: str) -> Journal:
@@ -115,10 +123,17 @@ class Journal:
         """Before a run's cgroup is made. `enabled`: controllers about to be switched on above it (v2)."""
         self._append(MadeCgroup(path=path, enabled=tuple(enabled)))
 
-    def record_process(self, name: str, pid: int, *, ours: bool) -> None:
+    def record_process(self, name: str, pid: int, *, ours: bool, command: StartedCommand | None = None) -> None:
         """Before the process that leads group `pid` does any work. `ours`: it ends with the run."""
         ticks = identify(pid).started_ticks
-        self._append(StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=current_boot_id(), ours=ours))
+        boot_id = current_boot_id()
+        self._append(
+            StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=boot_id, ours=ours, command=command)
+        )
+
+    def record(self, entry: StartedProcess | EndedJob | RunOf) -> None:
+        """What the next start of the same jobs must know after a crash."""
+        self._append(entry)
 
     def make_folder(self, purpose: str) -> Path:
         """A new temporary folder, `slopewise-PURPOSE-RUN-…`, that goes with the run."""
@@ -128,11 +143,15 @@ class Journal:
         path.mkdir(mode=0o700)
         return path
 
+    def record_file(self, path: Path) -> None:
+        """Before a file that names this run is written outside our folders."""
+        self._append(MadeFile(path=path.absolute()))
+
     def close(self) -> list[str]:
         """Clean up what is still there, and end the journal; a sentence for each thing that was left."""
         if self._descriptor < 0:
             return []
-        messages = _clean_up(self._path, self.run_id)
+        messages = _clean_up(self._path, self.run_id, crash=False)
         os.close(self._descriptor)
         self._descriptor = -1
         return messages
@@ -158,10 +177,10 @@ class Journal:
 def clean_up_after_killed(state_dir: Path) -> list[str]:
     """Clean up what killed runs left, and never what a live one has; a sentence for each thing done."""
     messages = []
-    for path in sorted(state_dir.glob(f"*@{_machine()}{_SUFFIX}")):
-        descriptor = _lock_of_dead(path)
+    for path in journals(state_dir):
+        descriptor = lock_of_dead(path)
         if descriptor is not None:
-            messages += _clean_up(path, _run_id(path))
+            messages += _clean_up(path, run_id_of(path), crash=True)
             os.close(descriptor)
     for path in state_dir.glob(f"*@{_machine()}{_UNSEEN_SUFFIX}"):
         _remove_never_seen(path)
@@ -173,8 +192,14 @@ def journal_path(state_dir: Path, run_id: str) -> Path:
     return state_dir / f"{run_id}@{_machine()}{_SUFFIX}"
 
 
-def _run_id(path: Path) -> str:
-    return path.name.removesuffix(_SUFFIX).partition("@")[0]
+def journals(state_dir: Path, suffix: str = _SUFFIX) -> list[Path]:
+    """The journals of this machine, the oldest first; with another suffix what is kept of crashed runs."""
+    return sorted(state_dir.glob(f"*@{_machine()}{suffix}"))
+
+
+def run_id_of(path: Path) -> str:
+    """The run that a journal is of."""
+    return path.name.partition("@")[0]
 
 
 def _machine() -> str:
@@ -193,7 +218,7 @@ def _remove_never_seen(path: Path) -> None:
             path.unlink()
 
 
-def _lock_of_dead(path: Path) -> int | None:
+def lock_of_dead(path: Path) -> int | None:
     """The lock on a dead run's journal; None when the run lives, or somebody else is cleaning up after it."""
     try:
         descriptor = os.open(path, os.O_RDWR)
@@ -207,10 +232,16 @@ def _lock_of_dead(path: Path) -> int | None:
     return descriptor
 
 
-def _clean_up(path: Path, run_id: str) -> list[str]:
-    """Clean up all that a journal names. It stays, for the next try, when something could not be cleaned up."""
-    leftovers, unreadable = _read(path)
+def _clean_up(path: Path, run_id: str, *, crash: bool) -> list[str]:
+    """Clean up all that a journal names. It stays, for the next try, when something could not be cleaned up.
+
+    After a `crash` what is known of a user's jobs stays too (`crashed_runs.py`): some may run, and none is over by it.
+    """
+    leftovers, unreadable = read_journal(path)
     messages, failed = [], False
+    crashed = crash and is_worth_keeping(leftovers)
+    if crashed:
+        _keep_memory(leftovers, path)
     for leftover in sorted(leftovers, key=lambda item: ORDER.index(type(item))):
         try:
             done = leftover.clean_up(run_id)
@@ -220,12 +251,33 @@ def _clean_up(path: Path, run_id: str) -> list[str]:
             messages.append(f"Leftovers of run {run_id}: {done}.")
     if unreadable and not failed:
         messages.append(_keep_aside(path, unreadable))
+    elif not failed and crashed:
+        path.rename(path.with_suffix(CRASHED_SUFFIX))
     elif not failed:
         path.unlink(missing_ok=True)
     return messages
 
 
-def _read(path: Path) -> tuple[list[Leftover], int]:
+def is_worth_keeping(leftovers: Iterable[Leftover]) -> bool:
+    """True for a run of a user's jobs some of which had been started, on a machine that has not restarted since."""
+    found = list(leftovers)
+    started = any(isinstance(each, StartedProcess) and each.command and _of_this_boot(each) for each in found)
+    return started and any(isinstance(each, RunOf) for each in found)
+
+
+def _of_this_boot(started: StartedProcess) -> bool:
+    return started.boot_id == current_boot_id()
+
+
+def _keep_memory(leftovers: Iterable[Leftover], path: Path) -> None:
+    """What was remembered between passes goes with the run's folder; beside the journal it stays."""
+    for each in leftovers:
+        if isinstance(each, RunOf) and each.memory is not None:
+            with suppress(OSError):  # measured anew
+                shutil.move(each.memory, path.with_suffix(MEMORY_SUFFIX))
+
+
+def read_journal(path: Path) -> tuple[list[Leftover], int]:
     """The journal's entries, and how many of its lines make no sense."""
     leftovers, unreadable = [], 0
     for line in path.read_bytes().splitlines() if path.exists() else ():

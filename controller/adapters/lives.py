@@ -11,6 +11,7 @@ end has finished, as anywhere else.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +20,19 @@ from pathlib import Path
 import structlog
 
 from controller.adapters.job_record import JobRecord
+from controller.adapters.leftovers import StartedCommand
 from controller.adapters.limiters.base import UNLIMITED, Limiter
+from controller.adapters.limiters.process_group import ProcessMeter
 from controller.adapters.local_moves import MOST_STARTS, LocalMove
 from controller.adapters.nodes import LocalNode
-from controller.adapters.processes import Command, Launcher, ManagedProcess, single_thread_environment, terminate_all
+from controller.adapters.processes import (
+    AdoptedProcess,
+    Command,
+    Launcher,
+    ManagedProcess,
+    single_thread_environment,
+    terminate_all,
+)
 from controller.errors import ActuationError, SlopewiseError
 from controller.ports import Clock
 
@@ -32,6 +42,9 @@ LOOPBACK = "127.0.0.1"
 
 LINGER_SECONDS = 3.0
 """How long a job's endpoint waits for the scrape after its end: three scrapes of one second."""
+
+LINGER_SCRAPES = 1.5
+"""The same of a Prometheus that scrapes less often, in scrapes: the next one comes within one."""
 
 GRACE_SECONDS = 5.0
 """How long a built-in training may take to end after SIGTERM."""
@@ -57,6 +70,9 @@ class Lives:
     nodes: tuple[LocalNode, ...]
     ours: bool
     lock: threading.Lock
+    linger_seconds: float = LINGER_SECONDS
+    on_end: Callable[[JobRecord], None] = lambda _: None
+    """Told of every job that has ended, once all is known of it."""
 
     @property
     def grace_seconds(self) -> float:
@@ -87,10 +103,26 @@ class Lives:
             record.begin_life(process, self.clock.now())
         _log.info("job started", name=name, node=record.node)
 
+    def take_over(self, record: JobRecord, process: AdoptedProcess) -> None:
+        """Go on with a job that a controller which was killed had started; it has no limits, as if it were new."""
+        name = record.spec.name
+        pids = sorted({process.pid, *process.running_members({}), *process.members()})
+        used = ProcessMeter().read(pids).cpu_seconds
+        with self.lock:
+            record.process = process
+        try:
+            self.limiter.admit(name, process.pid)
+            self.limiter.include(name, pids)
+        except ActuationError as error:  # it has ended just now, which the next look will see
+            _log.warning("job cannot be limited", name=name, reason=str(error))
+        counted = self.limiter.usage(name).cpu_seconds_total or 0.0
+        record.earlier_cpu_seconds = max(0.0, used - counted)
+        _log.info("job taken over", name=name)
+
     def move_on(self, record: JobRecord, move: LocalMove, process: ManagedProcess) -> bool:
         """Look after a move; True once the job is on its new node, or has ended."""
         name = record.spec.name
-        if not move.is_told and process.poll() is not None:
+        if not move.is_told and process.has_ended():
             with self.lock:
                 record.move = None
             self.end_or_resume(record, process)
@@ -167,11 +199,13 @@ class Lives:
     def _collect(self, record: JobRecord) -> None:
         """End whatever is left of a job, learn its exit status, and remove its cgroup."""
         if record.process is not None:
+            record.status_unknown = not record.process.status_is_known
             record.exit_status = record.process.terminate(self.grace_seconds)
             if record.exit_status != 0:
                 record.last_words = record.process.tail(5)
         self.limiter.release(record.spec.name)
         record.finished_at_seconds = record.noticed_end_seconds
+        self.on_end(record)
         _log.info("job ended", name=record.spec.name, status=record.exit_status, last_words=record.last_words)
 
     def _admit(self, record: JobRecord, pid: int) -> None:
@@ -188,11 +222,25 @@ class Lives:
             self.folder / f"{name}.log",
             environment={
                 **(self._built_in_environment(record) if self.ours else {}),
+                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(self.linger_seconds),
+                **record.spec.environment,
                 "SLOPEWISE_EXPORTER_PORT": str(record.port),
                 "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
-                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(LINGER_SECONDS),
             },
+            working_directory=record.spec.working_directory,
             ours=self.ours,
+            remembered=None if self.ours else self._remembered(record),
+        )
+
+    def _remembered(self, record: JobRecord) -> StartedCommand:
+        now = self.clock.now()
+        return StartedCommand(
+            arguments=tuple(record.spec.command),
+            working_directory=record.spec.working_directory,
+            log_path=(self.folder / f"{record.spec.name}.log").absolute(),
+            port=record.port,
+            arrived_at_seconds=now if record.arrived_at_seconds is None else record.arrived_at_seconds,
+            started_at_seconds=now,
         )
 
     def _built_in_environment(self, record: JobRecord) -> dict[str, str]:

@@ -6,12 +6,13 @@ its `pod` label, and the namespace is the run it belongs to. `nodes.py` says whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.adapters.limiters.base import UNLIMITED, Limiter
+from controller.adapters.missing_evaluations import MissingEvaluations, unheard, with_missing
 from controller.adapters.nodes import ONLY_NODE
-from controller.adapters.prometheus import JobSeries, PrometheusReader
+from controller.adapters.prometheus import JobSeries, PrometheusReader, PrometheusReading
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
 from controller.model import (
@@ -22,6 +23,7 @@ from controller.model import (
     Job,
     JobState,
     Migrate,
+    MissingEvaluation,
     Mobility,
     Move,
     MoveOutcome,
@@ -65,9 +67,10 @@ class LocalObserver:
         nodes: Sequence[Node],
         waiting: Callable[[], Sequence[Arrival]] = tuple,
         moving: Callable[[], Sequence[MoveUnderWay]] = tuple,
+        missing: MissingEvaluations | None = None,
     ) -> None:
         """`running`: the jobs that run, and those that a move has just ended; `waiting`: those that have no node yet;
-        `moving`: those on their way.
+        `moving`: those on their way; `missing`: finds out why jobs report no evaluation.
         """
         self._reader = reader
         self._limiter = limiter
@@ -76,23 +79,42 @@ class LocalObserver:
         self._nodes = tuple(nodes)
         self._waiting = waiting
         self._moving = moving
+        self._missing = missing
+        self.reading: PrometheusReading | None = None
+        """What Prometheus knew in the last observation, also of jobs that have ended meanwhile; None: nothing."""
 
     def observe(self) -> ClusterSnapshot:
         """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read."""
         now = self._clock.now()
-        reading = self._reader.read(now)
+        self.reading = None
+        self.reading = reading = self._reader.read(now)
         moving = tuple(self._moving())  # before `running`: a job that arrives in between is then seen twice, not never
+        running = self._running()
+        causes = self._causes(running, reading, now)
         jobs = []
-        for local in self._running():
-            series = reading.jobs.get(JobKey(local.namespace, local.name), _NO_SERIES)
-            job = self._job(local, series)
+        for local in running:
+            key = JobKey(local.namespace, local.name)
+            job = self._job(local, reading.jobs.get(key, _NO_SERIES), causes.get(key))
             if job is not None:
                 jobs.append(job)
         waiting = tuple(self._waiting())
         interval = self._reader.scrape_interval_seconds
         return ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
 
-    def _job(self, local: LocalJob, series: JobSeries) -> Job | None:
+    def _causes(
+        self, running: Sequence[LocalJob], reading: PrometheusReading, now_seconds: float
+    ) -> Mapping[JobKey, MissingEvaluation]:
+        """Why jobs that should by now report no evaluation."""
+        if self._missing is None:
+            return {}
+        keys = {JobKey(local.namespace, local.name): local for local in running if local.ended is None}
+        silent = (
+            unheard(key, reading.jobs.get(key, _NO_SERIES), now_seconds - local.started_at_seconds)
+            for key, local in keys.items()
+        )
+        return self._missing.of((job for job in silent if job is not None), now_seconds)
+
+    def _job(self, local: LocalJob, series: JobSeries, missing: MissingEvaluation | None) -> Job | None:
         """The job as the pass sees it; None when its process ended while we looked."""
         if local.ended is not None:
             allocation, usage = UNLIMITED, None
@@ -117,12 +139,13 @@ class LocalObserver:
             useful_parallelism_cores=local.useful_parallelism_cores,
             restarted=series.restarted,
             life_started_at_seconds=series.life_started_at_seconds,
-            warnings=series.warnings,
+            warnings=with_missing(series.warnings, missing),
             responses=series.responses,
             promises=local.promises,
             migratable=local.migratable,
             checkpoint=series.checkpoint,
             mobility=local.mobility,
+            missing_evaluation=missing,
         )
 
 

@@ -63,7 +63,7 @@ class LocalMove:
         return False
 
     def _is_over(self, process: ManagedProcess) -> bool:
-        if process.poll() is None:
+        if not process.has_ended():
             return False
         if process.is_over():
             return True

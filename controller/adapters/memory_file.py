@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from controller.errors import SlopewiseError
 from controller.model import MemoryState
+
+# What belongs to a run and its cgroups, and means nothing to the next: counters began anew, and so did resources.
+_OF_ONE_RUN: dict[str, Any] = {
+    "anchor": None,
+    "original": None,
+    "last_resized_at_seconds": None,
+    "pace_anchor": None,
+    "change": None,
+    "alone_until_seconds": None,
+    "alone_because": None,
+}
+
+
+def inherit(former: Path, path: Path) -> None:
+    """Begin the memory at `path` with what a run that was killed had learnt of its jobs, where that can be read."""
+    with suppress(SlopewiseError, OSError):
+        jobs = FileMemory(former).load().jobs
+        known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in jobs.items()}
+        FileMemory(path).save(MemoryState(known))
+
 
 _STATE: TypeAdapter[MemoryState] = TypeAdapter(MemoryState)
 

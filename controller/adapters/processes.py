@@ -22,7 +22,13 @@ from pathlib import Path
 from typing import IO
 
 from controller.adapters.journal import Journal
-from controller.adapters.leftovers import GROUP_VARIABLE, RUN_VARIABLE
+from controller.adapters.leftovers import (
+    GROUP_VARIABLE,
+    RUN_VARIABLE,
+    StartedCommand,
+    StartedProcess,
+    started_in_group,
+)
 from controller.adapters.limiters.process_group import process_groups, running
 from controller.errors import SlopewiseError, UsageError
 
@@ -63,6 +69,8 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: Path | None = None
     ours: bool = True
+    remembered: StartedCommand | None = None
+    """What the journal keeps of a user's job, for a controller that comes after a crash."""
 
 
 class Launcher:
@@ -88,7 +96,7 @@ class Launcher:
         """
         process, gate = self._start_gate(command, members)
         try:
-            self._journal.record_process(command.name, process.pid, ours=command.ours)
+            self._journal.record_process(command.name, process.pid, ours=command.ours, command=command.remembered)
             if admit is not None:
                 admit(process.pid)
             with suppress(BrokenPipeError):  # ended already: `poll` tells how
@@ -133,6 +141,15 @@ class ManagedProcess:
     def pid(self) -> int:
         """The command's pid, which is the number of its process group too."""
         return self._popen.pid
+
+    @property
+    def status_is_known(self) -> bool:
+        """Whether `poll` will tell how it ended."""
+        return True
+
+    def has_ended(self) -> bool:
+        """True once the command itself has ended, whatever has become of what it started."""
+        return self.poll() is not None
 
     def poll(self) -> int | None:
         """The exit status (negative: the signal that ended it); None while it runs."""
@@ -190,6 +207,10 @@ class ManagedProcess:
                 if os.getpgid(pid) != self.pid:
                     os.kill(pid, number)
 
+    def running_members(self, groups: Mapping[int, Sequence[int]]) -> list[int]:
+        """Those of its group that run, from one look at all groups; not those that left it."""
+        return running(groups.get(self.pid, ()))
+
     def collect(self) -> None:
         """Let go of the pid of a command that has ended."""
         with suppress(subprocess.TimeoutExpired):
@@ -204,6 +225,80 @@ class ManagedProcess:
         except OSError:
             return ""
         return "\n".join(text.splitlines()[-lines:])
+
+
+class AdoptedProcess(ManagedProcess):
+    """A command that a controller which was killed had started. It is no child of ours: how it ends is not known.
+
+    Nothing keeps its pid from being used anew once it has ended, so every signal asks first whose it is.
+    """
+
+    def __init__(self, started: StartedProcess, mark: str, log_path: Path, members: Members = tuple) -> None:
+        """`mark`: the run whose mark its processes carry; `members`: what its limiter has of it."""
+        self.name = started.name
+        self.log_path = log_path
+        self._started = started
+        self._mark = mark
+        self._of_limiter = members
+        self._collected = False
+
+    @property
+    def pid(self) -> int:
+        """As ever."""
+        return self._started.pid
+
+    @property
+    def status_is_known(self) -> bool:
+        """Only its parent learns of it."""
+        return False
+
+    def has_ended(self) -> bool:
+        """True once the command itself has ended; as a zombie, too, where nobody collects orphans."""
+        return not self._started.leader_runs
+
+    def poll(self) -> int | None:
+        """Never known."""
+        return None
+
+    def terminate(self, grace_seconds: float = 5.0) -> int | None:
+        """End all of it, politely at first."""
+        terminate_all([self], grace_seconds)
+        return None
+
+    def kill(self) -> int | None:
+        """End all of it at once."""
+        _kill_all([self])
+        return None
+
+    def ask_to_end(self) -> None:
+        """SIGTERM to the command alone."""
+        if self._started.leader_runs:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+
+    @property
+    def is_collected(self) -> bool:
+        """True once it was terminated."""
+        return self._collected
+
+    def signal(self, number: int) -> None:
+        """Signal all that is provably its."""
+        for pid in {*self._started.members(self._mark), *self.members()}:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def members(self) -> list[int]:
+        """What its limiter has of it, and what carries the marks of its group."""
+        return [*self._of_limiter(), *started_in_group(self._mark, self.pid)]
+
+    def running_members(self, groups: Mapping[int, Sequence[int]]) -> list[int]:
+        """Those of its group that run; never those of a stranger whose group bears its number by now."""
+        return self._started.members(self._mark)
+
+    def collect(self) -> None:
+        """Its parent does."""
+        self._collected = True
 
 
 def terminate_all(processes: Iterable[ManagedProcess], grace_seconds: float = 5.0) -> None:
@@ -243,7 +338,7 @@ def _any_runs(processes: Sequence[ManagedProcess]) -> bool:
     """One look at all groups for all commands; the members, which may cost more, only when the groups have ended."""
     groups = process_groups()
     left = [process for process in processes if not process.is_collected]
-    return any(running(groups.get(process.pid, ())) for process in left) or any(
+    return any(process.running_members(groups) for process in left) or any(
         running(process.members()) for process in left
     )
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.adapters import queries
 from controller.adapters.http_config import Endpoint
 from controller.adapters.prometheus_facts import Facts, facts_by_job, latest_life
-from controller.adapters.prometheus_http import PrometheusHttp, RangeRow
+from controller.adapters.prometheus_http import PrometheusHttp, RangeRow, Target
 from controller.adapters.prometheus_resources import (
     ContainerKey,
     ContainerRow,
@@ -63,6 +63,8 @@ class JobSeries:
     """Another process than at the start of the window, or a steps counter that went back."""
     up: bool | None = None
     """The last scrape worked; None when it has no target any more."""
+    instances: frozenset[str] = frozenset()
+    """The addresses of its targets."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -122,6 +124,11 @@ class PrometheusReader:
         self._render(EVERYTHING)
         self._http = PrometheusHttp(endpoint, timeout_seconds)
 
+    @property
+    def shown_url(self) -> str:
+        """Where it is, as it may be shown: without a password."""
+        return self._http.shown_url
+
     def read(self, at_seconds: float, scope: Scope = EVERYTHING) -> PrometheusReading:
         """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
         asked = self._render(scope)
@@ -177,6 +184,22 @@ class PrometheusReader:
         rows = self._http.ask(queries.last_values(metric, self._forced, window_seconds), at_seconds)
         return {row.labels.get("pod", ""): row.value for row in rows}
 
+    def metric_names(self, instances: Mapping[JobKey, Collection[str]], at_seconds: float) -> dict[JobKey, set[str]]:
+        """What each of a few jobs exports at these addresses; one query, a reading of its own."""
+        self._http.begin()
+        addresses = sorted({address for of_job in instances.values() for address in of_job})
+        query = queries.metric_names(self._forced, addresses, sorted({key.pod for key in instances}))
+        found: dict[JobKey, set[str]] = defaultdict(set)
+        for row in self._http.ask(query, at_seconds):
+            if (key := job_key(row.labels)) is not None:
+                found[key].add(row.labels.get("__name__", ""))
+        return found
+
+    def targets(self) -> list[Target]:
+        """What Prometheus scrapes now; a reading of its own. ObservationError when it cannot be asked for that."""
+        self._http.begin()
+        return self._http.targets()
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
@@ -225,6 +248,7 @@ class PrometheusReader:
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
             restarted=facts.restarted(lives, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,
+            instances=frozenset(facts.target_labels),
             warnings=chosen.warnings,
         )
 

@@ -61,6 +61,15 @@ class RangeRow(msgspec.Struct, frozen=True, gc=False):
     points: list[tuple[float, float]] = msgspec.field(name="values")
 
 
+class Target(msgspec.Struct, frozen=True):
+    """What Prometheus scrapes, as its target API tells it."""
+
+    labels: dict[str, str]
+    health: str = "unknown"
+    """up, down or unknown (not scraped yet)."""
+    last_error: str = msgspec.field(default="", name="lastError")
+
+
 class PrometheusHttp:
     """Sends queries to one Prometheus. Not for several threads at once: a deadline belongs to one reading."""
 
@@ -73,7 +82,7 @@ class PrometheusHttp:
         self.queries = 0
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
-        self._expected: msgspec.json.Decoder[_Whole[Any]] = _decoder(Row)
+        self._expected: msgspec.json.Decoder[_Whole[Any]] | msgspec.json.Decoder[_WholeTargets] = _decoder(Row)
         self._use(read_access(self._endpoint))
 
     @property
@@ -113,6 +122,14 @@ class PrometheusHttp:
             rows: list[RangeRow] = self._connect.custom_query_range(
                 query, start, end, f"{step_seconds:.3f}", exact, timeout=self._remaining()
             )
+            return rows
+
+    def targets(self) -> list[Target]:
+        """What is scraped now; ObservationError also where the server has no such API, as those that only store."""
+        with self._told_in_one_sentence():
+            self._expected = msgspec.json.Decoder(_WholeTargets)
+            self._connect._timeout = self._remaining()  # its get_targets takes none
+            rows: list[Target] = self._connect.get_targets("active")["result"]
             return rows
 
     def close(self) -> None:
@@ -208,6 +225,20 @@ class _Whole(msgspec.Struct, Generic[R]):
     warnings: list[str] | None = None
     is_partial: bool = msgspec.field(name="isPartial", default=False)
     """VictoriaMetrics' word for what others put into a warning."""
+
+
+class _Targets(msgspec.Struct):
+    """The part of an answer of the target API that holds what is scraped."""
+
+    result: list[Target] = msgspec.field(name="activeTargets")
+
+
+class _WholeTargets(msgspec.Struct):
+    """Such an answer; of 5,000 targets it is 15 MB, nearly all of it labels that were discovered and are not read."""
+
+    data: _Targets
+    warnings: list[str] | None = None
+    is_partial: bool = msgspec.field(name="isPartial", default=False)
 
 
 def _decoder(row: type[R]) -> msgspec.json.Decoder[_Whole[R]]:

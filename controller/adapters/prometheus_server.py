@@ -90,6 +90,11 @@ class PrometheusServer:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     @property
+    def needs_restart(self) -> bool:
+        """True once it has died."""
+        return self.pid is None
+
+    @property
     def version(self) -> str:
         """Its version, e.g. `2.42.0`."""
         return self._binaries.version

@@ -241,6 +241,27 @@ max by (namespace, pod) (
 """)
 
 
+# What a job exports besides what every process does: asked for a few jobs that report no evaluation. By the addresses
+# of their own targets, because kubelets and kube-state-metrics have series about every pod.
+METRIC_NAMES = Template("""\
+count by (__name__, namespace, pod) ({
+    __name__!~"up|(scrape|python|process|go|promhttp)_.+|.+_(bucket|created)",
+    $matchers
+    instance=~"$instances",
+    pod=~"$pods"
+  })
+""")
+
+
+def metric_names(matchers: Matchers, instances: Sequence[str], pods: Sequence[str]) -> str:
+    """The query for the names of the metrics of a few pods whose own targets are at these addresses."""
+    return METRIC_NAMES.substitute(
+        matchers=render_matchers(matchers),
+        instances=escaped("|".join(map(re.escape, instances))),
+        pods=escaped("|".join(map(re.escape, pods))),
+    )
+
+
 def last_values(metric: str, matchers: Matchers, window_seconds: float) -> str:
     """The query for the last value of a metric per job within the window."""
     return LAST_VALUES.substitute(

@@ -17,17 +17,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from controller.adapters.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
 from controller.adapters.job_record import JobRecord
 from controller.adapters.limiters.base import Limiter
-from controller.adapters.lives import LOOPBACK, Lives
+from controller.adapters.lives import LINGER_SECONDS, LOOPBACK, Lives
 from controller.adapters.local import LocalJob
 from controller.adapters.local_moves import LocalMove
 from controller.adapters.nodes import LocalNode, fewest_jobs
-from controller.adapters.processes import Launcher
+from controller.adapters.processes import AdoptedProcess, Launcher
 from controller.adapters.prometheus_server import TargetGroup
 from controller.errors import ActuationError
 from controller.jobs import JobSpec
@@ -56,6 +58,10 @@ class Supervisor:
     nodes: Sequence[LocalNode]
     ours: bool
     on_event: Callable[[], None]
+    linger_seconds: float = LINGER_SECONDS
+    earlier: EarlierRun = NOTHING_EARLIER
+    """What controllers that were killed have left of these jobs: gone on with, and never started a second time."""
+    on_end: Callable[[JobRecord], None] = lambda _: None
     records: dict[str, JobRecord] = field(init=False)
     started_at_seconds: float = field(init=False, default=0.0)
     _lives: Lives = field(init=False)
@@ -63,16 +69,26 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         """UsageError when one of the commands cannot be started, before any of them is."""
-        taken = {spec.port for spec in self.specs}
+        known = {name: job.started.command.port for name, job in self.earlier.jobs.items() if job.started.command}
+        taken = {spec.port for spec in self.specs} | set(known.values())
         ports = (port for port in free_ports() if port not in taken)
         self.records = {
-            spec.name: JobRecord(spec, spec.port if spec.port is not None else next(ports)) for spec in self.specs
+            spec.name: JobRecord(spec, spec.port or known.get(spec.name) or next(ports)) for spec in self.specs
         }
         self._lives = Lives(
-            self.launcher, self.limiter, self.folder, self.clock, tuple(self.nodes), self.ours, self._lock
+            self.launcher,
+            self.limiter,
+            self.folder,
+            self.clock,
+            tuple(self.nodes),
+            self.ours,
+            self._lock,
+            self.linger_seconds,
+            self.on_end,
         )
-        for record in self.records.values():
-            self._lives.check(record)
+        for name, record in self.records.items():
+            if name not in self.earlier.jobs:
+                self._lives.check(record)
 
     def targets(self) -> list[TargetGroup]:
         """What Prometheus is to scrape: every job, also those that have not arrived.
@@ -89,8 +105,12 @@ class Supervisor:
         ]
 
     def start(self) -> None:
-        """The run begins now; the first jobs arrive with the next `poll`."""
-        self.started_at_seconds = self.clock.now()
+        """The run begins now, or goes on; the first jobs arrive with the next `poll`."""
+        begun = self.earlier.started_at_seconds
+        self.started_at_seconds = self.clock.now() if begun is None else begun
+        for name, job in self.earlier.jobs.items():
+            if name in self.records:
+                self._go_on(self.records[name], job)
 
     def poll(self) -> None:
         """Start whose time has come, see to those that move, notice who has ended; one event for all that happened."""
@@ -159,6 +179,27 @@ class Supervisor:
         """End every job that still runs, all at once, and give up those that wait or move."""
         self._lives.end_all([record for record in self.records.values() if record.state in ("running", "moving")])
 
+    def _go_on(self, record: JobRecord, job: EarlierJob) -> None:
+        """Take over a job that runs; note the end of one that does not."""
+        command, ended = job.started.command, job.ended
+        if command is None:
+            return
+        with self._lock:
+            record.arrived_at_seconds = command.arrived_at_seconds
+            record.started_at_seconds = command.started_at_seconds
+            record.node = self.nodes[0].name
+        if job.runs:
+            members = partial(self.limiter.members, record.spec.name)
+            self._lives.take_over(record, AdoptedProcess(job.started, job.mark, command.log_path, members))
+            return
+        with self._lock:
+            record.exit_status = None if ended is None else ended.status
+            record.cpu_seconds = None if ended is None else ended.cpu_seconds
+            record.status_unknown = record.exit_status is None
+            record.ended_unseen = ended is None
+            at = self.clock.now() if ended is None else ended.at_seconds
+            record.noticed_end_seconds = record.finished_at_seconds = at
+
     def _is_node(self, name: str) -> bool:
         return any(name == node.name for node in self.nodes)
 
@@ -181,7 +222,7 @@ class Supervisor:
         if record.process is not None and record.move is not None:
             return self._lives.move_on(record, record.move, record.process)
         if record.process is not None and record.state == "running":
-            ended = record.process.poll() is not None
+            ended = record.process.has_ended()
             if ended:
                 self._lives.end_or_resume(record, record.process)
             return ended

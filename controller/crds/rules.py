@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from controller import policies
 from controller.crds.schema import Format, Rule
-from controller.settings import Behaviour, CpuBounds, LabelRequirement, cpu_quantity
+from controller.settings import FORGOTTEN_UNIT_CORES, Behaviour, CpuBounds, LabelRequirement, cpu_quantity
 
 _AS_WRITTEN = '(type(self) == string ? "\'" + self + "\'" : string(self))'
 """As Python prints it: 'text' in quotes, a number without."""
@@ -63,13 +63,20 @@ FORMATS = {
 }
 
 
+_UNIT_LEFT_OUT = (
+    r"string(self.min).matches('^[0-9]{1,9}$') && "
+    f"quantity(string(self.min)).compareTo(quantity('{FORGOTTEN_UNIT_CORES}')) >= 0 && "
+    "quantity(string(self.min) + 'm').compareTo(quantity(string(self.max))) <= 0"
+)
+
 RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
     CpuBounds: (
         Rule(
             "!isQuantity(string(self.min)) || !isQuantity(string(self.max)) || "
             "quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
             "min is above max; swap them",
-            "'min ' + string(self.min) + ' is above max ' + string(self.max) + '; swap them'",
+            "'min ' + string(self.min) + ' is above max ' + string(self.max) + "
+            f"({_UNIT_LEFT_OUT} ? '; did you mean ' + string(self.min) + 'm?' : '; swap them')",
         ),
     ),
     Behaviour: (

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from controller.adapters.crashed_runs import refuse_running
 from controller.adapters.nodes import LocalNode, split_machine
 from controller.demo.live import Screen
 from controller.demo.report import check_writable
@@ -33,7 +34,7 @@ from controller.demo.workloads import (
 from controller.documents import runnable_name
 from controller.errors import UsageError
 from controller.interrupts import Interrupted
-from controller.jobs import JobSpec, load_jobs
+from controller.jobs import JobSpec, identity_of, load_jobs, shown
 from controller.loop import calm_garbage_collector
 from controller.model import CpuControl
 from controller.own_policies.catalogue import name_of
@@ -96,7 +97,10 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
     jobs = _jobs(options, asked, sum(each.node.cpu_cores for each in nodes), announce)
     refuse_idle_policies(names[1:], _surroundings(options, asked, jobs, nodes, interval))
     calm_garbage_collector()
-    with Workshop(actuator=options.actuator, announce=announce) as workshop:
+    identity = identity_of(options.jobs_file, jobs) if options.jobs_file else None
+    with Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity) as workshop:
+        if options.jobs_file is not None and identity is not None:
+            refuse_running(workshop.state_dir, identity, jobs, where=shown(options.jobs_file))
         control = options.control or _best_control(workshop, base)
         documents = [document(name, control, options, base) for name in names]
         announce(f"CPU is given by {workshop.limiter.description}; Prometheus {workshop.binaries.version}.")

@@ -203,11 +203,19 @@ def caveats(result: DemoResult) -> list[str]:
     said += [sentence for place in range(len(result.runs)) for sentence in _caveats_of(result, place)]
     if len(result.rounds) < result.rounds_asked:
         said.append(f"Stopped early: {len(result.rounds)} of {counted(result.rounds_asked, 'round')} were run.")
+    said += _without_loss(result)
     if len(result.runs) == 1:
         said.append(f"Only {plain(result.runs[0].policy)} ran: there is nothing to compare it with.")
     elif any(run.other_cpu_cores is None for of_round in result.rounds for run in of_round):
         said.append("How much CPU everything else on the machine used is not known: the kernel does not show it.")
     return said
+
+
+def _without_loss(result: DemoResult) -> Iterator[str]:
+    """Each job that reported none in any run, and why."""
+    causes = {job.name: job.no_loss for run in result.runs for job in run.jobs if job.no_loss}
+    for name, cause in causes.items():
+        yield f"{plain(name)} reported no loss: {plain(cause)}."
 
 
 def as_json(result: DemoResult) -> dict[str, Any]:
@@ -281,6 +289,8 @@ def _job_cell(result: DemoResult, place: int, name: str, measure: JobMeasure) ->
         return Cell(once(None), note="did not run")
     shown = _over_rounds(measure.of(job) for job in jobs)
     states = dict.fromkeys(plain(job.state) for job in jobs if job.state != JobState.FINISHED)
+    if measure is TIME_TO_90 and any(job.no_loss for job in jobs):
+        states = {"no loss": None}
     found = [
         (_measured(pair.base, measure).get(name), _measured(pair.run, measure).get(name))
         for pair in comparable(result, place)

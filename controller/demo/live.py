@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -16,8 +16,11 @@ from controller.adapters.job_record import JobRecord
 from controller.control import allotted_cores
 from controller.demo.runner import Progress
 from controller.demo.table import LiveHeader, LiveRow, live_table, plain_progress_line
-from controller.model import CpuControl, Job, PassReport
+from controller.model import CpuControl, Job, JobMemory, PassReport
 from controller.session import Session
+
+NO_LOSS = "no loss"
+"""The state of a job that runs and, after three scrapes, has not reported any."""
 
 REDRAW_SECONDS = 1.0
 LINE_SECONDS = 10.0
@@ -26,15 +29,17 @@ LINE_SECONDS = 10.0
 class Screen(AbstractContextManager["Screen"]):
     """Shows one run after another."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, transient: bool = False) -> None:
+        """`transient`: at the end the table goes, because another one follows."""
         self._console = console
+        self._transient = transient
         self._live: Live | None = None
         self._policy = ""
         self._next_seconds = 0.0
 
     def __enter__(self) -> Screen:
         if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False)
+            self._live = Live(console=self._console, auto_refresh=False, transient=self._transient)
             self._live.start()
         return self
 
@@ -62,18 +67,17 @@ class Screen(AbstractContextManager["Screen"]):
 
 def live_header(progress: Progress) -> LiveHeader:
     """The run so far."""
-    session = progress.session
-    reports = session.all_reports()
-    newest = reports[-1] if reports else None
+    session, tally = progress.session, progress.session.tally
+    newest = session.newest_report()
     return LiveHeader(
         policy=progress.policy,
         elapsed_seconds=progress.elapsed_seconds,
         next_look_seconds=max(0.0, newest.next_look_at_seconds - session.clock.now()) if newest else None,
         passes=session.loop.passes,
-        resizes_applied=sum(report.count("applied") for report in reports),
-        withheld=sum(len(report.withheld) + len(report.moves_withheld) for report in reports),
+        resizes_applied=tally.resizes_applied,
+        withheld=tally.withheld,
         note=_note(session, newest),
-        moves_applied=sum(move.result == "applied" for report in reports for move in report.moves),
+        moves_applied=tally.moves_applied,
     )
 
 
@@ -81,43 +85,38 @@ def _note(session: Session, newest: PassReport | None) -> str:
     if newest is not None and newest.held is not None:
         return f"held, nothing is changed: {newest.held}"
     failed = [name for name, record in session.supervisor.records.items() if record.state == "failed"]
-    return f"failed: {', '.join(failed)}" if failed else ""
+    if failed:
+        return f"failed: {', '.join(failed)}"
+    jobs = newest.snapshot.jobs if newest is not None and newest.snapshot is not None else ()
+    silent = [f"{job.name}: {job.missing_evaluation.message}" for job in jobs if job.missing_evaluation is not None]
+    more = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""
+    return f"no loss from {silent[0]}{more}" if silent else ""
 
 
 def live_rows(session: Session) -> list[LiveRow]:
     """One row a job, in the order of the list; figures are those of the last pass that observed."""
-    reports = [report for report in session.all_reports() if report.snapshot is not None]
-    histories = _loss_histories(reports)
-    newest = reports[-1] if reports else None
+    newest = session.newest_report(observed=True)
     seen = {job.name: job for job in newest.snapshot.jobs} if newest and newest.snapshot else {}
     return [
-        _row(record, seen.get(name), newest, histories[name], session)
+        _row(record, seen.get(name), newest, session.tally.of(name).history, session)
         for name, record in session.supervisor.records.items()
     ]
 
 
-def _loss_histories(reports: list[PassReport]) -> defaultdict[str, list[float]]:
-    histories: defaultdict[str, list[float]] = defaultdict(list)
-    for report in reports:
-        for job in report.snapshot.jobs if report.snapshot else ():
-            if job.evaluation is not None:
-                histories[job.name].append(job.evaluation.level)
-    return histories
-
-
 def _row(
-    record: JobRecord, job: Job | None, report: PassReport | None, history: list[float], session: Session
+    record: JobRecord, job: Job | None, report: PassReport | None, history: Sequence[float], session: Session
 ) -> LiveRow:
-    name = record.spec.name
+    name, objective = record.spec.name, record.spec.promises.qoe_seconds
     if record.state != "running" or job is None or report is None or report.decisions is None:
         state = "starting" if record.state == "running" else record.state
-        return LiveRow(name, state, None, history[-1] if history else None, history, None, None, None, None, "")
+        last = history[-1] if history else None
+        return LiveRow(name, state, None, last, history, None, None, None, None, "", objective_seconds=objective)
     known = report.decisions.memory.jobs[job.uid]
     now, wanted = _cores(job, report, session.control)
     why = _why(job, report)
     return LiveRow(
         name=name,
-        state=str(job.state),
+        state=str(job.state) if job.missing_evaluation is None else NO_LOSS,
         job_class=known.job_class,
         loss=job.evaluation.level if job.evaluation else None,
         loss_history=history,
@@ -126,7 +125,17 @@ def _row(
         cpu_allotted_millicores_now=now,
         cpu_wanted_millicores=wanted,
         why=why,
+        pace_seconds=_pace_seconds(job, known),
+        objective_seconds=objective,
     )
+
+
+def _pace_seconds(job: Job, known: JobMemory) -> float | None:
+    """As it was measured last; of a served model that is not measured yet, the mean over all that it has answered."""
+    if known.paces:
+        return known.paces[-1].seconds
+    responses = job.responses
+    return responses.seconds_total / responses.count_total if responses and responses.count_total > 0 else None
 
 
 def _cores(job: Job, report: PassReport, control: CpuControl) -> tuple[int, int]:

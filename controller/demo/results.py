@@ -62,6 +62,8 @@ class JobResult:
     time_to_deliverable_seconds: float | None = None
     time_to_target_seconds: float | None = None
     """From its arrival until its evaluation first reached the level, as scraped."""
+    no_loss: str = ""
+    """Why it reported no loss at all; empty where it did, or where that was not found out."""
 
     @property
     def deadline_met(self) -> bool | None:

@@ -21,6 +21,7 @@ from controller.jobs import JobSpec
 from controller.model import Objective, PassReport
 from controller.session import Session, SessionPlan, Workshop
 from controller.settings import TrainingPolicy
+from controller.tally import JobTally
 
 MOST_POINTS = 2000
 """Of a loss curve: a run of a day would have 86,400, and no screen shows them."""
@@ -107,7 +108,9 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
     return RunResult(
         policy=policy,
         jobs=[
-            _job_result(record, start, curves[name], measured, job_moves(record, reports, start))
+            _job_result(
+                record, start, curves[name], measured, job_moves(record, reports, start), session.tally.of(name)
+            )
             for name, record in records.items()
         ],
         curves=curves,
@@ -176,7 +179,12 @@ def _objectives(reports: Sequence[PassReport]) -> dict[str, Objective]:
 
 
 def _job_result(
-    record: JobRecord, start: float, curves: Curves, measured: _Measured, moves: tuple[JobMove, ...]
+    record: JobRecord,
+    start: float,
+    curves: Curves,
+    measured: _Measured,
+    moves: tuple[JobMove, ...],
+    tally: JobTally,
 ) -> JobResult:
     spec, promises, losses = record.spec, record.spec.promises, curves.loss
     arrived = (record.arrived_at_seconds or start + spec.arrive_seconds) - start
@@ -202,6 +210,7 @@ def _job_result(
         target_level=promises.target_level,
         time_to_deliverable_seconds=time_to_level(curves, promises.deliverable_level, arrived),
         time_to_target_seconds=time_to_level(curves, promises.target_level, arrived),
+        no_loss=tally.missing or "" if not losses else "",
     )
 
 

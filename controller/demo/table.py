@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.demo.cells import AnyCell, Row
+from controller.demo.columns import Column, fitting, one_line, sized, table_of
 from controller.demo.comparison import (
     ROUND_HEADINGS,
     Summary,
@@ -29,12 +30,20 @@ from controller.demo.comparison import (
 )
 from controller.demo.job_moves import move_rows
 from controller.demo.results import DemoResult
-from controller.demo.wording import UNKNOWN, cores, counted, finite, plain, shortened
+from controller.demo.wording import UNKNOWN, cores, counted, finite, of_bound, plain, shortened
+from controller.job_classes import MEANINGS
 from controller.model import JobState
 
 _VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
-_STATE_STYLES = {"finished": "green", "failed": "red", "starting": "dim", "waiting": "dim", "moving": "cyan"}
-_RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving"}
+_STATE_STYLES = {
+    "finished": "green",
+    "failed": "red",
+    "starting": "dim",
+    "waiting": "dim",
+    "moving": "cyan",
+    "no loss": "yellow",
+}
+_RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving", "no loss"}
 _ENDED = {JobState.FINISHED, JobState.FAILED}
 _SPARKS = "▁▂▃▅▇"
 _SPARK_WIDTH = 12
@@ -42,8 +51,10 @@ _SPARK_WIDTH = 12
 _RUNS_ON_ONE_LINE = 3
 # With intervals, `fair` takes 17 and each policy 33.
 _RUNS_OF_ROUNDS_ON_ONE_LINE = 2
-# With names of 20 letters the other columns take 81; a reason of fewer than 28 letters would tell nothing.
+_LONGEST_NAME = 20
+# With names of 20 letters the other columns take 82; a reason of fewer than 28 letters would tell nothing.
 _LEAST_WIDTH_FOR_REASONS = 110
+_LEAST_REASON_WIDTH = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,10 @@ class LiveRow:
     cpu_allotted_millicores_now: int | None
     cpu_wanted_millicores: int | None
     why: str
+    pace_seconds: float | None = None
+    """What a response, or a step, takes now."""
+    objective_seconds: float | None = None
+    """What it is to take; None: nothing was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +102,9 @@ def comparison(result: DemoResult) -> RenderableType:
     stacked = len(result.runs) > (_RUNS_ON_ONE_LINE if len(result.rounds) == 1 else _RUNS_OF_ROUNDS_ON_ONE_LINE)
     for heading, rows in _blocks(result):
         if heading:
-            table.add_row(_one_line(heading, style="bold"))
+            table.add_row(one_line(heading, style="bold"))
         for row in rows:
-            table.add_row(_one_line(row.label), *(_cell_text(cell, stacked=stacked) for cell in row.cells))
+            table.add_row(one_line(row.label), *(_cell_text(cell, stacked=stacked) for cell in row.cells))
     rounds: list[RenderableType] = [_rounds(result), ""] if len(result.rounds) > 1 else []
     return Group(table, "", *rounds, _closing_words(result))
 
@@ -106,7 +121,7 @@ def _rounds(result: DemoResult) -> Table:
 
 
 def live_table(rows: Sequence[LiveRow], header: LiveHeader) -> RenderableType:
-    """The table that is redrawn while the demo runs; reasons only where the terminal is 110 columns or wider."""
+    """The table that is redrawn while jobs run: names in full, and of the rest what the terminal has room for."""
     return _LiveTable(rows, header)
 
 
@@ -183,29 +198,58 @@ class _LiveTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from _header_lines(self.header)
-        yield _jobs_table(self.rows, with_reasons=options.max_width >= _LEAST_WIDTH_FOR_REASONS)
+        wide = options.max_width >= _LEAST_WIDTH_FOR_REASONS
+        columns = fitting(_wanted(self.rows, wide=wide), _ORDER, options.max_width)
+        yield table_of(columns, self.rows)
+        if any(each.heading == _SHORT_CLASS for each in columns) and (meanings := _meanings(self.rows)):
+            yield Text(meanings, style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _jobs_table(rows: Sequence[LiveRow], *, with_reasons: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("JOB", max_width=20)
-    table.add_column("STATE", no_wrap=True)
-    table.add_column("CLASS", no_wrap=True)
-    table.add_column("LOSS", no_wrap=True, justify="right")
-    table.add_column("", no_wrap=True, min_width=_SPARK_WIDTH)
-    table.add_column("GROWTH", no_wrap=True, justify="right")
-    table.add_column("USED", no_wrap=True, justify="right")
-    table.add_column("NOW → WANTED", no_wrap=True)
-    if with_reasons:
-        table.add_column("WHY")
-    for row in rows:
-        table.add_row(*_live_cells(row), *([_one_line(row.why)] if with_reasons else []))
-    return table
+_SHORT_CLASS, _LONG_CLASS = "CLASS", "CLASS "
+"""The same to a reader: without and with room for the meaning."""
+
+_ORDER = ("JOB", "STATE", _SHORT_CLASS, _LONG_CLASS, "LOSS", "TIME / GOAL", "", "GROWTH", "USED", "NOW → WANTED", "WHY")
 
 
-def _one_line(text: str, style: str = "") -> Text:
-    """Cut with an ellipsis. rich narrows only columns that may wrap, so it is the text here that may not."""
-    return Text(plain(text), style=style, no_wrap=True, overflow="ellipsis")
+def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]:
+    """The columns in the order of what they tell; losses only where there are any, objectives likewise."""
+    yield sized("JOB", rows, lambda row: one_line(row.name), most=_LONGEST_NAME)
+    yield sized("STATE", rows, lambda row: Text(plain(row.state), style=_STATE_STYLES.get(row.state, "")))
+    yield sized("NOW → WANTED", rows, _now_and_wanted, least=11)
+    timed = any(row.objective_seconds is not None for row in rows)
+    learning = not timed or any(row.loss is not None for row in rows)
+    if timed:
+        yield sized("TIME / GOAL", rows, _time_and_goal)
+    if learning:
+        yield Column("LOSS", 7, lambda row: Text(_figure(row.loss)), "right")
+    yield sized(_SHORT_CLASS, rows, lambda row: Text(shortened(plain(row.job_class or UNKNOWN), 8)))
+    yield Column("USED", 5, _used, "right")
+    if not wide and _meanings(rows):
+        yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS)
+    if learning:
+        yield Column("GROWTH", 7, lambda row: Text(_figure(row.growth)), "right")
+        yield Column("", _SPARK_WIDTH, lambda row: Text(sparkline(row.loss_history), style="cyan"))
+    if wide:
+        yield Column("WHY", _LEAST_REASON_WIDTH, lambda row: one_line(row.why), fills=True)
+
+
+def _used(row: LiveRow) -> Text:
+    return Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}")
+
+
+def _class_and_meaning(row: LiveRow) -> Text:
+    known = plain(row.job_class or UNKNOWN)
+    return Text(f"{known} {MEANINGS[known]}" if known in MEANINGS else shortened(known, 20))
+
+
+def _meanings(rows: Sequence[LiveRow]) -> str:
+    """What the classes in the table mean, in the order of `MEANINGS`; empty where all of them are words."""
+    there = {row.job_class for row in rows}
+    return ", ".join(f"{name} {meaning}" for name, meaning in MEANINGS.items() if name in there)
+
+
+def _time_and_goal(row: LiveRow) -> Text:
+    return Text(UNKNOWN if row.objective_seconds is None else of_bound(row.pace_seconds, row.objective_seconds))
 
 
 def _header_lines(header: LiveHeader) -> Iterator[Text]:
@@ -218,19 +262,6 @@ def _header_lines(header: LiveHeader) -> Iterator[Text]:
     yield Text.assemble((plain(header.policy), "bold"), "  ", "  ".join(told), no_wrap=True, overflow="ellipsis")
     if header.note:
         yield Text(plain(header.note), style="yellow")
-
-
-def _live_cells(row: LiveRow) -> list[Text]:
-    return [
-        _one_line(row.name),
-        Text(plain(row.state), style=_STATE_STYLES.get(row.state, "")),
-        Text(shortened(plain(row.job_class or UNKNOWN), 8)),
-        Text(_figure(row.loss)),
-        Text(sparkline(row.loss_history), style="cyan"),
-        Text(_figure(row.growth)),
-        Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"),
-        _now_and_wanted(row),
-    ]
 
 
 def _now_and_wanted(row: LiveRow) -> Text:

@@ -15,6 +15,7 @@ from controller.demo.job_moves import cost_in_words
 from controller.demo.plots import Axis, Box, Mark, Plot, Text
 from controller.demo.results import DecisionRow, DemoResult, JobMove, JobResult, RunResult
 from controller.demo.wording import cores, plain
+from controller.job_classes import MEANINGS
 
 _ROW_PIXELS = 38
 # A row is 1 high: the job's name above, its bar below.
@@ -33,8 +34,6 @@ _NO_CLASS_COLOUR = "rgba(128,128,128,0.12)"
 _OTHER_CLASS_COLOUR = "rgba(107,140,174,0.30)"
 _RIM_COLOUR = "rgba(107,140,174,0.9)"
 _PAUSE_COLOUR = "rgba(190,120,40,0.75)"
-# What FlowCon's lists mean; the classes of other policies are shown by their names alone.
-_CLASS_MEANINGS = {"NL": "new: still growing", "WL": "watching: one slow interval", "CL": "completing: converged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def classes(result: DemoResult) -> list[ClassKey]:
     """Every class that a decision of any run names, FlowCon's first, for the page's key of colours."""
     named = dict.fromkeys(row.job_class for run in result.runs for row in run.decisions if row.job_class)
     ordered = [name for name in _CLASS_COLOURS if name in named] + [n for n in named if n not in _CLASS_COLOURS]
-    return [ClassKey(plain(name), _CLASS_MEANINGS.get(name, ""), _class_colour(name)) for name in ordered]
+    return [ClassKey(plain(name), MEANINGS.get(name, ""), _class_colour(name)) for name in ordered]
 
 
 def _class_colour(job_class: str | None) -> str:

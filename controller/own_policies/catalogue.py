@@ -25,6 +25,7 @@ from controller import policies
 from controller.errors import UsageError
 from controller.own_policies.loading import is_policy_name, load_file, load_package, policy_name
 from controller.policies import PolicyFile, PolicyParameters, PolicyProtocol, Setting
+from controller.texts import unknown_name
 
 ENTRY_POINTS = "slopewise.policies"
 
@@ -202,4 +203,4 @@ def announced() -> tuple[EntryPoint, ...]:
 def _there_is_none(name: str) -> str:
     if is_path(name):
         return f"{name!r} is a file; here a policy is named by its name, and found in a folder (--policies-dir)."
-    return f"there is no policy {name!r}; use one of {', '.join(names())}."
+    return unknown_name("policy", name, names())

@@ -64,7 +64,7 @@ class Policy:
             order = sorted(jobs, key=lambda job: (-job.started_at_seconds, job.uid))  # the uid ends ties
             cores = down_the_order([[job] for job in order], node, self._floor_ratio)
             verdicts = {
-                job.uid: Verdict(cores[job.uid], "in order", f"{place} in order of age, {cores[job.uid]:.3g} cores")
+                job.uid: Verdict(cores[job.uid], "in order", f"{place} in order of age")
                 for place, job in enumerate(order, start=1)
             }
             return Look(verdicts, self._setting.interval_seconds)

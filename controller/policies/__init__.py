@@ -30,6 +30,7 @@ from pydantic.alias_generators import to_camel
 
 from controller.errors import UsageError
 from controller.model import ClusterSnapshot, CpuControl, Decisions, MemoryState
+from controller.texts import unknown_name
 
 
 class PolicyParameters(BaseModel):
@@ -118,8 +119,7 @@ def find(name: str) -> PolicyFile:
     """The policy of that name (`flowcon`, `kube-default`); UsageError names those there are."""
     file_name = name.replace("-", "_")
     if file_name not in names():
-        known = ", ".join(known.replace("_", "-") for known in names())
-        raise UsageError(f"there is no policy {name!r}; use one of {known}.")
+        raise UsageError(unknown_name("policy", name, [known.replace("_", "-") for known in names()]))
     module = importlib.import_module(f"{__name__}.{file_name}")
     return PolicyFile.of(name, module, module.Policy)
 

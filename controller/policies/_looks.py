@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.control import resizes
+from controller.control import given_texts, resizes, targets_millicores
 from controller.growth import EARLY_RATIO
 from controller.model import (
     ClusterSnapshot,
@@ -75,14 +75,13 @@ def decide_by_node(
         last = memory.nodes.get(node.name)
         if last is not None and not is_due(last, jobs, now):
             nodes[node.name] = last
-            told = {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in jobs}
+            reasons |= {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in jobs}
         else:
             look = look_at(node, jobs, last)
             nodes[node.name] = NodeMemory(frozenset(job.uid for job in jobs), now, look.interval_seconds)
-            told = {job.uid: look.verdicts[job.uid].reason for job in jobs}
+            reasons |= {job.uid: look.verdicts[job.uid].reason for job in jobs}
             jobs_memory |= {job.uid: _decided(jobs_memory[job.uid], look.verdicts[job.uid], now) for job in jobs}
-        changes += _changes(jobs, told, jobs_memory, node, control)
-        reasons |= told
+        changes += _changes(jobs, reasons, jobs_memory, node, control)
     return Decisions(policy, tuple(changes), reasons, MemoryState(jobs_memory, nodes), tuple(moves))
 
 
@@ -100,9 +99,9 @@ def _decided(known: JobMemory, verdict: Verdict, now_seconds: float) -> JobMemor
 
 
 def _changes(
-    jobs: Sequence[Job], reasons: Mapping[str, str], memory: Mapping[str, JobMemory], node: Node, control: CpuControl
+    jobs: Sequence[Job], reasons: dict[str, str], memory: Mapping[str, JobMemory], node: Node, control: CpuControl
 ) -> list[Resize]:
-    """The resizes that are still to be done; a job without a limit is left alone.
+    """The resizes that are still to be done, and `reasons` with what is given; a job without a limit is left alone.
 
     Shares are weights beside each other, so that with `requests` even it needs one: as if it wanted the whole node. A
     limit that was decided on for a job on a larger node, before it moved, is cut to this one.
@@ -113,4 +112,8 @@ def _changes(
         return []
     concerned = limited if control == "limits" else jobs
     limits = [min(node.cpu_cores, math.inf if (cores := wanted[job.uid]) is None else cores) for job in concerned]
-    return resizes(concerned, limits, reasons, memory, node, control)
+    targets = targets_millicores(concerned, limits, memory, node, control)
+    for job, given in zip(concerned, given_texts(limits, targets, node, control), strict=True):
+        if wanted[job.uid] is not None:
+            reasons[job.uid] = f"{reasons[job.uid]}, {given}"
+    return resizes(concerned, targets, reasons, node, control)

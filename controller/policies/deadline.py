@@ -171,8 +171,8 @@ class Policy:
             limits, streaks = [None] * len(standings), [0] * len(standings)
         verdicts = {}
         for one, limit, streak in zip(standings, limits, streaks, strict=True):
-            does = "left alone" if limit is None else f"limit {limit:.3g} of {node.cpu_cores:.3g} cores"
-            verdicts[one.job.uid] = Verdict(limit, one.listed, f"{one.listed}: {one.because}, {does}", streak=streak)
+            alone = ", left alone" if limit is None else ""
+            verdicts[one.job.uid] = Verdict(limit, one.listed, f"{one.listed}: {one.because}{alone}", streak=streak)
         return Look(verdicts, self._setting.interval_seconds)
 
     def _limits(

@@ -149,7 +149,7 @@ class Policy:
     def _step(self, node: Node, standings: Sequence[Standing], last: NodeMemory | None) -> Look:
         limits = step_limits(standings, node, self._parameters.beta)
         verdicts = {
-            one.job.uid: Verdict(limit, one.listed, f"{one.listed}: {_pace(one)}, {_limit(limit, node)}")
+            one.job.uid: Verdict(limit, one.listed, f"{one.listed}: {_pace(one)}")
             for one, limit in zip(standings, limits, strict=True)
         }
         first = self._setting.interval_seconds
@@ -162,7 +162,7 @@ class Policy:
             out_of_reach = one.listed not in (UNKNOWN, UNASKED) and index not in plan.chosen
             listed = UNSATISFIABLE if out_of_reach else one.listed
             because = f"{_pace(one)}, {_why_not(one)}" if out_of_reach else _pace(one)
-            verdicts[one.job.uid] = Verdict(limit, listed, f"{listed}: {because}, {_limit(limit, node)}")
+            verdicts[one.job.uid] = Verdict(limit, listed, f"{listed}: {because}")
         return Look(verdicts, self._setting.interval_seconds)
 
     def _plan(self, node: Node, standings: Sequence[Standing]) -> _Plan:
@@ -257,7 +257,3 @@ def _why_not(one: Standing) -> str:
     if one.needs_cores > one.useful_cores:
         return f"{one.job.name} needs {one.needs_cores:.3g} cores and can use {one.useful_cores:.3g}"
     return f"{one.job.name} needs {one.needs_cores:.3g} cores, and those that need less leave it too little"
-
-
-def _limit(limit: float, node: Node) -> str:
-    return f"limit {limit:.3g} of {node.cpu_cores:.3g} cores"

@@ -29,8 +29,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from controller.control import resizes
+from controller.control import given_texts, resizes, targets_millicores
 from controller.growth import EARLY_RATIO, is_usable
+from controller.job_classes import with_meaning
 from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Resize
 from controller.policies import PolicyParameters, Setting, parameter
 
@@ -40,6 +41,8 @@ NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
 
 NEWCOMER_INTERVALS = 3
 """A job's first reading comes with the first look after its arrival, or the second; the third is for a slow start."""
+
+_NAMED = {listed: with_meaning(listed) for listed in (NEW, WATCHING, COMPLETING)}
 
 _ONE_STEP_DOWN = {NEW: WATCHING, WATCHING: COMPLETING, COMPLETING: COMPLETING}
 
@@ -137,11 +140,12 @@ class Policy:
         look = self._classify(jobs, snapshot, memory, looked_at)
         limits = self._limits(jobs, look, memory, node)
         interval = self._interval(look, last, changed)
-        whole = f"{node.cpu_cores:.3g} cores"
-        reasons = {job.uid: self._reason(job, look, limits[job.uid], whole) for job in jobs}
-        targets = [limits[job.uid] for job in jobs]
+        wanted = [limits[job.uid] for job in jobs]
+        targets = targets_millicores(jobs, wanted, memory.jobs, node, self._control)
+        given = given_texts(wanted, targets, node, self._control)
+        reasons = {job.uid: self._reason(job, look, text) for job, text in zip(jobs, given, strict=True)}
         return _NodeOutcome(
-            resizes(jobs, targets, reasons, memory.jobs, node, self._control),
+            resizes(jobs, targets, reasons, node, self._control),
             reasons,
             {job.uid: memory.jobs[job.uid].with_decision(look.classes[job.uid], limits[job.uid], now) for job in jobs},
             NodeMemory(uids, now, interval),
@@ -150,9 +154,14 @@ class Policy:
     def _wait(self, node: Node, jobs: Sequence[Job], last: NodeMemory, memory: MemoryState, now: float) -> _NodeOutcome:
         """Between two looks: nothing new, but what was decided and is not there yet is asked for again."""
         left = max(0.0, last.look_at_seconds - now)
-        reasons = {job.uid: f"{memory.jobs[job.uid].job_class or NEW}: next look in {left:.0f} s" for job in jobs}
         limits = [min(memory.jobs[job.uid].wanted_cores or node.cpu_cores, node.cpu_cores) for job in jobs]
-        return _NodeOutcome(resizes(jobs, limits, reasons, memory.jobs, node, self._control), reasons, {}, last)
+        targets = targets_millicores(jobs, limits, memory.jobs, node, self._control)
+        given = given_texts(limits, targets, node, self._control)
+        reasons = {
+            job.uid: f"{_NAMED.get(memory.jobs[job.uid].job_class or NEW, NEW)}: next look in {left:.0f} s, {text}"
+            for job, text in zip(jobs, given, strict=True)
+        }
+        return _NodeOutcome(resizes(jobs, targets, reasons, node, self._control), reasons, {}, last)
 
     def _classify(self, jobs: Sequence[Job], snapshot: ClusterSnapshot, memory: MemoryState, looked_at: float) -> _Look:
         """Algorithm 1, lines 2-13: one step down below alpha, back to the new list at or above it."""
@@ -213,14 +222,13 @@ class Policy:
         per_interval = self._parameters.alpha_per == "interval"
         return efficiency * self._interval_seconds if per_interval else efficiency
 
-    def _reason(self, job: Job, look: _Look, limit_cores: float, whole: str) -> str:
-        listed, efficiency = look.classes[job.uid], look.growth.get(job.uid)
-        share = f"limit {limit_cores:.3g} of {whole}"
+    def _reason(self, job: Job, look: _Look, given: str) -> str:
+        listed, efficiency = _NAMED[look.classes[job.uid]], look.growth.get(job.uid)
         if job.uid in look.newcomers:
-            return f"{listed}: newcomer without a growth reading yet, {share}"
+            return f"{listed}: newcomer without a growth reading yet, {given}"
         if efficiency is None:
-            return f"{listed}: growth unknown, kept at {share}"
+            return f"{listed}: growth unknown, kept at {given}"
         alpha = self._parameters.alpha
         growth = self._per_alpha(efficiency)
         sign = "≥" if growth >= alpha else "<"
-        return f"{listed}: growth {growth:.3g}/{self._parameters.alpha_per} {sign} α {alpha:g}, {share}"
+        return f"{listed}: growth {growth:.3g}/{self._parameters.alpha_per} {sign} α {alpha:g}, {given}"

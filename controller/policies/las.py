@@ -75,7 +75,7 @@ class Policy:
         for number, queued in queues.items():
             for job in queued:
                 had, given = attained[job.uid], cores[job.uid]
-                reason = f"queue {number}: has had {had:.3g} core-s, limit {given:.3g} of {node.cpu_cores:.3g} cores"
+                reason = f"queue {number}: has had {had:.3g} core-s"
                 verdicts[job.uid] = Verdict(given, f"queue {number}", reason)
         return Look(verdicts, self._setting.interval_seconds)
 

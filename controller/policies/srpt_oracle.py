@@ -63,10 +63,9 @@ class Policy:
         floor = self._parameters.floor_ratio
         cores = down_the_order([*([job] for job in order), endless], node, floor)
         waiting_at = floor * node.cpu_cores / len(jobs) if jobs else 0.0
-        share = {uid: f"limit {given:.3g} of {node.cpu_cores:.3g} cores" for uid, given in cores.items()}
-        verdicts = {job.uid: Verdict(cores[job.uid], ENDLESS, f"{ENDLESS}: {share[job.uid]}") for job in endless}
+        verdicts = {job.uid: Verdict(cores[job.uid], ENDLESS, f"{ENDLESS}: no end of it is known") for job in endless}
         for place, job in enumerate(order, start=1):
             listed = WAITS if math.isclose(cores[job.uid], waiting_at) else RUNS
-            reason = f"{listed}: {remaining[job.uid]:.3g} core-s left, {place} in order, {share[job.uid]}"
+            reason = f"{listed}: {remaining[job.uid]:.3g} core-s left, {place} in order"
             verdicts[job.uid] = Verdict(cores[job.uid], listed, reason)
         return Look(verdicts, self._setting.interval_seconds)

@@ -106,7 +106,7 @@ class Policy:
         verdicts = {}
         limits = _limits(node, jobs, standings, self._parameters.floor_ratio)
         for job, standing, limit in zip(jobs, standings, limits, strict=True):
-            reason = f"{standing.listed}: {standing.because}, limit {limit:.3g} of {node.cpu_cores:.3g} cores"
+            reason = f"{standing.listed}: {standing.because}"
             verdicts[job.uid] = Verdict(limit, standing.listed, reason, streak=standing.streak)
         return Look(verdicts, self._setting.interval_seconds)
 

@@ -35,6 +35,7 @@ from controller.simulator.builtin_models import BUILT_IN, SERVED, ModelSettings
 from controller.simulator.generate_settings import Generate
 from controller.simulator.model import Physics, PolicyRun
 from controller.simulator.scenario_parts import JobSettings, NodeSettings, PolicyEntry, Text
+from controller.texts import unknown_name
 
 BASELINE = "fair"
 """Runs first in every scenario: all ratios are to it."""
@@ -130,8 +131,9 @@ class ScenarioSpec(Document):
         drawn = [] if self.generate is None or self.generate.qoe else list(self.generate.mix)
         for model in [*(job.model for job in self.jobs), *drawn]:
             if model not in self.models and model not in BUILT_IN:
-                known = ", ".join(sorted({*BUILT_IN, *self.models}))
-                raise ValueError(f"there is no model {model!r}; describe it under models or use one of {known}")
+                known = sorted({*BUILT_IN, *self.models})
+                more = ", or describe it under models"
+                raise ValueError(unknown_name("model", model, known, more).removesuffix("."))
         if any(self.model(model).served for model in drawn):
             raise ValueError("generate.models holds a served model; draw those with generate.qoe")
 
@@ -204,9 +206,7 @@ def load_scenario(source: str) -> Scenario:
     if "/" in source or Path(source).suffix:
         return _read(Path(source), where=source)
     if source not in shipped():
-        raise UsageError(
-            f"there is no shipped scenario {source!r}; use one of {', '.join(shipped())}, or a path such as ./my.yaml."
-        )
+        raise UsageError(unknown_name("shipped scenario", source, shipped(), ", or a path such as ./my.yaml"))
     with as_file(_SHIPPED / f"{source}.yaml") as path:
         return _read(path, where=f"{source}.yaml")
 

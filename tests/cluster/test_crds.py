@@ -67,6 +67,8 @@ OUR_SENTENCES = [
     ),
     ({"resources": {"cpu": {"min": "0"}}}, "'0' is less than the smallest CPU quantity; write at least 1m"),
     ({"resources": {"cpu": {"min": "3", "max": "2"}}}, "min 3 is above max 2; swap them"),
+    ({"resources": {"cpu": {"min": 100}}}, "min 100 is above max 64; did you mean 100m?"),
+    ({"resources": {"cpu": {"min": "250", "max": "100m"}}}, "min 250 is above max 100m; swap them"),
     (
         {"behaviour": {"maxStepRatio": 1.05}},
         "maxStepRatio allows no decrease as large as minChangeRatio asks for; raise the first or lower the second",

@@ -91,5 +91,5 @@ def test_what_a_job_may_use_is_its_limit_or_its_share_of_the_node_and_nothing_on
 
 def test_a_job_that_is_where_it_should_be_is_not_resized() -> None:
     jobs = [a_job("a", limit=500), a_job("b", limit=500)]
-    changes = resizes(jobs, [0.5, 0.75], {"a": "", "b": "more"}, {}, a_node(), "limits")
+    changes = resizes(jobs, [500, 750], {"a": "", "b": "more"}, a_node(), "limits")
     assert [(c.job_uid, c.from_millicores, c.to_millicores, c.reason) for c in changes] == [("b", 500, 750, "more")]

@@ -28,6 +28,7 @@ from controller.model import (
     JobMemory,
     JobState,
     MemoryState,
+    MissingEvaluation,
     NodeMemory,
     Outcome,
     Pace,
@@ -40,6 +41,9 @@ from controller.model import (
 
 UID = "w:0"
 NEW = JobGrowthStatus()
+
+
+SILENT = MissingEvaluation("ScrapeFails", "port 9464 refuses; see whether its exporter listens and answers")
 
 
 def a_view(*jobs: Job, memory: dict[str, JobMemory] | None = None, mode: str = "Auto", **more: Any) -> PassView:
@@ -170,6 +174,7 @@ def test_a_workload_of_several_pods_is_told_as_one() -> None:
     [
         (a_job(UID), known(), "True", "Fresh"),
         (a_job(UID, level=None), JobMemory(), "Unknown", "NotSeenYet"),
+        (replace(a_job(UID, level=None), missing_evaluation=SILENT), JobMemory(), "False", "ScrapeFails"),
         (a_job(UID, level=None), known(), "False", "Missing"),
         (a_job(UID, age=100.0), known(), "False", "Stale"),
         (a_job(UID, finite=False), known(), "False", "NotFinite"),
@@ -274,3 +279,17 @@ def test_a_workload_that_no_policy_has_any_more_is_wanted_nothing_for() -> None:
 def test_a_pass_that_was_held_has_nothing_to_show() -> None:
     report = PassReport(START, "flowcon", {}, START, held="Prometheus is gone")
     assert view_of(report, policy="training", mode="Auto", control="limits") is None
+
+
+def test_a_job_that_reports_no_loss_has_a_state_a_reason_and_a_condition_of_its_own() -> None:
+    silent = replace(a_job(UID, level=None), missing_evaluation=SILENT)
+    status = told(silent)
+    assert (status.state, status.reason) == ("NoLoss", f"no loss: {SILENT.message}")
+    available = of(status, "MetricsAvailable")
+    assert (available.status, available.reason, available.message) == ("False", "ScrapeFails", SILENT.message)
+    assert told(replace(silent, hands_off="has a GPU")).reason == "has a GPU"
+    assert told(replace(silent, state=JobState.FINISHED)).state == "Finished"
+    other = replace(SILENT, reason="NoMetric")
+    assert transition_key([silent], a_view(silent)) != transition_key(
+        [replace(silent, missing_evaluation=other)], a_view(silent)
+    )

@@ -1,3 +1,5 @@
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,8 +39,8 @@ def test_jobs_are_read_in_the_order_of_the_file(tmp_path):
     )
 
     assert load_jobs(file) == [
-        JobSpec("resnet-50", ["python", "train.py", "--name", "a b"], 12.5, 1500, 9500),
-        JobSpec("bert", ["python", "train.py", "--epochs", "5"], 0.0),
+        JobSpec("resnet-50", ["python", "train.py", "--name", "a b"], 12.5, 1500, 9500, working_directory=tmp_path),
+        JobSpec("bert", ["python", "train.py", "--epochs", "5"], 0.0, working_directory=tmp_path),
     ]
 
 
@@ -78,8 +80,9 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path):
     [
         (
             "{name: b, command: x, arrive: 5}",
-            "job 2: arrive: unknown key; remove it or use one of arriveSeconds, command, deadlineSeconds, deliver",
+            "job 2: arrive: unknown key; did you mean 'arriveSeconds'?",
         ),
+        ("{name: b, command: x, gpus: 5}", "job 2: gpus: unknown key; remove it or use one of arriveSeconds, command"),
         ("{command: x}", "job 2: name: is required; add it"),
         ("{name: b}", "job 2: command: is required; add it"),
         ("just text", "job 2: must be a mapping of keys to values, not str"),
@@ -108,6 +111,17 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path):
         ("{name: b, command: x, deliverableLoss: low}", "job 2: deliverableLoss: must be a valid number"),
         ("{name: b, command: x, weight: 0}", "job 2: weight: must be greater than 0, not 0"),
         ("{name: b, command: x, weight: 11}", "job 2: weight: must be less than or equal to 10, not 11"),
+        ("{name: b, command: x, env: [A]}", "job 2: env: must be a mapping of names to texts, such as {SEED: "),
+        ("{name: b, command: x, env: {A: 0.10}}", "job 2: env: A is no text; write it in quotes, as in A: '0.1'"),
+        ("{name: b, command: x, env: {A: true}}", "job 2: env: A is no text; write it in quotes, as in A: 'true'"),
+        ("{name: b, command: x, env: {A: }}", "job 2: env: A is no text; write it in quotes, as in A: ''"),
+        ("{name: b, command: x, env: {A=B: x}}", "job 2: env: 'A=B' cannot be the name of a variable; use letters"),
+        ('{name: b, command: x, env: {A: "\\0"}}', "job 2: env: A holds a zero byte, which no variable can; remove it"),
+        (
+            "{name: b, command: x, env: {SLOPEWISE_EXPORTER_PORT: 9}}",
+            "job 2: env: SLOPEWISE_EXPORTER_PORT is set by slopewise; remove it, and write `port` to choose the port",
+        ),
+        ("{name: b, command: x, workingDirectory: ''}", "job 2: workingDirectory: is empty; write a folder"),
         ("{name: mine, command: x}", "more than one job is named 'mine'; give each a name of its own"),
     ],
 )
@@ -116,7 +130,7 @@ def test_a_mistake_in_a_job_is_told_in_one_sentence_with_its_place(tmp_path, ent
 
     assert message.startswith(f"{tmp_path / 'jobs.yaml'}: ")
     assert sentence in message
-    assert message.endswith(".")
+    assert message.endswith((".", "?"))
     assert "\n" not in message
 
 
@@ -134,3 +148,104 @@ def test_two_jobs_cannot_serve_metrics_on_one_port(tmp_path):
 def test_a_missing_file_is_told_with_its_path(tmp_path):
     with pytest.raises(UsageError, match=r"none\.yaml: cannot be read \(No such file or directory\)"):
         load_jobs(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("written", "folder"), [("", "."), ("runs/one", "runs/one"), ("./one/../two", "one/../two"), ("/srv", "/srv")]
+)
+def test_a_command_runs_in_the_folder_of_its_file_or_in_one_beside_it(tmp_path, written, folder):
+    more = f", workingDirectory: {written}" if written else ""
+
+    (job,) = load_jobs(_jobs_file(tmp_path, f"[{{name: a, command: x{more}}}]"))
+
+    assert job.working_directory == tmp_path / folder
+
+
+def test_a_file_that_is_named_by_a_relative_path_has_its_folder_in_full(tmp_path, monkeypatch):
+    _jobs_file(tmp_path, ONE_JOB)
+    monkeypatch.chdir(tmp_path)
+
+    (job,) = load_jobs(Path("jobs.yaml"))
+
+    assert job.working_directory == tmp_path
+
+
+def test_the_environment_is_texts_and_whole_numbers_are_taken_for_texts(tmp_path):
+    file = _jobs_file(tmp_path, "[{name: a, command: x, env: {OMP_NUM_THREADS: 4, DATA: /srv/data, EMPTY: ''}}]")
+
+    (job,) = load_jobs(file)
+
+    assert job.environment == {"OMP_NUM_THREADS": "4", "DATA": "/srv/data", "EMPTY": ""}
+
+
+def test_the_jobs_may_come_from_standard_input(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a, command: x}"))
+    monkeypatch.chdir(tmp_path)
+
+    (job,) = load_jobs(Path("-"))
+
+    assert (job.name, job.working_directory) == ("a", tmp_path)
+
+
+def test_a_mistake_on_standard_input_is_told_as_one(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a"))
+    with pytest.raises(UsageError, match=r"standard input: line 1 .*is not valid YAML"):
+        load_jobs(Path("-"))
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("python a.py > log.txt", "'>' is for a shell, and there is none: what the command prints is kept anyway"),
+        ("python a.py 2>&1", "'>' is for a shell"),
+        ("python a.py < in.txt", "'<' is for a shell"),
+        ("python a.py && python b.py", "'&&' is for a shell"),
+        ("python a.py || true", "'||' is for a shell"),
+        ("python a.py | tee log", "'|' is for a shell"),
+        ("cd x; python a.py", "';' is for a shell"),
+        ("python a.py &", "'&' is for a shell, and there is none: every job runs beside the others"),
+        ("(python a.py)", "'(' is for a shell"),
+        ("python a.py --data $DATA", "'$DATA' is for a shell, and there is none: write the value itself"),
+        ('python a.py --data "${DATA}/x"', "'${DATA}' is for a shell"),
+        ("python a.py $(nproc)", "'$(' is for a shell"),
+        ("python a.py `nproc`", "'`' is for a shell"),
+        ("OMP_NUM_THREADS=4 python a.py", "'OMP_NUM_THREADS=' is for a shell, and there is none: write it under `env`"),
+        ("python ~/a.py", "'~' is for a shell, and there is none: write the whole path"),
+        ("python a.py data/*.csv", "'*' is for a shell"),
+        ("python a.py # the first", "'#' is for a shell"),
+    ],
+)
+def test_what_only_a_shell_understands_is_refused_with_what_to_write_instead(tmp_path, command, told):
+    message = _mistake(tmp_path, json.dumps([{"name": "a", "command": command}]))
+
+    assert f"job 1: command: {told}" in message
+    assert "command: [sh, -c, " in message
+
+
+def test_two_lines_are_two_commands_to_a_shell_and_are_refused(tmp_path):
+    message = _mistake(tmp_path, "- name: a\n  command: |\n    python a.py\n    python b.py\n")
+
+    assert "job 1: command: a new line is for a shell, and there is none: write `>-` instead of `|`" in message
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("python a.py --note 'a > b && $X *'", ["python", "a.py", "--note", "a > b && $X *"]),
+        ('python a.py --note "a > b; *"', ["python", "a.py", "--note", "a > b; *"]),
+        (r"python a.py \> \$X", ["python", "a.py", ">", "$X"]),
+        ("python a.py --lr=1e-3 --layers=[1,2] a#b x~", ["python", "a.py", "--lr=1e-3", "--layers=[1,2]", "a#b", "x~"]),
+        ("python a.py 5$ A=b", ["python", "a.py", "5$", "A=b"]),
+        ("python a.py \\\n  --steps 5\n", ["python", "a.py", "--steps", "5"]),
+    ],
+)
+def test_what_is_quoted_or_means_nothing_to_a_shell_is_taken_as_it_is(tmp_path, command, words):
+    (job,) = load_jobs(_jobs_file(tmp_path, json.dumps([{"name": "a", "command": command}])))
+
+    assert job.command == words
+
+
+def test_a_list_is_taken_word_for_word(tmp_path):
+    (job,) = load_jobs(_jobs_file(tmp_path, '[{name: a, command: [sh, -c, "python a.py > $X && echo"]}]'))
+
+    assert job.command == ["sh", "-c", "python a.py > $X && echo"]

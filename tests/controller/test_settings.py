@@ -39,8 +39,12 @@ def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quant
     [
         (
             {"spec": {"behaviour": {"interval": 3}}},
+            "p.yaml: spec.behaviour.interval: unknown key; did you mean 'intervalSeconds'?",
+        ),
+        (
+            {"spec": {"behaviour": {"gpu": 3}}},
             (
-                "p.yaml: spec.behaviour.interval: unknown key; remove it or use one of "
+                "p.yaml: spec.behaviour.gpu: unknown key; remove it or use one of "
                 "canaryRatio, cooldownSeconds, deferredDeadlineSeconds, intervalSeconds, leaveAloneSeconds, "
                 "maxStepRatio, minChangeRatio."
             ),
@@ -51,11 +55,23 @@ def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quant
         ),
         (
             {"spec": {"resources": {"cpu": {"min": "3", "max": "2"}}}},
-            "p.yaml: spec.resources.cpu: min 3000m is above max 2000m; swap them.",
+            "p.yaml: spec.resources.cpu: min 3 is above max 2; swap them.",
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": 100}}}},
+            "p.yaml: spec.resources.cpu: min 100 is above max 64; did you mean 100m?",
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": 250, "max": 2}}}},
+            "p.yaml: spec.resources.cpu: min 250 is above max 2; did you mean 250m?",
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": 250, "max": "100m"}}}},
+            "p.yaml: spec.resources.cpu: min 250 is above max 100m; swap them.",
         ),
         (
             {"spec": {"mode": "auto"}},
-            "p.yaml: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'.",
+            "p.yaml: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'; did you mean 'Auto'?",
         ),
         (
             {"spec": {"behaviour": {"maxStepRatio": 1.05}}},
@@ -89,6 +105,8 @@ def test_a_mistake_is_one_sentence_that_says_where_what_and_what_to_do(document:
 def test_further_mistakes_are_counted() -> None:
     both = {"spec": {"mode": "x", "behaviour": {"intervalSeconds": -1}}}
     assert mistake(both).endswith("(1 more mistake after it).")
+    meant = {"spec": {"mode": "auto", "behaviour": {"intervalSeconds": -1}}}
+    assert mistake(meant).endswith("did you mean 'Auto'? (1 more mistake after it).")
 
 
 @pytest.mark.parametrize("text", ["a: [", "\tx: 1"])

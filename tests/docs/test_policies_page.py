@@ -70,7 +70,7 @@ def test_the_example_does_what_the_page_says(example: PolicyFile) -> None:
     policy = example.build(example.parameters(), Setting(INTERVAL, "limits"))
     decisions = decide(policy, a_snapshot(jobs), MemoryState())
     assert {resize.job_uid: resize.to_millicores for resize in decisions.resizes} == {"old": 25, "young": 975}
-    assert decisions.reasons["young"] == "1 in order of age, 0.975 cores"
+    assert decisions.reasons["young"] == "1 in order of age, limit 0.975 of 1 cores"
     assert example.description.startswith("newest-first:")
 
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import random
+import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 from local.conftest import TINY, eventually, leaked_cgroups, leaked_folders, marked_processes, tiny_trainings
 from support.own_policy import a_file, deciding
+
+from controller.adapters.prometheus import PrometheusReader
+from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer
+from controller.settings import EvaluationSettings
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
@@ -145,14 +155,82 @@ def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result_of_every_round_
     assert [line.split()[-1] for line in order] == ["fair", "flowcon", "flowcon", "fair"]
 
 
-def test_run_local_logs_a_line_a_pass_and_changes_nothing_in_mode_recommend(two_jobs: Path) -> None:
+def test_run_local_with_json_logs_writes_nothing_but_json_and_changes_nothing_in_mode_recommend(
+    two_jobs: Path,
+) -> None:
     code, out, err = finish(start("run", "--local", "--jobs", str(two_jobs), "--port", "0", "--json-logs"))
     assert code == 0, err
-    lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in err.splitlines()]
     passes = [line for line in lines if line["event"] == "pass"]
     assert passes
     assert {line["applied"] for line in passes} == {0}
+    assert any(line["event"] == "notice" and "mode is Recommend" in line["message"] for line in lines)
+    ended = lines[-1]
+    assert (ended["event"], ended["mode"], ended["resizes_applied"]) == ("run ended", "Recommend", 0)
+    for job in ended["jobs"]:
+        assert (job["state"], job["exit_status"], job["steps"]) == ("finished", 0, 300)
+        assert job["loss_last"] < 0.5 * job["loss_first"]
+        assert job["cpu_seconds"] > 5
     assert out == ""
+
+
+def test_run_local_where_no_terminal_listens_is_short_lines_and_a_table_at_the_end(tmp_path: Path) -> None:
+    jobs = jobs_file(tmp_path, ("bad", 0.4, "crash"), ("good", 1, ""))
+    code, out, err = finish(start("run", "--local", "--jobs", str(jobs), "--port", "0"))
+    assert code == 1, err
+    assert [line.split()[:2] for line in out.splitlines()[:3]] == [
+        ["JOB", "STATE"],
+        ["bad", "failed"],
+        ["good", "finished"],
+    ]
+    assert "bad: ended with status 1: RuntimeError: the data ran out of the window" in out
+    assert "Nothing was changed; `mode: Auto` in the policy file has it act." in " ".join(out.split())
+    events = [line.split("Z ", 1)[1] for line in err.splitlines() if line[:2] == "20"]
+    assert {"bad: job started", "good: job started", "good: job ended, status 0"} <= set(events)
+    assert not [line for line in err.splitlines() if "pass " in line]
+
+
+def test_run_local_on_a_terminal_shows_the_live_table_with_the_names_in_full(tmp_path: Path) -> None:
+    name = "a-job-with-a-long-name"[:20]
+    jobs = jobs_file(tmp_path, (name, 4, ""))
+    terminal, ours = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    command = [sys.executable, "-m", "controller", "run", "--local", "--jobs", str(jobs), "--port", "0", "-o", "json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=ours, env={**os.environ, "TERM": "xterm"})
+    os.close(ours)
+    shown = bytearray()
+    with suppress(OSError):  # the terminal's other end is closed
+        while part := os.read(terminal, 65_536):
+            shown += part
+    os.close(terminal)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, shown
+    assert json.loads(out)["jobs"][0]["state"] == "finished"
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+    lines = [line.split() for line in text.replace("\r", "\n").splitlines()]
+    assert ["JOB", "STATE"] in [line[:2] for line in lines]
+    assert [name, "training"] in [line[:2] for line in lines]
+    assert "flowcon, mode Recommend" in text
+    assert "job started" not in text
+
+
+def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
+    tmp_path: Path, prometheus_binaries: PrometheusBinaries, two_jobs: Path
+) -> None:
+    policy = tmp_path / "p.yaml"
+    policy.write_text("spec: {mode: Auto, behaviour: {intervalSeconds: 4}}")
+    with PrometheusServer(prometheus_binaries, tmp_path / "data") as theirs:
+        file = tmp_path / "data" / "targets.json"  # what its configuration names
+        given = ("--prometheus-url", theirs.url, "--scrape-interval", "1", "--targets-file", str(file))
+        arguments = ("--jobs", str(two_jobs), "--policy-file", str(policy), "--port", "0", "--json-logs")
+        code, _, err = finish(start("run", "--local", *arguments, *given))
+        assert code == 0, err
+        assert theirs.pid is not None
+        assert not file.exists()
+        with PrometheusReader(theirs.url, {"namespace": "local"}, 1.0, [EvaluationSettings()], 60.0) as reader:
+            assert set(reader.last_values("training_loss", time.time(), 60.0)) == {"a", "b"}
+    ended = json.loads(err.splitlines()[-1])
+    assert all(job["loss_first"] > 5 * job["loss_last"] for job in ended["jobs"]), err
 
 
 def test_a_policy_of_the_users_runs_for_real_and_one_that_fails_ends_the_demo_with_its_sentence(

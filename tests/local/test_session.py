@@ -13,6 +13,7 @@ from local.conftest import a_policy, eventually, marked_processes, running, tiny
 
 from controller.adapters.grafana import dashboards_folder
 from controller.adapters.limiters.base import UNLIMITED
+from controller.demo.live import live_rows
 from controller.errors import UsageError
 from controller.jobs import JobSpec
 from controller.model import PassReport
@@ -134,6 +135,26 @@ def test_a_metric_with_a_step_label_is_named_and_nothing_is_decided_on_it(worksh
         job = observed(session)[-1].snapshot.jobs[0]  # type: ignore[union-attr]
         assert "step" in job.warnings[0]
         assert job.evaluation is None
+
+
+def test_why_a_job_reports_no_loss_is_found_out_and_shown(workshop: Workshop) -> None:
+    quiet, other = tiny("quiet", 90, "silent"), tiny("other", 90, "my-metric")
+    with running(workshop, a_policy(), quiet, other, tiny("well", 90)) as session:
+        eventually(lambda: _job_is(session, "other", lambda job: job.missing_evaluation))
+        eventually(lambda: _job_is(session, "quiet", lambda job: job.missing_evaluation))
+        jobs = {job.name: job for job in observed(session)[-1].snapshot.jobs}  # type: ignore[union-attr]
+        ports = {name: record.port for name, record in session.supervisor.records.items()}
+        assert jobs["quiet"].missing_evaluation.message.startswith(f"port {ports['quiet']} refuses; add the two lines")
+        assert jobs["other"].missing_evaluation.message == (
+            f"port {ports['other']} answers, but has no training_loss; it has my_val_loss, learning_rate; "
+            "if one of them is the loss, write spec.evaluation.metric: my_val_loss"
+        )
+        assert jobs["well"].missing_evaluation is None
+        assert {row.name: row.state for row in live_rows(session)} == {
+            "quiet": "no loss",
+            "other": "no loss",
+            "well": "training",
+        }
 
 
 def test_a_job_without_metrics_runs_to_its_end_as_a_newcomer(workshop: Workshop) -> None:

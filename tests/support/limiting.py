@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from support.worlds import START
@@ -15,6 +16,7 @@ class FakeLimiter:
     """Allocations in a dictionary; jobs that are not in it have ended."""
 
     allocations: dict[str, CpuAllocation] = field(default_factory=dict)
+    included: dict[str, list[int]] = field(default_factory=dict)
     description: str = "fake"
     controls: frozenset[CpuControl] = frozenset({"limits", "requests"})
 
@@ -38,6 +40,9 @@ class FakeLimiter:
 
     def admit(self, job_uid: str, pid: int) -> None:
         self.allocations[job_uid] = UNLIMITED
+
+    def include(self, job_uid: str, pids: Sequence[int]) -> None:
+        self.included[job_uid] = list(pids)
 
     def release(self, job_uid: str) -> None:
         self.allocations.pop(job_uid, None)

@@ -1,6 +1,6 @@
 """A training of a few CPU-seconds for tests: a loss that falls as work is done, and ways to go wrong.
 
-Usage: tiny_training.py CPU_SECONDS [crash|nan|restart|step-label|silent|forever|deaf|exits-0|cannot-resume]
+Usage: tiny_training.py CPU_SECONDS [crash|nan|restart|step-label|my-metric|silent|forever|deaf|exits-0|cannot-resume]
 
 Where SLOPEWISE_CHECKPOINT_FOLDER names a folder it saves every 25 steps and on SIGTERM, and goes on from there; but
 `deaf` ignores SIGTERM, `exits-0` says then that it is done, and `cannot-resume` crashes when it is started again.
@@ -17,9 +17,15 @@ import time
 from slopewise_exporter import Checkpoints, Reporter
 
 STEP_CPU_SECONDS = 0.02
-STEP_LABEL_PAGE = """# TYPE training_loss gauge
+PAGES = {
+    "step-label": """# TYPE training_loss gauge
 training_loss{{stage="eval",step="{step}"}} 0.5
-"""
+""",
+    "my-metric": """# TYPE my_val_loss gauge
+my_val_loss 0.{step}
+learning_rate 0.1
+""",
+}
 
 
 def burn(cpu_seconds: float) -> None:
@@ -57,8 +63,8 @@ def behave_badly(way: str, *, resumed: bool) -> None:
         raise RuntimeError("the checkpoint makes no sense to me")
 
 
-def serve_step_labels(total_cpu_seconds: float) -> None:
-    """An exporter of somebody else's, with a label that grows: every step is a new series."""
+def serve_page(total_cpu_seconds: float, way: str) -> None:
+    """An exporter of others: with a label that grows, so that every step is a new series, or with another metric."""
     import http.server
     import threading
 
@@ -67,7 +73,7 @@ def serve_step_labels(total_cpu_seconds: float) -> None:
 
         def do_GET(self) -> None:
             Page.step += 1
-            body = STEP_LABEL_PAGE.format(step=Page.step).encode()
+            body = PAGES[way].format(step=Page.step).encode()
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
@@ -84,8 +90,8 @@ def serve_step_labels(total_cpu_seconds: float) -> None:
 def main() -> None:
     cpu_seconds = float(sys.argv[1])
     way = sys.argv[2] if len(sys.argv) > 2 else ""
-    if way == "step-label":
-        serve_step_labels(cpu_seconds)
+    if way in PAGES:
+        serve_page(cpu_seconds, way)
     elif way == "silent":
         burn(cpu_seconds)
     elif way == "forever":

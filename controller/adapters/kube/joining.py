@@ -26,7 +26,6 @@ _NO_SERIES = JobSeries()
 _PENDING_RESULTS: Mapping[str, OutcomeResult] = {"Deferred": "deferred", "Infeasible": "infeasible", "Error": "failed"}
 _ENDED: Mapping[str, JobState] = {"Succeeded": JobState.FINISHED, "Failed": JobState.FAILED}
 
-_NO_TARGET = "Prometheus has no target for it; give its container a port named metrics, or see what selects its targets"
 _SCRAPE_FAILS = "Prometheus cannot scrape it; see whether its exporter listens and answers"
 _NO_USE = "no kubelet tells what it uses; scrape /metrics/cadvisor or /metrics/resource of its node"
 
@@ -182,9 +181,7 @@ def _blind_spots(standing: Standing, series: JobSeries, use: ContainerUse | None
     since = standing.managed.container.running_since_seconds
     if standing.managed.pod.ended or since is None or now_seconds - since < PATIENCE_SECONDS:
         return
-    if series.up is False:
+    if series.up is False and series.evaluation is not None:  # without one `unreported.py` says why
         yield _SCRAPE_FAILS
-    elif series.up is None and _is_silent(series):
-        yield _NO_TARGET
     if use is None:
         yield _NO_USE

@@ -24,8 +24,12 @@ from controller.adapters.kube.owners import Identity, Owners, Resolution
 from controller.adapters.kube.records import MANAGED_LABEL, MOVE, ManagedPod, NodeRecord, ObjectRecord, PodRecord
 from controller.adapters.kube.resize_progress import WaitedSeconds, nothing_awaited
 from controller.adapters.kube.standing import Standing, standing
+from controller.adapters.kube.unreported import REMEDIES, explained
+from controller.adapters.missing_evaluations import MissingEvaluations
 from controller.adapters.prometheus import PrometheusReading, Scope
+from controller.adapters.prometheus_http import Target as ScrapeTarget
 from controller.adapters.prometheus_resources import Machine
+from controller.adapters.prometheus_series import JobKey
 from controller.errors import ObservationError
 from controller.model import Arrival, ClusterSnapshot, CpuAllocation, Job, Mobility, MoveUnderWay, Node
 from controller.ports import Clock
@@ -52,6 +56,12 @@ class Reader(Protocol):
     def read(self, at_seconds: float, scope: Scope) -> PrometheusReading: ...
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]: ...
+
+    def targets(self) -> Sequence[ScrapeTarget]: ...
+
+    def metric_names(
+        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
+    ) -> Mapping[JobKey, Collection[str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,7 @@ class KubeObserver:
         self._resolution = Resolution({}, {})
         self._standings: dict[str, Standing] = {}
         self._sights = FirstSights()
+        self._missing = MissingEvaluations(reader, [spec.evaluation], reader.scrape_interval_seconds, REMEDIES)
         self._movers = None if moving is None else Mobilities(moving, owners.jobs, stores.namespaces)
         self._mobilities: Mapping[str, Mobility] = {}
         self.behind: Sequence[str] = ()
@@ -142,6 +153,7 @@ class KubeObserver:
         self._mobilities = self._mobilities_of(shown, now)
         reading = self._reader.read(now, _scope(shown))
         found = list(jobs(shown, reading, now, self._sights, self._mobilities, self._waited_seconds))
+        found = explained(found, shown, reading, self._missing, now)
         self._sights.end_pass()
         self.autoscaled = frozenset(each.managed.job_uid for each in shown if each.autoscaler is not None)
         self.resized_by_others = {

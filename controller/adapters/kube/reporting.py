@@ -85,6 +85,8 @@ class StatusReporter:
         """Held while statuses are marked: passes and refreshes come from different threads."""
         self._guards: dict[str, str] = {}
         self._left_alone: dict[str, float] | None = None
+        self._without_loss: dict[str, str] = {}
+        """What was said of the jobs that report no loss, by uid."""
         self._waiting: set[str] = set()
         """Jobs whose resize the last pass put off."""
         self._failed: Mapping[str, str] = {}
@@ -101,6 +103,7 @@ class StatusReporter:
             self._tell_withheld(report.withheld)
             self._moves.tell(report)
             self._tell_harmed(view)
+            self._tell_missing(view.snapshot.jobs)
         self._standing = replace(
             self._standing,
             held=report.held,
@@ -247,6 +250,14 @@ class StatusReporter:
                 self._tell_pod(uid, "Harmed", because, warning=True)
         self._left_alone = alone
 
+    def _tell_missing(self, jobs: Sequence[Job]) -> None:
+        """An event when it is found out why a workload reports no loss, and when the cause is another."""
+        said = {job.uid: message for job in jobs if (message := _why_no_loss(job)) is not None}
+        for uid, message in said.items():
+            if self._without_loss.get(uid) != message:
+                self._tell_pod(uid, "NoLoss", message, warning=True)
+        self._without_loss = said
+
     def _act(self, job_uid: str, action: Action) -> None:
         """Keep it in the workload's history, which is written soon."""
         workload_uid = job_uid.rpartition(":")[0]
@@ -282,6 +293,14 @@ def _held_step(told: Standing | PassReport) -> str | None:
 def _reason(outcome: Outcome) -> str:
     taken_back = outcome.resize.gives_back and outcome.result == "applied"
     return "ResizeTakenBack" if taken_back else _REASON[outcome.result]
+
+
+def _why_no_loss(job: Job) -> str | None:
+    """Of the pods of a workload the one that has the warning says it; None: another one, or there is nothing to say."""
+    missing = job.missing_evaluation
+    if missing is None or not any(missing.message in warning for warning in job.warnings):
+        return None
+    return missing.message
 
 
 def _failed_by_job(outcomes: Sequence[Outcome]) -> dict[str, str]:

@@ -6,6 +6,7 @@ known here by its `job_uid`; targets are absolute, and setting one twice does no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from controller.errors import ActuationError
@@ -36,6 +37,10 @@ class Limiter(Protocol):
 
     def admit(self, job_uid: str, pid: int) -> None:
         """Take the process group that `pid` leads into care, with no limit; its later children follow."""
+        ...
+
+    def include(self, job_uid: str, pids: Sequence[int]) -> None:
+        """Take further processes of an admitted job into care, that it had started before it was admitted."""
         ...
 
     def read(self, job_uid: str) -> CpuAllocation:

@@ -77,6 +77,13 @@ class CgroupLimiter(ABC):
                 f"{job_uid}: its process {pid} cannot be put into a cgroup of its own ({error})."
             ) from error
 
+    def include(self, job_uid: str, pids: Sequence[int]) -> None:
+        """Put them into the job's cgroup."""
+        with self._touching(job_uid) as job:
+            for directory in job.directories:
+                for pid in pids:
+                    self._files.move(pid, directory)
+
     def read(self, job_uid: str) -> CpuAllocation:
         """What the control files hold."""
         with self._touching(job_uid) as job:

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +82,9 @@ class DutyCycleLimiter:
             raise ActuationError(f"{job_uid}: process {pid} leads no group of its own, so it cannot be stopped.")
         self._jobs[job_uid] = _Job(identify(pid))
         self._groups.forget()
+
+    def include(self, job_uid: str, pids: Sequence[int]) -> None:
+        """Nothing: those of the group are stopped with it, and those that left it escape."""
 
     def read(self, job_uid: str) -> CpuAllocation:
         """The limit as it was set; the request is that of everyone."""

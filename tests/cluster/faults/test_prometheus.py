@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
@@ -11,7 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 from support.fault_stage import SCRAPE_SECONDS, Stage
 from support.gateway import Answer, Request, drop
-from support.trainers import CONVERGED, DIVERGED, FALLING, Trainers
+from support.trainers import CONVERGED, DIVERGED, FALLING, METRICS_PORT, Trainers
 from support.waiting import wait_for
 
 MEASURED = {"intervalSeconds": 20}
@@ -71,6 +72,33 @@ def test_forged_and_hostile_series_win_nothing_and_break_nothing(stage: Stage, t
     assert controller.metric("slopewise_job_evaluation", job_name="victim") == pytest.approx(0.1)
     used = controller.metric("slopewise_job_cpu_usage_cores", job_name="victim")
     assert used < 2, "a tenant's container_cpu_usage_seconds_total was believed"
+
+
+@pytest.mark.timeout(400)
+def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, trainers: Trainers) -> None:
+    shape: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
+    refuses = replace(stage.idle, metrics_port=METRICS_PORT, **shape)
+    stage.kubectl.apply(
+        trainers.liar("other", "my_val_loss 0.5\nlearning_rate 0.1\n", **shape),
+        refuses.pod("refuses"),
+        replace(stage.idle, **shape).pod("unseen"),
+        namespace=stage.namespace,
+    )
+    stage.kubectl.wait_running(stage.namespace, "other", "refuses", "unseen")
+    stage.policy(behaviour=MEASURED, mode="Recommend")
+    controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
+    told = {
+        "other": ("NoMetric", "port 9464 answers, but has no training_loss; it has my_val_loss, learning_rate; if one"),
+        "refuses": ("ScrapeFails", "port 9464 refuses; see whether its exporter listens and answers"),
+        "unseen": ("NoTarget", "Prometheus has no target for it; give its container a port named metrics"),
+    }
+    for name, (reason, message) in told.items():
+        growth = stage.wait_for_growth(name, "MetricsAvailable", reason, 150)
+        assert growth["state"] == "NoLoss"
+        assert message in growth["reason"]
+        stage.wait_for_event(name, "NoLoss", message)
+    warned = [line["warning"] for line in controller.lines("job") if "reports no loss" in line["warning"]]
+    assert len(warned) == len(told), "each is told once"
 
 
 def _forged(namespace: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from support.worlds import START, FakeClock
 from controller.adapters.limiters.base import UNLIMITED
 from controller.adapters.limiters.mounts import own_quota_cores
 from controller.adapters.local import DryRunActuator, LocalActuator, LocalJob, LocalObserver
+from controller.adapters.missing_evaluations import Unheard
 from controller.adapters.prometheus import JobSeries, PrometheusReading
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ActuationError
@@ -23,6 +25,7 @@ from controller.model import (
     Evaluation,
     JobState,
     Migrate,
+    MissingEvaluation,
     Mobility,
     MoveOutcome,
     MoveUnderWay,
@@ -54,6 +57,30 @@ def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | No
     jobs = [LocalJob(name, "run", START - 10, useful_parallelism_cores=1.0) for name in names]
     observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE])  # type: ignore[arg-type]
     return observer.observe()
+
+
+@dataclass
+class FakeMissing:
+    """Knows the cause at once."""
+
+    asked: list[Unheard] = field(default_factory=list)
+
+    def of(self, jobs: Iterable[Unheard], now_seconds: float) -> dict[JobKey, MissingEvaluation]:
+        self.asked = list(jobs)
+        return {job.key: MissingEvaluation("ScrapeFails", "port 1 refuses") for job in self.asked}
+
+
+def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
+    missing = FakeMissing()
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION)})
+    limiter = FakeLimiter({"a": UNLIMITED, "b": UNLIMITED})
+    jobs = [LocalJob(name, "run", START - 10) for name in "ab"]
+    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE], missing=missing)  # type: ignore[arg-type]
+    a, b = observer.observe().jobs
+    assert [(each.key.pod, each.running_seconds) for each in missing.asked] == [("b", 10.0)]
+    assert (a.missing_evaluation, a.warnings) == (None, ())
+    assert b.missing_evaluation == MissingEvaluation("ScrapeFails", "port 1 refuses")
+    assert b.warnings == ("reports no loss: port 1 refuses",)
 
 
 def test_an_observation_joins_series_allocation_and_use_of_each_job() -> None:

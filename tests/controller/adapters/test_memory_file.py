@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from support.worlds import START, a_job, a_snapshot, known
 
-from controller.adapters.memory_file import FileMemory
+from controller.adapters.memory_file import FileMemory, inherit
 from controller.errors import SlopewiseError
 from controller.growth import Measuring, measure
-from controller.model import CpuAllocation, MemoryState, NodeMemory
+from controller.model import CpuAllocation, JobMemory, MemoryState, NodeMemory
 
 
 def a_state() -> MemoryState:
@@ -54,3 +54,18 @@ def test_an_unchanged_state_is_not_written_again(tmp_path: Path) -> None:
     path.unlink()
     memory.save(a_state())
     assert not path.exists()
+
+
+def test_what_a_killed_run_had_learnt_is_inherited_without_what_belonged_to_it(tmp_path):
+    learnt = JobMemory(first_level=2.0, best_level=0.5, job_class="WL", original=CpuAllocation(None, 1000))
+    FileMemory(tmp_path / "old.json").save(MemoryState({"a": learnt}, {"n1": NodeMemory(frozenset({"a"}), 1.0, 2.0)}))
+    inherit(tmp_path / "old.json", tmp_path / "new.json")
+    assert FileMemory(tmp_path / "new.json").load() == MemoryState({"a": learnt.altered(original=None)})
+
+
+def test_what_cannot_be_inherited_is_measured_anew(tmp_path):
+    (tmp_path / "old.json").write_text("{")
+    inherit(tmp_path / "old.json", tmp_path / "new.json")
+    inherit(tmp_path / "none.json", tmp_path / "newer.json")
+    assert FileMemory(tmp_path / "new.json").load() == MemoryState()
+    assert FileMemory(tmp_path / "newer.json").load() == MemoryState()

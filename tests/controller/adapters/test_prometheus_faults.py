@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from support.fake_prometheus import EMPTY, FakePrometheus, answer, send, text, vector
+from support.fake_prometheus import EMPTY, FakePrometheus, Respond, answer, send, text, vector
 
 from controller.adapters.prometheus import PrometheusReader
-from controller.adapters.prometheus_http import PrometheusHttp
+from controller.adapters.prometheus_http import PrometheusHttp, Target
 from controller.adapters.prometheus_server import free_loopback_port
 from controller.errors import ObservationError, UsageError
 from controller.settings import EvaluationSettings
@@ -265,3 +265,25 @@ def test_a_secret_in_the_url_is_refused_and_not_repeated(url: str):
 def test_without_a_forced_matcher_nothing_is_read(fake: FakePrometheus):
     with pytest.raises(UsageError, match="name at least one label"):
         PrometheusReader(fake.url, {}, 1.0, [EvaluationSettings()], 10)
+
+
+def test_what_is_scraped_is_read_without_the_labels_that_were_discovered(fake: FakePrometheus) -> None:
+    target = {
+        "discoveredLabels": {"__address__": "127.0.0.1:9"},
+        "labels": {"pod": "a"},
+        "health": "down",
+        "lastError": "connection refused",
+        "lastScrape": "2026-01-01T00:00:00Z",
+    }
+    fake.respond = answer({"status": "success", "data": {"activeTargets": [target], "droppedTargets": []}})
+    with PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0) as reader:
+        assert reader.targets() == [Target({"pod": "a"}, "down", "connection refused")]
+    assert fake.asked == [{"state": "active"}]
+
+
+@pytest.mark.parametrize("respond", [answer({"error": "x"}, 404), text(b"<html>"), answer({"data": {}})])
+def test_a_server_without_a_target_api_is_told_in_one_sentence(fake: FakePrometheus, respond: Respond) -> None:
+    fake.respond = respond
+    reader = PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0)
+    with reader, pytest.raises(ObservationError, match=f"^Prometheus at {fake.url} "):
+        reader.targets()

@@ -75,3 +75,10 @@ def test_a_users_namespace_narrows_the_forced_one_and_never_replaces_it():
 
 def test_windows_are_written_in_whole_milliseconds():
     assert "[2500ms]" in queries.events((("namespace", "flowcon"),), 2.5)
+
+
+def test_the_names_of_a_few_pods_are_asked_for_within_what_is_forced_and_as_text():
+    query = queries.metric_names((("namespace", "demo"),), ["10.0.0.1:9464"], ["a.b", 'c"'])
+    assert 'namespace="demo",' in query
+    assert 'instance=~"10\\\\.0\\\\.0\\\\.1:9464"' in query
+    assert 'pod=~"a\\\\.b|c\\""' in query

@@ -343,3 +343,20 @@ def test_what_a_job_says_of_its_checkpoints_costs_no_further_query(world: World)
     assert reading.jobs[JobKey("flowcon", "checkpoints")].checkpoint == Checkpoint(1_600_000_000.25, 1.5, True)
     assert reading.jobs[JobKey("flowcon", "steady")].checkpoint is None
     assert reading.queries == 3
+
+
+def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_asked(world: World) -> None:
+    world.set("gone", None)
+    gone = world.wait_for("gone", lambda job: job.up is False)
+    with world.reader() as reader:
+        foreign, steady = JobKey("flowcon", "foreign"), JobKey("flowcon", "steady")
+        names = reader.metric_names({foreign: {"a:1"}, steady: {"a:1"}}, time.time())
+        elsewhere = reader.metric_names({steady: {"b:2"}}, time.time())
+        errors = {target.labels["pod"]: target.last_error for target in reader.targets()}
+    assert names[foreign] == {"trainer_loss"}
+    assert elsewhere == {}
+    assert {"training_loss", "training_steps_total"} <= names[steady]
+    assert not {name for name in names[steady] if name.startswith(("process_", "scrape_", "up"))}
+    assert gone.instances == {"a:1"}
+    assert "HTTP status 503" in errors["gone"]
+    assert errors["steady"] == ""

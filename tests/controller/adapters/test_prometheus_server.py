@@ -131,7 +131,7 @@ from controller.adapters.prometheus_server import PrometheusBinaries, Prometheus
 folder = Path(sys.argv[1])
 
 class Killed(Journal):
-    def record_process(self, name, pid, *, ours):
+    def record_process(self, name, pid, *, ours, command=None):
         print(pid, flush=True)
         os.kill(os.getpid(), 9)
 

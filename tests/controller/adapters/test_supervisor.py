@@ -44,8 +44,13 @@ class FakeProcess:
     is_collected: bool = True
     """So `terminate_all`, which knows real processes, leaves it alone."""
 
+    status_is_known: bool = True
+
     def poll(self) -> int | None:
         return self.status
+
+    def has_ended(self) -> bool:
+        return self.status is not None
 
     def ask_to_end(self) -> None:
         self.heard.append("end")
@@ -497,3 +502,12 @@ def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
     (command,) = world.launcher.commands
     folder = str(tmp_path / expected) if expected else ""
     assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder
+
+
+def test_a_command_gets_its_own_environment_and_folder_but_our_port(tmp_path: Path) -> None:
+    wants = {"SEED": "7", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "9"}
+    world = a_world(tmp_path, ONE, job("a", port=9500, environment=wants, working_directory=tmp_path))
+    world.supervisor.poll()
+    (command,) = world.launcher.commands
+    assert command.working_directory == tmp_path
+    assert command.environment.items() >= {**wants, "SLOPEWISE_EXPORTER_PORT": "9500"}.items()

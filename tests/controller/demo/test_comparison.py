@@ -367,3 +367,13 @@ def test_one_run_alone_is_compared_with_nothing_and_says_so() -> None:
 
 def test_a_demo_without_runs_says_so() -> None:
     assert caveats(demo()) == ["No run was completed: there is nothing to show."]
+
+
+def test_a_job_that_reported_no_loss_is_named_with_the_cause_once_and_in_its_row() -> None:
+    silent = replace(job("b", 5), time_to_90_seconds=None, no_loss="port 41523 refuses; add the two lines")
+    changed = replace(run("flowcon", job("a", 5), silent), resizes_applied=1)
+    result = demo(run("fair", job("a", 5), silent), changed)
+
+    assert caveats(result) == ["b reported no loss: port 41523 refuses; add the two lines."]
+    (_, row) = job_rows(result, TIME_TO_90)
+    assert [cell.note for cell in row.cells] == ["no loss", "no loss"]

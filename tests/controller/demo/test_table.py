@@ -157,8 +157,46 @@ def test_a_long_reason_is_cut_and_a_narrow_terminal_gets_none() -> None:
 
     wide, narrow = printed(live_table([row], HEADER), width=120), printed(live_table([row], HEADER), width=80)
 
-    assert ("because" in wide, "…" in wide, len(wide.splitlines())) == (True, True, 3)
+    assert ("because" in wide, "…" in wide, len(wide.splitlines())) == (True, True, 4)
     assert ("because" in narrow, "2.00 → 0.50" in narrow, len(narrow.splitlines())) == (False, True, 3)
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 110, 140])
+def test_however_narrow_the_terminal_job_names_are_whole_and_rows_are_one_line(width: int) -> None:
+    rows = [replace(ROW, name="digits-deep-sigmoid", state="finished"), replace(ROW, name="a")]
+
+    lines = printed(live_table(rows, HEADER), width=width).splitlines()
+
+    assert [line.split()[0] for line in lines[2:4]] == ["digits-deep-sigmoid", "a"]
+    assert "STATE" in lines[1]
+    assert all(len(line) <= width for line in lines)
+    assert "2.00 → 0.50" in lines[3]
+    assert "0.346" in lines[3]
+
+
+def test_a_class_has_its_meaning_beside_it_or_where_there_is_no_room_below_the_table() -> None:
+    rows = [ROW, replace(ROW, job_class="CL"), replace(ROW, job_class="urgent")]
+
+    wide, narrow = printed(live_table(rows, HEADER), width=80), printed(live_table(rows, HEADER), width=60)
+
+    assert "NL still learning" in wide
+    assert "CL converged" in wide
+    assert len(wide.splitlines()) == 5
+    assert narrow.splitlines()[-1].strip() == "NL still learning, CL converged"
+    assert "NL still learning" not in "".join(narrow.splitlines()[:-1])
+
+
+def test_a_served_model_shows_its_response_time_and_objective_from_the_start() -> None:
+    waiting = LiveRow("bert", "waiting", None, None, [], None, None, None, None, "", None, 0.15)
+    serving = replace(waiting, name="gpt", state="training", pace_seconds=0.1123, cpu_allotted_millicores_now=500)
+
+    text = printed(live_table([waiting, serving], HEADER), width=60)
+
+    assert "TIME / GOAL" in text
+    assert "bert waiting – – of 150 ms" in words(text)
+    assert "gpt training – 112 of 150 ms" in words(text)
+    assert "LOSS" not in text
+    assert "LOSS" in printed(live_table([waiting, ROW], HEADER), width=100)
 
 
 def test_trouble_is_said_below_the_header() -> None:

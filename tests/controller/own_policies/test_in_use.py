@@ -52,7 +52,7 @@ class TestDocuments:
         document = load_training_policy(a_document(tmp_path, f"./{path.name}", floorRatio=0.5))
         assert document.spec.policy.name == path.stem.replace("_", "-")
         decisions = decide(policy_of(document), a_snapshot([a_job("only")]), MemoryState())
-        assert decisions.reasons == {"only": "1 in order of age, 1 cores"}
+        assert decisions.reasons == {"only": "1 in order of age, limit 1 of 1 cores"}
 
     def test_a_mistake_in_the_policys_file_is_told_with_where_it_was_named(self, tmp_path: Path) -> None:
         path = a_file(tmp_path, failing("1 / 0"))

@@ -127,7 +127,7 @@ def test_between_looks_nothing_is_decided_and_the_reason_says_when_the_next_look
     memory = remembering({"a": known(efficiency=FAST, job_class=NEW, wanted=0.5)}, looked_at=START - 5)
     decisions = decide(a_snapshot([a_job("a", limit=500)]), memory)
     assert decisions.resizes == ()
-    assert decisions.reasons["a"] == "NL: next look in 15 s"
+    assert decisions.reasons["a"] == "NL, still learning: next look in 15 s, limit 0.5 of 1 cores"
 
 
 def test_a_job_that_grows_again_after_back_off_returns_to_the_new_list_and_resets_the_interval() -> None:
@@ -231,3 +231,31 @@ def test_soft_limits_are_written_as_shares_that_give_75_and_25_percent_and_keep_
     )
     decisions = decide(a_snapshot([a_job("old"), a_job("new")]), memory, control="requests")
     assert {r.job_uid: r.to_millicores for r in decisions.resizes} == {"old": 500, "new": 1500}
+
+
+def test_a_reason_says_what_its_class_means_and_what_is_given_in_the_unit_that_is_written() -> None:
+    jobs = [a_job("a", request=1000), a_job("b", request=1000)]
+    memory = remembering(
+        {
+            "a": known(efficiency=0.005, job_class=NEW, wanted=1.0),
+            "b": known(efficiency=0.015, job_class=NEW, wanted=1.0),
+        },
+        looked_at=START - ITVAL,
+    )
+    hard = decide(a_snapshot(jobs, [a_node(cpu_cores=2.0)]), memory)
+    assert hard.reasons["a"] == "NL, still learning: growth 0.1/interval ≥ α 0.05, limit 0.5 of 2 cores"
+    soft = decide(a_snapshot(jobs, [a_node(cpu_cores=2.0)]), memory, control="requests", beta=1000)
+    assert soft.reasons["a"].endswith("≥ α 0.05, weight 500 of 2000, as if limited to 0.5 of 2 cores")
+    assert {each.job_uid: (each.to_millicores, each.reason) for each in soft.resizes} == {
+        "a": (500, soft.reasons["a"]),
+        "b": (1500, soft.reasons["b"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("job_class", "meaning"), [(NEW, "still learning"), (WATCHING, "slowing down"), (COMPLETING, "converged")]
+)
+def test_each_class_is_named_with_its_meaning(job_class: str, meaning: str) -> None:
+    memory = remembering({"a": known(job_class=job_class, wanted=0.5)}, looked_at=START - ITVAL)
+    decisions = decide(a_snapshot([a_job("a", at=START - 1000)]), memory)
+    assert decisions.reasons["a"].startswith(f"{job_class}, {meaning}: ")

@@ -61,7 +61,7 @@ def test_a_look_is_carried_out_explained_and_remembered() -> None:
     decisions = decide(looks, [a_job("b"), a_job("a")], memory)
     assert looks.seen == [("n1", ["a", "b"], None)]  # in order of uid, whatever the order in which they were found
     assert targets(decisions) == {"a": 500, "b": 1500}
-    assert decisions.reasons == {"a": "because", "b": "why"}
+    assert decisions.reasons == {"a": "because, limit 0.5 of 2 cores", "b": "why, limit 1.5 of 2 cores"}
     after = decisions.memory.jobs["a"]
     assert (after.job_class, after.class_since_seconds, after.wanted_cores) == ("slow", START, 0.5)
     assert (after.streak, after.marks) == (2, {"old", "seen"})
@@ -75,7 +75,10 @@ def test_between_two_looks_the_policy_is_not_asked_and_what_is_not_there_yet_is_
     decisions = decide(looks, [a_job("a"), a_job("b", limit=700)], memory)
     assert looks.seen == []
     assert targets(decisions) == {"a": 500}
-    assert decisions.reasons == {"a": "slow: next look in 10 s", "b": "not looked at yet: next look in 10 s"}
+    assert decisions.reasons == {
+        "a": "slow: next look in 10 s, limit 0.5 of 2 cores",
+        "b": "not looked at yet: next look in 10 s",
+    }
     assert decisions.memory == memory
 
 
@@ -119,3 +122,20 @@ def test_moves_are_handed_on_in_their_order() -> None:
     moves = (Place("y", "n1", "second to arrive"), Place("x", "n1", "why"))
     decisions = decide_by_node("test", a_snapshot([]), MemoryState(), "limits", Looks(), moves)
     assert decisions.moves == moves
+
+
+@pytest.mark.parametrize(
+    ("control", "given"),
+    [
+        ("limits", "limit 0.5 of 2 cores"),
+        ("requests", "weight 500 of 2000, as if limited to 0.5 of 2 cores"),
+    ],
+)
+def test_what_is_given_is_added_to_the_reason_in_the_unit_that_is_written(control: CpuControl, given: str) -> None:
+    looks = Looks(a=Verdict(0.5, "slow", "because"), b=Verdict(None, "odd", "left alone"))
+    decisions = decide(looks, [a_job("a", request=1000), a_job("b", request=1000)], fresh("a", "b"), control)
+    assert decisions.reasons == {"a": f"because, {given}", "b": "left alone"}
+
+
+def fresh(*uids: str) -> MemoryState:
+    return MemoryState({uid: known() for uid in uids})

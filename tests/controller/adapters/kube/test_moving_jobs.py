@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from controller.adapters.kube.records import (
     VolumeRecord,
 )
 from controller.adapters.prometheus import JobSeries, PrometheusReading, Scope
+from controller.adapters.prometheus_http import Target
 from controller.adapters.prometheus_resources import Machine
 from controller.adapters.prometheus_series import JobKey
 from controller.model import Checkpoint, ClusterSnapshot, JobState, MoveUnderWay
@@ -49,6 +50,12 @@ class FakeReader:
 
     def read(self, at_seconds: float, scope: Scope) -> PrometheusReading:
         return PrometheusReading({JobKey("team", pod): each for pod, each in self.jobs.items()}, queries=4)
+
+    def targets(self) -> list[Target]:
+        return [Target({"instance": "10.0.0.1:9464"}, "down", "connect: connection refused")]
+
+    def metric_names(self, instances: Mapping[JobKey, Collection[str]], at_seconds: float) -> dict[JobKey, set[str]]:
+        return {key: {"my_val_loss"} for key in instances}
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from controller.adapters.kube.observer import KubeObserver, Stores
 from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.records import NodeRecord, ObjectRecord, PodPending, PodRecord
 from controller.adapters.prometheus import JobSeries, PrometheusReading, Scope
+from controller.adapters.prometheus_http import Target
 from controller.adapters.prometheus_resources import ContainerKey, ContainerUse, Machine
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ObservationError
@@ -47,6 +48,7 @@ from controller.settings import Selection, TrainingPolicySpec
 JOB = owned_by("Job", "train", "job-1")
 INDEX = "batch.kubernetes.io/job-completion-index"
 LEVEL = Evaluation(0.5, 4, START - 1, 'training_loss{stage="eval"}')
+DOWN = JobSeries(up=False, instances=frozenset({"10.0.0.1:9464"}))
 REPORTS = JobSeries(evaluation=LEVEL, steps_total=10, steps_planned=100, state=JobState.TRAINING, up=True)
 
 
@@ -65,6 +67,12 @@ class FakeReader:
         jobs = {JobKey("team", pod): series for pod, series in self.jobs.items()}
         uses = {ContainerKey("team", pod, "trainer"): use for pod, use in self.uses.items()}
         return PrometheusReading(jobs, 4, uses)
+
+    def targets(self) -> list[Target]:
+        return [Target({"instance": "10.0.0.1:9464"}, "down", "connect: connection refused")]
+
+    def metric_names(self, instances: Mapping[JobKey, Collection[str]], at_seconds: float) -> dict[JobKey, set[str]]:
+        return {key: {"my_val_loss"} for key in instances}
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]:
         return self.sizes
@@ -298,8 +306,13 @@ def test_a_start_in_the_future_of_our_clock_is_now():
 @pytest.mark.parametrize(
     ("series", "told"),
     [
-        (JobSeries(), "Prometheus has no target for it"),
-        (JobSeries(up=False), "Prometheus cannot scrape it"),
+        (JobSeries(), "reports no loss: Prometheus has no target for it; give its container a port named metrics"),
+        (DOWN, "reports no loss: port 9464 refuses; see whether its exporter listens and answers"),
+        (
+            replace(DOWN, up=True),
+            "reports no loss: port 9464 answers, but has no training_loss; it has my_val_loss; if",
+        ),
+        (replace(REPORTS, up=False), "Prometheus cannot scrape it; see whether its exporter listens"),
         (REPORTS, None),
     ],
 )
@@ -307,8 +320,9 @@ def test_what_cannot_be_measured_is_told_after_a_while_with_the_remedy(series: J
     here = world(a_pod("p", a_container(running_since_seconds=START)), p=series)
     assert here.job().warnings == ()
     here.clock.seconds += PATIENCE_SECONDS
-    *others, no_use = here.job().warnings
-    assert no_use.startswith("no kubelet tells what it uses; scrape")
+    warnings = here.job().warnings
+    (no_use,) = [warning for warning in warnings if warning.startswith("no kubelet tells what it uses; scrape")]
+    others = [warning for warning in warnings if warning != no_use]
     assert [warning.startswith(told or "") for warning in others] == [True] * (told is not None)
 
 
@@ -474,3 +488,31 @@ def test_a_pod_without_a_node_yet_is_not_refused_for_its_node():
     picky = Selection.model_validate({"nodes": {"matchLabels": {"pool": "cpu"}}})
     assert stores.selects(picky, a_pod(node=None))
     assert not stores.selects(picky, a_pod())
+
+
+def test_a_workload_that_reports_no_loss_says_so_once_and_all_of_its_pods_know_why():
+    ranks = [
+        a_pod(
+            f"train-{rank}", a_container(running_since_seconds=START), owner=JOB, annotations={INDEX: str(rank)},
+        )
+        for rank in range(3)
+    ]  # fmt: skip
+    here = world(*ranks, **{"train-1": DOWN})
+    here.observer.observe()
+    here.clock.seconds += PATIENCE_SECONDS
+    jobs = here.observer.observe().jobs
+    causes = {job.missing_evaluation for job in jobs}
+    assert [cause.reason for cause in causes if cause] == ["ScrapeFails"]
+    told = {job.name for job in jobs if any("reports no loss" in warning for warning in job.warnings)}
+    assert told == {"train-1"}
+
+
+def test_a_rank_that_reports_nothing_beside_one_that_does_is_no_matter():
+    ranks = [
+        a_pod(f"train-{rank}", a_container(running_since_seconds=START), owner=JOB, annotations={INDEX: str(rank)})
+        for rank in range(2)
+    ]
+    here = world(*ranks, **{"train-0": REPORTS})
+    here.observer.observe()
+    here.clock.seconds += PATIENCE_SECONDS
+    assert {job.missing_evaluation for job in here.observer.observe().jobs} == {None}

@@ -62,7 +62,7 @@ def test_a_policy_as_the_api_server_stores_it() -> None:
     [
         (
             {"mode": "auto"},
-            "TrainingPolicy p: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'.",
+            "TrainingPolicy p: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'; did you mean",
         ),
         ({"policy": {"name": "flowcon", "parameters": {"alpha": 7}}}, "parameters.alpha"),
         ({"policy": {"name": "srpt-oracle"}}, "only the simulator does"),

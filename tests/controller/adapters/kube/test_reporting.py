@@ -22,6 +22,7 @@ from controller.model import (
     JobMemory,
     JobState,
     MemoryState,
+    MissingEvaluation,
     Outcome,
     OutcomeResult,
     PassReport,
@@ -174,6 +175,18 @@ def test_a_withheld_resize_is_told_when_the_guard_changes_and_not_in_every_pass(
         "hands_off",
         "accepted_range",
     ]
+
+
+def test_a_job_that_reports_no_loss_is_an_event_once_with_each_cause(world: World) -> None:
+    uid = world.pods.add("train")
+    causes = [MissingEvaluation("ScrapeFails", f"port {port} refuses") for port in (1, 1, 2)]
+    for cause in causes:
+        warned = replace(
+            a_job(uid, level=None), missing_evaluation=cause, warnings=(f"reports no loss: {cause.message}",)
+        )
+        world.a_pass(warned)
+    world.a_pass(replace(warned, warnings=()))  # another pod of the workload says it
+    assert world.told.of("Pod") == [("NoLoss", "port 1 refuses"), ("NoLoss", "port 2 refuses")]
 
 
 def test_a_harmed_job_is_told_once_and_not_again_after_a_restart(world: World) -> None:

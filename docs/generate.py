@@ -1,0 +1,237 @@
+"""Writes the references: `python docs/generate.py`, or with `--check` says whether they are up to date.
+
+Before it: the models that validate jobs files and TrainingPolicies, the policies' parameters, and the command line
+itself. After it: `jobs-file.md`, `training-policy.md` and `command-line.md` beside this file. The same code gives the
+same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import typer.main
+from pydantic import BaseModel
+
+from controller import policies
+from controller.cli import app
+from controller.jobs import OWN_VARIABLES, JobEntry
+from controller.policy_listing import describe
+from controller.settings import TrainingPolicy, cpu_quantity
+
+HERE = Path(__file__).resolve().parent
+_HEAD = "<!-- Written by docs/generate.py from {source}: change that, then `make generate`. -->\n\n"
+
+_JOBS_FILE = f"""\
+# The jobs file
+
+What `slopewise run --local --jobs FILE` and `slopewise demo --jobs FILE` take: a YAML list of jobs, each a command
+that is started on this machine. `--jobs -` reads it from standard input. A key that there is not, or a value that
+cannot be, is refused before anything starts.
+
+```yaml
+- name: resnet
+  command: python train.py --epochs 30
+  workingDirectory: vision
+  env: {{OMP_NUM_THREADS: "2", DATA: /srv/images}}
+- name: tuner
+  command: [sh, -c, "python prepare.py && exec python tune.py > tune.txt"]
+  arriveSeconds: 60
+```
+
+Relative folders are beside the file, and a command without `workingDirectory` runs in the folder of the file; of
+standard input that is the current folder. The program is looked for on the `PATH`, or, when it has a slash in it,
+from the folder in which the command runs.
+
+A command is started without a shell, so that signals reach the program itself. What only a shell understands (`>`,
+`&&`, `|`, `$X`, `*`, `~` …) is refused with what to write instead, unless it is quoted; a list is taken word for
+word, and `[sh, -c, "…"]` has a shell run it. Begin the last command of such a line with `exec`, so that it, and not
+the shell, hears SIGTERM. What a command prints is kept under `~/.local/state/slopewise/logs`.
+
+{" and ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)} are set by Slopewise and cannot be
+set in `env`; `port` chooses the port.
+"""
+
+_TRAINING_POLICY = """\
+# TrainingPolicy
+
+`slopewise.dev/v1alpha1`, kind `TrainingPolicy`: which jobs are given CPU by their growth, by which policy, and within
+which bounds. The same document is a file for `slopewise run --policy-file` and `slopewise demo --policy-file`, and an
+object of a cluster; [examples/policy.yaml](../examples/policy.yaml) and
+[examples/cluster/policy.yaml](../examples/cluster/policy.yaml) are two. Every key has a default but those marked
+`required`; `kubectl explain trainingpolicy.spec` has the same.
+"""
+
+_COMMAND_LINE = """\
+# The command line
+
+Data goes to stdout, messages and progress to stderr. Exit codes: 0 ok, 1 error, 2 usage, 4 data source unreachable,
+128 + signal when stopped. `slopewise --install-completion` has your shell complete commands, options, policies and
+scenarios.
+"""
+
+
+def jobs_file() -> str:
+    """The reference of the jobs file."""
+    return _HEAD.format(source="controller/jobs.py") + _JOBS_FILE + "\n## Keys\n\n" + _key_table(JobEntry)
+
+
+def training_policy() -> str:
+    """The reference of the TrainingPolicy, with the parameters of every policy."""
+    paths: dict[type[BaseModel], list[str]] = {}
+    for path, model in _documents("", TrainingPolicy):
+        paths.setdefault(model, []).append(path)
+    sections = [_section(", ".join(found), model) for model, found in paths.items()]
+    parameters = [
+        "## spec.policy.parameters\n\nThe keys that each policy has; [policies.md](policies.md) explains them.\n"
+    ]
+    shipped = [describe(name.replace("_", "-"))[0] for name in policies.names()]
+    parameters += [_parameters(policy) for policy in shipped if not policy["simulator_only"]]
+    return _HEAD.format(source="controller/settings.py") + "\n".join([_TRAINING_POLICY, *sections, *parameters])
+
+
+def command_line() -> str:
+    """The reference of every command with its options."""
+    command: Any = typer.main.get_command(app)
+    sections = [_command(path, each) for path, each in _commands("slopewise", command)]
+    return _HEAD.format(source="controller/cli.py") + "\n".join([_COMMAND_LINE, *sections])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "jobs-file.md": jobs_file,
+    "training-policy.md": training_policy,
+    "command-line.md": command_line,
+}
+
+
+def _documents(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The document and every document in it, each with the key that it is under."""
+    yield path, model
+    for name, field in model.model_fields.items():
+        for inner in (field.annotation, *get_args(field.annotation)):
+            if inspect.isclass(inner) and issubclass(inner, BaseModel):
+                yield from _documents(f"{path}.{field.alias or name}".lstrip("."), inner)
+
+
+def _section(path: str, model: type[BaseModel]) -> str:
+    first = (model.__doc__ or "").strip().splitlines()[0]
+    return f"## {path}\n\n{first}\n\n{_key_table(model)}" if path else f"## Keys\n\n{_key_table(model)}"
+
+
+def _key_table(model: type[BaseModel]) -> str:
+    schema = model.model_json_schema(by_alias=True)
+    required = set(schema.get("required", ()))
+    rows = ["| key | value | default | |", "|---|---|---|---|"]
+    for key, value in schema["properties"].items():
+        default = "required" if key in required else _default(value)
+        rows.append(_row(f"`{key}`", _kind(value, schema), default, _meaning(value, schema)))
+    return "\n".join(rows) + "\n"
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _meaning(value: dict[str, Any], schema: dict[str, Any]) -> str:
+    return str(value.get("description") or _resolved(value, schema).get("description", ""))
+
+
+def _resolved(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Behind a reference, and what there is beside null."""
+    kinds = [each for each in value.get("anyOf", [value]) if each.get("type") != "null"]
+    found: dict[str, Any] = kinds[0]
+    return schema["$defs"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+
+
+def _kind(value: dict[str, Any], schema: dict[str, Any]) -> str:
+    """E.g. `number, 1 to 86400`, `CPU, such as 250m`, `min or max`."""
+    one = _resolved(value, schema)
+    if "enum" in one or "const" in one:
+        return " or ".join(f"`{each}`" for each in one.get("enum", [one.get("const")]))
+    if one.get("format") == "cpu-quantity":
+        return "CPU, such as `250m`, `0.25` or `2`"
+    if "properties" in one:
+        return "mapping, see below"
+    if one["type"] == "object":
+        return "mapping of names to texts" if isinstance(one.get("additionalProperties"), dict) else "mapping"
+    if one["type"] == "array":
+        return "text, or list of texts" if one.get("format") == "command" else "list"
+    names = {"string": "text", "number": "number", "integer": "whole number", "boolean": "`true` or `false`"}
+    return ", ".join([names[one["type"]], *_bounds(one)])
+
+
+def _bounds(value: dict[str, Any]) -> list[str]:
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    return [f"{sign} {value[key]:g}" if abs(value[key]) < 1e6 else f"{sign} {value[key]:.0f}"
+            for key, sign in signs.items() if key in value]  # fmt: skip
+
+
+def _default(value: dict[str, Any]) -> str:
+    default = value.get("default")
+    if default is None or default in ({}, [], "") or isinstance(default, dict):
+        return ""
+    if value.get("format") == "cpu-quantity":
+        return f"`{cpu_quantity(default)}`"
+    if isinstance(default, float):
+        return f"`{default:g}`"
+    return f"`{default}`" if isinstance(default, str) else f"`{json.dumps(default)}`"
+
+
+def _parameters(policy: dict[str, Any]) -> str:
+    name = policy["name"]
+    if not policy["parameters"]:
+        return f"### {name}\n\nNone.\n"
+    rows = ["| key | default | bounds | unit | |", "|---|---|---|---|---|"]
+    for each in policy["parameters"]:
+        rows.append(_row(f"`{each['name']}`", _default(each), each["bounds"], each["unit"], each["description"]))
+    return f"### {name}\n\n" + "\n".join(rows) + "\n"
+
+
+def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, with its words."""
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, each in command.commands.items():
+        yield from _commands(f"{path} {name}", each)
+
+
+def _command(path: str, command: Any) -> str:
+    context = command.make_context(path, [], resilient_parsing=True)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    records = [record for each in command.params if (record := each.get_help_record(context)) is not None]
+    rows = ["| | |", "|---|---|", *(_row(f"`{name}`", text) for name, text in records)]
+    return "\n".join([f"## {path}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), "", *rows, ""])
+
+
+def outdated(folder: Path) -> dict[Path, str]:
+    """What is to be written, by file: the files in `folder` whose content is not what the code generates now."""
+    wanted = {folder / name: page() for name, page in PAGES.items()}
+    return {
+        path: text for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when done or up to date, 1 when `--check` found a file that is not."""
+    parser = argparse.ArgumentParser(description="Write the references of files and commands.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is out of date")
+    parser.add_argument("--folder", type=Path, default=HERE, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    stale = outdated(options.folder)
+    for path, text in stale.items():
+        if options.check:
+            print(f"{path} is out of date; run make generate and commit the result.", file=sys.stderr)
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}", file=sys.stderr)
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""`slopewise run --local` after its controller was killed: what still runs is taken over, and nothing starts twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from local.conftest import TINY, eventually, tiny_trainings
+from support.waiting import runs
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
+
+ENDS = 128 + signal.SIGTERM
+
+
+def jobs_file(folder: Path, *jobs: tuple[str, float, str, float], python: str = sys.executable) -> Path:
+    path = folder / "jobs.yaml"
+    entries = [
+        {"name": name, "command": [python, str(TINY), str(cpu), way], "arriveSeconds": arrive}
+        for name, cpu, way, arrive in jobs
+    ]
+    path.write_text(yaml.safe_dump(entries))
+    return path
+
+
+@dataclass
+class Controller:
+    """One `slopewise run --local`, and what it has said so far."""
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=30)
+
+    def end(self) -> str:
+        """Stop it in an orderly way; what it has printed."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.communicate(timeout=60)[0]
+
+
+@contextmanager
+def controller(jobs: Path, *options: str) -> Iterator[Controller]:
+    command = [sys.executable, "-m", "controller", "run", "--local", "--jobs", str(jobs), "--port", "0", *options]
+    log = jobs.with_name(f"{len(list(jobs.parent.glob('*.err')))}.err")
+    with log.open("w") as err:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
+    try:
+        yield Controller(process, log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def trainings(name_or_cpu: str) -> list[psutil.Process]:
+    """The tiny trainings of so many CPU-seconds: their second argument."""
+    return [each for each in tiny_trainings() if each.cmdline()[2] == name_or_cpu]
+
+
+@pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
+def test_a_killed_controllers_jobs_are_taken_over_by_the_same_command_and_none_runs_twice(
+    tmp_path: Path, actuator: str
+) -> None:
+    jobs = jobs_file(tmp_path, ("runs", 601, "", 0), ("done", 0.3, "", 0), ("gone", 602, "", 0), ("later", 603, "", 12))
+    with controller(jobs, "--actuator", actuator) as first:
+        eventually(lambda: len(trainings("601")) == 1 and len(trainings("602")) == 1)
+        eventually(lambda: "done: job ended" in first.said)
+        first.kill()
+    (running,), (gone,) = trainings("601"), trainings("602")
+    gone.kill()
+    with controller(jobs, "--actuator", actuator, "-o", "json") as second:
+        eventually(lambda: len(trainings("603")) == 1)
+        assert [each.pid for each in trainings("601")] == [running.pid]
+        assert trainings("602") == []
+        if actuator == "auto" and os.geteuid() == 0:
+            assert f"-{second.process.pid}/" in Path(f"/proc/{running.pid}/cgroup").read_text()
+        out = second.end()
+    assert second.process.returncode == ENDS, second.said
+    assert not runs(running.pid)
+    assert f"runs (process {running.pid}, " in second.said
+    found = {job["name"]: job for job in json.loads(out)["jobs"]}
+    assert {name: job["state"] for name, job in found.items()} == {
+        "runs": "stopped",
+        "done": "finished",
+        "gone": "ended",
+        "later": "stopped",
+    }
+    assert found["runs"]["jct_seconds"] > 12
+    assert found["runs"]["cpu_seconds"] > 0
+    assert "how it ended is not known" in found["gone"]["note"]
