@@ -171,6 +171,9 @@ class Mobility:
     """None: no way, and `stays_because` says why."""
     stays_because: str | None = None
     """Why it cannot be moved at all (a bare pod, a volume of its node, Kueue); None: it can."""
+    backoff_reason: str | None = None
+    """Why its last move could not be begun (a disruption budget, say), and when one is tried again; None: nothing is
+    known to be in the way."""
     refused_nodes: Mapping[str, str] = field(default_factory=dict)
     """Nodes that would not take it, by name, and why (a taint, a selector, a volume)."""
     grace_seconds: float | None = None
@@ -629,6 +632,15 @@ class MoveOutcome:
     move: Move
     result: OutcomeResult
     detail: str = ""
+    maybe_begun: bool = False
+    """It failed without an answer, so it may have been begun all the same."""
+    begun_at_seconds: float | None = None
+    """When a migration was begun, so that the job was told to end; None: not known more exactly than the pass."""
+
+    @property
+    def takes_a_slot(self) -> bool:
+        """Whether it counts for what bounds the moves of a pass."""
+        return self.result == "applied" or self.maybe_begun
 
 
 MoveStage = Literal["begun", "resumed", "harmed"]

@@ -16,6 +16,7 @@ from controller.adapters.kube.events import EventRecorder
 from controller.adapters.kube.evictions import Evictions
 from controller.adapters.kube.gates import Gates
 from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.move_backoff import MoveBackoff
 from controller.adapters.kube.opening import Opener
 from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.policies import PolicyRecord
@@ -53,6 +54,7 @@ class World:
     gates: Gates
     evictions: Evictions
     job_moves: JobMover
+    move_backoff: MoveBackoff
     may_write: MayWrite
     instruments: Instruments
     metrics: ClusterMetrics
@@ -110,11 +112,13 @@ def make_world(
     buckets = _buckets(options.rates)
     events = EventRecorder(api, may_write, instance=options.identity)
     opener = Opener(api, may_write, watches.pods.observe)
+    backoff = MoveBackoff(api, watches.jobs, watches.namespaces, clock)
     evictions = Evictions(
-        api, watches.pods, watches.nodes, owners, book, opener, may_write, buckets.take, clock, events.emit
-    )
+        api, watches.pods, watches.nodes, owners, book, opener, may_write, buckets.take, clock, events.emit,
+        on_refused=backoff.note,
+    )  # fmt: skip
     job_moves = JobMover(
-        api, watches.jobs, watches.nodes, may_write, buckets.take, clock, on_written=watches.jobs.observe
+        api, watches.jobs, watches.nodes, may_write, buckets.take, clock, watches.jobs.observe, on_refused=backoff.note
     )
     return World(
         options=options,
@@ -133,6 +137,7 @@ def make_world(
         ),
         evictions=evictions,
         job_moves=job_moves,
+        move_backoff=backoff,
         may_write=may_write,
         instruments=instruments,
         metrics=metrics,

@@ -19,6 +19,9 @@ from controller.model import (
     JobMemory,
     JobState,
     MemoryState,
+    Migrate,
+    Mobility,
+    MoveOutcome,
     NodeMemory,
     Outcome,
     Pace,
@@ -199,3 +202,15 @@ def test_hostile_text_stays_on_one_short_line() -> None:
 def test_a_pass_that_was_held_has_nothing_to_show() -> None:
     report = PassReport(START, "flowcon", {}, START, held="Prometheus is gone")
     assert view_of(report, policy="training", mode="Auto", control="limits") is None
+
+
+def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_policy_says() -> None:
+    no = "a disruption budget says no: The disruption budget guarded needs 1 healthy pods and has 1 currently"
+    outcome = MoveOutcome(Migrate(UID, "n1", "n2", "emptier"), "deferred", no)
+    assert (
+        face([a_job(UID)], a_view(a_job(UID), moves=(outcome,)), JobGrowthStatus()).reason == f"not moved to n2: {no}"
+    )
+
+    waits = replace(a_job(UID), mobility=Mobility("suspend", backoff_reason=f"until 12:05:00 UTC: {no}"))
+    told = face([waits], a_view(waits), JobGrowthStatus()).reason
+    assert told == f"not moved until 12:05:00 UTC: {no}"

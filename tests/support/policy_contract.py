@@ -115,7 +115,7 @@ def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) ->
             assert job.migratable
             assert move.from_node == job.node != move.node
             if job.mobility is not None:
-                assert job.mobility.stays_because is None
+                assert (job.mobility.stays_because, job.mobility.backoff_reason) == (None, None)
                 assert move.node not in job.mobility.refused_nodes
         else:
             assert move.job_uid in waiting
@@ -189,6 +189,7 @@ MOBILITY = st.builds(
     Mobility,
     way=st.just("suspend"),
     stays_because=st.none() | st.none() | st.just("a bare pod"),
+    backoff_reason=st.none() | st.none() | st.just("until 12:05:00 UTC: a disruption budget says no"),
     refused_nodes=REFUSED,
 )
 

@@ -25,6 +25,7 @@ from support.worlds import FakeClock
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Json
+from controller.adapters.kube.evicting import OnRefused, as_it_is
 from controller.adapters.kube.following import JobFollower
 from controller.adapters.kube.job_moves import JobMove, move_on
 from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
@@ -97,10 +98,11 @@ class Yard:
 
     # --- the parts under test --------------------------------------------------------------------------------
 
-    def mover(self, api: Api | None = None) -> JobMover:
+    def mover(self, api: Api | None = None, on_refused: OnRefused = as_it_is) -> JobMover:
         return JobMover(
-            api or self.api, self.jobs, self.nodes, lambda: self.leads, lambda node, namespace: self.wait, self.clock
-        )
+            api or self.api, self.jobs, self.nodes, lambda: self.leads, lambda node, namespace: self.wait, self.clock,
+            on_refused=on_refused,
+        )  # fmt: skip
 
     def follower(self, api: Api | None = None) -> JobFollower:
         """As a new leader has it: nothing is remembered."""

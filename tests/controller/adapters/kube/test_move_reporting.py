@@ -19,6 +19,7 @@ from controller.model import (
     Job,
     MemoryState,
     Migrate,
+    Mobility,
     MoveNews,
     MoveOutcome,
     MoveRecord,
@@ -200,3 +201,17 @@ def test_a_history_that_somebody_has_damaged_begins_anew_and_costs_nothing_else(
     assert document is not None
     assert "history" not in document.render()
     assert document.render()["state"] == "Training"
+
+
+def test_a_move_that_is_refused_alike_after_a_while_is_told_once(world: World) -> None:
+    uid = world.pods.add("train")
+    no = migrate(uid, "deferred", "budget a says no")
+    waits = replace(a_job(uid), mobility=Mobility("suspend", backoff_reason="until 12:05:00 UTC: budget a says no"))
+    withheld = WithheldMove(no.move, "move_backoff", "move_backoff: until 12:05:00 UTC: budget a says no")
+    world.a_pass(a_job(uid), moves=(no,))
+    world.a_pass(waits, moves_withheld=(withheld,))
+    world.a_pass(a_job(uid), moves=(no,))
+    assert world.told.of("Job") == [("MoveDeferred", "n1 to n2: budget a says no")]
+    world.a_pass(a_job(uid))
+    world.a_pass(a_job(uid), moves=(no,))
+    assert len(world.told.of("Job")) == 2, "what had been granted meanwhile is another refusal"

@@ -86,6 +86,7 @@ class World:
     under_way: list[MoveUnderWay]
     remembered: set[str]
     moves_made: dict[str, int]
+    backoff: dict[str, str]
 
     def observe(self) -> ClusterSnapshot:
         return self.observer.observe()
@@ -105,11 +106,13 @@ def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_no
     under_way: list[MoveUnderWay] = []
     remembered: set[str] = set()
     moves_made: dict[str, int] = {}
+    backoff: dict[str, str] = {}
     moving = Moving(
         api,  # type: ignore[arg-type]
         lambda: under_way,
         is_ours=lambda uid: uid in remembered,
         made=lambda uid: moves_made.get(uid, 0),
+        backoff=lambda managed: backoff.get(managed.job_uid),
     )
     observer = KubeObserver(
         Stores(store, machines, None),
@@ -120,7 +123,7 @@ def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_no
         FakeClock(),
         moving=moving,
     )
-    return World(store, machines, jobs, reader, api, observer, under_way, remembered, moves_made)
+    return World(store, machines, jobs, reader, api, observer, under_way, remembered, moves_made, backoff)
 
 
 def movable(name: str = "p", facts: SchedulingFacts = EXTERNAL, **more: Any) -> PodRecord:
@@ -165,6 +168,20 @@ def test_a_migratable_job_is_told_how_it_can_be_moved_and_what_it_checkpoints():
     assert job.checkpoint == Checkpoint(START - 30, 1.5, on_sigterm=True)
     assert here.observer.mobility("job-1:0") is job.mobility
     assert here.observer.mobility("nobody:0") is None
+
+
+def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_cannot_move_at_all_does_not():
+    here = world(movable())
+    here.backoff["job-1:0"] = "until 12:05:00 UTC: a disruption budget says no"
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert (job.mobility.way, job.mobility.backoff_reason) == ("suspend", here.backoff["job-1:0"])
+
+    bare = world(movable(owner=None))
+    bare.backoff["uid-p:0"] = "until 12:05:00 UTC: a disruption budget says no"
+    (job,) = bare.observe().jobs
+    assert job.mobility is not None
+    assert (job.mobility.stays_because is not None, job.mobility.backoff_reason) == (True, None)
 
 
 def test_a_server_that_tells_no_version_is_not_taken_for_an_old_one():
