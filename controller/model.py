@@ -204,6 +204,8 @@ class Job:
     """Restarted within the window of its evaluation: its level mixes two lives and means nothing."""
     life_started_at_seconds: float | None = None
     """When the process that trains now was started; None: not known. Another one is another life."""
+    first_step_at_seconds: float | None = None
+    """When that process ended its first step, by the clock of its node; None: not known, or long ago."""
     warnings: tuple[str, ...] = ()
     responses: Responses | None = None
     """Of a served model; None for a training."""
@@ -398,8 +400,10 @@ class MoveRecord:
     """Steps done when it was decided."""
     life_started_at_seconds: float | None = None
     """Of the process that was moved: another one has taken its place once this differs."""
+    begun_at_seconds: float | None = None
+    """When it was begun, so that the job was told to end; None: the pass acted when it decided."""
     resumed_at_seconds: float | None = None
-    """When the job was first seen at work again."""
+    """When the job was at work again: the end of its first step, or where that is not known the pass that saw it."""
     resumed_on: str | None = None
     """Where that was; the target, unless it filled up meanwhile."""
     steps_lost: float | None = None
@@ -414,10 +418,15 @@ class MoveRecord:
 
     @property
     def pause_seconds(self) -> float | None:
-        """From the decision to the first work elsewhere; None: not yet, or the job stayed where it was."""
-        if self.resumed_at_seconds is None or self.resumed_on == self.from_node:
+        """From its begin to the job's first work elsewhere; None: not yet, or the job stayed where it was."""
+        if self.resumed_at_seconds is None or self.resumed_on in (None, self.from_node):
             return None
-        return self.resumed_at_seconds - self.at_seconds
+        return self.away_seconds(self.resumed_at_seconds)
+
+    def away_seconds(self, until_seconds: float) -> float:
+        """From its begin until then; never negative, since the clocks of two nodes may differ."""
+        begun_at = self.at_seconds if self.begun_at_seconds is None else self.begun_at_seconds
+        return max(0.0, until_seconds - begun_at)
 
 
 @dataclass(slots=True)

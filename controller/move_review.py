@@ -117,7 +117,9 @@ def remember(memory: MemoryState, outcomes: Iterable[MoveOutcome], snapshot: Clu
         if outcome.result != "applied" or not isinstance(move, Migrate):
             continue
         job = jobs[move.job_uid]
-        record = MoveRecord(now, move.from_node, move.node, job.steps_total, job.life_started_at_seconds)
+        record = MoveRecord(
+            now, move.from_node, move.node, job.steps_total, job.life_started_at_seconds, outcome.begun_at_seconds
+        )
         changed[move.job_uid] = _begun(memory.jobs[move.job_uid], record)
         how = f" ({outcome.detail})" if outcome.detail else ""
         news.append(
@@ -229,15 +231,24 @@ def _returned(uid: str, case: _Case, job: Job) -> Verdict:
     lost = None
     if job.steps_total is not None and case.record.steps_before is not None:
         lost = max(0.0, case.record.steps_before - job.steps_total)
-    record = replace(case.record, resumed_at_seconds=case.now_seconds, resumed_on=job.node, steps_lost=lost)
+    first_step = _first_step_at_seconds(case, job)
+    resumed_at = case.now_seconds if first_step is None else first_step
+    record = replace(case.record, resumed_at_seconds=resumed_at, resumed_on=job.node, steps_lost=lost)
     elsewhere = "" if job.node == record.node else f", not on {record.node}"
-    said = f"resumed on {job.node}{elsewhere} after {case.seconds:.0f} s{_in_words(lost)}"
+    took = f"{'within' if first_step is None else 'after'} {record.away_seconds(resumed_at):.1f} s"
+    said = f"resumed on {job.node}{elsewhere} {took}{_in_words(lost)}"
     resumed = MoveNews(uid, "resumed", record, said, warning=bool(elsewhere))
     if lost and job.checkpoint is not None and job.checkpoint.on_sigterm:
         why = f"lost {lost:.0f} steps, though it says that it saves when it is told to end"
         harmed, told = _harmed(uid, record, why)
         return harmed, (resumed, *told)
     return record, (resumed,)
+
+
+def _first_step_at_seconds(case: _Case, job: Job) -> float | None:
+    """When the new process ended its first step; None: it does not say, or its clock cannot be believed."""
+    at = job.first_step_at_seconds
+    return at if at is not None and case.record.away_seconds(at) > 0 and at <= case.now_seconds else None
 
 
 def _in_words(lost: float | None) -> str:

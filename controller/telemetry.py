@@ -78,7 +78,7 @@ class Instruments:
         )
         self.pauses = Histogram(
             "slopewise_move_pause_seconds",
-            "From the decision to move a job to its first work elsewhere.",
+            "From the begin of a move to the job's first step elsewhere.",
             buckets=_PAUSE_BUCKETS,
             registry=self.registry,
         )

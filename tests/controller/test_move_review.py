@@ -134,18 +134,35 @@ def test_a_job_that_never_moved_is_forgotten_when_it_has_gone() -> None:
 def test_a_job_resumes_where_it_was_sent_and_the_steps_it_lost_are_told_once() -> None:
     first = after(seen(4.0, back(steps_total=480.0, checkpoint=Checkpoint(START - 30.0, 2.0))))
     news = only(first)
-    assert (news.stage, news.sentence, news.warning) == ("resumed", "resumed on n2 after 4 s, 20 steps lost", False)
+    assert (news.stage, news.sentence, news.warning) == ("resumed", "resumed on n2 within 4.0 s, 20 steps lost", False)
     assert (news.record.resumed_on, news.record.steps_lost, news.record.pause_seconds) == ("n2", 20.0, 4.0)
     assert after(seen(9.0, back(steps_total=510.0)), first.memory) == Reviewed(first.memory)
 
 
 def test_no_step_is_lost_by_a_trainer_that_saves_when_it_is_told_to_end() -> None:
-    assert only(after(seen(4.0, back(steps_total=503.0)))).sentence == "resumed on n2 after 4 s, no step lost"
+    assert only(after(seen(4.0, back(steps_total=503.0)))).sentence == "resumed on n2 within 4.0 s, no step lost"
+
+
+def test_the_pause_of_a_move_is_from_its_begin_to_the_first_step_whenever_a_pass_looks() -> None:
+    outcome = MoveOutcome(to("n2"), "applied", begun_at_seconds=START + 0.5)
+    begun = remember(MemoryState({"a": JobMemory()}), [outcome], seen(0.0, a_mobile_job("a"))).memory
+    for looked_after_seconds in (4.0, 19.0):
+        news = only(after(seen(looked_after_seconds, back(first_step_at_seconds=START + 3.1)), begun))
+        assert news.sentence == "resumed on n2 after 2.6 s, no step lost"
+        assert news.record.resumed_at_seconds == START + 3.1
+        assert news.record.pause_seconds == pytest.approx(2.6)
+
+
+@pytest.mark.parametrize("skewed", [START + 0.4, START - 60.0, START + 4.1])
+def test_a_first_step_before_the_move_or_in_the_future_is_that_of_a_clock_that_is_wrong(skewed: float) -> None:
+    begun = known(replace(BEGUN, begun_at_seconds=START + 0.5))
+    news = only(after(seen(4.0, back(first_step_at_seconds=skewed)), begun))
+    assert (news.sentence, news.record.pause_seconds) == ("resumed on n2 within 3.5 s, no step lost", 3.5)
 
 
 def test_a_job_that_came_up_on_another_node_is_told_as_a_warning() -> None:
     news = only(after(seen(40.0, back("n3"))))
-    assert (news.sentence, news.warning) == ("resumed on n3, not on n2 after 40 s, no step lost", True)
+    assert (news.sentence, news.warning) == ("resumed on n3, not on n2 within 40.0 s, no step lost", True)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +175,13 @@ def test_a_new_process_that_has_not_trained_yet_has_not_resumed(not_yet: Job) ->
 
 def test_a_job_that_finished_before_its_steps_were_seen_again_has_resumed() -> None:
     news = only(after(seen(20.0, back(state=JobState.FINISHED, steps_total=None))))
-    assert (news.stage, news.sentence) == ("resumed", "resumed on n2 after 20 s")
+    assert (news.stage, news.sentence) == ("resumed", "resumed on n2 within 20.0 s")
 
 
 def test_without_steps_before_none_are_waited_for() -> None:
     uncounted = known(replace(BEGUN, steps_before=None))
     news = only(after(seen(4.0, back(steps_total=None)), uncounted))
-    assert (news.sentence, news.record.steps_lost) == ("resumed on n2 after 4 s", None)
+    assert (news.sentence, news.record.steps_lost) == ("resumed on n2 within 4.0 s", None)
 
 
 @pytest.mark.parametrize(("node", "resumed"), [("n2", True), ("n1", False)])
@@ -176,7 +193,7 @@ def test_where_nobody_tells_the_life_of_a_process_its_node_does(node: str, resum
 
 def test_a_job_that_came_back_to_the_node_it_left_has_resumed_there() -> None:
     news = only(after(seen(30.0, back("n1"))))
-    assert news.sentence == "resumed on n1, not on n2 after 30 s, no step lost"
+    assert news.sentence == "resumed on n1, not on n2 within 30.0 s, no step lost"
 
 
 # --- given up -------------------------------------------------------------------------------------------------
@@ -239,7 +256,7 @@ def test_a_job_that_is_missing_and_that_nobody_moves_any_more_is_told_too() -> N
 
 def test_a_trainer_that_said_it_saves_and_lost_steps_is_not_moved_again() -> None:
     resumed, harmed = after(seen(4.0, back(steps_total=450.0))).news
-    assert resumed.sentence == "resumed on n2 after 4 s, 50 steps lost"
+    assert resumed.sentence == "resumed on n2 within 4.0 s, 50 steps lost"
     assert harmed.record.harm == "lost 50 steps, though it says that it saves when it is told to end"
 
 
