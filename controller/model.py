@@ -257,6 +257,20 @@ class Arrival:
     """Nodes that would not take it, by name, and why; empty where nobody knows."""
 
 
+AbsentState = Literal["moving", "waiting", "suspended", "finished", "failed"]
+"""Between two pods of a move; with a pod that has no node yet; without pods, since its owner wants none or is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A job that was seen before and is on no node just now."""
+
+    job_uid: str
+    state: AbsentState
+    reason: str
+    """In words, for people: `its Job is suspended, and not by Slopewise`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """Everything a pass may know of the world, at one moment."""
@@ -272,6 +286,8 @@ class ClusterSnapshot:
     """What only an oracle knows, by uid. The simulator fills it for policies that say they need it; nobody else."""
     moving: tuple[MoveUnderWay, ...] = ()
     """Moves that are under way, of this policy's jobs; also of jobs that are not in `jobs` for the moment."""
+    absent: tuple[Absence, ...] = ()
+    """Jobs of this policy that are on no node, as far as it is known why."""
 
     def jobs_by_node(self) -> dict[str, list[Job]]:
         """The jobs of each node that have not ended, by the node's name; also of a node that has none.
@@ -652,8 +668,9 @@ class MoveOutcome:
         return self.result == "applied" or self.maybe_begun
 
 
-MoveStage = Literal["begun", "resumed", "harmed"]
-"""What is told of a migration: that it was begun, that the job is at work again, that it went wrong."""
+MoveStage = Literal["begun", "resumed", "cancelled", "harmed"]
+"""What is told of a migration: that it was begun, that the job is at work again, that it ended without moving the job
+(it was given up, the job had finished, somebody has suspended it), that it went wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def make_world(
         buckets=buckets,
         gates=Gates(
             api, watches.pods, owners, opener, may_write, buckets.take, clock,
-            reserved=evictions.reserved, on_stranded=evictions.give_up_node, tell=events.emit,
+            reserved=evictions.reserved, on_stranded=evictions.give_up_node, tell=events.emit, act=book.act,
         ),
         evictions=evictions,
         job_moves=job_moves,

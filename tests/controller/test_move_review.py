@@ -10,6 +10,7 @@ from support.worlds import START, a_node, a_snapshot
 
 from controller.model import (
     MOVES_KEPT,
+    Absence,
     Checkpoint,
     ClusterSnapshot,
     Job,
@@ -23,7 +24,7 @@ from controller.model import (
     Place,
     Vitals,
 )
-from controller.move_review import Reviewed, next_look_at_seconds, remember, review, under_way
+from controller.move_review import Reviewed, awaited, next_look_at_seconds, remember, review, under_way
 
 BEGUN = MoveRecord(START, "n1", "n2", steps_before=500.0, life_started_at_seconds=LONG_AGO)
 RESUMED = replace(BEGUN, resumed_at_seconds=START + 4.0, resumed_on="n2", steps_lost=0.0)
@@ -203,8 +204,38 @@ def test_the_same_process_that_nobody_moves_any_more_was_given_up_and_is_not_har
     still_there = a_mobile_job("a")
     assert after(seen(59.0, still_there)).news == ()
     news = only(after(seen(60.0, still_there)))
-    assert (news.sentence, news.warning) == ("stays on n1: its move to n2 was given up", True)
+    assert (news.stage, news.sentence) == ("cancelled", "stays on n1: its move to n2 was given up")
+    assert news.warning
     assert (news.record.harm, news.record.pause_seconds) == (None, None)
+
+
+def test_a_job_that_its_user_has_suspended_meanwhile_is_neither_late_nor_waited_for() -> None:
+    gone = seen(15.0, None)
+    suspended = replace(gone, absent=(Absence("a", "suspended", "its Job is suspended, and not by Slopewise"),))
+    assert "a" in awaited(after(gone).memory, gone)
+
+    cancelled = after(suspended)
+    news = only(cancelled)
+    assert (news.stage, news.warning) == ("cancelled", False)
+    assert news.sentence == (
+        "its Job is suspended, and not by Slopewise, before it was seen at work on n2; its move is over"
+    )
+    assert (news.record.harm, news.record.pause_seconds) == (None, None)
+    assert awaited(cancelled.memory, suspended) == frozenset()
+    much_later = after(replace(seen(3000.0, None), absent=suspended.absent), cancelled.memory)
+    assert much_later.news == ()
+
+
+def test_a_job_that_has_ended_meanwhile_is_not_waited_for_either() -> None:
+    ended = replace(seen(15.0, None), absent=(Absence("a", "finished", "its Job has ended"),))
+    assert only(after(ended)).stage == "cancelled"
+    failed = replace(seen(15.0, None), absent=(Absence("a", "failed", "its Job has failed"),))
+    assert only(after(failed)).record.harm == "its Job has failed, before it was seen at work on n2"
+
+
+def test_a_job_that_is_moved_is_not_taken_for_suspended() -> None:
+    moving = replace(seen(15.0, None, LEAVING), absent=(Absence("a", "moving", "saving and ending"),))
+    assert after(moving) == Reviewed(known())
 
 
 def test_a_pod_that_keeps_its_name_is_not_given_up_while_its_old_series_is_still_seen() -> None:

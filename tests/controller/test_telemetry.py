@@ -176,7 +176,7 @@ def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
 
 
 def test_a_migration_that_was_given_up_has_cost_nothing() -> None:
-    stayed = news("resumed", "stays on n1", **{**BACK, "resumed_on": "n1"})
+    stayed = news("cancelled", "stays on n1", **{**BACK, "resumed_on": "n1"})
     telemetry = recorded(replace(a_report(), moves_told=(stayed,)))
     assert value(telemetry, "slopewise_migrations_total", stage="resumed") == 0
     assert value(telemetry, "slopewise_move_pause_seconds_count") == 0

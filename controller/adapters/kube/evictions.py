@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
+from controller import history
 from controller.adapters.kube import budgets
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, MayWrite, Store, TakeTurn
@@ -51,8 +52,8 @@ LONGEST_MOVE_SECONDS = 900.0
 TURN_SECONDS = 0.5
 """How long a tick waits for a pass that begins a move: one of 50 pods asks 100 questions, and gates wait for none."""
 RETRY_SECONDS = 5.0
-ASK_OWNER_SECONDS = 60.0
-"""Between two looks whether an owner whose pod ended long ago still makes another one."""
+ASK_OWNER_SECONDS = 15.0
+"""Between two looks whether an owner whose pod has ended still makes another one."""
 
 
 class Evictions:
@@ -222,6 +223,10 @@ class Evictions:
         workload = document.workload
         about = About(workload.api_version, workload.kind, workload.name, workload.uid, document.namespace)
         self._tell(Event(about, "MoveGivenUp", note, warning=True, action="Move"))
+        for leaving in document.move.pods if document.move is not None else ():
+            uid, change = f"{workload.uid}:{leaving.slot}", f"{leaving.node} to {node}"
+            document.acted(history.move_ended(uid, change, "cancelled", note, self._clock.now()))
+        self._book.changed(document, transition=True)
 
     def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
         """Each move's next step, and `after_each` pod of it. Never raises for one move's trouble."""

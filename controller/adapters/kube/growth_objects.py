@@ -20,10 +20,11 @@ from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, ManagedPod, OwnerRef
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.errors import SlopewiseError
+from controller.growth_absence import absent_face
 from controller.growth_face import PassView, face
 from controller.history import appended
 from controller.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
-from controller.model import CpuAllocation, Job, JobMemory
+from controller.model import Absence, CpuAllocation, Job, JobMemory
 
 _MEMORY: TypeAdapter[JobMemory] = TypeAdapter(JobMemory)
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
@@ -130,6 +131,8 @@ class GrowthDocument(StatusDocument):
         """The object was deleted, and nobody has made it anew."""
         self.lock = lock
         self._shown: tuple[Sequence[Job], PassView] | None = None
+        self._absent: tuple[Absence, float] | None = None
+        """Why it has no pod on a node, and when that was seen, until it is rendered."""
         self._face = b"{}"
         self._history = b"[]"
         """As JSON, like the face: ten actions of 5,000 workloads are 15 MB like this, and ten times that as objects."""
@@ -143,7 +146,11 @@ class GrowthDocument(StatusDocument):
 
     def show(self, jobs: Sequence[Job], view: PassView) -> None:
         """What is to be told of the workload from now on: its jobs in the order of their slots, in this pass."""
-        self._shown = (jobs, view)
+        self._shown, self._absent = (jobs, view), None
+
+    def show_absent(self, absence: Absence, now_seconds: float) -> None:
+        """It has no pod on a node just now."""
+        self._shown, self._absent = None, (absence, now_seconds)
 
     def acted(self, action: Action) -> None:
         """Something was done to the workload, or tried."""
@@ -160,6 +167,10 @@ class GrowthDocument(StatusDocument):
                 told = face(jobs, view, before)
                 self._face = told.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
                 self._shown = None  # or it would keep a whole snapshot alive until the workload's next news
+            if self._absent is not None:
+                told = absent_face(self._absent[0], JobGrowthStatus.model_validate_json(self._face), self._absent[1])
+                self._face = told.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
+                self._absent = None
             status: Json = json.loads(self._face)
             pods = [slot.rendered() for slot in self.slots.values()]
             move, history = self.move, json.loads(self._history)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from controller.adapters.kube.absences import Remembered
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Store
 from controller.adapters.kube.job_moves import move_of
@@ -36,6 +37,8 @@ class Moving:
     """Whether this policy remembers a job of that uid: between two pods nothing else tells."""
     made: Callable[[str], int]
     """How often a job has been moved so far."""
+    remembered: Callable[[], Iterable[Remembered]] = tuple
+    """All jobs of this policy, also those without a pod."""
     backoff: Callable[[ManagedPod], str | None] = lambda _: None
     """Why no move of a job is begun just now: the last one could not be (`move_backoff.py`)."""
 

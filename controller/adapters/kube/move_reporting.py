@@ -30,7 +30,12 @@ _MOVED: Mapping[OutcomeResult, str] = {
     "infeasible": "MoveInfeasible",
     "failed": "MoveFailed",
 }
-_STAGES: Mapping[MoveStage, str] = {"begun": "MoveBegun", "resumed": "Moved", "harmed": "MoveHarmed"}
+_STAGES: Mapping[MoveStage, str] = {
+    "begun": "MoveBegun",
+    "resumed": "Moved",
+    "cancelled": "MoveCancelled",
+    "harmed": "MoveHarmed",
+}
 
 _ROUTINE_GUARDS = frozenset({
     "move_paused", "move_canary", "migration_disabled", "may_migrate", "under_way", "minimum_stay", "no_return",
