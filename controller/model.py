@@ -269,6 +269,8 @@ class Absence:
     state: AbsentState
     reason: str
     """In words, for people: `its Job is suspended, and not by Slopewise`."""
+    workload: str = ""
+    """As `namespace/name`: it has no pod by whose name people know it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.adapters.kube.contracts import Api, Store
-from controller.adapters.kube.owner_reading import OwnerReading
+from controller.adapters.kube.owner_reading import OwnerReading, Pause
 from controller.adapters.kube.owners import Identity
 from controller.adapters.kube.records import ObjectRecord, OwnerRef, PodRecord
 from controller.model import Absence, MoveUnderWay
@@ -56,13 +56,18 @@ class Absences:
             uid = each.job_uid
             if uid in here:
                 continue
+            name = f"{each.namespace}/{each.workload.name}"
             if (move := under_way.get(uid)) is not None:
-                yield Absence(uid, "moving", f"moves to {move.node or 'another node'}: {move.step}")
+                yield Absence(uid, "moving", f"moves to {move.node or 'another node'}: {move.step}", name)
             elif uid in pods:
                 if pods[uid][1].node is None:
-                    yield Absence(uid, "waiting", _waits(pods[uid][1]))
-            elif (pause := self._reading.pause(each.namespace, each.workload, self._generation(each))) is not None:
-                yield Absence(uid, pause.state, pause.reason)
+                    yield Absence(uid, "waiting", _waits(pods[uid][1]), name)
+            elif (pause := self._pause(each)) is not None:
+                yield Absence(uid, pause.state, pause.reason, name)
+
+    def _pause(self, job: Remembered) -> Pause | None:
+        slot = job.job_uid.rpartition(":")[2]
+        return self._reading.pause(job.namespace, job.workload, slot, self._generation(job))
 
     def _generation(self, job: Remembered) -> int:
         """Of the spec of a Job, which changes when it is suspended; 0 where it is not watched."""

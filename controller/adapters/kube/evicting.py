@@ -64,11 +64,11 @@ def why_it_would_stay_away(api: Api, pod: PodRecord) -> str | None:
     owner = api.get(path)
     if owner["metadata"]["uid"] != pod.owner.uid:
         return f"its {pod.owner.kind} has been replaced"
-    return why_not_back(pod.owner.kind, owner)
+    return why_not_back(pod.owner.kind, owner, pod.name)
 
 
-def makes_no_more(api: Api, namespace: str, owner: OwnerRef) -> bool:
-    """Whether this owner is gone, or makes no further pods just now; False where it cannot be read."""
+def makes_no_more(api: Api, namespace: str, owner: OwnerRef, pod_name: str) -> bool:
+    """Whether this owner is gone, or makes none in the place of this pod just now; False where it cannot be read."""
     path = owner_path(namespace, owner)
     if path is None:
         return False
@@ -76,7 +76,7 @@ def makes_no_more(api: Api, namespace: str, owner: OwnerRef) -> bool:
         found = api.get(path)
     except ApiError as error:
         return error.is_gone
-    return found["metadata"]["uid"] != owner.uid or why_over(owner.kind, found) is not None
+    return found["metadata"]["uid"] != owner.uid or why_over(owner.kind, found, pod_name) is not None
 
 
 def evict(api: Api, pod: PodRecord, *, dry_run: bool = False) -> Refused | None:

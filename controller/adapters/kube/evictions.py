@@ -315,8 +315,8 @@ class Evictions:
         if age < ASK_OWNER_SECONDS or not self._may_try(leaving.uid, ASK_OWNER_SECONDS):
             return False
         self._tried[leaving.uid] = self._clock.monotonic()
-        owner = leaving.owner
-        return makes_no_more(self._api, namespace, OwnerRef(owner.api_version, owner.kind, owner.name, owner.uid))
+        owner = OwnerRef(leaving.owner.api_version, leaving.owner.kind, leaving.owner.name, leaving.owner.uid)
+        return makes_no_more(self._api, namespace, owner, leaving.name)
 
     def _may_try(self, uid: str, pause_seconds: float = RETRY_SECONDS) -> bool:
         return self._clock.monotonic() - self._tried.get(uid, float("-inf")) >= pause_seconds

@@ -17,7 +17,13 @@ from typing import Generic, Literal, TypeVar
 from urllib.parse import quote
 
 from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.coming_back import EVICTABLE, foreign_manager, why_failed_when_ended, why_not_back
+from controller.adapters.kube.coming_back import (
+    EVICTABLE,
+    foreign_manager,
+    why_failed_when_ended,
+    why_not_back,
+    why_over,
+)
 from controller.adapters.kube.contracts import Api, Json
 from controller.adapters.kube.evicting import COMPONENT
 from controller.adapters.kube.job_steps import ends_with_failure, is_finished
@@ -98,7 +104,7 @@ class OwnerReading:
         self._api = api
         self._templates: dict[str, _Kept[OwnerTemplate]] = {}
         self._disks: dict[tuple[str, str], _Kept[Disk]] = {}
-        self._pauses: dict[str, _Kept[Pause | None]] = {}
+        self._pauses: dict[tuple[str, str], _Kept[Pause | None]] = {}
         self._now = 0.0
         self._reads_left = 0
 
@@ -131,8 +137,8 @@ class OwnerReading:
             lambda why: Disk(stays_because=f"its claim {claim}, or the volume behind it, {why}"),
         )
 
-    def pause(self, namespace: str, workload: OwnerRef, generation: int) -> Pause | None:
-        """Why a workload has no pods, by its own object; None: it wants some, or nothing is known of it.
+    def pause(self, namespace: str, workload: OwnerRef, slot: str, generation: int) -> Pause | None:
+        """Why a workload has no pod in this slot, by its own object; None: it wants one, or nothing is known of it.
 
         `generation` of its spec, 0 where that is not known.
         """
@@ -141,9 +147,9 @@ class OwnerReading:
             return None
         return self._of(
             self._pauses,
-            workload.uid,
+            (workload.uid, slot),
             generation,
-            lambda: _pause(workload, self._api.get(path)),
+            lambda: _pause(workload, slot, self._api.get(path)),
             lambda why: None,
             kept_seconds=PAUSE_KEPT_SECONDS,
             depends_on_spec=lambda pause: pause is not None and pause.state == "suspended",
@@ -206,17 +212,19 @@ def _template(owner: OwnerRef, found: Json) -> OwnerTemplate:
     )
 
 
-def _pause(workload: OwnerRef, found: Json) -> Pause | None:
-    spec, kind = found["spec"], workload.kind
-    if found["metadata"]["uid"] != workload.uid:
+def _pause(workload: OwnerRef, slot: str, found: Json) -> Pause | None:
+    meta, spec, kind = found["metadata"], found["spec"], workload.kind
+    if meta["uid"] != workload.uid or "deletionTimestamp" in meta:
         return None
     if kind == "Job" and is_finished(found):
         has_failed = ends_with_failure(found)
         return Pause("failed", "its Job has failed") if has_failed else Pause("finished", "its Job has ended")
     if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
         return Pause("suspended", f"its {kind} is suspended, and not by Slopewise")
-    none = next((name for name in ("replicas", "parallelism") if spec.get(name) == 0), None)
-    return None if none is None else Pause("suspended", f"its {kind} has {none}: 0")
+    why = why_over(kind, found, f"{workload.name}-{slot}")
+    if why is None and kind != "StatefulSet" and spec.get("replicas") == 0:
+        why = f"its {kind} has replicas: 0"
+    return None if why is None else Pause("suspended", why)
 
 
 def _managed_elsewhere(job_spec: Json) -> str | None:

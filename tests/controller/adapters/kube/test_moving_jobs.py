@@ -391,7 +391,7 @@ def test_a_remembered_job_whose_owner_is_suspended_is_absent_and_says_so():
     assert here.observe().absent == ()
     here.pods.records = ()
     here.api.answers[JOB_PATH] = {**the_job(), "spec": {**the_job()["spec"], "suspend": True}}
-    expected = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise")
+    expected = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
     assert here.observe().absent == (expected,)
     assert here.observe().absent == (expected,)
     assert here.api.asked.count(JOB_PATH) == 2, "its template in the first pass, and then once whether it is suspended"
@@ -403,13 +403,13 @@ def test_a_job_between_two_pods_of_its_move_is_not_taken_for_suspended():
     here.remembered.add("job-1:0")
     here.api.answers[JOB_PATH] = {**the_job(), "spec": {**the_job()["spec"], "suspend": True}}
     here.under_way.append(leaving())
-    assert here.observe().absent == (Absence("job-1:0", "moving", "moves to n2: saving and ending"),)
+    assert here.observe().absent == (Absence("job-1:0", "moving", "moves to n2: saving and ending", "team/train"),)
 
 
 def test_a_job_whose_pod_has_no_node_yet_says_what_it_waits_for():
     here = world(movable(node=None, phase="Pending"))
     here.jobs_remembered.append(REMEMBERED)
-    assert here.observe().absent == (Absence("job-1:0", "waiting", "its pod p waits for a node"),)
+    assert here.observe().absent == (Absence("job-1:0", "waiting", "its pod p waits for a node", "team/train"),)
     here.pods.records = (movable(node=None, phase="Pending", unschedulable_since_seconds=START - 30),)
     assert here.observe().absent[0].reason.startswith("no node takes its pod p just now")
     here.pods.records = (movable(node=None, phase="Pending", gates=(PLACE_GATE,)),)
