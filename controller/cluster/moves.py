@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import structlog
 
@@ -19,7 +20,7 @@ from controller.adapters.kube.following import JobFollower
 from controller.adapters.kube.job_moves import JobMove
 from controller.adapters.kube.job_steps import MoveEnd
 from controller.cluster.world import World
-from controller.errors import SlopewiseError
+from controller.errors import ObservationError, SlopewiseError
 
 TICK_SECONDS = 0.5
 
@@ -129,6 +130,8 @@ class MoveKeeper:
         if ended is not None:
             change = f"{move.from_node} to {move.to_node}" if ended == "cancelled" else f"{move.to_node} to any node"
             action = history.move_ended(move.job_uids[0], change, ended, sentence, self._world.clock.now())
+            with suppress(ObservationError):  # it is not read yet: then the Event alone tells it
+                self._world.book.refresh()
             self._world.book.act(move.workload_uid, action)
 
 

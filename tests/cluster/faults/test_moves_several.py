@@ -126,9 +126,9 @@ def test_a_set_that_its_user_scales_to_nothing_in_mid_move_says_so_and_holds_up_
 @pytest.mark.usefixtures("needs_suspending")
 @pytest.mark.parametrize("kind", ["suspended gang", "evicted gang", "set"])
 def test_a_target_with_room_for_one_of_two_lets_both_go_on(moves: MovingStage, kind: str) -> None:
-    """It fills up when the pods have ended: somebody else's pod takes 1.9 of 2 CPUs, and each of them needs 50m."""
+    """It fills up when the pods have ended: somebody else's pod takes 1.92 of 2 CPUs; each of them asks for 0.05."""
     gateway, workload = moves.stage.gateway(), made(moves, kind, "several")
-    shape = replace(moves.stage.idle, node=THERE, cpu_request="1900m", cpu_limit=None, labels={})
+    shape = replace(moves.stage.idle, node=THERE, cpu_request="1920m", cpu_limit=None, labels={})
 
     def fill() -> None:
         moves.stage.kubectl.apply(shape.pod("filler"), namespace=moves.stage.namespace)
@@ -193,5 +193,6 @@ def test_a_set_that_is_rolled_out_anew_in_mid_move_comes_up_with_its_new_templat
         trainings.diary(name).check()
     pods = live_pods(moves, several)
     assert len(pods) == 2
-    growth = moves.stage.growth("several")
-    print([(each["slot"], each["change"], each["result"]) for each in growth["history"]], growth["state"])
+    wait_for("both are told", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"}, 90)
+    wait_for("it trains", lambda: moves.stage.growth("several"), lambda seen: seen["state"] == "Training")
+    assert "move" not in moves.stage.growth("several")
