@@ -16,6 +16,7 @@ from support.worlds import START, a_job, a_node, a_snapshot, known
 from controller.cluster.metrics import ClusterMetrics
 from controller.errors import SlopewiseError
 from controller.model import (
+    Absence,
     Decisions,
     MemoryState,
     Migrate,
@@ -152,6 +153,18 @@ def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
         "migrate team/a on n2 withheld: may_migrate: it must not",
     ]
     assert line["withheld"] == {"cooldown": 1, "may_migrate": 1}
+
+
+def test_a_line_names_a_job_without_a_pod_by_its_workload() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    report = a_report()
+    assert report.snapshot is not None
+    absent = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
+    told = MoveNews("job-1:0", "cancelled", MoveRecord(START, "n1", "n2"), "its move is over")
+    snapshot = replace(report.snapshot, absent=(absent,))
+    Telemetry(control="limits", interval_seconds=20.0).record(replace(report, snapshot=snapshot, moves_told=(told,)))
+    assert json.loads(stream.getvalue())["moves"] == ["team/train its move is over"]
 
 
 def news(stage: MoveStage, sentence: str, **more: object) -> MoveNews:
