@@ -45,7 +45,7 @@ ASK_AGAIN_SECONDS = 60.0
 """After a refusal: whoever grants a right, or makes a claim, waits for a pass or two."""
 
 PAUSE_KEPT_SECONDS = 60.0
-"""How long it is believed that an owner wants pods, or is over; a suspension, until the spec is another."""
+"""How long it is believed that an owner wants pods: it may end without another spec. A suspension or an end lasts."""
 
 NOT_READ_YET = "it has not been looked at yet; its turn comes in one of the next passes"
 
@@ -152,7 +152,7 @@ class OwnerReading:
             lambda: _pause(workload, slot, self._api.get(path)),
             lambda why: None,
             kept_seconds=PAUSE_KEPT_SECONDS,
-            depends_on_spec=lambda pause: pause is not None and pause.state == "suspended",
+            lasts=lambda pause: pause is not None,
         )
 
     def _of(
@@ -163,9 +163,9 @@ class OwnerReading:
         read: Callable[[], Answer],
         unread: Callable[[str], Answer],
         kept_seconds: float = KEPT_SECONDS,
-        depends_on_spec: Callable[[Answer], bool] = lambda _: True,
+        lasts: Callable[[Answer], bool] = lambda _: True,
     ) -> Answer:
-        """`depends_on_spec`: whether an answer holds until the version is another, where there is one."""
+        """`lasts`: whether an answer holds until the version is another, where there is one."""
         known = kept.get(key)
         if known is not None and known.version == version and self._now < known.until_seconds:
             return known.answer
@@ -176,8 +176,8 @@ class OwnerReading:
         if len(kept) >= _MOST_KEPT:
             kept.clear()
         until = self._now + (kept_seconds if was_read else ASK_AGAIN_SECONDS)
-        lasts = was_read and version > 0 and depends_on_spec(answer)
-        kept[key] = _Kept(answer, version, math.inf if lasts else until)
+        has_version = was_read and version > 0 and lasts(answer)
+        kept[key] = _Kept(answer, version, math.inf if has_version else until)
         return answer
 
     def _ask(self, read: Callable[[], Answer], unread: Callable[[str], Answer]) -> tuple[Answer, bool]:
