@@ -126,7 +126,7 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         world.add("serves-again", None, instance="b:2")
         world.add("checkpoints", page() + checkpoints(saved_at=1_600_000_000.25, duration=1.5, on_sigterm=1))
         first_step = "training_first_step_timestamp_seconds {}\n"
-        world.add("begins", page(started=time.time() - 60.0) + first_step.format(FIRST_STEP_AT_SECONDS))
+        world.add("begins", page(started=FIRST_STEP_AT_SECONDS - 2.0) + first_step.format(FIRST_STEP_AT_SECONDS))
         world.add("has-long-begun", page(started=1000) + first_step.format(1002.5))
         world.add("moves", page(started=1000), instance="a:1")
         world.add("moves", None, instance="b:2")
