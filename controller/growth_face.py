@@ -327,6 +327,8 @@ def _reason(job: Job, view: PassView) -> str:
         return f"job is {job.state}"
     if (move := view.moving.get(job.uid)) is not None:
         return f"moves to {move.node or 'another node'}: {move.step}"
+    if (moved := view.moved.get(job.uid)) is not None and moved.result != "applied":
+        return f"not moved to {moved.move.node}: {moved.detail}"
     outcome, withheld = view.outcomes.get(job.uid), view.withheld.get(job.uid)
     if outcome is not None and outcome.result != "applied":
         return f"{outcome.result}: {outcome.detail}"
@@ -334,6 +336,8 @@ def _reason(job: Job, view: PassView) -> str:
         return job.unconfirmed.detail
     if withheld is not None and withheld.guard not in _MODE_GUARDS:
         return withheld.reason
+    if job.mobility is not None and job.mobility.backoff_reason is not None:
+        return f"not moved {job.mobility.backoff_reason}"
     if (stays := view.moves_withheld.get(job.uid)) is not None and stays.guard not in _MODE_GUARDS:
         return f"not moved to {stays.move.node}: {stays.reason}"
     if job.hands_off is None and job.missing_evaluation is not None:

@@ -58,8 +58,14 @@ def withheld(move: WithheldMove, now_seconds: float) -> Action:
 
 def news(told: MoveNews, now_seconds: float) -> Action:
     """What became known of a migration."""
-    change = f"{told.record.from_node} to {told.record.resumed_on or told.record.node}"
+    came_up_on = told.record.resumed_on if told.stage != "cancelled" else None
+    change = f"{told.record.from_node} to {came_up_on or told.record.node}"
     return _action(told.job_uid, "Move", change, told.stage, told.sentence, now_seconds)
+
+
+def move_ended(job_uid: str, change: str, result: str, detail: str, now_seconds: float) -> Action:
+    """A move that came to nothing (`cancelled`), or a job that is tied to its node no more (`released`)."""
+    return _action(job_uid, "Move", change, result, detail, now_seconds)
 
 
 def move_text(move: Move) -> str:

@@ -93,7 +93,8 @@ class Action(StatusPart):
     action: str = Field(description="Resize, Restore, Place or Move")
     change: str = Field(description="limits 2 to 500m, or node-a to node-b")
     result: str = Field(
-        description="applied, deferred, infeasible or failed; of a move also withheld, begun, resumed, harmed"
+        description="applied, deferred, infeasible or failed; of a move also withheld, begun, resumed, cancelled, "
+        "released (from the node that it was tied to) or harmed"
     )
     detail: str = Field("", description="why, or what became of it")
 
@@ -107,7 +108,8 @@ class JobGrowthStatus(StatusPart):
 
     state: str | None = Field(
         None,
-        description="Starting, Training, NoLoss, Checkpointing, Finished, Failed, or Unmanaged: no policy has it",
+        description="Starting, Training, NoLoss, Checkpointing, Finished or Failed; without a pod on a node Moving, "
+        "Waiting (its pod has no node yet) or Suspended (its owner wants no pods); Unmanaged: no policy has it",
     )
     progress: str | None = Field(None, description="steps done of the steps planned")
     progress_ratio: float | None = Field(None, description="0 to 1")

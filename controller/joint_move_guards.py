@@ -23,6 +23,7 @@ class Ledger:
 
     def __init__(self, snapshot: ClusterSnapshot, memory: MemoryState, under_way: Iterable[str]) -> None:
         """`under_way`: uids of the jobs that are being moved already."""
+        self._entered: list[Migrate] = []
         self._snapshot = snapshot
         self._memory = memory
         self.room = snapshot.memory_room_bytes()
@@ -42,6 +43,8 @@ class Ledger:
         """Worked out when the first migration has come so far; most passes have none."""
         if self._speeds is None:
             self._speeds = Speeds(self._snapshot, self._memory)
+            if self._entered:
+                self._speeds.count(self._entered)
         return self._speeds
 
     def enter(self, moves: Sequence[Move]) -> None:
@@ -55,6 +58,7 @@ class Ledger:
         for workload, node in {(workload_of(move.job_uid), move.from_node) for move in migrations}:
             self.left[node] += 1
             self.under_way.add(workload)
+        self._entered += migrations
         if migrations and self._speeds is not None:
             self._speeds.count(migrations)
 

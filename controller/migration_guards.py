@@ -66,6 +66,12 @@ def stays(move: Migrate, at: Situation) -> Veto | None:
     return None
 
 
+def move_backoff(move: Migrate, at: Situation) -> Veto | None:
+    """A job whose last move could not be begun waits until something has changed, or a while is over."""
+    mobility = at.job.mobility
+    return None if mobility is None or mobility.backoff_reason is None else Veto(mobility.backoff_reason)
+
+
 def move_left_alone(move: Migrate, at: Situation) -> Veto | None:
     """A job that a change has harmed is left alone for a while. `hands_off` is about resizing, and does not count."""
     until = at.known.alone_until_seconds
@@ -138,6 +144,7 @@ def grace(move: Migrate, at: Situation) -> Veto | None:
 MIGRATION_GUARDS: tuple[Callable[[Migrate, Situation], Veto | None], ...] = (
     migration_disabled,
     stays,
+    move_backoff,
     move_left_alone,
     under_way,
     whole_or_not,

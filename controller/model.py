@@ -191,6 +191,9 @@ class Mobility:
     """None: no way, and `stays_because` says why."""
     stays_because: str | None = None
     """Why it cannot be moved at all (a bare pod, a volume of its node, Kueue); None: it can."""
+    backoff_reason: str | None = None
+    """Why its last move could not be begun (a disruption budget, say), and when one is tried again; None: nothing is
+    known to be in the way."""
     refused_nodes: Mapping[str, str] = field(default_factory=dict)
     """Nodes that would not take it, by name, and why (a taint, a selector, a volume)."""
     grace_seconds: float | None = None
@@ -222,6 +225,8 @@ class Job:
     """Restarted within the window of its evaluation: its level mixes two lives and means nothing."""
     life_started_at_seconds: float | None = None
     """When the process that trains now was started; None: not known. Another one is another life."""
+    first_step_at_seconds: float | None = None
+    """When that process ended its first step, by the clock of its node; None: not known, or long ago."""
     warnings: tuple[str, ...] = ()
     responses: Responses | None = None
     """Of a served model; None for a training."""
@@ -280,6 +285,22 @@ class Arrival:
     """Nodes that would not take it, by name, and why; empty where nobody knows."""
 
 
+AbsentState = Literal["moving", "waiting", "suspended", "finished", "failed"]
+"""Between two pods of a move; with a pod that has no node yet; without pods, since its owner wants none or is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A job that was seen before and is on no node just now."""
+
+    job_uid: str
+    state: AbsentState
+    reason: str
+    """In words, for people: `its Job is suspended, and not by Slopewise`."""
+    workload: str = ""
+    """As `namespace/name`: it has no pod by whose name people know it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """Everything a pass may know of the world, at one moment."""
@@ -295,6 +316,8 @@ class ClusterSnapshot:
     """What only an oracle knows, by uid. The simulator fills it for policies that say they need it; nobody else."""
     moving: tuple[MoveUnderWay, ...] = ()
     """Moves that are under way, of this policy's jobs; also of jobs that are not in `jobs` for the moment."""
+    absent: tuple[Absence, ...] = ()
+    """Jobs of this policy that are on no node, as far as it is known why."""
 
     def jobs_by_node(self) -> dict[str, list[Job]]:
         """The jobs of each node that have not ended, by the node's name; also of a node that has none.
@@ -423,8 +446,10 @@ class MoveRecord:
     """Steps done when it was decided."""
     life_started_at_seconds: float | None = None
     """Of the process that was moved: another one has taken its place once this differs."""
+    begun_at_seconds: float | None = None
+    """When it was begun, so that the job was told to end; None: the pass acted when it decided."""
     resumed_at_seconds: float | None = None
-    """When the job was first seen at work again."""
+    """When the job was at work again: the end of its first step, or where that is not known the pass that saw it."""
     resumed_on: str | None = None
     """Where that was; the target, unless it filled up meanwhile."""
     steps_lost: float | None = None
@@ -439,10 +464,15 @@ class MoveRecord:
 
     @property
     def pause_seconds(self) -> float | None:
-        """From the decision to the first work elsewhere; None: not yet, or the job stayed where it was."""
-        if self.resumed_at_seconds is None or self.resumed_on == self.from_node:
+        """From its begin to the job's first work elsewhere; None: not yet, or the job stayed where it was."""
+        if self.resumed_at_seconds is None or self.resumed_on in (None, self.from_node):
             return None
-        return self.resumed_at_seconds - self.at_seconds
+        return self.away_seconds(self.resumed_at_seconds)
+
+    def away_seconds(self, until_seconds: float) -> float:
+        """From its begin until then; never negative, since the clocks of two nodes may differ."""
+        begun_at = self.at_seconds if self.begun_at_seconds is None else self.begun_at_seconds
+        return max(0.0, until_seconds - begun_at)
 
 
 @dataclass(slots=True)
@@ -658,10 +688,20 @@ class MoveOutcome:
     move: Move
     result: OutcomeResult
     detail: str = ""
+    maybe_begun: bool = False
+    """It failed without an answer, so it may have been begun all the same."""
+    begun_at_seconds: float | None = None
+    """When a migration was begun, so that the job was told to end; None: not known more exactly than the pass."""
+
+    @property
+    def takes_a_slot(self) -> bool:
+        """Whether it counts for what bounds the moves of a pass."""
+        return self.result == "applied" or self.maybe_begun
 
 
-MoveStage = Literal["begun", "resumed", "harmed"]
-"""What is told of a migration: that it was begun, that the job is at work again, that it went wrong."""
+MoveStage = Literal["begun", "resumed", "cancelled", "harmed"]
+"""What is told of a migration: that it was begun, that the job is at work again, that it ended without moving the job
+(it was given up, the job had finished, somebody has suspended it), that it went wrong."""
 
 
 @dataclass(frozen=True, slots=True)

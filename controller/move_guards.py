@@ -33,6 +33,9 @@ from controller.model import (
 MOVING = "moving"
 """A job that leaves its node, or is about to, is not resized there."""
 
+ATTEMPTS = "attempts"
+"""So many moves of a pass could not be carried out that the others have their turn in the next one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
@@ -85,19 +88,25 @@ MOVE_GUARDS = (move_paused, move_canary, unknown_node, refused_node)
 
 
 def review_moves(
-    moves: Sequence[Move], snapshot: ClusterSnapshot, memory: MemoryState, bounds: Bounds
+    moves: Sequence[Move],
+    snapshot: ClusterSnapshot,
+    memory: MemoryState,
+    bounds: Bounds,
+    begun: Sequence[Move] = (),
 ) -> tuple[tuple[Move, ...], tuple[WithheldMove, ...]]:
     """Which placements and migrations may be carried out, and which may not and why; in the order asked.
 
-    The reason of a migration that is allowed says what it gains and costs, where moves are bounded.
+    `begun`: moves that this pass has begun already; what they take, these do not have. The reason of a migration that
+    is allowed says what it gains and costs, where moves are bounded.
     """
     if not moves:
         return (), ()
     at = _the_pass(moves, snapshot, memory, bounds)
     ledger = Ledger(snapshot, memory, move_review.awaited(memory, snapshot))
+    ledger.enter(begun)
     allowed: list[Move] = []
     withheld: list[WithheldMove] = []
-    for unit in _units(moves, at):
+    for unit in units(moves, snapshot):
         refused = _refused_one_by_one(unit, at) or _refused_together(unit, at, ledger, allowed)
         withheld += refused
     return tuple(allowed), tuple(withheld)
@@ -113,15 +122,18 @@ def _the_pass(moves: Sequence[Move], snapshot: ClusterSnapshot, memory: MemorySt
     return _Pass(snapshot, memory, bounds, jobs, nodes, refused, going, under_way)
 
 
-def _units(moves: Sequence[Move], at: _Pass) -> list[tuple[Move, ...]]:
+def units(moves: Sequence[Move], snapshot: ClusterSnapshot) -> list[tuple[Move, ...]]:
     """The moves that are made together, in the order of the first of each: the pods of one workload, to one node."""
-    units: dict[tuple[str, ...], list[Move]] = {}
+    wanted = {move.job_uid for move in moves}
+    members_of = {
+        job.uid: job.mobility.members for job in snapshot.jobs if job.uid in wanted and job.mobility is not None
+    }
+    found: dict[tuple[str, ...], list[Move]] = {}
     for move in moves:
-        job = at.jobs.get(move.job_uid)
-        members = job.mobility.members if job is not None and job.mobility is not None else ()
+        members = members_of.get(move.job_uid, ())
         key = (move.node, *sorted(members)) if len(members) > 1 and isinstance(move, Migrate) else (move.job_uid,)
-        units.setdefault(key, []).append(move)
-    return [tuple(unit) for unit in units.values()]
+        found.setdefault(key, []).append(move)
+    return [tuple(unit) for unit in found.values()]
 
 
 def _refused_one_by_one(unit: Sequence[Move], at: _Pass) -> list[WithheldMove]:
@@ -133,7 +145,7 @@ def _refused_one_by_one(unit: Sequence[Move], at: _Pass) -> list[WithheldMove]:
     uid, (_, why) = next(iter(refused.items()))
     whose = at.jobs[uid].name if uid in at.jobs else uid
     others = (whole_or_not.__name__, f"moves whole or not at all, and {whose} may not: {why}")
-    return [_withheld(move, *refused.get(move.job_uid, others)) for move in unit]
+    return [withheld_by(move, *refused.get(move.job_uid, others)) for move in unit]
 
 
 def _refused_together(unit: Sequence[Move], at: _Pass, ledger: Ledger, allowed: list[Move]) -> list[WithheldMove]:
@@ -143,7 +155,7 @@ def _refused_together(unit: Sequence[Move], at: _Pass, ledger: Ledger, allowed: 
     for guard in JOINT_GUARDS:
         verdict = guard(together)
         if isinstance(verdict, Veto):
-            return [_withheld(move, guard.__name__, verdict.reason) for move in unit]
+            return [withheld_by(move, guard.__name__, verdict.reason) for move in unit]
         figures += f"; {verdict}" if verdict else ""
     ledger.enter(unit)
     allowed += [replace(move, reason=f"{move.reason}{figures}") if figures else move for move in unit]
@@ -169,7 +181,8 @@ def _first_veto(move: Move, at: _Pass) -> tuple[str, str] | None:
     return None
 
 
-def _withheld(move: Move, guard: str, reason: str) -> WithheldMove:
+def withheld_by(move: Move, guard: str, reason: str) -> WithheldMove:
+    """A move that this guard holds back."""
     return WithheldMove(move, guard, f"{guard}: {reason}")
 
 
@@ -194,4 +207,4 @@ def guard_names() -> list[str]:
     """All guards in their order, as `withheld` names them."""
     resizing = [MOVING, *(guard.__name__ for guard in GUARDS), CAPACITY]
     moving = [*MOVE_GUARDS, may_migrate, *MIGRATION_GUARDS, *JOINT_GUARDS]
-    return [*resizing, *(guard.__name__ for guard in moving)]
+    return [*resizing, *(guard.__name__ for guard in moving), ATTEMPTS]

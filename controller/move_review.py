@@ -7,9 +7,10 @@ controller that died before it could store the record is found in `snapshot.movi
 
     begun     carried out; another life of the job is waited for
     resumed   another life is at work; nothing more is asked once it has lived on for 300 s
+    cancelled it had finished before, or its owner was suspended or has ended before it was at work again
     harmed    not moved again: it ended with success when it was told to end, lost steps though it says that it saves
-              then, crashed within those 300 s, or is not back after 600 s
-    given up  the same life for 60 s, and nobody who moves it: told as a warning, nothing was moved
+              then, crashed within those 300 s, or is not back after 600 s; or its owner has failed meanwhile
+    given up  the same life for 60 s, and nobody who moves it: told as cancelled, with a warning; nothing was moved
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import chain
 from controller.bounds import BUDGET_SECONDS, MoveBounds
 from controller.model import (
     MOVES_KEPT,
+    Absence,
     ClusterSnapshot,
     Job,
     JobMemory,
@@ -65,6 +67,8 @@ class _Case:
     job: Job | None
     """None: it is on no node just now."""
     under_way: bool
+    absence: Absence | None
+    """Why it is on no node, where that is known."""
     now_seconds: float
 
     @property
@@ -96,11 +100,12 @@ def review(memory: MemoryState, remembered: MemoryState, snapshot: ClusterSnapsh
         if uid in moving or (known.moves and not _is_settled(known.moves[-1], now))
     }
     jobs = {job.uid: job for job in snapshot.jobs if job.uid in open_ones}
+    absent = {each.job_uid: each for each in snapshot.absent if each.job_uid in open_ones}
     changed = dict(away)
     news: list[MoveNews] = []
     for uid, known in open_ones.items():
         adopted = _adopted(known, moving.get(uid), jobs.get(uid))
-        record, told = _judged(uid, _Case(adopted.moves[-1], jobs.get(uid), uid in moving, now))
+        record, told = _judged(uid, _Case(adopted.moves[-1], jobs.get(uid), uid in moving, absent.get(uid), now))
         if told or adopted is not known:
             changed[uid] = adopted.altered(moves=(*adopted.moves[:-1], record))
             news += told
@@ -117,7 +122,9 @@ def remember(memory: MemoryState, outcomes: Iterable[MoveOutcome], snapshot: Clu
         if outcome.result != "applied" or not isinstance(move, Migrate):
             continue
         job = jobs[move.job_uid]
-        record = MoveRecord(now, move.from_node, move.node, job.steps_total, job.life_started_at_seconds)
+        record = MoveRecord(
+            now, move.from_node, move.node, job.steps_total, job.life_started_at_seconds, outcome.begun_at_seconds
+        )
         changed[move.job_uid] = _begun(memory.jobs[move.job_uid], record)
         how = f" ({outcome.detail})" if outcome.detail else ""
         news.append(
@@ -200,6 +207,8 @@ def _judged(uid: str, case: _Case) -> Verdict:
         return record, ()
     if record.resumed_at_seconds is not None:
         return _watched(uid, case, record.resumed_at_seconds)
+    if case.absence is not None and case.absence.state in ("suspended", "finished", "failed"):
+        return _stopped(uid, case, case.absence)
     if case.job is not None and _is_another_life(case.job, record):
         return _returned(uid, case, case.job)
     if case.job is not None and case.job.state.ended:
@@ -229,15 +238,24 @@ def _returned(uid: str, case: _Case, job: Job) -> Verdict:
     lost = None
     if job.steps_total is not None and case.record.steps_before is not None:
         lost = max(0.0, case.record.steps_before - job.steps_total)
-    record = replace(case.record, resumed_at_seconds=case.now_seconds, resumed_on=job.node, steps_lost=lost)
+    first_step = _first_step_at_seconds(case, job)
+    resumed_at = case.now_seconds if first_step is None else first_step
+    record = replace(case.record, resumed_at_seconds=resumed_at, resumed_on=job.node, steps_lost=lost)
     elsewhere = "" if job.node == record.node else f", not on {record.node}"
-    said = f"resumed on {job.node}{elsewhere} after {case.seconds:.0f} s{_in_words(lost)}"
+    took = f"{'within' if first_step is None else 'after'} {record.away_seconds(resumed_at):.1f} s"
+    said = f"resumed on {job.node}{elsewhere} {took}{_in_words(lost)}"
     resumed = MoveNews(uid, "resumed", record, said, warning=bool(elsewhere))
     if lost and job.checkpoint is not None and job.checkpoint.on_sigterm:
         why = f"lost {lost:.0f} steps, though it says that it saves when it is told to end"
         harmed, told = _harmed(uid, record, why)
         return harmed, (resumed, *told)
     return record, (resumed,)
+
+
+def _first_step_at_seconds(case: _Case, job: Job) -> float | None:
+    """When the new process ended its first step; None: it does not say, or its clock cannot be believed."""
+    at = job.first_step_at_seconds
+    return at if at is not None and case.record.away_seconds(at) > 0 and at <= case.now_seconds else None
 
 
 def _in_words(lost: float | None) -> str:
@@ -289,7 +307,16 @@ def _closed(uid: str, case: _Case, said: str, *, warning: bool = False) -> Verdi
     """Nothing was moved, and nothing was lost."""
     from_node = case.record.from_node
     record = replace(case.record, resumed_at_seconds=case.now_seconds, resumed_on=from_node, steps_lost=0.0)
-    return record, (MoveNews(uid, "resumed", record, said, warning),)
+    return record, (MoveNews(uid, "cancelled", record, said, warning),)
+
+
+def _stopped(uid: str, case: _Case, absence: Absence) -> Verdict:
+    """Its owner makes no further pod: it is not late, and others need not wait for it."""
+    said = f"{absence.reason}, before it was seen at work on {case.record.node}"
+    if absence.state == "failed":
+        return _harmed(uid, case.record, said)
+    record = replace(case.record, resumed_at_seconds=case.now_seconds)
+    return record, (MoveNews(uid, "cancelled", record, f"{said}; its move is over"),)
 
 
 def _harmed(uid: str, record: MoveRecord, harm: str) -> Verdict:

@@ -86,7 +86,8 @@ def _names(report: PassReport) -> Mapping[str, str]:
     if report.snapshot is None:
         return {}
     there: tuple[Job | Arrival, ...] = (*report.snapshot.jobs, *report.snapshot.waiting)
-    return {job.uid: f"{job.namespace}/{job.name}" for job in there}
+    absent = {each.job_uid: each.workload for each in report.snapshot.absent if each.workload}
+    return absent | {job.uid: f"{job.namespace}/{job.name}" for job in there}
 
 
 def _tried(report: PassReport) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from controller import corrections, growth, guards, move_guards, move_review, pace
 from controller.bounds import Bounds
@@ -27,6 +28,7 @@ from controller.model import (
     Resize,
     Vitals,
 )
+from controller.move_attempts import Candidates
 from controller.policies import PolicyProtocol
 from controller.ports import Actuator, Clock, Ports
 
@@ -67,45 +69,53 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
 
     # 3. Guard. Ordered vetoes and clamps, each with its reason.
     with stopwatch.timing("guard"):
-        moves, moves_withheld = move_guards.review_moves(decisions.moves, snapshot, decisions.memory, settings.bounds)
-        staying, withheld = move_guards.without_moving(decisions.resizes, moves, snapshot.moving)
+        candidates = Candidates.of(decisions.moves, snapshot, decisions.memory, settings.bounds)
+        staying, withheld = move_guards.without_moving(decisions.resizes, candidates.allowed, snapshot.moving)
         allowed, vetoed = guards.review(staying, snapshot, decisions.memory, settings.bounds)
         withheld += vetoed
 
-    # 4. Act. Originals are stored before the first change; decreases make room for increases.
+    # 4. Act. Originals are stored before the first change; decreases make room for increases. A move that cannot be
+    #    carried out takes nothing from the next candidate.
     with stopwatch.timing("act"):
         due, waiting = in_turn(decreases_first(allowed), decisions.memory, settings.first_changes_a_pass)
         memory = remember_originals(decisions.memory, due, snapshot)
         ports.memory.save(memory)
         outcomes = (*(_carry_out(resize, ports.actuator) for resize in due), *waiting)
-        moved = tuple(_carry_out_move(move, ports.actuator) for move in moves)
-        begun = move_review.remember(_remember_resizes(memory, outcomes, snapshot), moved, snapshot)
+        moved = candidates.attempt_each(partial(_carry_out_move, actuator=ports.actuator))
+        begun = move_review.remember(_remember_resizes(memory, outcomes, snapshot), moved.outcomes, snapshot)
         memory = begun.memory
-        if due or moved:
+        if due or moved.outcomes:
             ports.memory.save(memory)
 
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
+    outstanding = bool(withheld or waiting or allowed != tuple(decisions.resizes))
+    return PassReport(
+        taken_at_seconds=snapshot.taken_at_seconds,
+        policy=settings.policy_name,
+        seconds_by_verb=stopwatch.seconds,
+        next_look_at_seconds=_next_look_at_seconds(snapshot, memory, settings, outstanding=outstanding),
+        snapshot=snapshot,
+        decisions=replace(decisions, memory=memory),
+        outcomes=corrected.late + outcomes,
+        withheld=withheld,
+        moves=moved.outcomes,
+        moves_withheld=moved.withheld,
+        moves_told=followed.news + begun.news,
+    )
+
+
+def _next_look_at_seconds(
+    snapshot: ClusterSnapshot, memory: MemoryState, settings: PassSettings, *, outstanding: bool
+) -> float:
+    """When the next pass is due; `outstanding`: something that was wanted is not done."""
     looks = [node.look_at_seconds for node in memory.nodes.values()]
     first_look = growth.first_look_at_seconds(snapshot, memory, settings.measuring)
     back_look = move_review.next_look_at_seconds(memory, snapshot, settings.bounds.moving)
     looks += [at for at in (first_look, back_look) if at is not None]
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
-    outstanding = withheld or waiting or allowed != tuple(decisions.resizes)
     if outstanding or corrections.watches(memory, snapshot, settings.patience):
         looks.append(one_interval)  # it must not wait for the own look of a node in back-off
-    return PassReport(
-        taken_at_seconds=snapshot.taken_at_seconds,
-        policy=settings.policy_name,
-        seconds_by_verb=stopwatch.seconds,
-        next_look_at_seconds=min(looks, default=one_interval),
-        snapshot=snapshot,
-        decisions=replace(decisions, memory=memory),
-        outcomes=corrected.late + outcomes,
-        withheld=withheld,
-        moves=moved,
-        moves_withheld=moves_withheld,
-        moves_told=followed.news + begun.news,
-    )
+    return min(looks, default=one_interval)
 
 
 @dataclass(frozen=True, slots=True)

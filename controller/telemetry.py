@@ -62,7 +62,7 @@ class Instruments:
         )
         self.pauses = Histogram(
             "slopewise_move_pause_seconds",
-            "From the decision to move a job to its first work elsewhere.",
+            "From the begin of a move to the job's first step elsewhere.",
             buckets=_PAUSE_BUCKETS,
             registry=self.registry,
         )
@@ -140,12 +140,11 @@ class Telemetry:
         self._log_warnings(report.snapshot.jobs if report.snapshot else ())
 
     def _count_move(self, news: MoveNews) -> None:
-        """How far a migration has come; one that was given up has no pause, and has not resumed anywhere."""
+        """How far a migration has come; one that came back to its own node has no pause."""
         pause = news.record.pause_seconds
         if news.stage == "resumed":
-            if pause is None:
-                return
-            self._metrics.pauses.observe(pause)
+            if pause is not None:
+                self._metrics.pauses.observe(pause)
             self._metrics.steps_lost.inc(news.record.steps_lost or 0.0)
         self._metrics.migrations.labels(news.stage).inc()
 

@@ -139,6 +139,7 @@ class LocalObserver:
             useful_parallelism_cores=local.useful_parallelism_cores,
             restarted=series.restarted,
             life_started_at_seconds=series.life_started_at_seconds,
+            first_step_at_seconds=series.first_step_at_seconds,
             warnings=with_missing(series.warnings, missing),
             responses=series.responses,
             promises=local.promises,

@@ -59,6 +59,8 @@ class JobSeries:
     """What its latest process says of its checkpoints; None: nothing."""
     life_started_at_seconds: float | None = None
     """When the job's latest process was started."""
+    first_step_at_seconds: float | None = None
+    """When that process ended its first step; None: it does not say, or that was long ago."""
     restarted: bool = False
     """Another process than at the start of the window, or a steps counter that went back."""
     up: bool | None = None
@@ -246,6 +248,7 @@ class PrometheusReader:
             responses=life.responses,
             checkpoint=life.checkpoint,
             life_started_at_seconds=None if latest_instance is None else life.started_at_seconds,
+            first_step_at_seconds=life.first_step_at_seconds,
             restarted=facts.restarted(lives, oldest_seconds - self.scrape_interval_seconds),
             up=facts.up,
             instances=frozenset(facts.target_labels),

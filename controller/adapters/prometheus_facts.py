@@ -16,6 +16,7 @@ from controller.adapters.queries import (
     CHECKPOINT_DURATION,
     CHECKPOINT_ON_SIGTERM,
     CHECKPOINT_SAVED_AT,
+    FIRST_STEP_AT,
     RESPONSES_COUNT,
     RESPONSES_SUM,
     VALUE_LABEL,
@@ -45,6 +46,12 @@ class Life:
         if count is None or seconds is None or not math.isfinite(count + seconds):
             return None
         return Responses(count, seconds)
+
+    @property
+    def first_step_at_seconds(self) -> float | None:
+        """None: it does not say, or that was long ago. One before its own start is another process's, or none."""
+        at = self.numbers.get(FIRST_STEP_AT)
+        return at if at is not None and at >= self.started_at_seconds else None
 
     @property
     def checkpoint(self) -> Checkpoint | None:

@@ -103,6 +103,11 @@ CHECKPOINT_SAVED_AT = "training_checkpoint_timestamp_seconds"
 CHECKPOINT_DURATION = "training_checkpoint_duration_seconds"
 CHECKPOINT_ON_SIGTERM = "training_checkpoint_on_sigterm"
 
+FIRST_STEP_AT = "training_first_step_timestamp_seconds"
+FIRST_STEP_SECONDS = 900.0
+"""For so long after its first step a process is asked about it: a move whose job is not back by then has failed, and
+5,000 jobs that have run for hours cost no rows."""
+
 FACT_NAMES = (
     "training_(steps_total|steps_planned|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
     "|process_start_time_seconds"
@@ -136,6 +141,11 @@ or
     objective!="$expected",
     slopewise_value=""
   }[$window]))
+or
+  label_replace(max by (__name__, namespace, pod, instance) (last_over_time($first_step{
+    $matchers
+    slopewise_value=""
+  }[$window])) > time() - $first_step_seconds, "slopewise_value", "first_step", "", "")
 or
   max by (__name__, namespace, pod, instance) (last_over_time({
     __name__=~"$names",
@@ -294,6 +304,8 @@ def facts(matchers: Matchers, window_seconds: float, expected: Objective | None)
     """
     return FACTS.substitute(
         names=FACT_NAMES,
+        first_step=FIRST_STEP_AT,
+        first_step_seconds=f"{FIRST_STEP_SECONDS:.0f}",
         matchers=render_matchers(matchers),
         window=duration(window_seconds),
         expected=expected or "",

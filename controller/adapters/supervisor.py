@@ -161,10 +161,12 @@ class Supervisor:
             if refused is not None:
                 return MoveOutcome(move, *refused)
             record = self.records[move.job_uid]
-            record.move = LocalMove(record.node, move.node, self.clock.now())
+            now = self.clock.now()
+            record.move = LocalMove(record.node, move.node, now)
         _log.info("job moves", name=move.job_uid, node=move.node, reason=move.reason)
         grace = self._lives.grace_seconds
-        return MoveOutcome(move, "applied", f"told to save and end within {grace:g} s, then starts on {move.node}")
+        how = f"told to save and end within {grace:g} s, then starts on {move.node}"
+        return MoveOutcome(move, "applied", how, begun_at_seconds=now)
 
     def after_pass(self, report: PassReport) -> None:
         """Whom this pass saw waiting and did not place, the default scheduler does; a held pass places nobody."""

@@ -58,7 +58,8 @@ class Departures:
             return
         snapshot = report.snapshot
         uids = [each.uid for each in snapshot.jobs] + [each.uid for each in snapshot.waiting]
-        present = {uid.rpartition(":")[0] for uid in (*uids, *(move.job_uid for move in snapshot.moving))}
+        uids += [each.job_uid for each in snapshot.moving] + [each.job_uid for each in snapshot.absent]
+        present = {uid.rpartition(":")[0] for uid in uids}
         missing = {each.key: each for each in self._book.of(self._policy) if each.key not in present}
         self._looked_at = {key: at for key, at in self._looked_at.items() if key in missing}
         self._last = {key: each for key, each in self._last.items() if key in missing}

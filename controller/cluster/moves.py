@@ -10,14 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import structlog
 
+from controller import history
 from controller.adapters.kube.events import About, Event
 from controller.adapters.kube.following import JobFollower
 from controller.adapters.kube.job_moves import JobMove
+from controller.adapters.kube.job_steps import MoveEnd
 from controller.cluster.world import World
-from controller.errors import SlopewiseError
+from controller.errors import ObservationError, SlopewiseError
 
 TICK_SECONDS = 0.5
 
@@ -117,13 +120,19 @@ class MoveKeeper:
             self._tell, world.watches.jobs.observe,
         )  # fmt: skip
 
-    def _tell(self, move: JobMove, sentence: str, warning: bool) -> None:
-        """In the log, and as an Event of the Job, since its pods come and go meanwhile."""
+    def _tell(self, move: JobMove, sentence: str, warning: bool, ended: MoveEnd | None) -> None:
+        """In the log, as an Event of the Job, since its pods come and go meanwhile, and in its history."""
         log = self._log.warning if warning else self._log.info
         log("move", job=f"{move.namespace}/{move.name}", source=move.from_node, target=move.to_node, reason=sentence)
         about = About("batch/v1", "Job", move.name, move.workload_uid, move.namespace)
         reason = "MoveTroubled" if warning else "Moving"
         self._world.events.emit(Event(about, reason, sentence, warning=warning, action="Move"))
+        if ended is not None:
+            change = f"{move.from_node} to {move.to_node}" if ended == "cancelled" else f"{move.to_node} to any node"
+            action = history.move_ended(move.job_uids[0], change, ended, sentence, self._world.clock.now())
+            with suppress(ObservationError):  # it is not read yet: then the Event alone tells it
+                self._world.book.refresh()
+            self._world.book.act(move.workload_uid, action)
 
 
 def see_through(world: World, patience_seconds: float, pause: Callable[[float], bool]) -> bool:

@@ -22,6 +22,7 @@ from controller.adapters.kube.election import Elector, Terms
 from controller.adapters.kube.following import JobFollower
 from controller.adapters.kube.growth_book import GrowthBook
 from controller.adapters.kube.job_moves import JobMove, under_way
+from controller.adapters.kube.job_steps import MoveEnd
 from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.policies import remove_finalizer
 from controller.adapters.kube.records import FINALIZER
@@ -232,7 +233,7 @@ class _Restorer:
             result.left[name] = self._told.get(move.workload_uid, "suspended for a move, until its pods have ended")
         return bool(names)
 
-    def _note(self, move: JobMove, sentence: str, warning: bool) -> None:
+    def _note(self, move: JobMove, sentence: str, warning: bool, ended: MoveEnd | None) -> None:
         self._told[move.workload_uid] = sentence
 
     def _let_policies_go(self, result: Restoration) -> None:

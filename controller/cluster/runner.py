@@ -294,6 +294,8 @@ class PolicyRunner:
                 self._world.moves_under_way,
                 is_ours=lambda uid: self._kept is not None and self._kept.remembers(uid),
                 made=lambda uid: 0 if self._kept is None else self._kept.moves_made(uid),
+                remembered=lambda: () if self._kept is None else self._kept.remembered(),
+                backoff=self._world.move_backoff.reason,
             ),
             self._world.watches.resizes.waited_seconds,
         )

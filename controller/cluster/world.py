@@ -16,6 +16,7 @@ from controller.adapters.kube.events import EventRecorder
 from controller.adapters.kube.evictions import Evictions
 from controller.adapters.kube.gates import Gates
 from controller.adapters.kube.growth_book import GrowthBook
+from controller.adapters.kube.move_backoff import MoveBackoff
 from controller.adapters.kube.move_consent import allows_moves
 from controller.adapters.kube.opening import Opener
 from controller.adapters.kube.owners import Owners
@@ -54,6 +55,7 @@ class World:
     gates: Gates
     evictions: Evictions
     job_moves: JobMover
+    move_backoff: MoveBackoff
     may_write: MayWrite
     instruments: Instruments
     metrics: ClusterMetrics
@@ -111,11 +113,13 @@ def make_world(
     buckets = _buckets(options.rates)
     events = EventRecorder(api, may_write, instance=options.identity)
     opener = Opener(api, may_write, watches.pods.observe)
+    backoff = MoveBackoff(api, watches.jobs, watches.namespaces, clock)
     evictions = Evictions(
-        api, watches.pods, watches.nodes, owners, book, opener, may_write, buckets.take, clock, events.emit
-    )
+        api, watches.pods, watches.nodes, owners, book, opener, may_write, buckets.take, clock, events.emit,
+        on_refused=backoff.note,
+    )  # fmt: skip
     job_moves = JobMover(
-        api, watches.jobs, watches.nodes, may_write, buckets.take, clock, on_written=watches.jobs.observe
+        api, watches.jobs, watches.nodes, may_write, buckets.take, clock, watches.jobs.observe, on_refused=backoff.note
     )
     return World(
         options=options,
@@ -131,10 +135,11 @@ def make_world(
         gates=Gates(
             api, watches.pods, owners, opener, may_write, buckets.take, clock,
             may_evict_in=lambda namespace: allows_moves(watches.namespaces, namespace),
-            reserved=evictions.reserved, on_stranded=evictions.give_up_node, tell=events.emit,
+            reserved=evictions.reserved, on_stranded=evictions.give_up_node, tell=events.emit, act=book.act,
         ),
         evictions=evictions,
         job_moves=job_moves,
+        move_backoff=backoff,
         may_write=may_write,
         instruments=instruments,
         metrics=metrics,

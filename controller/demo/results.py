@@ -26,7 +26,7 @@ class JobMove:
     saving_seconds: float
     """From then until its process had ended."""
     pause_seconds: float | None
-    """From the decision until a pass saw it at work again; passes look once a second for that."""
+    """From then until its first step on the other node had ended; or, where it does not say, until a pass saw it."""
     steps_lost: float | None
 
 

@@ -135,7 +135,9 @@ def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) ->
             _require(move.node != job.node, f"moves {move.job_uid} to where it is")
             if job.mobility is not None:
                 stays, refused = job.mobility.stays_because, job.mobility.refused_nodes
+                backoff = job.mobility.backoff_reason
                 _require(stays is None, f"moves {move.job_uid}, which stays because it is {stays}; ask can_move(job)")
+                _require(backoff is None, f"moves {move.job_uid}, which is not moved {backoff}; ask can_move(job)")
                 _require(move.node not in refused, f"moves {move.job_uid} to a node that refuses it; see refused_nodes")
         else:
             refused = waiting[move.job_uid].refused_nodes
@@ -204,6 +206,7 @@ MOBILITY = st.builds(
     Mobility,
     way=st.just("suspend"),
     stays_because=st.none() | st.none() | st.just("a bare pod"),
+    backoff_reason=st.none() | st.none() | st.just("until 12:05:00 UTC: a disruption budget says no"),
     refused_nodes=REFUSED,
 )
 

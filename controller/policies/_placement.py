@@ -59,10 +59,13 @@ def can_move(job: Job) -> bool:
 
 
 def why_it_stays(job: Job) -> str | None:
-    """Why a running job cannot be moved now; None: it says that it checkpoints, trains, and can come back elsewhere."""
+    """Why a running job cannot be moved now; None: it says that it checkpoints, trains, and can come back elsewhere.
+
+    A job whose last move could not be begun is left out as well, so that the policy chooses another one.
+    """
     if not job.migratable or job.state is not JobState.TRAINING:
         return "it does not say that it may be moved now"
-    return job.mobility.stays_because if job.mobility is not None else None
+    return None if job.mobility is None else job.mobility.stays_because or job.mobility.backoff_reason
 
 
 def refused_nodes(job: Job) -> Mapping[str, str]:

@@ -100,6 +100,8 @@ def _step_durations(now: Snapshot) -> Metric:
 
 
 def _times(now: Snapshot) -> Iterator[Metric]:
+    help_text = "When the first step of this process ended."
+    yield _gauge("training_first_step_timestamp_seconds", help_text, now.first_step_at_seconds)
     yield _gauge("training_last_step_timestamp_seconds", "When the last step ended.", now.last_step_at_seconds)
     yield _gauge(
         "training_checkpoint_timestamp_seconds", "When the last checkpoint was saved.", now.checkpoint_at_seconds

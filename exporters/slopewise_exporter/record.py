@@ -43,6 +43,8 @@ class Snapshot(NamedTuple):
     step_duration_counts: tuple[int, ...]
     """Not cumulative; one more than there are bucket bounds, the last being everything above them."""
     step_duration_sum_seconds: float
+    first_step_at_seconds: float | None
+    """When the first step of this process ended: with it, how long a move kept the training from its work."""
     last_step_at_seconds: float | None
     checkpoint_at_seconds: float | None
     checkpoint_duration_seconds: float | None
@@ -68,6 +70,7 @@ class TrainingRecord:
         "_end_state",
         "_epochs",
         "_eval_loss",
+        "_first_step_at",
         "_last_step_at",
         "_lock",
         "_nonfinite",
@@ -96,6 +99,7 @@ class TrainingRecord:
         self._step_clock: float | None = None
         self._step_counts = [0] * (len(STEP_DURATION_BUCKETS_SECONDS) + 1)
         self._step_sum = 0.0
+        self._first_step_at: float | None = None
         self._last_step_at: float | None = None
         self._checkpoints_open = 0
         self._at_work = False
@@ -115,6 +119,8 @@ class TrainingRecord:
             self._step_clock = now
             self._at_work = True
             self._last_step_at = time()
+            if self._first_step_at is None:
+                self._first_step_at = self._last_step_at
             self._steps += 1
             self._samples += samples
             if loss is None:
@@ -199,6 +205,7 @@ class TrainingRecord:
                 eval_loss=self._eval_loss,
                 step_duration_counts=tuple(self._step_counts),
                 step_duration_sum_seconds=self._step_sum,
+                first_step_at_seconds=self._first_step_at,
                 last_step_at_seconds=self._last_step_at,
                 checkpoint_at_seconds=self._checkpoint_at,
                 checkpoint_duration_seconds=self._checkpoint_duration,

@@ -28,7 +28,10 @@ from controller.model import (
     JobMemory,
     JobState,
     MemoryState,
+    Migrate,
     MissingEvaluation,
+    Mobility,
+    MoveOutcome,
     NodeMemory,
     Outcome,
     Pace,
@@ -293,3 +296,15 @@ def test_a_job_that_reports_no_loss_has_a_state_a_reason_and_a_condition_of_its_
     assert transition_key([silent], a_view(silent)) != transition_key(
         [replace(silent, missing_evaluation=other)], a_view(silent)
     )
+
+
+def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_policy_says() -> None:
+    no = "a disruption budget says no: The disruption budget guarded needs 1 healthy pods and has 1 currently"
+    outcome = MoveOutcome(Migrate(UID, "n1", "n2", "emptier"), "deferred", no)
+    assert (
+        face([a_job(UID)], a_view(a_job(UID), moves=(outcome,)), JobGrowthStatus()).reason == f"not moved to n2: {no}"
+    )
+
+    waits = replace(a_job(UID), mobility=Mobility("suspend", backoff_reason=f"until 12:05:00 UTC: {no}"))
+    told = face([waits], a_view(waits), JobGrowthStatus()).reason
+    assert told == f"not moved until 12:05:00 UTC: {no}"

@@ -262,4 +262,4 @@ def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
     assert guard_names()[:10] == whether + known_enough
     assert guard_names()[17] == "node_capacity"
     of_moves = [*MOVE_GUARDS, *MIGRATION_GUARDS, *JOINT_GUARDS]
-    assert len(guard_names()) == len(set(guard_names())) == len(GUARDS) + len(of_moves) + 3
+    assert len(guard_names()) == len(set(guard_names())) == len(GUARDS) + len(of_moves) + 4

@@ -15,6 +15,7 @@ from controller.history import (
     as_json,
     in_order,
     listing,
+    move_ended,
     moved,
     news,
     resized,
@@ -53,6 +54,14 @@ def test_a_job_that_resumed_elsewhere_is_told_by_where_it_is():
     record = MoveRecord(START, "n1", "n2", resumed_on="n3")
     told = news(MoveNews("job-1:0", "resumed", record, "resumed on n3 after 4 s"), START)
     assert (told.change, told.result, told.detail) == ("n1 to n3", "resumed", "resumed on n3 after 4 s")
+
+
+def test_a_move_that_was_cancelled_is_told_by_where_it_was_to_lead():
+    record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 60, resumed_on="n1")
+    told = news(MoveNews("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
+    assert (told.change, told.result) == ("n1 to n2", "cancelled")
+    ended = move_ended("job-1:0", "n1 to n2", "cancelled", "somebody else has suspended it", START)
+    assert appended((told,), ended) == (told,), "the same is not told twice"
 
 
 def test_a_long_reason_is_cut():

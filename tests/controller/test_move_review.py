@@ -10,6 +10,7 @@ from support.worlds import START, a_node, a_snapshot
 
 from controller.model import (
     MOVES_KEPT,
+    Absence,
     Checkpoint,
     ClusterSnapshot,
     Job,
@@ -23,7 +24,7 @@ from controller.model import (
     Place,
     Vitals,
 )
-from controller.move_review import Reviewed, next_look_at_seconds, remember, review, under_way
+from controller.move_review import Reviewed, awaited, next_look_at_seconds, remember, review, under_way
 
 BEGUN = MoveRecord(START, "n1", "n2", steps_before=500.0, life_started_at_seconds=LONG_AGO)
 RESUMED = replace(BEGUN, resumed_at_seconds=START + 4.0, resumed_on="n2", steps_lost=0.0)
@@ -134,18 +135,35 @@ def test_a_job_that_never_moved_is_forgotten_when_it_has_gone() -> None:
 def test_a_job_resumes_where_it_was_sent_and_the_steps_it_lost_are_told_once() -> None:
     first = after(seen(4.0, back(steps_total=480.0, checkpoint=Checkpoint(START - 30.0, 2.0))))
     news = only(first)
-    assert (news.stage, news.sentence, news.warning) == ("resumed", "resumed on n2 after 4 s, 20 steps lost", False)
+    assert (news.stage, news.sentence, news.warning) == ("resumed", "resumed on n2 within 4.0 s, 20 steps lost", False)
     assert (news.record.resumed_on, news.record.steps_lost, news.record.pause_seconds) == ("n2", 20.0, 4.0)
     assert after(seen(9.0, back(steps_total=510.0)), first.memory) == Reviewed(first.memory)
 
 
 def test_no_step_is_lost_by_a_trainer_that_saves_when_it_is_told_to_end() -> None:
-    assert only(after(seen(4.0, back(steps_total=503.0)))).sentence == "resumed on n2 after 4 s, no step lost"
+    assert only(after(seen(4.0, back(steps_total=503.0)))).sentence == "resumed on n2 within 4.0 s, no step lost"
+
+
+def test_the_pause_of_a_move_is_from_its_begin_to_the_first_step_whenever_a_pass_looks() -> None:
+    outcome = MoveOutcome(to("n2"), "applied", begun_at_seconds=START + 0.5)
+    begun = remember(MemoryState({"a": JobMemory()}), [outcome], seen(0.0, a_mobile_job("a"))).memory
+    for looked_after_seconds in (4.0, 19.0):
+        news = only(after(seen(looked_after_seconds, back(first_step_at_seconds=START + 3.1)), begun))
+        assert news.sentence == "resumed on n2 after 2.6 s, no step lost"
+        assert news.record.resumed_at_seconds == START + 3.1
+        assert news.record.pause_seconds == pytest.approx(2.6)
+
+
+@pytest.mark.parametrize("skewed", [START + 0.4, START - 60.0, START + 4.1])
+def test_a_first_step_before_the_move_or_in_the_future_is_that_of_a_clock_that_is_wrong(skewed: float) -> None:
+    begun = known(replace(BEGUN, begun_at_seconds=START + 0.5))
+    news = only(after(seen(4.0, back(first_step_at_seconds=skewed)), begun))
+    assert (news.sentence, news.record.pause_seconds) == ("resumed on n2 within 3.5 s, no step lost", 3.5)
 
 
 def test_a_job_that_came_up_on_another_node_is_told_as_a_warning() -> None:
     news = only(after(seen(40.0, back("n3"))))
-    assert (news.sentence, news.warning) == ("resumed on n3, not on n2 after 40 s, no step lost", True)
+    assert (news.sentence, news.warning) == ("resumed on n3, not on n2 within 40.0 s, no step lost", True)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +176,13 @@ def test_a_new_process_that_has_not_trained_yet_has_not_resumed(not_yet: Job) ->
 
 def test_a_job_that_finished_before_its_steps_were_seen_again_has_resumed() -> None:
     news = only(after(seen(20.0, back(state=JobState.FINISHED, steps_total=None))))
-    assert (news.stage, news.sentence) == ("resumed", "resumed on n2 after 20 s")
+    assert (news.stage, news.sentence) == ("resumed", "resumed on n2 within 20.0 s")
 
 
 def test_without_steps_before_none_are_waited_for() -> None:
     uncounted = known(replace(BEGUN, steps_before=None))
     news = only(after(seen(4.0, back(steps_total=None)), uncounted))
-    assert (news.sentence, news.record.steps_lost) == ("resumed on n2 after 4 s", None)
+    assert (news.sentence, news.record.steps_lost) == ("resumed on n2 within 4.0 s", None)
 
 
 @pytest.mark.parametrize(("node", "resumed"), [("n2", True), ("n1", False)])
@@ -176,7 +194,7 @@ def test_where_nobody_tells_the_life_of_a_process_its_node_does(node: str, resum
 
 def test_a_job_that_came_back_to_the_node_it_left_has_resumed_there() -> None:
     news = only(after(seen(30.0, back("n1"))))
-    assert news.sentence == "resumed on n1, not on n2 after 30 s, no step lost"
+    assert news.sentence == "resumed on n1, not on n2 within 30.0 s, no step lost"
 
 
 # --- given up -------------------------------------------------------------------------------------------------
@@ -186,8 +204,38 @@ def test_the_same_process_that_nobody_moves_any_more_was_given_up_and_is_not_har
     still_there = a_mobile_job("a")
     assert after(seen(59.0, still_there)).news == ()
     news = only(after(seen(60.0, still_there)))
-    assert (news.sentence, news.warning) == ("stays on n1: its move to n2 was given up", True)
+    assert (news.stage, news.sentence) == ("cancelled", "stays on n1: its move to n2 was given up")
+    assert news.warning
     assert (news.record.harm, news.record.pause_seconds) == (None, None)
+
+
+def test_a_job_that_its_user_has_suspended_meanwhile_is_neither_late_nor_waited_for() -> None:
+    gone = seen(15.0, None)
+    suspended = replace(gone, absent=(Absence("a", "suspended", "its Job is suspended, and not by Slopewise"),))
+    assert "a" in awaited(after(gone).memory, gone)
+
+    cancelled = after(suspended)
+    news = only(cancelled)
+    assert (news.stage, news.warning) == ("cancelled", False)
+    assert news.sentence == (
+        "its Job is suspended, and not by Slopewise, before it was seen at work on n2; its move is over"
+    )
+    assert (news.record.harm, news.record.pause_seconds) == (None, None)
+    assert awaited(cancelled.memory, suspended) == frozenset()
+    much_later = after(replace(seen(3000.0, None), absent=suspended.absent), cancelled.memory)
+    assert much_later.news == ()
+
+
+def test_a_job_that_has_ended_meanwhile_is_not_waited_for_either() -> None:
+    ended = replace(seen(15.0, None), absent=(Absence("a", "finished", "its Job has ended"),))
+    assert only(after(ended)).stage == "cancelled"
+    failed = replace(seen(15.0, None), absent=(Absence("a", "failed", "its Job has failed"),))
+    assert only(after(failed)).record.harm == "its Job has failed, before it was seen at work on n2"
+
+
+def test_a_job_that_is_moved_is_not_taken_for_suspended() -> None:
+    moving = replace(seen(15.0, None, LEAVING), absent=(Absence("a", "moving", "saving and ending"),))
+    assert after(moving) == Reviewed(known())
 
 
 def test_a_pod_that_keeps_its_name_is_not_given_up_while_its_old_series_is_still_seen() -> None:
@@ -239,7 +287,7 @@ def test_a_job_that_is_missing_and_that_nobody_moves_any_more_is_told_too() -> N
 
 def test_a_trainer_that_said_it_saves_and_lost_steps_is_not_moved_again() -> None:
     resumed, harmed = after(seen(4.0, back(steps_total=450.0))).news
-    assert resumed.sentence == "resumed on n2 after 4 s, 50 steps lost"
+    assert resumed.sentence == "resumed on n2 within 4.0 s, 50 steps lost"
     assert harmed.record.harm == "lost 50 steps, though it says that it saves when it is told to end"
 
 

@@ -16,6 +16,7 @@ from support.worlds import START, a_job, a_node, a_snapshot, known
 from controller.cluster.metrics import ClusterMetrics
 from controller.errors import SlopewiseError
 from controller.model import (
+    Absence,
     CpuAllocation,
     Decisions,
     JobMemory,
@@ -168,6 +169,18 @@ def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
     assert line["withheld"] == {"cooldown": 1, "may_migrate": 1}
 
 
+def test_a_line_names_a_job_without_a_pod_by_its_workload() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    report = a_report()
+    assert report.snapshot is not None
+    absent = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
+    told = MoveNews("job-1:0", "cancelled", MoveRecord(START, "n1", "n2"), "its move is over")
+    snapshot = replace(report.snapshot, absent=(absent,))
+    Telemetry(control="limits", interval_seconds=20.0).record(replace(report, snapshot=snapshot, moves_told=(told,)))
+    assert json.loads(stream.getvalue())["moves"] == ["team/train its move is over"]
+
+
 def news(stage: MoveStage, sentence: str, **more: object) -> MoveNews:
     record = MoveRecord(START - 10.0, "n1", "n2", **more)  # type: ignore[arg-type]
     return MoveNews("a", stage, record, sentence, warning=stage == "harmed")
@@ -190,7 +203,7 @@ def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
 
 
 def test_a_migration_that_was_given_up_has_cost_nothing() -> None:
-    stayed = news("resumed", "stays on n1", **{**BACK, "resumed_on": "n1"})
+    stayed = news("cancelled", "stays on n1", **{**BACK, "resumed_on": "n1"})
     telemetry = recorded(replace(a_report(), moves_told=(stayed,)))
     assert value(telemetry, "slopewise_migrations_total", stage="resumed") == 0
     assert value(telemetry, "slopewise_move_pause_seconds_count") == 0

@@ -278,3 +278,15 @@ def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter
         reporter.step(loss=1.0, samples=1)
         reporter.epoch()
     assert len(fetch(reporter.port).splitlines()) == lines
+
+
+def test_the_first_step_of_a_process_keeps_its_time_also_after_a_resume(reporter, scrape):
+    reporter.resume(Progress(40, 40.0, 1))
+    name = "training_first_step_timestamp_seconds"
+    assert name not in scrape(reporter.port)
+    before = time.time()
+    reporter.step(loss=1.0)
+    first = scrape(reporter.port)[name]
+    assert before <= first <= time.time()
+    reporter.step(loss=0.5)
+    assert scrape(reporter.port)[name] == first

@@ -166,6 +166,10 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_c
         assert told == [("begun", "node-2", False), ("resumed", "node-2", False)]
         (news,) = [news for news in reports[-1].moves_told if news.stage == "resumed"]
         assert news.record.steps_lost == 0.0
+        (made,) = record(session).moves
+        assert news.record.resumed_at_seconds > made.started_at_seconds
+        assert "resumed on node-2 after " in news.sentence, "by its own first step, and not by the pass that saw it"
+        print(news.sentence)
         assert [outcome.result for report in reports for outcome in report.moves] == ["applied"]
         assert steps_done(session) == list(range(len(steps_done(session))))
 

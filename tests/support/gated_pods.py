@@ -6,7 +6,7 @@ from typing import Any
 
 from support.api_objects import Address, Selector
 from support.api_server import ApiServer
-from support.growths import Listed, Pods
+from support.growths import GROWTHS, Listed, Pods
 from support.growths import Replica as Memories
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.worlds import FakeClock
@@ -82,8 +82,14 @@ class Stage:
             self.api, self.pods, self.owners, self.opener,
             lambda: self.leads, lambda node, namespace: self.wait, self.clock,
             reserved=self.evictions.reserved, on_stranded=self.evictions.give_up_node,
-            may_evict_in=lambda _: self.moves_allowed, tell=self.events.append,
+            may_evict_in=lambda _: self.moves_allowed, tell=self.events.append, act=self.memories.book.act,
         )  # fmt: skip
+
+    def history(self, name: str = "train") -> list[tuple[str, str]]:
+        """The changes of a workload's history and their results, the oldest first."""
+        self.memories.writer.write()
+        status = self.server.get(f"{GROWTHS}/{name}")["status"]
+        return [(each["change"], each["result"]) for each in status.get("history", ())]
 
     def tick(self, seconds: float = 0.5) -> None:
         """What the leader's keeper does, `seconds` later."""

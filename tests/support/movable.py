@@ -204,12 +204,15 @@ class MovableTrainings:
         made["spec"]["podFailurePolicy"] = {"rules": [{"action": "Ignore", "onPodConditions": conditions}]}
         return made
 
-    def stateful_set(self, name: str, **more: Any) -> Json:
-        """A StatefulSet of one training, gated."""
+    def stateful_set(self, name: str, pods: int = 1, **more: Any) -> Json:
+        """A StatefulSet of one training, gated; or of several pods, each of which trains something of its own."""
         template = gated(self.job(name, **more))["spec"]["template"]
+        if pods > 1:
+            index = {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}
+            template["spec"]["containers"][0]["env"].append({"name": "JOB_COMPLETION_INDEX", "valueFrom": index})
         template["spec"].pop("restartPolicy")
         template["metadata"]["labels"] = {**template["metadata"]["labels"], "app": name}
-        spec = {"serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}
+        spec = {"serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template, "replicas": pods}
         return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
 
     def pod(self, name: str, **more: Any) -> Json:
@@ -229,8 +232,7 @@ class MovableTrainings:
         """Create them, and wait until the first steps of all their pods are done."""
         self.kubectl.apply(*objects, namespace=self.namespace)
         for each in objects:
-            name, pods = each["metadata"]["name"], each["spec"].get("completions")
-            for diary in [name] if pods is None else [f"{name}-{index}" for index in range(pods)]:
+            for diary in diaries(each):
                 self.wait_for_steps(diary, 3)
 
     def _shape(self, name: str, behaves: str, steps: int, more: Mapping[str, Any]) -> PodShape:
@@ -275,6 +277,13 @@ class MovableTrainings:
         """The pods that have not ended of the Job with this name, or of whatever else the label names."""
         found = self.kubectl.get("pods", "-n", self.namespace, "-l", f"{label}={name}")["items"]
         return [pod for pod in found if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+
+
+def diaries(workload: Json) -> list[str]:
+    """The names of the diaries of a workload: one for each pod of a gang."""
+    name, spec = workload["metadata"]["name"], workload["spec"]
+    pods = spec.get("completions") or (spec.get("replicas", 1) if spec.get("replicas", 1) > 1 else None)
+    return [name] if pods is None else [f"{name}-{index}" for index in range(pods)]
 
 
 def on_volume(workload: Json, likes: str, *environment: Json) -> Json:

@@ -41,23 +41,23 @@ class MovingStage:
 
     # --- controllers -----------------------------------------------------------------------------------------
 
-    def policy_file(self, *, to: str = THERE, place: str = "") -> Path:
-        """Written for this test's namespace, and for as many moves as there may be."""
+    def policy_file(self, *, to: str = THERE, place: str = "", at_once: int = 100) -> Path:
+        """Written for this test's namespace, and for as many moves as there may be, `at_once` at the same time."""
         here = {"matchLabels": {"kubernetes.io/metadata.name": self.stage.namespace}}
         spec = {
             "mode": "Auto",
             "selector": {"namespaces": here, "nodes": REAL_NODES},
             "policy": {"name": "shift", "parameters": {"to": to, "place": place}},
             "behaviour": {"intervalSeconds": 4},
-            "migration": UNBOUNDED,
+            "migration": {**UNBOUNDED, "maxConcurrent": at_once},
         }
         name = self.stage.name("shift")
         document = {"apiVersion": API_VERSION, "kind": "TrainingPolicy", "metadata": {"name": name}, "spec": spec}
-        path = self.stage.folder / f"policy-{to or 'elsewhere'}.json"
+        path = self.stage.folder / f"policy-{to or 'elsewhere'}-{at_once}.json"
         path.write_text(json.dumps(document), encoding="utf-8")
         return path
 
-    def controller(self, gateway: Gateway | None = None, *, leading: bool = True, **wish: str) -> ControllerProcess:
+    def controller(self, gateway: Gateway | None = None, *, leading: bool = True, **wish: Any) -> ControllerProcess:
         """Start a replica that wishes this (`policy_file`)."""
         return self.stage.controller(gateway, leading=leading, policy_file=self.policy_file(**wish))
 

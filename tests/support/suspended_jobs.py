@@ -25,8 +25,10 @@ from support.worlds import FakeClock
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Json
+from controller.adapters.kube.evicting import OnRefused, as_it_is
 from controller.adapters.kube.following import JobFollower
 from controller.adapters.kube.job_moves import JobMove, move_on
+from controller.adapters.kube.job_steps import MoveEnd
 from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
 from controller.adapters.kube.records import MOVE, ManagedPod, OwnerRef
 from controller.adapters.kube.suspending import CONTROLLER_UID, JobMover
@@ -87,6 +89,8 @@ class Yard:
         """Pods that are told to end take their time: a checkpoint, or a kubelet that is not heard of."""
         self.violations: list[str] = []
         self.told: list[tuple[str, bool]] = []
+        self.ended: list[MoveEnd] = []
+        """What is kept in the Job's history."""
         self._templates: dict[str, Json] = {}
         self._pods_made = 0
         self.jobs = Stored(server, JOBS, parse_object)
@@ -97,17 +101,23 @@ class Yard:
 
     # --- the parts under test --------------------------------------------------------------------------------
 
-    def mover(self, api: Api | None = None) -> JobMover:
+    def mover(self, api: Api | None = None, on_refused: OnRefused = as_it_is) -> JobMover:
         return JobMover(
-            api or self.api, self.jobs, self.nodes, lambda: self.leads, lambda node, namespace: self.wait, self.clock
-        )
+            api or self.api, self.jobs, self.nodes, lambda: self.leads, lambda node, namespace: self.wait, self.clock,
+            on_refused=on_refused,
+        )  # fmt: skip
 
     def follower(self, api: Api | None = None) -> JobFollower:
         """As a new leader has it: nothing is remembered."""
         return JobFollower(
             api or self.api, self.jobs, self.pods, self.nodes, lambda: self.leads, self.clock,
-            lambda move, sentence, warning: self.told.append((sentence, warning)),
+            self._keep_told,
         )  # fmt: skip
+
+    def _keep_told(self, move: JobMove, sentence: str, warning: bool, ended: MoveEnd | None) -> None:
+        self.told.append((sentence, warning))
+        if ended is not None:
+            self.ended.append(ended)
 
     def begin(
         self, mover: JobMover | None = None, to: str = "node-b", slot: str = "0", members: Sequence[str] = ()

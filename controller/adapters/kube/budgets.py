@@ -34,8 +34,8 @@ def _refused_together(api: Api, pods: Sequence[PodRecord]) -> Refused | None:
         found = api.get(path_of("policy/v1", "poddisruptionbudgets", pods[0].namespace))
     except ApiError as error:
         if error.is_forbidden:
-            return Refused("infeasible", f"our account may not read PodDisruptionBudgets; {COMPONENT}")
-        return Refused("failed", f"its PodDisruptionBudgets cannot be read ({error.message})")
+            return Refused("infeasible", f"our account may not read PodDisruptionBudgets; {COMPONENT}", "rule")
+        return Refused("failed", f"its PodDisruptionBudgets cannot be read ({error.message})", "trouble")
     return next(_violated(found["items"], pods), None)
 
 
@@ -48,6 +48,7 @@ def _violated(budgets: Sequence[Json], pods: Sequence[PodRecord]) -> Iterator[Re
                 "deferred",
                 f"a disruption budget says no: {budget['metadata']['name']} allows {allowed} disruptions now, and "
                 f"{selected} pods would end at once",
+                "budget",
             )
 
 

@@ -32,14 +32,14 @@ _JOB_CONTROLLER = "kubernetes.io/job-controller"
 _ADD_RULE = "add podFailurePolicy with action Ignore on DisruptionTarget as its first rule"
 
 
-def why_not_back(kind: str, owner: Json) -> str | None:
+def why_not_back(kind: str, owner: Json, pod_name: str = "") -> str | None:
     """Why a pod of this owner must not be evicted; None: it comes back, gated, and nothing is counted.
 
-    `owner` is the pod's direct controlling owner as the API server has it.
+    `owner` is the pod's direct controlling owner as the API server has it. Without `pod_name`: of any pod of it.
     """
     if kind not in EVICTABLE:
         return f"a {kind} does not bring it back one after the other; run it as a Job or a StatefulSet"
-    if (why := why_over(kind, owner) or _ungated(kind, owner["spec"]["template"]["spec"])) is not None:
+    if (why := why_over(kind, owner, pod_name) or _ungated(kind, owner["spec"]["template"]["spec"])) is not None:
         return why
     return _counting_job(owner) if kind == "Job" else None
 
@@ -61,15 +61,30 @@ def why_failed_when_ended(job_spec: Json) -> str | None:
     return None
 
 
-def why_over(kind: str, owner: Json) -> str | None:
-    """Why this owner makes no further pods at all just now; None: it does, as long as it needs some."""
+def why_over(kind: str, owner: Json, pod_name: str = "") -> str | None:
+    """Why this owner makes no pod in the place of this one just now; None: it does, as long as it needs some."""
     if "deletionTimestamp" in owner["metadata"]:
         return f"its {kind} is being deleted"
+    if kind == "StatefulSet":
+        return _scaled_down(owner["spec"], pod_name)
     if kind != "Job":
         return None
     if owner["spec"].get("suspend"):
         return "its Job is suspended"
+    if owner["spec"].get("parallelism") == 0:
+        return "its Job has parallelism: 0"
     return "its Job has ended" if is_finished(owner) else None
+
+
+def _scaled_down(spec: Json, pod_name: str) -> str | None:
+    """Its pods are numbered from `ordinals.start` on; those beyond `replicas` do not come back."""
+    replicas, ordinal = spec.get("replicas", 1), pod_name.rpartition("-")[2]
+    first = (spec.get("ordinals") or {}).get("start", 0)
+    if replicas == 0:
+        return "its StatefulSet has replicas: 0"
+    if ordinal.isdecimal() and int(ordinal) >= first + replicas:
+        return f"its StatefulSet has replicas: {replicas}, and {pod_name} is not among them any more"
+    return None
 
 
 def foreign_manager(job_spec: Json) -> str | None:

@@ -7,14 +7,16 @@ Never a delete: evictions are what disruption budgets are made for, and what `po
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.coming_back import why_not_back, why_over
 from controller.adapters.kube.contracts import Api, Json
 from controller.adapters.kube.owners import owner_path
 from controller.adapters.kube.paths import path_of
-from controller.adapters.kube.records import OwnerRef, PodRecord
+from controller.adapters.kube.records import ManagedPod, OwnerRef, PodRecord
 from controller.model import OutcomeResult
 
 COMPONENT = "apply manifests/components/moves"
@@ -23,15 +25,30 @@ COMPONENT = "apply manifests/components/moves"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
+Cause = Literal["moment", "budget", "rule", "trouble"]
+"""What has to change before the same may be granted: nothing that lasts longer than a pass; a disruption budget; what
+somebody has written (a right, an admission policy, the Job itself); or an error of the API server, which passes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A move that was not begun, or an eviction that was not granted or of which nothing is known."""
 
     result: OutcomeResult
     detail: str
+    cause: Cause = "moment"
     maybe_done: bool = False
     gone: bool = False
     """The pod or its Job is no more: what an eviction was for has happened."""
+
+
+OnRefused = Callable[[ManagedPod, Refused], str]
+"""Is handed each move of a pod that could not be begun; returns why, in words (`move_backoff.MoveBackoff.note`)."""
+
+
+def as_it_is(managed: ManagedPod, refused: Refused) -> str:
+    """Where nothing is remembered of refusals."""
+    return refused.detail
 
 
 def why_it_would_stay_away(api: Api, pod: PodRecord) -> str | None:
@@ -47,11 +64,11 @@ def why_it_would_stay_away(api: Api, pod: PodRecord) -> str | None:
     owner = api.get(path)
     if owner["metadata"]["uid"] != pod.owner.uid:
         return f"its {pod.owner.kind} has been replaced"
-    return why_not_back(pod.owner.kind, owner)
+    return why_not_back(pod.owner.kind, owner, pod.name)
 
 
-def makes_no_more(api: Api, namespace: str, owner: OwnerRef) -> bool:
-    """Whether this owner is gone, or makes no further pods just now; False where it cannot be read."""
+def makes_no_more(api: Api, namespace: str, owner: OwnerRef, pod_name: str) -> bool:
+    """Whether this owner is gone, or makes none in the place of this pod just now; False where it cannot be read."""
     path = owner_path(namespace, owner)
     if path is None:
         return False
@@ -59,7 +76,7 @@ def makes_no_more(api: Api, namespace: str, owner: OwnerRef) -> bool:
         found = api.get(path)
     except ApiError as error:
         return error.is_gone
-    return found["metadata"]["uid"] != owner.uid or why_over(owner.kind, found) is not None
+    return found["metadata"]["uid"] != owner.uid or why_over(owner.kind, found, pod_name) is not None
 
 
 def evict(api: Api, pod: PodRecord, *, dry_run: bool = False) -> Refused | None:
@@ -90,20 +107,19 @@ def _meaning(error: ApiError) -> Refused:
     if error.is_throttled:
         return _throttled(error)
     if _SEVERAL_BUDGETS in said:
-        return Refused(
-            "infeasible", "several PodDisruptionBudgets select its pod, and Kubernetes asks only one; leave one"
-        )
+        why = "several PodDisruptionBudgets select its pod, and Kubernetes asks only one; leave one"
+        return Refused("infeasible", why, "budget")
     if error.is_denied:
-        return Refused("infeasible", error.denial)
+        return Refused("infeasible", error.denial, "rule")
     if error.is_forbidden:
-        return Refused("infeasible", f"our account may not evict its pod; {COMPONENT} ({said})")
+        return Refused("infeasible", f"our account may not evict its pod; {COMPONENT} ({said})", "rule")
     if error.is_invalid or error.status == 400:
-        return Refused("infeasible", f"Kubernetes does not take the eviction ({said})")
-    return Refused("failed", f"the eviction was not answered well ({said})", maybe_done=error.maybe_done)
+        return Refused("infeasible", f"Kubernetes does not take the eviction ({said})", "rule")
+    return Refused("failed", f"the eviction was not answered well ({said})", "trouble", maybe_done=error.maybe_done)
 
 
 def _throttled(error: ApiError) -> Refused:
     budget = next((cause.message for cause in error.causes if cause.reason == "DisruptionBudget"), None)
     if budget is not None:
-        return Refused("deferred", f"a disruption budget says no: {budget}")
-    return Refused("deferred", f"the API server does not evict it now ({error.message})")
+        return Refused("deferred", f"a disruption budget says no: {budget}", "budget")
+    return Refused("deferred", f"the API server does not evict it now ({error.message})", "trouble")

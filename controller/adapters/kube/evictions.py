@@ -23,11 +23,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
+from controller import history
 from controller.adapters.kube import budgets
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, MayWrite, Store, TakeTurn
 from controller.adapters.kube.events import About, Event
-from controller.adapters.kube.evicting import Refused, evict, makes_no_more, why_it_would_stay_away
+from controller.adapters.kube.evicting import (
+    OnRefused,
+    Refused,
+    as_it_is,
+    evict,
+    makes_no_more,
+    why_it_would_stay_away,
+)
 from controller.adapters.kube.growth_book import GrowthBook
 from controller.adapters.kube.growth_objects import GrowthDocument
 from controller.adapters.kube.opening import Aim, Opener, would_refuse
@@ -44,8 +52,8 @@ LONGEST_MOVE_SECONDS = 900.0
 TURN_SECONDS = 0.5
 """How long a tick waits for a pass that begins a move: one of 50 pods asks 100 questions, and gates wait for none."""
 RETRY_SECONDS = 5.0
-ASK_OWNER_SECONDS = 60.0
-"""Between two looks whether an owner whose pod ended long ago still makes another one."""
+ASK_OWNER_SECONDS = 15.0
+"""Between two looks whether an owner whose pod has ended still makes another one."""
 
 
 class Evictions:
@@ -63,6 +71,7 @@ class Evictions:
         take_turn: TakeTurn,
         clock: Clock,
         tell: Callable[[Event], None] = lambda _: None,
+        on_refused: OnRefused = as_it_is,
     ) -> None:
         self._api = api
         self._pods = pods
@@ -74,6 +83,7 @@ class Evictions:
         self._take_turn = take_turn
         self._clock = clock
         self._tell = tell
+        self._on_refused = on_refused
         self._taken_over = False
         self._steps: dict[str, str] = {}
         """In words, by the uid of the pod that leaves; empty once another one has come in its place."""
@@ -94,13 +104,21 @@ class Evictions:
             if document.move is not None:
                 return self._under_way_already(move, managed, document.move)
             found = self._members(move, managed, members)
-            if isinstance(found, MoveOutcome):
-                return found
-            if (wait := self._take_turn(managed.pod.node or "", managed.pod.namespace)) is not None:
-                return MoveOutcome(move, "deferred", wait)
-            if (refused := self._granted(found)) is not None:
-                return MoveOutcome(move, refused.result, refused.detail)
-            return self._start(move, document, policy, found)
+            begun = found if isinstance(found, Refused) else self._ask_and_start(move, managed, policy, found)
+            if isinstance(begun, Refused):
+                return MoveOutcome(move, begun.result, self._on_refused(managed, begun))
+            how = f"evicted; its replacement goes to {move.node}"
+            return MoveOutcome(move, "applied", how, begun_at_seconds=begun)
+
+    def _ask_and_start(
+        self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[Member]
+    ) -> Refused | float:
+        """When it was begun, in Unix seconds."""
+        if (wait := self._take_turn(managed.pod.node or "", managed.pod.namespace)) is not None:
+            return Refused("deferred", wait)
+        if (refused := self._granted(members)) is not None:
+            return refused
+        return self._start(move, self._book.open(managed.workload, managed.pod.namespace), policy, members)
 
     def _under_way_already(self, move: Migrate, managed: ManagedPod, intent: MoveIntent) -> MoveOutcome:
         together = any(each.slot == managed.slot for each in intent.pods) and intent.node == move.node
@@ -108,16 +126,16 @@ class Evictions:
             return MoveOutcome(move, "applied", "moves together with the other pods of its workload")
         return MoveOutcome(move, "deferred", f"a move of its workload to {intent.node or 'any node'} is under way")
 
-    def _members(self, move: Migrate, managed: ManagedPod, uids: Sequence[str]) -> tuple[Member, ...] | MoveOutcome:
+    def _members(self, move: Migrate, managed: ManagedPod, uids: Sequence[str]) -> tuple[Member, ...] | Refused:
         """The pods that run now and are not where they belong already."""
         if managed.pod.ended or managed.pod.deleting:
-            return MoveOutcome(move, "failed", "its pod is ending")
+            return Refused("failed", "its pod is ending")
         known = self._owners.resolve(self._pods.items()).pods
         others = [known[uid] for uid in uids if uid != move.job_uid and uid in known]
         running = [(managed.slot, managed.pod)]
         running += [(identity.slot, pod) for identity, pod in others if runs(pod) and pod.node != move.node]
         if any(pod.owner is None for _, pod in running):
-            return MoveOutcome(move, "infeasible", "it is a bare pod, which nobody makes again; run it as a Job")
+            return Refused("infeasible", "it is a bare pod, which nobody makes again; run it as a Job", "rule")
         return tuple(Member(slot, pod, pod.owner) for slot, pod in running if pod.owner is not None)
 
     def _granted(self, members: Sequence[Member]) -> Refused | None:
@@ -134,30 +152,33 @@ class Evictions:
         try:
             why = why_it_would_stay_away(self._api, pod)
         except ApiError as error:
-            return Refused("failed", f"its owner cannot be read, so it is not evicted: {error}")
-        return None if why is None else Refused("infeasible", why)
+            return Refused("failed", f"its owner cannot be read, so it is not evicted: {error}", "trouble")
+        return None if why is None else Refused("infeasible", why, "rule")
 
-    def _start(self, move: Migrate, document: GrowthDocument, policy: str, members: Sequence[Member]) -> MoveOutcome:
+    def _start(
+        self, move: Migrate, document: GrowthDocument, policy: str, members: Sequence[Member]
+    ) -> Refused | float:
         self._check_leading()
         document.policy = document.policy or policy
+        now = self._clock.now()
         document.move = MoveIntent(
             node=move.node,
-            since=timestamp(self._clock.now()),
+            since=timestamp(now),
             pods=tuple(member.leaving() for member in members),
         )
         try:
             self._book.write_now(document)
         except SlopewiseError as error:
             document.move = None
-            return MoveOutcome(move, "failed", f"where it is to go could not be stored, so it is not evicted: {error}")
+            why = f"where it is to go could not be stored, so it is not evicted: {error}"
+            return Refused("failed", why, "trouble")
         refusals = [self._evict(member.pod) for member in members]
         if all(refused is not None and not refused.maybe_done for refused in refusals):
             self._clear(document, "no pod of it could be evicted")
-            first = next(refused for refused in refusals if refused is not None)
-            return MoveOutcome(move, first.result, first.detail)
+            return next(refused for refused in refusals if refused is not None)
         name = f"{document.namespace}/{document.name}"
         self._log.info("move begun", workload=name, pods=len(members), node=move.node, way="evict")
-        return MoveOutcome(move, "applied", f"evicted; its replacement goes to {move.node}")
+        return now
 
     def _evict(self, pod: PodRecord) -> Refused | None:
         self._check_leading()
@@ -202,6 +223,10 @@ class Evictions:
         workload = document.workload
         about = About(workload.api_version, workload.kind, workload.name, workload.uid, document.namespace)
         self._tell(Event(about, "MoveGivenUp", note, warning=True, action="Move"))
+        for leaving in document.move.pods if document.move is not None else ():
+            uid, change = f"{workload.uid}:{leaving.slot}", f"{leaving.node} to {node}"
+            document.acted(history.move_ended(uid, change, "cancelled", note, self._clock.now()))
+        self._book.changed(document, transition=True)
 
     def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
         """Each move's next step, and `after_each` pod of it. Never raises for one move's trouble."""
@@ -290,8 +315,8 @@ class Evictions:
         if age < ASK_OWNER_SECONDS or not self._may_try(leaving.uid, ASK_OWNER_SECONDS):
             return False
         self._tried[leaving.uid] = self._clock.monotonic()
-        owner = leaving.owner
-        return makes_no_more(self._api, namespace, OwnerRef(owner.api_version, owner.kind, owner.name, owner.uid))
+        owner = OwnerRef(leaving.owner.api_version, leaving.owner.kind, leaving.owner.name, leaving.owner.uid)
+        return makes_no_more(self._api, namespace, owner, leaving.name)
 
     def _may_try(self, uid: str, pause_seconds: float = RETRY_SECONDS) -> bool:
         return self._clock.monotonic() - self._tried.get(uid, float("-inf")) >= pause_seconds

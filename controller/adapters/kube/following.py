@@ -19,6 +19,7 @@ from controller.adapters.kube.job_steps import (
     UNSCHEDULABLE_SECONDS,
     Change,
     Facts,
+    MoveEnd,
     has_arrived,
     next_change,
     resume_unchanged,
@@ -52,8 +53,8 @@ LONGEST_PAUSE_SECONDS = 10.0
 
 _DELETED = "it was deleted while it was being moved to {}"
 
-Tell = Callable[[JobMove, str, bool], None]
-"""What became of a move, in words, and whether somebody should know."""
+Tell = Callable[[JobMove, str, bool, MoveEnd | None], None]
+"""What became of a move, in words, whether somebody should know, and what is kept of it in the Job's history."""
 
 
 class JobFollower:
@@ -195,7 +196,7 @@ class JobFollower:
     def _tell_once(self, move: JobMove, sentence: str) -> None:
         if self._troubles.get(move.workload_uid) != sentence:
             self._troubles[move.workload_uid] = sentence
-            self._tell(move, sentence, True)
+            self._tell(move, sentence, True, None)
 
     def _follow(self, move: JobMove) -> bool:
         """True when there is no such Job any more."""
@@ -242,7 +243,7 @@ class JobFollower:
             return
         self._on_written(self._api.patch(job_path(move.namespace, move.name), change.body, MERGE_PATCH, PARAMS))
         self._looked_at.pop(move.workload_uid, None)
-        self._tell(move, change.told, change.warning)
+        self._tell(move, change.told, change.warning, change.ended)
 
     def _forget_all_but(self, uids: set[str]) -> None:
         self._refused.keep(self._refused.names & uids)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 
 import structlog
 
+from controller import history
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.coming_back import EVICTABLE
 from controller.adapters.kube.contracts import Api, MayWrite, Store, TakeTurn
@@ -31,6 +32,7 @@ from controller.adapters.kube.owners import Owners
 from controller.adapters.kube.pinning import is_pinned_to
 from controller.adapters.kube.records import MOVE, PLACED, PodRecord
 from controller.errors import ActuationError, SlopewiseError
+from controller.job_growth import Action
 from controller.model import MoveOutcome, PassReport, Place
 from controller.ports import Clock
 
@@ -73,10 +75,12 @@ class Gates:
         reserved: Callable[[], Container[str]] = tuple,
         on_stranded: Callable[[PodRecord], None] = lambda _: None,
         tell: Callable[[Event], None] = lambda _: None,
+        act: Callable[[str, Action], object] = lambda uid, action: None,
     ) -> None:
         """`may_evict_in`: whether pods of this namespace may be evicted; elsewhere none is tied to a node.
 
         `reserved`: uids of owners whose pods somebody else opens. `on_stranded` hears of what is evicted next.
+        `act` keeps an action in the history of the workload of that uid.
         """
         self._pods = pods
         self._owners = owners
@@ -90,6 +94,7 @@ class Gates:
         self._reserved = reserved
         self._on_stranded = on_stranded
         self._tell = tell
+        self._act = act
         self._ticked_at = float("-inf")
         self._seen: Sequence[PodRecord] | None = None
         self._waiting: list[PodRecord] = []
@@ -217,23 +222,25 @@ class Gates:
             self._warn("gate not opened", pod, opened.detail)
 
     def _unpin(self, pod: PodRecord) -> None:
-        self._note_stranded(pod)
+        job_uid = self._note_stranded(pod)
         refused = evict(self._api, pod)
         if refused is None:
             node = pod.annotations[PLACED]
             why = f"{node} has had no room for it for {STRANDED_SECONDS:.0f} s; evicted, its next pod may run anywhere"
             self._say(pod, "Unpinned", why, warning=True)
+            if job_uid is not None:
+                action = history.move_ended(job_uid, f"{node} to any node", "released", why, self._clock.now())
+                self._act(job_uid.rpartition(":")[0], action)
         elif not refused.gone:
             self._warn("pod not unpinned", pod, refused.detail)
 
-    def _note_stranded(self, pod: PodRecord) -> None:
-        """Its replacement must not be pinned again."""
+    def _note_stranded(self, pod: PodRecord) -> str | None:
+        """Its replacement must not be pinned again. Returns the uid of its job."""
         self._on_stranded(pod)
-        resolution = self._owners.resolve(self._pods.items())
-        until = self._clock.monotonic() + NOT_PINNED_SECONDS
-        for uid, (_, known) in resolution.pods.items():
-            if known.uid == pod.uid:
-                self._left_to_scheduler[uid] = until
+        job_uid = self._owners.job_uid(pod, self._pods.items())
+        if job_uid is not None:
+            self._left_to_scheduler[job_uid] = self._clock.monotonic() + NOT_PINNED_SECONDS
+        return job_uid
 
     def _say(self, pod: PodRecord, reason: str, note: str, *, warning: bool) -> None:
         """In the log, and where people look for it: at the pod."""

@@ -15,6 +15,7 @@ from controller.adapters.kube.owners import Identity
 from controller.adapters.kube.records import OwnerRef, PodRecord
 from controller.adapters.kube.status_writer import StatusDocument, StatusSender, StatusWriter
 from controller.errors import ObservationError
+from controller.job_growth import Action
 
 LATE_LOOKS = 3
 """A watch is milliseconds late. Should it be later than so many looks, the object is found when it is made again."""
@@ -124,6 +125,15 @@ class GrowthBook:
     def changed(self, document: StatusDocument, *, transition: bool) -> None:
         """Let it be written: soon, or in its time."""
         self._writer.submit(document, transition=transition)
+
+    def act(self, workload_uid: str, action: Action) -> bool:
+        """Keep it in the workload's history, which is written soon; False where nothing is remembered of it."""
+        document = self._documents.get(workload_uid)
+        if document is None:
+            return False
+        document.acted(action)
+        self.changed(document, transition=True)
+        return True
 
     def write_now(self, document: StatusDocument) -> None:
         """Write it before this returns; SlopewiseError when it could not be."""

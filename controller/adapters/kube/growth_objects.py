@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,10 +20,11 @@ from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import API_VERSION, ManagedPod, OwnerRef
 from controller.adapters.kube.status_writer import PARAMS, StatusDocument
 from controller.errors import SlopewiseError
+from controller.growth_absence import absent_face
 from controller.growth_face import Departure, PassView, departed_face, face
 from controller.history import appended
 from controller.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
-from controller.model import CpuAllocation, Job, JobMemory
+from controller.model import Absence, CpuAllocation, Job, JobMemory
 
 _MEMORY: TypeAdapter[JobMemory] = TypeAdapter(JobMemory)
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
@@ -129,9 +130,8 @@ class GrowthDocument(StatusDocument):
         self.lost = False
         """The object was deleted, and nobody has made it anew."""
         self.lock = lock
-        self._shown: tuple[Sequence[Job], PassView] | None = None
-        self._departed: tuple[Departure, float] | None = None
-        """Why it is shown no more, and since when, as long as that is still to be rendered."""
+        self._new_face: Callable[[JobGrowthStatus], JobGrowthStatus] | None = None
+        """From what is shown, what is to be shown; None: nothing has been new since the last rendering."""
         self._face = b"{}"
         self._history = b"[]"
         """As JSON, like the face: ten actions of 5,000 workloads are 15 MB like this, and ten times that as objects."""
@@ -145,13 +145,19 @@ class GrowthDocument(StatusDocument):
 
     def show(self, jobs: Sequence[Job], view: PassView) -> None:
         """What is to be told of the workload from now on: its jobs in the order of their slots, in this pass."""
-        with self.lock:  # or what is shown while it is rendered would be lost
-            self._shown, self._departed = (jobs, view), None
+        self._render_next(lambda before: face(jobs, view, before))
 
     def show_departed(self, departure: Departure, now_seconds: float) -> None:
         """No policy has it any more, although a pod of it is there."""
-        with self.lock:
-            self._shown, self._departed = None, (departure, now_seconds)
+        self._render_next(lambda before: departed_face(departure, before, now_seconds))
+
+    def show_absent(self, absence: Absence, now_seconds: float) -> None:
+        """It has no pod on a node just now."""
+        self._render_next(lambda before: absent_face(absence, before, now_seconds))
+
+    def _render_next(self, new_face: Callable[[JobGrowthStatus], JobGrowthStatus]) -> None:
+        with self.lock:  # or what is shown while it is rendered would be lost
+            self._new_face = new_face
 
     def acted(self, action: Action) -> None:
         """Something was done to the workload, or tried."""
@@ -162,9 +168,10 @@ class GrowthDocument(StatusDocument):
     def render(self) -> Json:
         """What is shown, made new if there is news, and what is remembered."""
         with self.lock:
-            if (told := self._new_face()) is not None:
+            if self._new_face is not None:
+                told = self._new_face(JobGrowthStatus.model_validate_json(self._face))
                 self._face = told.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
-                self._shown = self._departed = None  # or a whole snapshot would live until the workload's next news
+                self._new_face = None  # or a whole snapshot would live until the workload's next news
             status: Json = json.loads(self._face)
             pods = [slot.rendered() for slot in self.slots.values()]
             move, history = self.move, json.loads(self._history)
@@ -175,15 +182,6 @@ class GrowthDocument(StatusDocument):
             status["move"] = move.model_dump(mode="json", by_alias=True)
         status["pods"] = [pod.model_dump(mode="json", by_alias=True, exclude_none=True) for pod in pods]
         return status
-
-    def _new_face(self) -> JobGrowthStatus | None:
-        """None: nothing was shown since the last rendering."""
-        if self._shown is not None:
-            jobs, view = self._shown
-            return face(jobs, view, JobGrowthStatus.model_validate_json(self._face))
-        if self._departed is not None:
-            return departed_face(self._departed[0], JobGrowthStatus.model_validate_json(self._face), self._departed[1])
-        return None
 
     def take_over(self, record: GrowthRecord) -> list[str]:
         """Go on with what a former leader stored. Returns what could not be read, in sentences; the rest is used."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from controller.adapters.kube.contracts import Json
 from controller.adapters.kube.job_moves import JobMove, move_on
@@ -39,7 +39,8 @@ UNSCHEDULABLE_SECONDS = 20.0
 ARRIVAL_SECONDS = 600.0
 """A move counts as over after so long, whatever its pods do: an image that cannot be pulled must not end all moves."""
 
-_FINISHED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+_FAILED = ("Failed", "FailureTarget")
+_FINISHED = ("Complete", "SuccessCriteriaMet", *_FAILED)
 
 
 # --- what a Job shows -------------------------------------------------------------------------------------
@@ -85,6 +86,11 @@ def is_finished(job: Json) -> bool:
     return _has_condition(job, _FINISHED)
 
 
+def ends_with_failure(job: Json) -> bool:
+    """Whether it has failed for good, or is about to."""
+    return _has_condition(job, _FAILED)
+
+
 def _has_condition(job: Json, kinds: tuple[str, ...]) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(each["type"] in kinds and each["status"] == "True" for each in conditions)
@@ -108,6 +114,10 @@ class Facts:
     target_gone: bool = False
 
 
+MoveEnd = Literal["cancelled", "released"]
+"""The Job is not moved after all; or it is tied to no node any more after a move."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One patch, and what it means."""
@@ -117,6 +127,8 @@ class Change:
     """None: the annotation goes, and with it the pin."""
     told: str
     warning: bool = False
+    ended: MoveEnd | None = None
+    """What is kept of it in the Job's history; None: nothing."""
 
 
 def begun(job: Json, move: JobMove) -> Json:
@@ -145,7 +157,7 @@ def _after_ending(move: JobMove, facts: Facts, now: float) -> Change | None:
         return _resume_anywhere(facts.job, move, f"it starts wherever the scheduler puts it, no more on {move.to_node}")
     if facts.target_trouble is not None:
         why = f"not moved to {move.to_node}: {facts.target_trouble}; it starts wherever the scheduler puts it"
-        return _resume_anywhere(facts.job, move, why, warning=True)
+        return _resume_anywhere(facts.job, move, why, ended="cancelled")
     after = move.at("pinning", now)
     pin = pinned({"nodeAffinity": move.node_affinity}, move.to_node)["nodeAffinity"]
     spec = {"suspend": False, **_template(facts.job, pin)}
@@ -212,23 +224,24 @@ def resume_unchanged(move: JobMove, job: Json, now_seconds: float) -> Change | N
         return None
     left = _as_it_is(move, job, now_seconds)
     told = f"its template cannot be changed, so it is not moved to {move.to_node} and starts where that allows"
-    return Change(_patch(job, left, {"suspend": False}), left, told, warning=True)
+    return Change(_patch(job, left, {"suspend": False}), left, told, warning=True, ended="cancelled")
 
 
 def _let_go(move: JobMove, job: Json, why: str, now: float) -> Change:
     after = move.at("unpinning", now)
     told = f"{why}: it ends, to start wherever the scheduler puts it"
-    return Change(_patch(job, after, {"suspend": True}), after, told, warning=True)
+    return Change(_patch(job, after, {"suspend": True}), after, told, warning=True, ended="released")
 
 
-def _resume_anywhere(job: Json, move: JobMove, told: str, *, warning: bool = False) -> Change:
+def _resume_anywhere(job: Json, move: JobMove, told: str, *, ended: MoveEnd | None = None) -> Change:
     body = _patch(job, None, {"suspend": False, **_unpinned(job, move)})
-    return Change(body, None, told, warning)
+    return Change(body, None, told, warning=ended is not None, ended=ended)
 
 
 def _resumed_by_others(move: JobMove, job: Json, now: float) -> Change:
     left = _as_it_is(move, job, now)
-    return Change(_patch(job, left), left, "somebody else has resumed it, so it is not moved", warning=True)
+    told = "somebody else has resumed it, so it is not moved"
+    return Change(_patch(job, left), left, told, warning=True, ended="cancelled")
 
 
 def _as_it_is(move: JobMove, job: Json, now: float) -> JobMove | None:
@@ -242,7 +255,8 @@ def _suspended_by_others(move: JobMove, facts: Facts) -> Change | None:
     if facts.live or not has_stopped(facts.job):
         return None
     body = _patch(facts.job, None, _unpinned(facts.job, move))
-    return Change(body, None, f"somebody else has suspended it; it is no longer tied to {move.to_node}")
+    told = f"somebody else has suspended it; it is no longer tied to {move.to_node}"
+    return Change(body, None, told, ended="cancelled" if move.step == "pinning" else "released")
 
 
 def _patch(job: Json, after: JobMove | None, spec: Json | None = None) -> Json:

@@ -136,6 +136,7 @@ def _job(
         useful_parallelism_cores=asked.useful_parallelism_cores,
         restarted=series.restarted,
         life_started_at_seconds=series.life_started_at_seconds,
+        first_step_at_seconds=series.first_step_at_seconds,
         warnings=(*standing.warnings, *series.warnings, *_blind_spots(standing, series, use, now_seconds)),
         responses=series.responses,
         promises=asked.promises,

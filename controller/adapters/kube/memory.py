@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from controller.adapters.kube.absences import Remembered
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Roster
 from controller.adapters.kube.growth_book import GrowthBook
@@ -239,6 +240,11 @@ class KubeMemory:
     def remembers(self, job_uid: str) -> bool:
         """Whether this policy has managed a job of that uid, also while it is between two pods."""
         return job_uid in self._slots
+
+    def remembered(self) -> Iterator[Remembered]:
+        """All jobs that this policy has managed, also those without a pod."""
+        for uid, (document, _) in self._slots.items():
+            yield Remembered(uid, document.workload, document.namespace)
 
     def moves_made(self, job_uid: str) -> int:
         """How often a job has been moved so far."""

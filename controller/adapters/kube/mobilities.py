@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from controller.adapters.kube.absences import Remembered
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.contracts import Api, Store
 from controller.adapters.kube.job_moves import move_of
@@ -37,6 +38,10 @@ class Moving:
     """Whether this policy remembers a job of that uid: between two pods nothing else tells."""
     made: Callable[[str], int]
     """How often a job has been moved so far."""
+    remembered: Callable[[], Iterable[Remembered]] = tuple
+    """All jobs of this policy, also those without a pod."""
+    backoff: Callable[[ManagedPod], str | None] = lambda _: None
+    """Why no move of a job is begun just now: the last one could not be (`move_backoff.py`)."""
 
 
 class Mobilities:
@@ -77,7 +82,18 @@ class Mobilities:
         for each in standings:
             workloads[each.managed.workload.uid].append(each.managed)
         fit = self._node_fit()
-        return {each.managed.job_uid: mobility(self._case(each, workloads, can_suspend), fit) for each in movable}
+        return {each.managed.job_uid: self._mobility(each, workloads, can_suspend, fit) for each in movable}
+
+    def _mobility(
+        self,
+        standing: Standing,
+        workloads: Mapping[str, Sequence[ManagedPod]],
+        can_suspend: bool | None,
+        fit: NodeFit | None,
+    ) -> Mobility:
+        found = mobility(self._case(standing, workloads, can_suspend), fit)
+        backoff = self._moving.backoff(standing.managed) if found.stays_because is None else None
+        return found if backoff is None else replace(found, backoff_reason=backoff)
 
     def refused_nodes(self, pod: PodRecord) -> Mapping[str, str]:
         """The nodes that would not take a pod that waits for us, by name, and why."""

@@ -6,7 +6,7 @@ event of a migration is about the workload, because its pods come and go meanwhi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from controller import history
 from controller.adapters.kube.contracts import Roster
@@ -30,11 +30,16 @@ _MOVED: Mapping[OutcomeResult, str] = {
     "infeasible": "MoveInfeasible",
     "failed": "MoveFailed",
 }
-_STAGES: Mapping[MoveStage, str] = {"begun": "MoveBegun", "resumed": "Moved", "harmed": "MoveHarmed"}
+_STAGES: Mapping[MoveStage, str] = {
+    "begun": "MoveBegun",
+    "resumed": "Moved",
+    "cancelled": "MoveCancelled",
+    "harmed": "MoveHarmed",
+}
 
 _ROUTINE_GUARDS = frozenset({
     "move_paused", "move_canary", "migration_disabled", "may_migrate", "under_way", "minimum_stay", "no_return",
-    "whole_or_not", "node_budget", "concurrency", "gain",
+    "whole_or_not", "node_budget", "concurrency", "gain", "move_backoff", "attempts",
 })  # fmt: skip
 """These hold moves back in every other pass, and nobody has to do anything about it: no events. The decision record
 and the metric of withheld moves have them."""
@@ -56,15 +61,21 @@ class MoveReporter:
     def tell(self, report: PassReport) -> None:
         """All about the moves of one pass that saw something."""
         now = report.taken_at_seconds
-        self._tell_outcomes(report.moves, now)
+        jobs = report.snapshot.jobs if report.snapshot is not None else ()
+        waiting = {job.uid for job in jobs if job.mobility is not None and job.mobility.backoff_reason is not None}
+        self._tell_outcomes(report.moves, waiting, now)
         for told in report.moves_told:
             self._tell_news(told, now)
         self._tell_withheld(report.moves_withheld, now)
 
-    def _tell_outcomes(self, outcomes: Sequence[MoveOutcome], now: float) -> None:
-        """A migration that was begun is news, and told as such; one that fails alike in every pass is told once."""
+    def _tell_outcomes(self, outcomes: Sequence[MoveOutcome], waiting: Collection[str], now: float) -> None:
+        """A migration that was begun is news, and told as such; one that fails alike each time is told once.
+
+        `waiting`: uids of the jobs whose last move could not be begun, and that are not tried in this pass.
+        """
         before = self._refused
-        self._refused = {each.move.job_uid: each.result for each in outcomes if each.result != "applied"}
+        self._refused = {uid: result for uid, result in before.items() if uid in waiting}
+        self._refused |= {each.move.job_uid: each.result for each in outcomes if each.result != "applied"}
         for outcome in outcomes:
             placed, uid = isinstance(outcome.move, Place), outcome.move.job_uid
             if (outcome.result == "applied" and not placed) or before.get(uid) == outcome.result:

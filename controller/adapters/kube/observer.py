@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from controller.adapters.kube.absences import Absences
 from controller.adapters.kube.arriving import arrivals
 from controller.adapters.kube.autoscalers import AutoscalerRecord, Autoscalers, Target, autoscaler_of
 from controller.adapters.kube.contracts import Store
@@ -31,7 +32,7 @@ from controller.adapters.prometheus_http import Target as ScrapeTarget
 from controller.adapters.prometheus_resources import Machine
 from controller.adapters.prometheus_series import JobKey
 from controller.errors import ObservationError
-from controller.model import Arrival, ClusterSnapshot, CpuAllocation, Job, Mobility, MoveUnderWay, Node
+from controller.model import Absence, Arrival, ClusterSnapshot, CpuAllocation, Job, Mobility, MoveUnderWay, Node
 from controller.ports import Clock
 from controller.settings import Selection, TrainingPolicySpec
 
@@ -125,6 +126,7 @@ class KubeObserver:
         self._sights = FirstSights()
         self._missing = MissingEvaluations(reader, [spec.evaluation], reader.scrape_interval_seconds, REMEDIES)
         self._movers = None if moving is None else Mobilities(moving, owners.jobs, stores.namespaces)
+        self._absences = None if moving is None else Absences(moving.api, owners.jobs, moving.remembered)
         self._mobilities: Mapping[str, Mobility] = {}
         self.behind: Sequence[str] = ()
         """The node of each job of the last snapshot whose kubelet does not carry out what was accepted."""
@@ -167,9 +169,8 @@ class KubeObserver:
         found = [job for job in found if job.node in sizes]
         nodes = self._nodes(sizes, records, found)
         waiting = self._waiting({job.uid for job in found} | {each.job_uid for each in moving}, now)
-        return ClusterSnapshot(
-            now, nodes, tuple(found), self._reader.scrape_interval_seconds, waiting=waiting, moving=moving
-        )
+        scrape_seconds, absent = self._reader.scrape_interval_seconds, self._absent(shown, moving, now)
+        return ClusterSnapshot(now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent)
 
     def mobility(self, job_uid: str) -> Mobility | None:
         """How a job of the last snapshot could be moved; None: it is not among them, or not migratable."""
@@ -267,6 +268,15 @@ class KubeObserver:
         }
         refused = (lambda _: {}) if self._movers is None else self._movers.refused_nodes
         return arrivals(mine, self._spec.tenancy.max_weight, now_seconds, refused)
+
+    def _absent(
+        self, shown: Iterable[Standing], moving: Iterable[MoveUnderWay], now_seconds: float
+    ) -> tuple[Absence, ...]:
+        """A pod that is shown speaks for its job, also where too little is known of it to be in the snapshot."""
+        if self._absences is None:
+            return ()
+        here = {each.managed.job_uid for each in shown}
+        return self._absences.of(here, self._resolution.pods, moving, now_seconds)
 
     def _job_carries_move(self, pod: PodRecord) -> bool:
         """Whether its Job is suspended by a move, or its template names a node already because we have moved it."""

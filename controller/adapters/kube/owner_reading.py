@@ -1,6 +1,7 @@
 """What must be asked about pods that may be moved: their owners' templates and their volumes, once each.
 
-Before it: `mobilities.py`, in a pass. After it: `mobility.py`. A watch of all Jobs with their templates would cost
+Before it: `mobilities.py`, in a pass, and `absences.py`, which asks whether an owner wants pods at all. After it:
+`mobility.py`. A watch of all Jobs with their templates would cost
 every cluster tens of megabytes; these are read one by one, for migratable pods only, at most `READS_A_PASS` in a pass,
 and kept until the owner's generation changes or they are old. What may not be read is a reason why a pod stays, with
 the right that is missing.
@@ -12,13 +13,20 @@ import json
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 from urllib.parse import quote
 
 from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.coming_back import EVICTABLE, foreign_manager, why_failed_when_ended, why_not_back
+from controller.adapters.kube.coming_back import (
+    EVICTABLE,
+    foreign_manager,
+    why_failed_when_ended,
+    why_not_back,
+    why_over,
+)
 from controller.adapters.kube.contracts import Api, Json
 from controller.adapters.kube.evicting import COMPONENT
+from controller.adapters.kube.job_steps import ends_with_failure, is_finished
 from controller.adapters.kube.owners import owner_path
 from controller.adapters.kube.paths import path_of
 from controller.adapters.kube.records import GROUP, OwnerRef
@@ -35,6 +43,9 @@ KEPT_SECONDS = 300.0
 
 ASK_AGAIN_SECONDS = 60.0
 """After a refusal: whoever grants a right, or makes a claim, waits for a pass or two."""
+
+PAUSE_KEPT_SECONDS = 60.0
+"""How long it is believed that an owner wants pods: it may end without another spec. A suspension or an end lasts."""
 
 NOT_READ_YET = "it has not been looked at yet; its turn comes in one of the next passes"
 
@@ -72,6 +83,14 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Why an owner makes no pods just now."""
+
+    state: Literal["suspended", "finished", "failed"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept(Generic[Answer]):
     answer: Answer
     version: int
@@ -85,6 +104,7 @@ class OwnerReading:
         self._api = api
         self._templates: dict[str, _Kept[OwnerTemplate]] = {}
         self._disks: dict[tuple[str, str], _Kept[Disk]] = {}
+        self._pauses: dict[tuple[str, str], _Kept[Pause | None]] = {}
         self._now = 0.0
         self._reads_left = 0
 
@@ -117,6 +137,24 @@ class OwnerReading:
             lambda why: Disk(stays_because=f"its claim {claim}, or the volume behind it, {why}"),
         )
 
+    def pause(self, namespace: str, workload: OwnerRef, slot: str, generation: int) -> Pause | None:
+        """Why a workload has no pod in this slot, by its own object; None: it wants one, or nothing is known of it.
+
+        `generation` of its spec, 0 where that is not known.
+        """
+        path = owner_path(namespace, workload)
+        if path is None:
+            return None
+        return self._of(
+            self._pauses,
+            (workload.uid, slot),
+            generation,
+            lambda: _pause(workload, slot, self._api.get(path)),
+            lambda why: None,
+            kept_seconds=PAUSE_KEPT_SECONDS,
+            lasts=lambda pause: pause is not None,
+        )
+
     def _of(
         self,
         kept: dict[Key, _Kept[Answer]],
@@ -124,29 +162,34 @@ class OwnerReading:
         version: int,
         read: Callable[[], Answer],
         unread: Callable[[str], Answer],
+        kept_seconds: float = KEPT_SECONDS,
+        lasts: Callable[[Answer], bool] = lambda _: True,
     ) -> Answer:
+        """`lasts`: whether an answer holds until the version is another, where there is one."""
         known = kept.get(key)
         if known is not None and known.version == version and self._now < known.until_seconds:
             return known.answer
         if self._reads_left <= (0 if known is None else FIRST_READS_A_PASS):
             return unread(NOT_READ_YET.removeprefix("it ")) if known is None else known.answer
         self._reads_left -= 1
-        answer, kept_seconds = self._ask(read, unread)
+        answer, was_read = self._ask(read, unread)
         if len(kept) >= _MOST_KEPT:
             kept.clear()
-        has_version = version > 0 and kept_seconds == KEPT_SECONDS
-        kept[key] = _Kept(answer, version, math.inf if has_version else self._now + kept_seconds)
+        until = self._now + (kept_seconds if was_read else ASK_AGAIN_SECONDS)
+        has_version = was_read and version > 0 and lasts(answer)
+        kept[key] = _Kept(answer, version, math.inf if has_version else until)
         return answer
 
-    def _ask(self, read: Callable[[], Answer], unread: Callable[[str], Answer]) -> tuple[Answer, float]:
+    def _ask(self, read: Callable[[], Answer], unread: Callable[[str], Answer]) -> tuple[Answer, bool]:
+        """The answer, and whether it was read."""
         try:
-            return read(), KEPT_SECONDS
+            return read(), True
         except ApiError as error:
             if error.status == 0:
                 self._reads_left = 0  # nobody answers: the pass must not wait for each of them
-            return unread(_why(error)), ASK_AGAIN_SECONDS
+            return unread(_why(error)), False
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            return unread(f"cannot be read: {type(error).__name__}: {error}"), ASK_AGAIN_SECONDS
+            return unread(f"cannot be read: {type(error).__name__}: {error}"), False
 
     def _read_disk(self, namespace: str, claim: str) -> Disk:
         found = self._api.get(path_of("v1", "persistentvolumeclaims", namespace, quote(claim, safe="")))
@@ -167,6 +210,21 @@ def _template(owner: OwnerRef, found: Json) -> OwnerTemplate:
         not_suspended_because=why_failed_when_ended(spec) if owner.kind == "Job" else None,
         affinity_json=json.dumps(affinity, sort_keys=True) if affinity else "",
     )
+
+
+def _pause(workload: OwnerRef, slot: str, found: Json) -> Pause | None:
+    meta, spec, kind = found["metadata"], found["spec"], workload.kind
+    if meta["uid"] != workload.uid or "deletionTimestamp" in meta:
+        return None
+    if kind == "Job" and is_finished(found):
+        has_failed = ends_with_failure(found)
+        return Pause("failed", "its Job has failed") if has_failed else Pause("finished", "its Job has ended")
+    if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
+        return Pause("suspended", f"its {kind} is suspended, and not by Slopewise")
+    why = why_over(kind, found, f"{workload.name}-{slot}")
+    if why is None and kind != "StatefulSet" and spec.get("replicas") == 0:
+        why = f"its {kind} has replicas: 0"
+    return None if why is None else Pause("suspended", why)
 
 
 def _managed_elsewhere(job_spec: Json) -> str | None:

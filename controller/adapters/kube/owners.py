@@ -128,6 +128,16 @@ class Owners:
                 self._resolved = None
             return resolution
 
+    def job_uid(self, pod: PodRecord, pods: Sequence[PodRecord]) -> str | None:
+        """Of one of these pods, also of one that does not speak for its slot; None: it is not known whose it is."""
+        with self._lock:
+            known = self._identities.get(pod.uid)
+        if known is None:
+            self.resolve(pods)
+            with self._lock:
+                known = self._identities.get(pod.uid)
+        return None if known is None else known.job_uid
+
     def _resolve(self, pods: Sequence[PodRecord]) -> Resolution:
         left_out: dict[str, str] = {}
         workloads = self._workloads([pod for pod in pods if pod.uid not in self._identities], left_out)

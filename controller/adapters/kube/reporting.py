@@ -184,7 +184,20 @@ class StatusReporter:
             for action in self._early.pop(workload_uid, ()):
                 document.acted(action)
             self._show(document, jobs, view, keys)
+        self._show_absent(view, keys)
         self._keys, self._jobs_of, self._seen = keys, jobs_of, view
+
+    def _show_absent(self, view: PassView, keys: dict[str, Key]) -> None:
+        """Of the workloads that have no pod on a node; `keys` of those that have, to which theirs are added."""
+        for absence in view.snapshot.absent:
+            workload_uid = absence.job_uid.rpartition(":")[0]
+            document = self._book.find(workload_uid)
+            if workload_uid in keys or document is None or document.policy != self._name:
+                continue
+            keys[workload_uid] = (absence.state, absence.reason)
+            if keys[workload_uid] != self._keys.get(workload_uid):
+                document.show_absent(absence, view.now_seconds)
+                self._book.changed(document, transition=True)
 
     def _fails_again(self, report: PassReport) -> str | None:
         """Resizes that failed twice running: once is a pod that went meanwhile, twice is a right that is missing."""
@@ -261,11 +274,7 @@ class StatusReporter:
     def _act(self, job_uid: str, action: Action) -> None:
         """Keep it in the workload's history, which is written soon."""
         workload_uid = job_uid.rpartition(":")[0]
-        document = self._book.find(workload_uid)
-        if document is not None:
-            document.acted(action)
-            self._book.changed(document, transition=True)
-        elif len(self._early) < _MOST_EARLY:
+        if not self._book.act(workload_uid, action) and len(self._early) < _MOST_EARLY:
             self._early.setdefault(workload_uid, []).append(action)
 
     def _tell_pod(self, job_uid: str, reason: str, note: str, *, warning: bool = False) -> None:

@@ -16,7 +16,7 @@ from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.coming_back import foreign_manager, why_failed_when_ended
 from controller.adapters.kube.contracts import MERGE_PATCH, Api, Json, MayWrite, Store
 from controller.adapters.kube.eligibility import KUEUE_LABEL
-from controller.adapters.kube.evicting import COMPONENT, Refused
+from controller.adapters.kube.evicting import COMPONENT, OnRefused, Refused, as_it_is
 from controller.adapters.kube.job_moves import MOST_JOBS, JobMove, move_of, move_on, under_way
 from controller.adapters.kube.job_steps import begun, is_finished, is_suspended, owners_node_affinity
 from controller.adapters.kube.mobility import SUSPENDS_FROM
@@ -84,6 +84,7 @@ class JobMover:
         take_turn: Callable[[str, str], str | None],
         clock: Clock,
         on_written: Callable[[Json], None] = lambda _: None,
+        on_refused: OnRefused = as_it_is,
     ) -> None:
         """`take_turn(node, namespace)`: None, or when there is another turn; `on_written` gets what was written."""
         self._api = api
@@ -93,6 +94,7 @@ class JobMover:
         self._take_turn = take_turn
         self._clock = clock
         self._on_written = on_written
+        self._on_refused = on_refused
 
     def under_way(self) -> tuple[MoveUnderWay, ...]:
         """All moves by this way that are not over, also those that another leader has begun."""
@@ -106,13 +108,12 @@ class JobMover:
         self._check_leading()
         if self._moves_already(move, managed, policy):
             return MoveOutcome(move, "applied", f"moves to {move.node} with the other pods of its Job")
-        if len(members) > MOST_JOBS:
-            why = f"its Job has {len(members)} pods, and at most {MOST_JOBS} are moved together"
-            return MoveOutcome(move, "infeasible", why)
-        refused = self._begin(move, managed, policy, (move.job_uid, *(uid for uid in members if uid != move.job_uid)))
-        if refused is not None:
-            return MoveOutcome(move, refused.result, refused.detail)
-        return MoveOutcome(move, "applied", f"its Job is suspended; once its pods have ended it starts on {move.node}")
+        begun = self._begin(move, managed, policy, (move.job_uid, *(uid for uid in members if uid != move.job_uid)))
+        if isinstance(begun, Refused):
+            why = self._on_refused(managed, begun)
+            return MoveOutcome(move, begun.result, why, maybe_begun=begun.maybe_done)
+        how = f"its Job is suspended; once its pods have ended it starts on {move.node}"
+        return MoveOutcome(move, "applied", how, begun_at_seconds=begun.since_seconds)
 
     def _moves_already(self, move: Migrate, managed: ManagedPod, policy: str) -> bool:
         record = self._jobs.get(managed.pod.namespace, managed.workload.name)
@@ -123,7 +124,10 @@ class JobMover:
             and move.job_uid in known.job_uids[1:]
         )
 
-    def _begin(self, move: Migrate, managed: ManagedPod, policy: str, job_uids: tuple[str, ...]) -> Refused | None:
+    def _begin(self, move: Migrate, managed: ManagedPod, policy: str, job_uids: tuple[str, ...]) -> Refused | JobMove:
+        if len(job_uids) > MOST_JOBS:
+            why = f"its Job has {len(job_uids)} pods, and at most {MOST_JOBS} are moved together"
+            return Refused("infeasible", why, "rule")
         for _ in range(_TRIES):
             job = self._read(managed)
             if isinstance(job, Refused):
@@ -162,7 +166,8 @@ class JobMover:
             return _meaning(error)
         if version >= SUSPENDS_FROM:
             return None
-        return Refused("infeasible", f"Jobs are moved from Kubernetes 1.36 on, and this is {version[0]}.{version[1]}")
+        why = f"Jobs are moved from Kubernetes 1.36 on, and this is {version[0]}.{version[1]}"
+        return Refused("infeasible", why, "rule")
 
     def _pods_object(self, job: Json, managed: ManagedPod) -> Refused | None:
         meta = job["metadata"]
@@ -198,20 +203,29 @@ class JobMover:
             node_affinity=owners_node_affinity(job),
         )
 
-    def _suspend(self, job: Json, intent: JobMove) -> Refused | None:
+    def _suspend(self, job: Json, intent: JobMove) -> Refused | JobMove:
         """One patch; one whose answer was lost is looked for. Raises ApiError where nothing was done."""
         self._check_leading()
-        path = job_path(intent.namespace, intent.name)
         try:
-            answer = self._api.patch(path, begun(job, intent), MERGE_PATCH, PARAMS)
+            answer = self._api.patch(job_path(intent.namespace, intent.name), begun(job, intent), MERGE_PATCH, PARAMS)
         except ApiError as error:
             if not error.maybe_done:
                 raise
-            answer = self._api.get(path)
-            if move_on(answer) != intent:
-                return Refused("failed", f"it was not done ({error.message}); tried again in the next pass")
+            return self._find_out(intent, error)
         self._on_written(answer)
-        return None
+        return intent
+
+    def _find_out(self, intent: JobMove, error: ApiError) -> Refused | JobMove:
+        """A patch without an answer may have been carried out: only the Job itself knows."""
+        try:
+            found = self._api.get(job_path(intent.namespace, intent.name))
+        except ApiError:
+            why = f"not known whether it was done ({error.message}); the next pass will see"
+            return Refused("failed", why, "trouble", maybe_done=True)
+        if move_on(found) != intent:
+            return Refused("failed", f"it was not done ({error.message})", "trouble")
+        self._on_written(found)
+        return intent
 
     def _check_leading(self) -> None:
         if not self._may_write():
@@ -241,19 +255,18 @@ def _never(job: Json, managed: ManagedPod) -> Iterator[Refused]:
     template = spec["template"]
     owner = controlling_owner(meta)
     if owner is not None:
-        yield Refused("infeasible", f"its owner {owner.kind} {owner.name} would resume its Job at once")
+        yield Refused("infeasible", f"its owner {owner.kind} {owner.name} would resume its Job at once", "rule")
     if (manager := foreign_manager(spec)) is not None:
-        yield Refused("infeasible", f"its Job is run by {manager}, and not by Kubernetes itself")
+        yield Refused("infeasible", f"its Job is run by {manager}, and not by Kubernetes itself", "rule")
     if KUEUE_LABEL in (meta.get("labels") or {}):
-        yield Refused("infeasible", "Kueue decides when and where its Job runs")
+        yield Refused("infeasible", "Kueue decides when and where its Job runs", "rule")
     if ((template.get("metadata") or {}).get("labels") or {}).get(MANAGED_LABEL) != "true":
-        yield Refused(
-            "infeasible", f"the label {MANAGED_LABEL}=true is on its pod alone; put it on the Job's pod template too"
-        )
+        unlabelled = f"the label {MANAGED_LABEL}=true is on its pod alone; put it on the Job's pod template too"
+        yield Refused("infeasible", unlabelled, "rule")
     if (why := why_failed_when_ended(spec)) is not None:
-        yield Refused("infeasible", why)
+        yield Refused("infeasible", why, "rule")
     if template["spec"].get("nodeName"):
-        yield Refused("infeasible", f"its template names a node: nodeName {template['spec']['nodeName']}")
+        yield Refused("infeasible", f"its template names a node: nodeName {template['spec']['nodeName']}", "rule")
 
 
 def _meaning(error: ApiError) -> Refused:
@@ -262,11 +275,11 @@ def _meaning(error: ApiError) -> Refused:
     if error.is_gone:
         return _GONE
     if error.is_throttled:
-        return Refused("deferred", f"the API server has too much to do ({said})")
+        return Refused("deferred", f"the API server has too much to do ({said})", "trouble")
     if error.is_denied:
-        return Refused("infeasible", error.denial)
+        return Refused("infeasible", error.denial, "rule")
     if error.is_forbidden:
-        return Refused("infeasible", f"our account may not suspend Jobs; {COMPONENT} ({said})")
+        return Refused("infeasible", f"our account may not suspend Jobs; {COMPONENT} ({said})", "rule")
     if error.is_invalid or error.status == 400:
-        return Refused("infeasible", f"Kubernetes does not take it ({said})")
-    return Refused("failed", f"the API server did not carry it out ({said}); tried again in the next pass")
+        return Refused("infeasible", f"Kubernetes does not take it ({said})", "rule")
+    return Refused("failed", f"the API server did not carry it out ({said})", "trouble")

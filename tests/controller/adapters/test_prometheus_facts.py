@@ -98,3 +98,15 @@ def test_the_checkpoint_of_a_process_that_is_gone_does_not_speak_for_the_one_tha
     old = [row(SAVED_AT, 900), row(ON_SIGTERM, 1), row(STARTED, 1000)]
     new = [row("training_steps_total", 0, instance="b:2"), row(STARTED, 2000, instance="b:2")]
     assert latest(*old, *new).checkpoint is None
+
+
+def test_the_first_step_of_a_process_is_known_and_one_of_an_earlier_process_is_not_its_own() -> None:
+    first_step = "training_first_step_timestamp_seconds"
+    assert (
+        latest(row("training_steps_total", 3), row(STARTED, 1000), row(first_step, 1002.5)).first_step_at_seconds
+        == 1002.5
+    )
+    assert (
+        latest(row("training_steps_total", 3), row(STARTED, 1000), row(first_step, 990.0)).first_step_at_seconds is None
+    )
+    assert latest(row("training_steps_total", 3), row(STARTED, 1000)).first_step_at_seconds is None

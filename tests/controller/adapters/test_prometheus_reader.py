@@ -22,6 +22,7 @@ from controller.settings import EvaluationSettings
 pytestmark = pytest.mark.processes
 
 WINDOW_SECONDS = 2.0
+FIRST_STEP_AT_SECONDS = float(round(time.time()) - 30)
 HOSTILE = 'a"b\\c\nd{pod=~".*"}, größe 損失'
 
 
@@ -125,6 +126,9 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
         world.add("serves-again", None, instance="b:2")
         world.add("checkpoints", page() + checkpoints(saved_at=1_600_000_000.25, duration=1.5, on_sigterm=1))
+        first_step = "training_first_step_timestamp_seconds {}\n"
+        world.add("begins", page(started=FIRST_STEP_AT_SECONDS - 2.0) + first_step.format(FIRST_STEP_AT_SECONDS))
+        world.add("has-long-begun", page(started=1000) + first_step.format(1002.5))
         world.add("moves", page(started=1000), instance="a:1")
         world.add("moves", None, instance="b:2")
         pages.tell()
@@ -336,6 +340,14 @@ def test_prometheus_killed_in_mid_run_raises_and_restarted_recovers(world: World
     )
     assert job.evaluation is not None
     assert (job.evaluation.level, job.restarted) == (0.5, False)
+
+
+def test_the_first_step_of_a_process_is_asked_for_while_it_is_new_and_costs_no_further_query(world: World):
+    reading = world.read()
+    begins = reading.jobs[JobKey("flowcon", "begins")]
+    assert (begins.first_step_at_seconds, begins.steps_total) == (FIRST_STEP_AT_SECONDS, 10)
+    assert reading.jobs[JobKey("flowcon", "has-long-begun")].first_step_at_seconds is None
+    assert reading.queries == 3
 
 
 def test_what_a_job_says_of_its_checkpoints_costs_no_further_query(world: World):

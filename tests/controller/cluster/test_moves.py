@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 from support.api_server import refusal
+from support.growths import GROWTHS
+from support.managed_pods import NAMESPACE
 from support.replicas import EVENTS, LEASE, LEASES, Json, Town, wait_for
-from support.suspended_jobs import JOBS, NAME, left_behind, pins
+from support.suspended_jobs import JOBS, NAME, UID, left_behind, pins
 from support.waiting import eventually
 
 from controller.cluster.leading import Leadership
@@ -43,6 +45,26 @@ def test_a_job_that_a_former_leader_has_suspended_goes_where_it_was_to_go(town: 
     assert (line["job"], line["reason"]) == ("team-a/train", "its pods have ended; it starts on node-a")
     [event] = [request.body for request in town.server.asked("POST", EVENTS)]
     assert (event["regarding"]["kind"], event["reason"], event["type"]) == ("Job", "Moving", "Normal")
+
+
+def test_a_move_that_comes_to_nothing_is_in_the_history_of_its_workload(town: Town) -> None:
+    town.server.put(JOBS, left_behind("node-that-is-gone"))
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": UID}
+    growth = {"metadata": {"name": NAME, "namespace": NAMESPACE, "uid": "growth-1"}, "spec": {"workload": workload}}
+    pods = [{"slot": "0", "memory": "{}"}]
+    town.server.put(GROWTHS, {**growth, "status": {"policy": "p", "pods": pods}})
+    town.policy()
+
+    def history() -> list[Json]:
+        return list(town.server.get(f"{GROWTHS}/{NAME}").get("status", {}).get("history", ()))
+
+    with town.replica():
+        wait_for(history, "its history says so", town)
+
+    action = history()[0]
+    assert (action["change"], action["result"]) == ("node-b to node-that-is-gone", "cancelled")
+    assert action["detail"].startswith("not moved to node-that-is-gone: there is no such node")
+    assert pins(job(town)["spec"]["template"]["spec"].get("affinity")) == []
 
 
 def test_a_replica_that_stands_by_leaves_moves_to_the_leader(town: Town) -> None:

@@ -45,8 +45,8 @@ def a_result(*moves: JobMove) -> DemoResult:
 def test_each_migration_has_what_the_passes_have_learnt_of_that_one() -> None:
     reports = [
         told(10),
-        told(10, resumed_at_seconds=START + 13.0, steps_lost=0.0),
-        told(30, resumed_at_seconds=START + 34.0, steps_lost=7.0),
+        told(10, resumed_at_seconds=START + 13.0, resumed_on="node-2", steps_lost=0.0),
+        told(30, resumed_at_seconds=START + 34.0, resumed_on="node-2", steps_lost=7.0),
         told(10, "b", resumed_at_seconds=START + 99.0, steps_lost=99.0),
     ]
     first, second = job_moves(a_record(made(10), made(30)), reports, START)

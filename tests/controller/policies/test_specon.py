@@ -365,6 +365,13 @@ def test_an_idle_node_takes_the_latest_that_it_would_not_refuse() -> None:
     assert moves(decide(replace(snapshot, jobs=tuple(jobs)), memory)) == {"n1-1": ("n1", "n2")}
 
 
+def test_an_idle_node_takes_another_one_in_the_place_of_a_job_that_could_not_be_moved() -> None:
+    snapshot, memory = a_converged_cluster(3, 0)
+    waits = Mobility("suspend", backoff_reason="until 12:05:00 UTC: a disruption budget says no")
+    jobs = [replace(job, mobility=waits) if job.uid == "n1-2" else job for job in snapshot.jobs]
+    assert moves(decide(replace(snapshot, jobs=tuple(jobs)), memory)) == {"n1-1": ("n1", "n2")}
+
+
 def test_a_node_to_which_a_job_is_on_its_way_is_not_idle() -> None:
     snapshot, memory = a_converged_cluster(3, 0, 0, 0)
     on_its_way = (MoveUnderWay("away", "n4", "n2", START - 2.0, "starting"),)

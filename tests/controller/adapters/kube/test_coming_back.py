@@ -103,3 +103,30 @@ def test_a_job_whose_condition_is_false_has_not_ended() -> None:
     job = a_raw_job()
     job["status"] = {"conditions": [{"type": "Failed", "status": "False"}]}
     assert why_over("Job", job) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "pod", "words"),
+    [
+        ({}, "set-0", None),
+        ({"replicas": 2}, "set-1", None),
+        ({"replicas": 1}, "set-1", "replicas: 1, and set-1 is not among them"),
+        ({"replicas": 0}, "set-0", "replicas: 0"),
+        ({"replicas": 0}, "", "replicas: 0"),
+        ({"replicas": 1, "ordinals": {"start": 5}}, "set-5", None),
+        ({"replicas": 1, "ordinals": {"start": 5}}, "set-6", "is not among them"),
+    ],
+)
+def test_a_stateful_set_that_was_scaled_down_brings_no_pod_back(
+    spec: dict[str, Any], pod: str, words: str | None
+) -> None:
+    owner = a_raw_job()
+    owner["spec"] |= spec
+    told = why_not_back("StatefulSet", owner, pod)
+    assert told is None if words is None else words in (told or "")
+
+
+def test_a_job_that_wants_no_pods_brings_none_back() -> None:
+    job = a_raw_job()
+    job["spec"]["parallelism"] = 0
+    assert why_not_back("Job", job) == "its Job has parallelism: 0"

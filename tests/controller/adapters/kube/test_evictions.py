@@ -466,6 +466,7 @@ class TestTrouble:
             ("MoveGivenUp", "Job"),
             ("Unpinned", "Pod"),
         ]
+        assert stage.history() == [("node-a to node-b", "cancelled"), ("node-b to any node", "released")]
         stage.put_pod("train-z", gated=True, created="2026-01-01T00:10:00Z")
         stage.tick()
         pod = stage.pod("train-z")

@@ -190,6 +190,7 @@ def test_a_target_that_is_known_not_to_take_it_is_not_even_tried(yard: Yard, tro
     yard.settle(yard.follower(), 5)
 
     assert steps(yard) == ["leaving", "freed"]
+    assert yard.ended == ["cancelled"]
     assert yard.told[0][0].startswith("not moved to node-b: ")
     assert yard.told[0][1]
 
@@ -209,6 +210,7 @@ def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(ya
     assert is_free(yard, WISH)
     assert yard.running_on() == ["node-a"]
     assert any("to start wherever the scheduler puts it" in told and warning for told, warning in yard.told)
+    assert yard.ended == ["released"], "its history has it"
 
 
 def test_a_target_that_has_room_again_soon_is_waited_for(yard: Yard) -> None:

@@ -15,10 +15,12 @@ from controller.adapters.kube.events import Event
 from controller.adapters.kube.memory import KubeMemory
 from controller.adapters.kube.reporting import StatusReporter
 from controller.model import (
+    Absence,
     Decisions,
     Job,
     MemoryState,
     Migrate,
+    Mobility,
     MoveNews,
     MoveOutcome,
     MoveRecord,
@@ -60,11 +62,18 @@ class World:
             "training", TrainingPolicySpec(mode="Auto"), self.replica.book, self.pods, recorder, clock=lambda: START
         )
 
-    def a_pass(self, *jobs: Job, at: float = START, moving: tuple[MoveUnderWay, ...] = (), **more: Any) -> None:
+    def a_pass(
+        self,
+        *jobs: Job,
+        at: float = START,
+        moving: tuple[MoveUnderWay, ...] = (),
+        absent: tuple[Absence, ...] = (),
+        **more: Any,
+    ) -> None:
         state = MemoryState({job.uid: known() for job in jobs})
         self.memory.load()
         self.memory.save(state)
-        snapshot = replace(a_snapshot(jobs, at=at), moving=moving)
+        snapshot = replace(a_snapshot(jobs, at=at), moving=moving, absent=absent)
         decisions = Decisions("specon", (), {}, state)
         self.reporter(PassReport(at, "specon", {}, at + 60, snapshot=snapshot, decisions=decisions, **more))
 
@@ -200,3 +209,67 @@ def test_a_history_that_somebody_has_damaged_begins_anew_and_costs_nothing_else(
     assert document is not None
     assert "history" not in document.render()
     assert document.render()["state"] == "Training"
+
+
+def test_a_move_that_is_refused_alike_after_a_while_is_told_once(world: World) -> None:
+    uid = world.pods.add("train")
+    no = migrate(uid, "deferred", "budget a says no")
+    waits = replace(a_job(uid), mobility=Mobility("suspend", backoff_reason="until 12:05:00 UTC: budget a says no"))
+    withheld = WithheldMove(no.move, "move_backoff", "move_backoff: until 12:05:00 UTC: budget a says no")
+    world.a_pass(a_job(uid), moves=(no,))
+    world.a_pass(waits, moves_withheld=(withheld,))
+    world.a_pass(a_job(uid), moves=(no,))
+    assert world.told.of("Job") == [("MoveDeferred", "n1 to n2: budget a says no")]
+    world.a_pass(a_job(uid))
+    world.a_pass(a_job(uid), moves=(no,))
+    assert len(world.told.of("Job")) == 2, "what had been granted meanwhile is another refusal"
+
+
+def test_a_workload_without_a_pod_says_why_and_no_longer_what_its_last_pod_did(world: World) -> None:
+    uid = world.pods.add("train")
+    world.a_pass(a_job(uid))
+    assert world.status("train")["state"] == "Training"
+
+    moving = Absence(uid, "moving", "moves to n2: waiting for its replacement")
+    world.a_pass(at=START + 5, absent=(moving,))
+    status = world.status("train")
+    assert (status["state"], status["reason"]) == ("Moving", moving.reason)
+
+    world.a_pass(at=START + 20, absent=(Absence(uid, "suspended", "its Job is suspended, and not by Slopewise"),))
+    status = world.status("train")
+    assert (status["state"], status["cpu"], status["eta"]) == ("Suspended", "-", "-")
+    assert status.keys().isdisjoint({"node", "cpuMillicores", "cpuWantedMillicores"})
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    assert conditions["Managed"] == ("False", "Suspended")
+    assert conditions["Finished"] == ("False", "Suspended")
+    assert conditions["MetricsAvailable"] == ("Unknown", "Suspended")
+
+    world.a_pass(a_job(uid), at=START + 40)
+    status = world.status("train")
+    assert (status["state"], status["node"]) == ("Training", "n1")
+
+
+def test_a_workload_that_waits_without_a_pod_is_written_once(world: World) -> None:
+    uid = world.pods.add("train")
+    world.a_pass(a_job(uid))
+    suspended = (Absence(uid, "suspended", "its Job is suspended, and not by Slopewise"),)
+    world.a_pass(at=START + 20, absent=suspended)
+    world.status("train")
+    world.a_pass(at=START + 40, absent=suspended)
+    assert world.replica.writer.waiting == {}
+
+
+def test_a_gang_of_which_a_pod_is_there_is_shown_by_that(world: World) -> None:
+    here, away = (world.pods.add("gang", slot) for slot in ("0", "1"))
+    world.a_pass(a_job(here), a_job(away))
+    world.a_pass(a_job(here), absent=(Absence(away, "waiting", "its pod gang-1 waits for a node"),))
+    assert world.status("gang")["state"] == "Training"
+
+
+def test_a_workload_that_ended_while_no_pass_looked_is_finished(world: World) -> None:
+    uid = world.pods.add("train")
+    world.a_pass(a_job(uid))
+    world.a_pass(at=START + 20, absent=(Absence(uid, "failed", "its Job has failed"),))
+    status = world.status("train")
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    assert (status["state"], conditions["Finished"]) == ("Failed", ("True", "Failed"))

@@ -10,6 +10,7 @@ import pytest
 from support.cluster_records import FakeOwnersApi, FakeStore, a_container, a_node_record, a_pod, an_object, owned_by
 from support.worlds import START, FakeClock
 
+from controller.adapters.kube.absences import Remembered
 from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.mobilities import Moving
 from controller.adapters.kube.observer import KubeObserver, Stores
@@ -29,7 +30,7 @@ from controller.adapters.prometheus import JobSeries, PrometheusReading, Scope
 from controller.adapters.prometheus_http import Target
 from controller.adapters.prometheus_resources import Machine
 from controller.adapters.prometheus_series import JobKey
-from controller.model import Checkpoint, ClusterSnapshot, JobState, MoveUnderWay
+from controller.model import Absence, Checkpoint, ClusterSnapshot, JobState, MoveUnderWay
 from controller.settings import TrainingPolicySpec
 
 JOB = owned_by("Job", "train", "job-1")
@@ -95,6 +96,8 @@ class World:
     remembered: set[str]
     moves_made: dict[str, int]
     namespaces: FakeStore[ObjectRecord]
+    backoff: dict[str, str]
+    jobs_remembered: list[Remembered]
 
     def observe(self) -> ClusterSnapshot:
         return self.observer.observe()
@@ -115,11 +118,15 @@ def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_no
     under_way: list[MoveUnderWay] = []
     remembered: set[str] = set()
     moves_made: dict[str, int] = {}
+    backoff: dict[str, str] = {}
+    jobs_remembered: list[Remembered] = []
     moving = Moving(
         api,  # type: ignore[arg-type]
         lambda: under_way,
         is_ours=lambda uid: uid in remembered,
         made=lambda uid: moves_made.get(uid, 0),
+        remembered=lambda: jobs_remembered,
+        backoff=lambda managed: backoff.get(managed.job_uid),
     )
     observer = KubeObserver(
         Stores(store, machines, namespaces),
@@ -130,7 +137,20 @@ def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_no
         FakeClock(),
         moving=moving,
     )
-    return World(store, machines, jobs, reader, api, observer, under_way, remembered, moves_made, namespaces)
+    return World(
+        store,
+        machines,
+        jobs,
+        reader,
+        api,
+        observer,
+        under_way,
+        remembered,
+        moves_made,
+        namespaces,
+        backoff,
+        jobs_remembered,
+    )
 
 
 def a_namespace(**labels: str) -> ObjectRecord:
@@ -200,6 +220,20 @@ def test_a_namespace_that_opts_in_meanwhile_lets_its_jobs_be_moved_from_the_next
     (job,) = here.observe().jobs
     assert job.mobility is not None
     assert job.mobility.stays_because is None
+
+
+def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_cannot_move_at_all_does_not():
+    here = world(movable())
+    here.backoff["job-1:0"] = "until 12:05:00 UTC: a disruption budget says no"
+    (job,) = here.observe().jobs
+    assert job.mobility is not None
+    assert (job.mobility.way, job.mobility.backoff_reason) == ("suspend", here.backoff["job-1:0"])
+
+    bare = world(movable(owner=None))
+    bare.backoff["uid-p:0"] = "until 12:05:00 UTC: a disruption budget says no"
+    (job,) = bare.observe().jobs
+    assert job.mobility is not None
+    assert (job.mobility.stays_because is not None, job.mobility.backoff_reason) == (True, None)
 
 
 def test_a_server_that_tells_no_version_is_not_taken_for_an_old_one():
@@ -389,3 +423,46 @@ def test_a_failed_pod_does_not_hide_its_successor_that_waits():
 def test_a_successor_waits_until_its_predecessor_has_ended():
     snapshot = world(movable("old", deleting=True), gated("new")).observe()
     assert (snapshot.waiting, [job.name for job in snapshot.jobs]) == ((), ["old"])
+
+
+# --- jobs without a pod on a node ------------------------------------------------------------------------------
+
+
+REMEMBERED = Remembered("job-1:0", JOB, "team")
+
+
+def test_a_remembered_job_whose_owner_is_suspended_is_absent_and_says_so():
+    here = world(movable())
+    here.jobs_remembered.append(REMEMBERED)
+    assert here.observe().absent == ()
+    here.pods.records = ()
+    here.api.answers[JOB_PATH] = {**the_job(), "spec": {**the_job()["spec"], "suspend": True}}
+    expected = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
+    assert here.observe().absent == (expected,)
+    assert here.observe().absent == (expected,)
+    assert here.api.asked.count(JOB_PATH) == 2, "its template in the first pass, and then once whether it is suspended"
+
+
+def test_a_job_between_two_pods_of_its_move_is_not_taken_for_suspended():
+    here = world()
+    here.jobs_remembered.append(REMEMBERED)
+    here.remembered.add("job-1:0")
+    here.api.answers[JOB_PATH] = {**the_job(), "spec": {**the_job()["spec"], "suspend": True}}
+    here.under_way.append(leaving())
+    assert here.observe().absent == (Absence("job-1:0", "moving", "moves to n2: saving and ending", "team/train"),)
+
+
+def test_a_job_whose_pod_has_no_node_yet_says_what_it_waits_for():
+    here = world(movable(node=None, phase="Pending"))
+    here.jobs_remembered.append(REMEMBERED)
+    assert here.observe().absent == (Absence("job-1:0", "waiting", "its pod p waits for a node", "team/train"),)
+    here.pods.records = (movable(node=None, phase="Pending", unschedulable_since_seconds=START - 30),)
+    assert here.observe().absent[0].reason.startswith("no node takes its pod p just now")
+    here.pods.records = (movable(node=None, phase="Pending", gates=(PLACE_GATE,)),)
+    assert here.observe().absent[0].reason == f"its pod p waits behind {PLACE_GATE}"
+
+
+def test_a_job_that_is_gone_for_a_reason_that_nobody_knows_is_not_told_of():
+    here = world()
+    here.jobs_remembered.append(REMEMBERED)
+    assert here.observe().absent == ()

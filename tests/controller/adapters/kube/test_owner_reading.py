@@ -13,11 +13,13 @@ from controller.adapters.kube.api_error import ApiError
 from controller.adapters.kube.owner_reading import (
     ASK_AGAIN_SECONDS,
     KEPT_SECONDS,
+    PAUSE_KEPT_SECONDS,
     READS_A_PASS,
     SHARED_STORAGE,
     Disk,
     OwnerReading,
     OwnerTemplate,
+    Pause,
 )
 
 JOB = owned_by("Job", "train", "job-1")
@@ -208,3 +210,75 @@ def test_a_claim_that_is_bound_to_nothing_or_not_there_is_told():
     assert reading(FakeApi()).disk("team", "saved").stays_because == (
         "its claim saved, or the volume behind it, is not there"
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, None),
+        ({"suspend": False, "parallelism": 1}, None),
+        ({"suspend": True}, "its Job is suspended, and not by Slopewise"),
+        ({"runPolicy": {"suspend": True}}, "its Job is suspended, and not by Slopewise"),
+        ({"parallelism": 0}, "its Job has parallelism: 0"),
+    ],
+)
+def test_an_owner_that_wants_no_pods_says_why(spec: dict[str, Any], why: str | None):
+    told = reading(FakeApi({JOB_PATH: a_job(**spec)})).pause("team", JOB, "0", 1)
+    assert told == (None if why is None else Pause("suspended", why))
+
+
+@pytest.mark.parametrize(
+    ("kind", "replicas", "slot", "why"),
+    [
+        ("Deployment", 0, "0", "its Deployment has replicas: 0"),
+        ("StatefulSet", 0, "0", "its StatefulSet has replicas: 0"),
+        ("StatefulSet", 1, "1", "its StatefulSet has replicas: 1, and train-1 is not among them any more"),
+        ("StatefulSet", 2, "1", None),
+    ],
+)
+def test_an_owner_that_was_scaled_down_says_so(kind: str, replicas: int, slot: str, why: str | None):
+    path = f"/apis/apps/v1/namespaces/team/{kind.lower()}s/train"
+    owner = owned_by(kind, "train", "job-1", "apps/v1")
+    told = reading(FakeApi({path: a_job(replicas=replicas)})).pause("team", owner, slot, 0)
+    assert told == (None if why is None else Pause("suspended", why))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("Complete", Pause("finished", "its Job has ended")),
+        ("Failed", Pause("failed", "its Job has failed")),
+        ("FailureTarget", Pause("failed", "its Job has failed")),
+    ],
+)
+def test_a_job_that_is_over_says_how(condition: str, expected: Pause):
+    job = {**a_job(suspend=True), "status": {"conditions": [{"type": condition, "status": "True"}]}}
+    assert reading(FakeApi({JOB_PATH: job})).pause("team", JOB, "0", 1) == expected
+
+
+def test_whether_an_owner_wants_pods_is_asked_again_when_its_spec_changes_or_after_a_minute():
+    api = FakeApi({JOB_PATH: a_job()})
+    asked = reading(api)
+    assert asked.pause("team", JOB, "0", 1) is None
+    api.answers[JOB_PATH] = a_job(suspend=True)
+    asked.begin_pass(PAUSE_KEPT_SECONDS - 1)
+    assert (asked.pause("team", JOB, "0", 1), len(api.asked)) == (None, 1)
+    assert asked.pause("team", JOB, "0", 2) is not None
+    asked.begin_pass(1e6)
+    assert (asked.pause("team", JOB, "0", 2) is not None, len(api.asked)) == (True, 2), (
+        "a suspension is a matter of the spec"
+    )
+
+    unversioned = reading(api)
+    unversioned.pause("team", JOB, "0", 0)
+    api.answers[JOB_PATH] = a_job()
+    unversioned.begin_pass(PAUSE_KEPT_SECONDS - 1)
+    assert unversioned.pause("team", JOB, "0", 0) is not None
+    unversioned.begin_pass(PAUSE_KEPT_SECONDS)
+    assert unversioned.pause("team", JOB, "0", 0) is None
+
+
+@pytest.mark.parametrize("answer", [403, 404, a_job(uid="another", suspend=True), {}])
+def test_of_an_owner_that_cannot_be_read_nothing_is_said(answer: Any):
+    assert reading(FakeApi({JOB_PATH: answer})).pause("team", JOB, "0", 1) is None
+    assert reading(FakeApi()).pause("team", owned_by("CronJob", "nightly", "c"), "0", 1) is None
