@@ -58,6 +58,20 @@ def allotted_cores(
     return allotted
 
 
+def even_share_millicores(
+    jobs: Sequence[Job], remembered: Mapping[str, JobMemory], node: Node, control: CpuControl
+) -> int:
+    """What each of the node's jobs would have if all had the same, in millicores of the dimension that is controlled.
+
+    `jobs` are those of the node that have not ended; there is at least one. `limits`: the node's CPU over the jobs.
+    `requests`: the weight that gives just that part of the node, the requests that the jobs came with over the jobs.
+    Worked example: four jobs on two cores have 500m each; with requests of 1000m each, they have weights of 1000m.
+    """
+    if control == "limits":
+        return round(1000 * node.cpu_cores / len(jobs))
+    return round(sum(_original_request(job, remembered) for job in jobs) / len(jobs))
+
+
 def targets_millicores(
     jobs: Sequence[Job],
     limits_cores: Sequence[float],
