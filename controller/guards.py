@@ -46,7 +46,7 @@ class Situation:
     job: Job
     known: JobMemory
     even_millicores: int
-    """The job's even share of its node, in the dimension of the resize."""
+    """The job's even share of its node, in the dimension of the resize; the floor where that is more."""
 
 
 Guard = Callable[[Resize, Situation], Resize | Veto]
@@ -236,7 +236,8 @@ def review(
     for resize in resizes:
         job = jobs[resize.job_uid]
         known = memory.jobs.get(resize.job_uid, _UNKNOWN)
-        at = Situation(bounds, snapshot, job, known, even.of(job, resize.control))
+        share = max(bounds.min_millicores, even.of(job, resize.control))
+        at = Situation(bounds, snapshot, job, known, share)
         verdict = _through_all(resize, at)
         if isinstance(verdict, Withheld):
             withheld.append(verdict)

@@ -276,6 +276,11 @@ def test_everything_else_waits_for_the_cooldown(now: int, to: int, control: CpuC
     assert veto(verdict) == "cooldown: resized 30 s ago, bound 120 s"
 
 
+def test_an_even_share_below_the_floor_counts_as_the_floor() -> None:
+    careful = replace(OPEN, max_step_ratio=2.0, min_millicores=700)
+    assert clamped(ask_of_four(2000, now=25, bounds=careful))[0] == 700
+
+
 def test_the_users_and_the_platforms_bounds_hold_below_the_even_share_too() -> None:
     silent = replace(a_job("j", age=42), accepts=AcceptedRange(None, 400, "its limit"))
     assert clamped(ask_of_four(2000, now=25, bounds=replace(OPEN, max_millicores=300), job=silent))[0] == 300
