@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Literal
 
 from hypothesis import strategies as st
 from support.worlds import START
@@ -47,6 +48,9 @@ AUTO = Bounds("Auto", 1, 64_000, 0.0, 1000.0, 0.0)
 Make = Callable[[], PolicyProtocol]
 """Builds the policy anew: what it keeps of one decision may not reach the next."""
 
+DecidesOn = Literal["loss", "reports"]
+"""What a job must have reported before a policy may change it: a loss, or anything (steps, responses, a loss)."""
+
 
 def decide(policy: PolicyProtocol, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
     """Measure and decide, as a pass does."""
@@ -54,12 +58,20 @@ def decide(policy: PolicyProtocol, snapshot: ClusterSnapshot, memory: MemoryStat
     return policy.decide(snapshot, pace.measure(snapshot, grown, INTERVAL))
 
 
-def check_everything(make: Make, control: CpuControl, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+def check_everything(
+    make: Make,
+    control: CpuControl,
+    snapshot: ClusterSnapshot,
+    memory: MemoryState,
+    decides_on: DecidesOn = "loss",
+) -> Decisions:
     """All that holds for any world; returns the decisions for further checks."""
     decisions = check_pure_and_deterministic(make, snapshot, memory)
     check_order_makes_no_difference(make, snapshot, memory, decisions)
     check_explained_and_remembered(snapshot, decisions)
     check_resizes_within_bounds(control, snapshot, decisions)
+    check_silent_jobs_keep_what_they_came_with(snapshot, decisions, decides_on)
+    check_weights_add_up_to_what_the_jobs_came_with(snapshot, decisions)
     check_moves_are_possible(snapshot, decisions)
     return decisions
 
@@ -102,6 +114,41 @@ def check_resizes_within_bounds(control: CpuControl, snapshot: ClusterSnapshot, 
         assert resize.to_millicores >= 1
         if control == "limits":
             assert resize.to_millicores <= math.ceil(1000 * nodes[job.node].cpu_cores)
+
+
+def has_reported(job: Job, known: JobMemory, decides_on: DecidesOn) -> bool:
+    """Whether the policy has, or once had, what it decides on."""
+    if decides_on == "loss" or known.first_level is not None:
+        return known.first_level is not None
+    counts = (job.evaluation, job.steps_total, job.responses, known.pace_anchor)
+    return any(each is not None for each in counts) or bool(known.paces)
+
+
+def check_silent_jobs_keep_what_they_came_with(
+    snapshot: ClusterSnapshot, decisions: Decisions, decides_on: DecidesOn
+) -> None:
+    """No metrics, no action: of a job that has never reported, nothing is changed but what was changed before."""
+    resizes = {resize.job_uid: resize for resize in decisions.resizes}
+    for job in snapshot.jobs:
+        known = decisions.memory.jobs[job.uid]
+        if job.uid in resizes and not has_reported(job, known, decides_on):
+            resize, original = resizes[job.uid], known.original
+            assert resize.gives_back
+            assert original is not None
+            assert resize.to_millicores in (original.request_millicores, original.limit_millicores)
+
+
+def check_weights_add_up_to_what_the_jobs_came_with(snapshot: ClusterSnapshot, decisions: Decisions) -> None:
+    """So the share of a job that keeps its weight is what it was, whatever the others are given."""
+    changed = {resize.job_uid: resize for resize in decisions.resizes if resize.control == "requests"}
+    for jobs in snapshot.jobs_by_node().values():
+        if not any(job.uid in changed for job in jobs):
+            continue
+        came_with = [decisions.memory.jobs[job.uid].original or job.allocation for job in jobs]
+        now = [
+            changed[job.uid].to_millicores if job.uid in changed else job.allocation.request_millicores for job in jobs
+        ]
+        assert abs(sum(now) - sum(each.request_millicores for each in came_with)) <= 1.5 * len(jobs)
 
 
 def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) -> None:
