@@ -4,13 +4,16 @@
 "1 beside 0.25" gives 75 % and 25 % (6.1.3), and what a job leaves unused goes to the others. So each job's
 share is what it would get if CPU were handed out evenly up to the limits, and the node's sum of requests
 stays what it was before we came.
+
+A job that no limit is decided for keeps what it came with: its own limit, or its own weight beside the others, who
+share what that leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from controller.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, Resize
+from controller.model import ClusterSnapshot, CpuAllocation, CpuControl, Job, JobMemory, Node, Resize
 
 MIN_MILLICORES = 1
 
@@ -33,10 +36,13 @@ def even_shares(limits_cores: Sequence[float], capacity_cores: float) -> list[fl
 
 def now_millicores(job: Job, node: Node, control: CpuControl) -> int:
     """What the job has now in the dimension that is controlled; no limit counts as the whole node."""
+    return _millicores(job.allocation, node, control)
+
+
+def _millicores(allocation: CpuAllocation, node: Node, control: CpuControl) -> int:
     if control == "requests":
-        return job.allocation.request_millicores
-    whole_node = round(node.cpu_cores * 1000)
-    return whole_node if job.allocation.limit_millicores is None else job.allocation.limit_millicores
+        return allocation.request_millicores
+    return round(node.cpu_cores * 1000) if allocation.limit_millicores is None else allocation.limit_millicores
 
 
 def allotted_cores(
@@ -58,40 +64,83 @@ def allotted_cores(
     return allotted
 
 
+def even_share_millicores(
+    jobs: Sequence[Job], remembered: Mapping[str, JobMemory], node: Node, control: CpuControl
+) -> int:
+    """What each of the node's jobs would have if all had the same, in millicores of the dimension that is controlled.
+
+    `jobs` are those of the node that have not ended; there is at least one. `limits`: the node's CPU over the jobs.
+    `requests`: the weight that gives just that part of the node, the requests that the jobs came with over the jobs.
+    Worked example: four jobs on two cores have 500m each; with requests of 1000m each, they have weights of 1000m.
+    """
+    if control == "limits":
+        return round(1000 * node.cpu_cores / len(jobs))
+    return round(sum(_original(job, remembered).request_millicores for job in jobs) / len(jobs))
+
+
+def own_millicores(job: Job, remembered: Mapping[str, JobMemory], node: Node, control: CpuControl) -> int:
+    """What the job came with, before our first change, in the dimension that is controlled."""
+    return _millicores(_original(job, remembered), node, control)
+
+
+def share_ratio(some: Iterable[Job], jobs: Iterable[Job], remembered: Mapping[str, JobMemory]) -> float:
+    """The part of a node, 0 to 1, that `some` of its jobs get by the weights that all of them came with.
+
+    Worked example: one of three jobs with requests of 1000m each has a third.
+    """
+    total = sum(_original(job, remembered).request_millicores for job in jobs)
+    return sum(_original(job, remembered).request_millicores for job in some) / total if total else 0.0
+
+
 def targets_millicores(
     jobs: Sequence[Job],
-    limits_cores: Sequence[float],
+    limits_cores: Sequence[float | None],
     remembered: Mapping[str, JobMemory],
     node: Node,
     control: CpuControl,
 ) -> list[int]:
-    """What to write for each job so that it gets its limit, in millicores, shape (jobs,)."""
+    """What to write for each job so that it gets its limit, in millicores, shape (jobs,); None: what it came with.
+
+    Worked example: weights of 1000m each on one core, limits of 1, 0.25 and None: the third keeps its 1000m, which is a
+    third of the node; of the rest the first two get 0.417 and 0.25 cores, by weights of 1250m and 750m.
+    """
+    own = [own_millicores(job, remembered, node, control) for job in jobs]
+    limited = [(index, limit) for index, limit in enumerate(limits_cores) if limit is not None]
+    limits = [limit for _, limit in limited]
     if control == "limits":
-        return [max(MIN_MILLICORES, round(limit * 1000)) for limit in limits_cores]
-    shares = even_shares(limits_cores, node.cpu_cores)
-    total = sum(_original_request(job, remembered) for job in jobs)
-    return [max(MIN_MILLICORES, round(share / node.cpu_cores * total)) for share in shares]
+        targets = [1000 * limit for limit in limits]
+    else:
+        given, total = sum(own[index] for index, _ in limited), sum(own)
+        unit = total / node.cpu_cores
+        targets = [share * unit for share in even_shares(limits, given / unit if unit else 0.0)]
+    for (index, _), target in zip(limited, targets, strict=True):
+        own[index] = max(MIN_MILLICORES, round(target))
+    return own
 
 
-def _original_request(job: Job, remembered: Mapping[str, JobMemory]) -> int:
+def _original(job: Job, remembered: Mapping[str, JobMemory]) -> CpuAllocation:
     known = remembered.get(job.uid)
     original = known.original if known else None
-    return (original or job.allocation).request_millicores
+    return original or job.allocation
 
 
 def resizes(
     jobs: Sequence[Job],
-    limits_cores: Sequence[float],
+    limits_cores: Sequence[float | None],
     reasons: Mapping[str, str],
     remembered: Mapping[str, JobMemory],
     node: Node,
     control: CpuControl,
 ) -> list[Resize]:
-    """The changes that bring the jobs of one node to their limits; none for a job that is there already."""
+    """The changes that bring the jobs of one node to their limits; none for a job that is there already.
+
+    One without a limit that was changed before gets back what it came with.
+    """
     wanted = targets_millicores(jobs, limits_cores, remembered, node, control)
     changes = []
-    for job, target in zip(jobs, wanted, strict=True):
+    for job, limit, target in zip(jobs, limits_cores, wanted, strict=True):
         now = now_millicores(job, node, control)
         if target != now:
-            changes.append(Resize(job.uid, node.name, control, now, target, reasons[job.uid]))
+            gives_back = limit is None
+            changes.append(Resize(job.uid, node.name, control, now, target, reasons[job.uid], gives_back))
     return changes

@@ -23,7 +23,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
@@ -70,6 +70,9 @@ class PolicyProtocol(Protocol):
         ...
 
 
+DecidesOn = Literal["loss", "reports"]
+"""What a job must have reported before a policy may change it: a loss, or anything (steps, responses, a loss)."""
+
 Build = Callable[[PolicyParameters, Setting], PolicyProtocol]
 
 
@@ -88,6 +91,7 @@ class PolicyFile:
     """What one would choose it for, in a few words; its summary where the file does not say."""
     origin: str = ""
     """Where a policy of the user's was found: its file, or its package; empty for those of this folder."""
+    decides_on: DecidesOn = "loss"
     file: str | None = None
     """The file of a policy that is a single one of the user's, by which another process finds it."""
 
@@ -104,6 +108,7 @@ class PolicyFile:
             simulator_only=bool(getattr(module, "SIMULATOR_ONLY", False)),
             build=build,
             purpose=str(getattr(module, "PURPOSE", summary)),
+            decides_on=getattr(module, "DECIDES_ON", "loss"),
             origin=origin,
             file=file,
         )

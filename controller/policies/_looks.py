@@ -1,14 +1,14 @@
 """What policies with one regular look per node share: when a node is due, and what a whole pass yields.
 
 A policy hands `decide_by_node` a function that looks at one node and says what each job's limit, class and reason
-are; between two looks it is not asked, and what was decided and is not there yet is asked for again.
+are; between two looks it is not asked, and what was decided and is not there yet is asked for again. Silent jobs
+(`_silence`) are not shown to it: they keep what they came with, and its node is as large as what they leave.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.control import resizes
 from controller.growth import EARLY_RATIO
@@ -23,6 +23,15 @@ from controller.model import (
     Node,
     NodeMemory,
     Resize,
+)
+from controller.policies._silence import (
+    Silence,
+    has_begun,
+    left_alone,
+    node_without,
+    reason,
+    silent_jobs,
+    without_a_loss,
 )
 
 
@@ -63,8 +72,15 @@ def decide_by_node(
     control: CpuControl,
     look_at: LookAt,
     moves: Sequence[Move] = (),
+    *,
+    silence: Silence | None = None,
+    reserves: bool = False,
 ) -> Decisions:
-    """Look at every node that is due; jobs are handed over in order of uid, so that no order of theirs matters."""
+    """Look at every node that is due; jobs are handed over in order of uid, so that no order of theirs matters.
+
+    `silence`: which jobs the policy knows too little of; without it those that report no loss. `reserves`: it keeps
+    promises, so that also under hard limits it is only handed what silent jobs leave.
+    """
     now = snapshot.taken_at_seconds
     jobs_on = snapshot.jobs_by_node()
     changes: list[Resize] = []
@@ -72,15 +88,21 @@ def decide_by_node(
     jobs_memory, nodes = dict(memory.jobs), {}
     for node in snapshot.nodes:
         jobs = sorted(jobs_on[node.name], key=lambda job: job.uid)
+        silent = silent_jobs(jobs, jobs_memory, silence or without_a_loss(snapshot))
+        heard = [job for job in jobs if job.uid not in silent]
+        told = {uid: reason(why) for uid, why in silent.items()}
+        jobs_memory |= {uid: left_alone(jobs_memory[uid]) for uid in silent}
         last = memory.nodes.get(node.name)
-        if last is not None and not is_due(last, jobs, now):
+        new = {job.uid for job in heard if has_begun(jobs_memory[job.uid])}
+        if last is not None and not new and not is_due(last, jobs, now):
             nodes[node.name] = last
-            told = {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in jobs}
+            told |= {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in heard}
         else:
-            look = look_at(node, jobs, last)
+            left = node_without(silent, jobs, jobs_memory, node, control, reserves=reserves)
+            look = look_at(left, heard, last and replace(last, job_uids=last.job_uids - silent.keys() - new))
             nodes[node.name] = NodeMemory(frozenset(job.uid for job in jobs), now, look.interval_seconds)
-            told = {job.uid: look.verdicts[job.uid].reason for job in jobs}
-            jobs_memory |= {job.uid: _decided(jobs_memory[job.uid], look.verdicts[job.uid], now) for job in jobs}
+            told |= {job.uid: look.verdicts[job.uid].reason for job in heard}
+            jobs_memory |= {job.uid: _decided(jobs_memory[job.uid], look.verdicts[job.uid], now) for job in heard}
         changes += _changes(jobs, told, jobs_memory, node, control)
         reasons |= told
     return Decisions(policy, tuple(changes), reasons, MemoryState(jobs_memory, nodes), tuple(moves))
@@ -102,15 +124,10 @@ def _decided(known: JobMemory, verdict: Verdict, now_seconds: float) -> JobMemor
 def _changes(
     jobs: Sequence[Job], reasons: Mapping[str, str], memory: Mapping[str, JobMemory], node: Node, control: CpuControl
 ) -> list[Resize]:
-    """The resizes that are still to be done; a job without a limit is left alone.
+    """The resizes that are still to be done; a job without a limit has, or gets back, what it came with.
 
-    Shares are weights beside each other, so that with `requests` even it needs one: as if it wanted the whole node. A
-    limit that was decided on for a job on a larger node, before it moved, is cut to this one.
+    A limit that was decided on for a job on a larger node, before it moved, is cut to this one.
     """
-    wanted = {job.uid: memory[job.uid].wanted_cores for job in jobs}
-    limited = [job for job in jobs if wanted[job.uid] is not None]
-    if not limited:
-        return []
-    concerned = limited if control == "limits" else jobs
-    limits = [min(node.cpu_cores, math.inf if (cores := wanted[job.uid]) is None else cores) for job in concerned]
-    return resizes(concerned, limits, reasons, memory, node, control)
+    wanted = [memory[job.uid].wanted_cores for job in jobs]
+    limits = [None if cores is None else min(node.cpu_cores, cores) for cores in wanted]
+    return resizes(jobs, limits, reasons, memory, node, control)
