@@ -29,6 +29,7 @@ from controller.model import (
     ClusterSnapshot,
     CpuAllocation,
     CpuControl,
+    Decisions,
     Evaluation,
     Growth,
     Job,
@@ -194,19 +195,23 @@ def _maker(policy: PolicyFile, control: CpuControl) -> Make:
     return make
 
 
-Hold = Callable[[Make, CpuControl], None]
+def _everything(policy: PolicyFile, control: CpuControl, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+    return contract.check_everything(_maker(policy, control), control, snapshot, memory)
+
+
+Hold = Callable[[PolicyFile, CpuControl], None]
 
 
 def _tried(check: str, policy: PolicyFile, hold: Hold) -> Finding:
     try:
         for control in CONTROLS:
-            hold(_maker(policy, control), control)
+            hold(policy, control)
     except (ContractError, PolicyError) as error:
         return Finding(check, str(error))
     return Finding(check)
 
 
-def _ordinary(make: Make, control: CpuControl) -> None:
+def _ordinary(policy: PolicyFile, control: CpuControl) -> None:
     alone = replace(a_busy_world()[0], jobs=a_busy_world()[0].jobs[:1])
     for snapshot, memory in (
         (replace(alone, jobs=()), MemoryState()),
@@ -214,28 +219,28 @@ def _ordinary(make: Make, control: CpuControl) -> None:
         (alone, MemoryState()),
         a_busy_world(),
     ):
-        contract.check_everything(make, control, snapshot, memory)
+        _everything(policy, control, snapshot, memory)
 
 
-def _in_turn(make: Make, control: CpuControl) -> None:
+def _in_turn(policy: PolicyFile, control: CpuControl) -> None:
     snapshot, memory = a_busy_world()
     for _ in range(4):
-        memory = contract.check_everything(make, control, snapshot, memory).memory
+        memory = _everything(policy, control, snapshot, memory).memory
         snapshot = replace(snapshot, taken_at_seconds=snapshot.taken_at_seconds + INTERVAL)
 
 
-def _fits_nowhere(make: Make, control: CpuControl) -> None:
+def _fits_nowhere(policy: PolicyFile, control: CpuControl) -> None:
     huge = Arrival("huge", "huge", "team", START, 1000, memory_request_bytes=2.0**50)
     for nodes in ((), a_busy_world()[0].nodes):
         snapshot = ClusterSnapshot(START, nodes, (), waiting=(huge,))
-        if contract.decide(make(), snapshot, MemoryState()).moves:
+        if contract.decide(_maker(policy, control)(), snapshot, MemoryState()).moves:
             raise ContractError("places a job whose memory fits nowhere; leave it to the default scheduler")
 
 
 def _random(policy: PolicyFile, worlds: int) -> Finding:
     def hold(snapshot: ClusterSnapshot, memory: MemoryState) -> None:
         for control in CONTROLS:
-            contract.check_everything(_maker(policy, control), control, snapshot, memory)
+            _everything(policy, control, snapshot, memory)
 
     mistake, world = search(hold, worlds) or (None, None)
     return Finding(f"{worlds} random worlds", mistake, world)
