@@ -7,8 +7,9 @@ every field made by `parameter`, with unit, default, bounds and source) and a cl
         def __init__(self, parameters: Parameters, setting: Setting) -> None: ...
         def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions: ...
 
-A file says `PURPOSE`, what one would choose it for in a few words, and may say `SIMULATOR_ONLY = True`: its policy
-needs an oracle's knowledge. Files whose names begin with `_` are no policies but what several of them share.
+A file says `PURPOSE`, what one would choose it for in a few words. It may say `SIMULATOR_ONLY = True`: its policy needs
+an oracle's knowledge; and `DECIDES_ON = "reports"`: its policy decides on something else than a loss. Files whose names
+begin with `_` are no policies but what several of them share.
 
 `decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
 the snapshot by `growth.measure`. It gives a reason for every job, also for those left alone. Policies know

@@ -51,6 +51,7 @@ from controller.policies._silence import Silence, node_without, silent_jobs, wit
 from controller.policies._speed import had_cores
 
 PURPOSE = "trainings that must be done by a stated time"
+DECIDES_ON = "reports"
 
 LOOKS_IN_A_ROW = 2
 """The cool-down: one look alone may be noise."""

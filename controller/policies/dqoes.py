@@ -44,6 +44,7 @@ from controller.policies._silence import without_a_report
 from controller.policies._speed import had_cores, handed_out
 
 PURPOSE = "served models, or steps, that were promised a time each"
+DECIDES_ON = "reports"
 
 UNSATISFIABLE = "unsatisfiable"
 

@@ -29,6 +29,7 @@ from controller.policies._shares import down_the_order, useful_cores
 from controller.policies._silence import without_a_report
 
 PURPOSE = "the baseline without losses: who had least CPU so far goes first"
+DECIDES_ON = "reports"
 
 
 class Parameters(PolicyParameters):

@@ -23,6 +23,7 @@ from controller.policies._shares import down_the_order
 from controller.policies._silence import without_a_report
 
 PURPOSE = "the bound: who has least work left goes first"
+DECIDES_ON = "reports"
 
 SIMULATOR_ONLY = True
 

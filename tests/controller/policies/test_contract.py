@@ -26,13 +26,12 @@ from controller.model import (
 )
 from controller.own_policies.contract import (
     INTERVAL,
-    DecidesOn,
     check_everything,
     check_limits_add_up,
     decide,
     worlds,
 )
-from controller.policies import PolicyProtocol, Setting, build, find, names
+from controller.policies import DecidesOn, PolicyProtocol, Setting, build, find, names
 
 CONTROLS = ("limits", "requests")
 
@@ -44,10 +43,6 @@ PLACING = {"deadline", "draps", "flowcon2", "kube_default", "procon"}
 
 MOVING = {"draps", "specon"}
 """Policies that may move running jobs."""
-
-WITHOUT_A_LOSS = {"deadline", "dqoes", "las", "srpt_oracle"}
-"""Policies that decide on something else; to them a job is silent when it reports neither a loss nor steps nor
-responses. All others, those to come among them, leave every job alone that reports no loss."""
 
 LEAVES_CPU_ALONE = {"draps", "fair", "kube_default", "procon", "specon"}
 """Policies that resize nobody."""
@@ -65,7 +60,7 @@ def wanted_before(name: str) -> float | None:
 
 
 def decides_on(name: str) -> DecidesOn:
-    return "reports" if name in WITHOUT_A_LOSS else "loss"
+    return find(name).decides_on
 
 
 def a_busy_world() -> World:
