@@ -4,11 +4,14 @@
 "1 beside 0.25" gives 75 % and 25 % (6.1.3), and what a job leaves unused goes to the others. So each job's
 share is what it would get if CPU were handed out evenly up to the limits, and the node's sum of requests
 stays what it was before we came.
+
+A job that no limit is decided for keeps what it came with: its own limit, or its own weight beside the others, who
+share what that leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller.model import ClusterSnapshot, CpuAllocation, CpuControl, Job, JobMemory, Node, Resize
 
@@ -76,49 +79,106 @@ def allotted_cores(
     return allotted
 
 
+def even_share_millicores(
+    jobs: Sequence[Job], remembered: Mapping[str, JobMemory], node: Node, control: CpuControl
+) -> int:
+    """What each of the node's jobs would have if all had the same, in millicores of the dimension that is controlled.
+
+    `jobs` are those of the node that have not ended; there is at least one. `limits`: the node's CPU over the jobs.
+    `requests`: the weight that gives just that part of the node, the requests that the jobs came with over the jobs.
+    Worked example: four jobs on two cores have 500m each; with requests of 1000m each, they have weights of 1000m.
+    """
+    if control == "limits":
+        return round(1000 * node.cpu_cores / len(jobs))
+    return round(sum(_original(job, remembered).request_millicores for job in jobs) / len(jobs))
+
+
+def own_millicores(job: Job, remembered: Mapping[str, JobMemory], node: Node, control: CpuControl) -> int:
+    """What the job came with, before our first change, in the dimension that is controlled."""
+    return _millicores(_original(job, remembered), job.pod_level, node, control)
+
+
+def share_ratio(some: Iterable[Job], jobs: Iterable[Job], remembered: Mapping[str, JobMemory]) -> float:
+    """The part of a node, 0 to 1, that `some` of its jobs get by the weights that all of them came with.
+
+    Worked example: one of three jobs with requests of 1000m each has a third.
+    """
+    total = sum(_original(job, remembered).request_millicores for job in jobs)
+    return sum(_original(job, remembered).request_millicores for job in some) / total if total else 0.0
+
+
 def targets_millicores(
     jobs: Sequence[Job],
-    limits_cores: Sequence[float],
+    limits_cores: Sequence[float | None],
     remembered: Mapping[str, JobMemory],
     node: Node,
     control: CpuControl,
 ) -> list[int]:
-    """What to write for each job so that it gets its limit, in millicores, shape (jobs,)."""
+    """What to write for each job so that it gets its limit, in millicores, shape (jobs,); None: what it came with.
+
+    Worked example: weights of 1000m each on one core, limits of 1, 0.25 and None: the third keeps its 1000m, which is a
+    third of the node; of the rest the first two get 0.417 and 0.25 cores, by weights of 1250m and 750m.
+    """
     if control == "limits":
-        return [max(MIN_MILLICORES, round(limit * 1000)) for limit in limits_cores]
-    shares = even_shares(limits_cores, node.cpu_cores)
-    total = sum(_original_request(job, remembered) for job in jobs)
-    return [max(MIN_MILLICORES, round(share / node.cpu_cores * total)) for share in shares]
+        return [
+            own_millicores(job, remembered, node, control) if limit is None else _at_least(1000 * limit)
+            for job, limit in zip(jobs, limits_cores, strict=True)
+        ]
+    weights = [_original(job, remembered).request_millicores for job in jobs]
+    unit = sum(weights) / node.cpu_cores
+    limited = [index for index, limit in enumerate(limits_cores) if limit is not None]
+    left_cores = sum(weights[index] for index in limited) / unit if unit else 0.0
+    shares = even_shares([limit for limit in limits_cores if limit is not None], left_cores)
+    for index, share in zip(limited, shares, strict=True):
+        weights[index] = _at_least(share * unit)
+    return weights
 
 
-def _original_request(job: Job, remembered: Mapping[str, JobMemory]) -> int:
+def _at_least(millicores: float) -> int:
+    return max(MIN_MILLICORES, round(millicores))
+
+
+def _original(job: Job, remembered: Mapping[str, JobMemory]) -> CpuAllocation:
     known = remembered.get(job.uid)
     original = known.original if known else None
-    return (original or job.allocation).request_millicores
+    return original or job.allocation
 
 
-def given_texts(limits_cores: Sequence[float], targets: Sequence[int], node: Node, control: CpuControl) -> list[str]:
+def given_texts(
+    limits_cores: Sequence[float | None], targets: Sequence[int], node: Node, control: CpuControl
+) -> list[str]:
     """What each job of a node is given, in the unit that is written, shape (jobs,); `targets` in millicores.
 
-    Worked example: `weight 848 of 2000, as if limited to 0.57 of 2 cores`.
+    Empty without a limit. Worked example: `weight 848 of 2000, as if limited to 0.57 of 2 cores`.
     """
-    whole = f"{node.cpu_cores:.3g} cores"
-    if control == "limits":
-        return [f"limit {limit:.3g} of {whole}" for limit in limits_cores]
-    total = sum(targets)
-    return [
-        f"weight {target} of {total}, as if limited to {limit:.3g} of {whole}"
-        for target, limit in zip(targets, limits_cores, strict=True)
-    ]
+    whole, total = f"{node.cpu_cores:.3g} cores", sum(targets)
+    texts = []
+    for target, limit in zip(targets, limits_cores, strict=True):
+        if limit is None:
+            texts.append("")
+        elif control == "limits":
+            texts.append(f"limit {limit:.3g} of {whole}")
+        else:
+            texts.append(f"weight {target} of {total}, as if limited to {limit:.3g} of {whole}")
+    return texts
 
 
 def resizes(
-    jobs: Sequence[Job], targets: Sequence[int], reasons: Mapping[str, str], node: Node, control: CpuControl
+    jobs: Sequence[Job],
+    limits_cores: Sequence[float | None],
+    targets: Sequence[int],
+    reasons: Mapping[str, str],
+    node: Node,
+    control: CpuControl,
 ) -> list[Resize]:
-    """The changes that bring the jobs of one node to their targets (millicores); none for a job that is there."""
+    """The changes that bring the jobs of one node to their targets (millicores); none for a job that is there.
+
+    One without a limit that was changed before gets back what it came with.
+    """
     changes = []
-    for job, target in zip(jobs, targets, strict=True):
+    for job, limit, target in zip(jobs, limits_cores, targets, strict=True):
         now = now_millicores(job, node, control)
         if target != now:
-            changes.append(Resize(job.uid, node.name, control, now, target, reasons[job.uid]))
+            gives_back = limit is None
+            changes.append(Resize(job.uid, node.name, control, now, target, reasons[job.uid], gives_back))
     return changes

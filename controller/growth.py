@@ -136,7 +136,10 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
         known = memory.jobs.get(job.uid) or JobMemory()
         if job.restarted or _is_another_life(job, known.anchor):
             known = known.altered(anchor=None, growth=None, previous_growth=None)
-        if not job.restarted and job.evaluation is not None and is_usable(job, snapshot):
+        usable = not job.restarted and job.evaluation is not None and is_usable(job, snapshot)
+        if (since := _silent_since_seconds(job, known, usable, snapshot)) != known.silent_since_seconds:
+            known = known.altered(silent_since_seconds=since)
+        if usable and job.evaluation is not None:
             known = _follow(job, job.evaluation, known, snapshot)
             if interval := _finished_interval(job, job.evaluation, known, snapshot, how):
                 finished.append(interval)
@@ -144,6 +147,17 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
     nodes = {node.name: node for node in snapshot.nodes}
     jobs.update(_close_intervals(finished, nodes, snapshot.taken_at_seconds, how))
     return replace(memory, jobs=jobs)
+
+
+def _silent_since_seconds(job: Job, known: JobMemory, usable: bool, snapshot: ClusterSnapshot) -> float | None:
+    """Since when a job that has reported before does not any more; of one that never had a loss, its counters."""
+    if known.first_level is not None:
+        reports = usable
+    else:
+        reports = known.pace_anchor is None or job.steps_total is not None or job.responses is not None
+    if reports:
+        return None
+    return snapshot.taken_at_seconds if known.silent_since_seconds is None else known.silent_since_seconds
 
 
 def _is_another_life(job: Job, anchor: Anchor | None) -> bool:

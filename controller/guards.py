@@ -6,6 +6,10 @@ ones that ask whether what is left is worth doing. A guard lets a resize through
 the new target with the bound in its reason), or vetoes it with a reason that names the guard, its figure and its bound.
 `capacity` comes last and sees a node's resizes together.
 
+Up to its even share (`control.even_share_millicores`) a raise only gives a job what fair sharing would: it waits for no
+cooldown and no step cap, and not for the metrics of a job that has gone silent. A diverged job that has more than its
+even share is lowered to that.
+
 A resize that takes an earlier change back (`Resize.gives_back`) meets only `GIVE_BACK_GUARDS`: it must not wait for
 metrics, a cooldown or a smaller step, and what it gives back was within all bounds before.
 
@@ -20,9 +24,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from controller.bounds import Bounds, Veto, not_in_canary, paused_by_mode
+from controller.control import even_share_millicores
 from controller.growth import age_seconds, is_fresh, stale_after_seconds
 from controller.model import (
     ClusterSnapshot,
+    CpuControl,
     Job,
     JobMemory,
     MemoryState,
@@ -39,6 +45,8 @@ class Situation:
     snapshot: ClusterSnapshot
     job: Job
     known: JobMemory
+    even_millicores: int
+    """The job's even share of its node, in the dimension of the resize; the floor where that is more."""
 
 
 Guard = Callable[[Resize, Situation], Resize | Veto]
@@ -72,24 +80,40 @@ def left_alone(resize: Resize, at: Situation) -> Resize | Veto:
 
 
 def non_finite_metrics(resize: Resize, at: Situation) -> Resize | Veto:
-    """A diverged job is reported, never guessed at."""
+    """A diverged job is reported, never guessed at; but it does not keep more than its even share from the others."""
     evaluation = at.job.evaluation
     if evaluation is None or evaluation.finite:
         return resize
-    return Veto(f"{evaluation.series} is not finite")
+    why = f"{evaluation.series} is not finite"
+    return Veto(why) if resize.raises else _up_to_even_share(resize, at, why)
 
 
 def stale_metrics(resize: Resize, at: Situation) -> Resize | Veto:
-    """No metrics, no action. A newcomer that never had any is what the policy says it is."""
-    evaluation = at.job.evaluation
-    bound = stale_after_seconds(at.snapshot)
-    if evaluation is None:
-        if at.known.series is None:
-            return resize
-        return Veto(f"{at.known.series} is missing, last seen more than {bound:.0f} s ago")
-    if is_fresh(evaluation, at.snapshot):
+    """No metrics, no action, except back up to the even share. A job that never had any is what the policy says."""
+    why = _silence(at)
+    if why is None:
         return resize
-    return Veto(f"newest sample is {age_seconds(evaluation, at.snapshot):.0f} s old, bound {bound:.0f} s")
+    return _up_to_even_share(resize, at, why) if resize.raises else Veto(why)
+
+
+def _silence(at: Situation) -> str | None:
+    """Why the job's evaluation says nothing of it any more; None: it does, or it never had one."""
+    evaluation, bound = at.job.evaluation, stale_after_seconds(at.snapshot)
+    if evaluation is None:
+        series = at.known.series
+        return None if series is None else f"{series} is missing, last seen more than {bound:.0f} s ago"
+    if is_fresh(evaluation, at.snapshot):
+        return None
+    return f"newest sample is {age_seconds(evaluation, at.snapshot):.0f} s old, bound {bound:.0f} s"
+
+
+def _up_to_even_share(resize: Resize, at: Situation, why: str) -> Resize | Veto:
+    """The resize as far as it brings the job towards its even share; a veto for what leads beyond or away from it."""
+    even = at.even_millicores
+    if resize.from_millicores == even or (even > resize.from_millicores) != resize.raises:
+        return Veto(why)
+    within = resize.to_millicores <= even if resize.raises else resize.to_millicores >= even
+    return resize if within else _clamp(resize, even, f"even share {even}m: {why}")
 
 
 def restarted(resize: Resize, at: Situation) -> Resize | Veto:
@@ -125,13 +149,27 @@ def useful_parallelism(resize: Resize, at: Situation) -> Resize | Veto:
 
 
 def step_cap(resize: Resize, at: Situation) -> Resize | Veto:
-    """One change is at most a factor of `maxStepRatio`, up or down."""
+    """One change is at most a factor of `maxStepRatio`, up or down; up to the even share it is one step."""
     ratio, now, target = at.bounds.max_step_ratio, resize.from_millicores, resize.to_millicores
-    if now <= target * ratio and target <= now * ratio:
+    if now <= target * ratio and target <= max(now * ratio, at.even_millicores):
         return resize
     # Rounded outwards: from 1m at x1.4 the nearest whole number would be 1m again, for ever.
     nearest = math.ceil(now * ratio) if resize.raises else math.floor(now / ratio)
+    if resize.raises and nearest < at.even_millicores:
+        return _clamp(resize, at.even_millicores, f"step cap x{ratio:g} or even share {at.even_millicores}m")
     return _clamp(resize, nearest, f"step cap x{ratio:g}")
+
+
+def cooldown(resize: Resize, at: Situation) -> Resize | Veto:
+    """A job that was just resized shows its effect first; back up to the even share it waits for nothing."""
+    last = at.known.last_resized_at_seconds
+    if last is None:
+        return resize
+    since, bound = at.snapshot.taken_at_seconds - last, at.bounds.cooldown_seconds
+    if since >= bound:
+        return resize
+    why = f"resized {since:.0f} s ago, bound {bound:.0f} s"
+    return _up_to_even_share(resize, at, why) if resize.raises else Veto(why)
 
 
 def accepted_range(resize: Resize, at: Situation) -> Resize | Veto:
@@ -161,15 +199,6 @@ def minimum_change(resize: Resize, at: Situation) -> Resize | Veto:
     return Veto(f"change of {ratio:.1%} ({resize.from_millicores}m to {resize.to_millicores}m), bound {bound:.0%}")
 
 
-def cooldown(resize: Resize, at: Situation) -> Resize | Veto:
-    """A job that was just resized shows its effect first."""
-    last = at.known.last_resized_at_seconds
-    if last is None:
-        return resize
-    since, bound = at.snapshot.taken_at_seconds - last, at.bounds.cooldown_seconds
-    return resize if since >= bound else Veto(f"resized {since:.0f} s ago, bound {bound:.0f} s")
-
-
 GUARDS: tuple[Guard, ...] = (
     paused,
     canary,
@@ -184,9 +213,9 @@ GUARDS: tuple[Guard, ...] = (
     ceiling,
     useful_parallelism,
     step_cap,
+    cooldown,
     accepted_range,
     minimum_change,
-    cooldown,
 )
 
 GIVE_BACK_GUARDS: tuple[Guard, ...] = (paused, ended, hands_off, accepted_range)
@@ -201,11 +230,14 @@ def review(
 ) -> tuple[tuple[Resize, ...], tuple[Withheld, ...]]:
     """What may be carried out, and what may not and why; in the order in which it was asked."""
     jobs = {job.uid: job for job in snapshot.jobs}
+    even = _EvenShares(snapshot, memory)
     passed: list[Resize] = []
     withheld: list[Withheld] = []
     for resize in resizes:
+        job = jobs[resize.job_uid]
         known = memory.jobs.get(resize.job_uid, _UNKNOWN)
-        at = Situation(bounds, snapshot, jobs[resize.job_uid], known)
+        share = max(bounds.min_millicores, even.of(job, resize.control))
+        at = Situation(bounds, snapshot, job, known, share)
         verdict = _through_all(resize, at)
         if isinstance(verdict, Withheld):
             withheld.append(verdict)
@@ -213,6 +245,24 @@ def review(
             passed.append(verdict)
     allowed, over = node_capacity(passed, snapshot)
     return tuple(allowed), tuple(withheld + over)
+
+
+class _EvenShares:
+    """The even share of each node's jobs; worked out for the nodes that are asked about, once."""
+
+    def __init__(self, snapshot: ClusterSnapshot, memory: MemoryState) -> None:
+        self._jobs_on = snapshot.jobs_by_node()
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        self._remembered = memory.jobs
+        self._known: dict[tuple[str, CpuControl], int] = {}
+
+    def of(self, job: Job, control: CpuControl) -> int:
+        """In millicores of that dimension; a job that has ended counts as if it were there."""
+        key = (job.node, control)
+        if key not in self._known:
+            jobs = self._jobs_on[job.node] or [job]
+            self._known[key] = even_share_millicores(jobs, self._remembered, self._nodes[job.node], control)
+        return self._known[key]
 
 
 _UNKNOWN = JobMemory()

@@ -512,6 +512,8 @@ class JobMemory:
     alone_until_seconds: float | None = None
     """Until then no policy's wish is heard: a change has harmed the job, or somebody else resizes it."""
     alone_because: str | None = None
+    silent_since_seconds: float | None = None
+    """Since when it reports nothing that is of use, although it did before; None: it reports, or never did."""
 
     def altered(self, **changes: Any) -> JobMemory:
         """The same job with other values for these fields. KeyError for a name that is none.
@@ -533,6 +535,7 @@ class JobMemory:
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
             self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
+            self.silent_since_seconds,
         )  # fmt: skip
 
     def with_paces(self, pace_anchor: PaceAnchor, paces: tuple[Pace, ...]) -> JobMemory:
@@ -542,6 +545,7 @@ class JobMemory:
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, pace_anchor, paces, self.streak, self.marks, self.moves_total,
             self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
+            self.silent_since_seconds,
         )  # fmt: skip
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
@@ -552,6 +556,7 @@ class JobMemory:
             since, wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
             self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
+            self.silent_since_seconds,
         )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from controller.policies._placement import (
     why_it_stays,
 )
 from controller.policies._shares import down_the_order, in_proportion, useful_cores
+from controller.policies._silence import Silence, nobody_is_silent, without_a_loss, without_a_report
 
 __all__ = [
     "Arrival",
@@ -69,6 +70,7 @@ __all__ = [
     "Resize",
     "Responses",
     "Setting",
+    "Silence",
     "Usage",
     "Verdict",
     "by_cpu_fraction",
@@ -79,9 +81,12 @@ __all__ = [
     "even_shares",
     "in_proportion",
     "is_usable",
+    "nobody_is_silent",
     "parameter",
     "place_each",
     "refused_nodes",
     "useful_cores",
     "why_it_stays",
+    "without_a_loss",
+    "without_a_report",
 ]

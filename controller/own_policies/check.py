@@ -196,7 +196,8 @@ def _maker(policy: PolicyFile, control: CpuControl) -> Make:
 
 
 def _everything(policy: PolicyFile, control: CpuControl, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-    return contract.check_everything(_maker(policy, control), control, snapshot, memory)
+    make = _maker(policy, control)
+    return contract.check_everything(make, control, snapshot, memory, policy.decides_on)
 
 
 Hold = Callable[[PolicyFile, CpuControl], None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,7 @@ from controller.model import (
     Usage,
 )
 from controller.own_policies.answers import first_mistake
-from controller.policies import PolicyProtocol
+from controller.policies import DecidesOn, PolicyProtocol
 
 START = 1_000_000.0
 """When the worlds below are looked at, Unix seconds."""
@@ -74,12 +74,20 @@ def measured(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
     return pace.measure(snapshot, grown, INTERVAL)
 
 
-def check_everything(make: Make, control: CpuControl, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+def check_everything(
+    make: Make,
+    control: CpuControl,
+    snapshot: ClusterSnapshot,
+    memory: MemoryState,
+    decides_on: DecidesOn = "loss",
+) -> Decisions:
     """All that holds for any world; returns the decisions for further checks."""
     decisions = check_pure_and_deterministic(make, snapshot, memory)
     check_order_makes_no_difference(make, snapshot, memory, decisions)
     check_explained_and_remembered(control, snapshot, memory, decisions)
     check_resizes_within_bounds(control, snapshot, decisions)
+    check_silent_jobs_keep_what_they_came_with(snapshot, decisions, decides_on)
+    check_weights_add_up_to_what_the_jobs_came_with(snapshot, decisions)
     check_moves_are_possible(snapshot, decisions)
     return decisions
 
@@ -123,6 +131,46 @@ def check_resizes_within_bounds(control: CpuControl, snapshot: ClusterSnapshot, 
         most = math.ceil(1000 * nodes[jobs[resize.job_uid].node].cpu_cores)
         said = f"a limit of {resize.to_millicores} millicores on a node that has {most}"
         _require(control != "limits" or resize.to_millicores <= most, said)
+
+
+_REPORTED: Mapping[DecidesOn, str] = {"loss": "a loss", "reports": "a loss, steps or responses"}
+
+
+def has_reported(job: Job, known: JobMemory, decides_on: DecidesOn) -> bool:
+    """Whether the policy has, or once had, what it decides on."""
+    if decides_on == "loss" or known.first_level is not None:
+        return known.first_level is not None
+    counts = (job.evaluation, job.steps_total, job.responses, known.pace_anchor)
+    return any(each is not None for each in counts) or bool(known.paces)
+
+
+def check_silent_jobs_keep_what_they_came_with(
+    snapshot: ClusterSnapshot, decisions: Decisions, decides_on: DecidesOn
+) -> None:
+    """No metrics, no action: of a job that has never reported, nothing is changed but what was changed before."""
+    resizes = {resize.job_uid: resize for resize in decisions.resizes}
+    for job in snapshot.jobs:
+        known = decisions.memory.jobs[job.uid]
+        if job.uid in resizes and not has_reported(job, known, decides_on):
+            _require(
+                resizes[job.uid].gives_back,
+                f"changes {job.uid}, which has never reported {_REPORTED[decides_on]}; leave it as it came",
+            )
+
+
+def check_weights_add_up_to_what_the_jobs_came_with(snapshot: ClusterSnapshot, decisions: Decisions) -> None:
+    """So the share of a job that keeps its weight is what it was, whatever the others are given."""
+    changed = {resize.job_uid: resize for resize in decisions.resizes if resize.control == "requests"}
+    for jobs in snapshot.jobs_by_node().values():
+        if not any(job.uid in changed for job in jobs):
+            continue
+        came_with = [decisions.memory.jobs[job.uid].original or job.allocation for job in jobs]
+        now = [
+            changed[job.uid].to_millicores if job.uid in changed else job.allocation.request_millicores for job in jobs
+        ]
+        total, before = sum(now), sum(each.request_millicores for each in came_with)
+        said = f"weights of a node add up to {total} millicores, and its jobs came with {before}; see `resizes`"
+        _require(abs(total - before) <= 1.5 * len(jobs), said)
 
 
 def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) -> None:

@@ -7,8 +7,9 @@ every field made by `parameter`, with unit, default, bounds and source) and a cl
         def __init__(self, parameters: Parameters, setting: Setting) -> None: ...
         def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions: ...
 
-A file says `PURPOSE`, what one would choose it for in a few words, and may say `SIMULATOR_ONLY = True`: its policy
-needs an oracle's knowledge. Files whose names begin with `_` are no policies but what several of them share.
+A file says `PURPOSE`, what one would choose it for in a few words. It may say `SIMULATOR_ONLY = True`: its policy needs
+an oracle's knowledge; and `DECIDES_ON = "reports"`: its policy decides on something else than a loss. Files whose names
+begin with `_` are no policies but what several of them share.
 
 `decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
 the snapshot by `growth.measure`. It gives a reason for every job, also for those left alone. Policies know
@@ -23,7 +24,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
@@ -71,6 +72,9 @@ class PolicyProtocol(Protocol):
         ...
 
 
+DecidesOn = Literal["loss", "reports"]
+"""What a job must have reported before a policy may change it: a loss, or anything (steps, responses, a loss)."""
+
 Build = Callable[[PolicyParameters, Setting], PolicyProtocol]
 
 
@@ -89,6 +93,7 @@ class PolicyFile:
     """What one would choose it for, in a few words; its summary where the file does not say."""
     origin: str = ""
     """Where a policy of the user's was found: its file, or its package; empty for those of this folder."""
+    decides_on: DecidesOn = "loss"
     file: str | None = None
     """The file of a policy that is a single one of the user's, by which another process finds it."""
 
@@ -105,6 +110,7 @@ class PolicyFile:
             simulator_only=bool(getattr(module, "SIMULATOR_ONLY", False)),
             build=build,
             purpose=str(getattr(module, "PURPOSE", summary)),
+            decides_on=getattr(module, "DECIDES_ON", "loss"),
             origin=origin,
             file=file,
         )

@@ -1,17 +1,19 @@
 """What policies with one regular look per node share: when a node is due, and what a whole pass yields.
 
 A policy hands `decide_by_node` a function that looks at one node and says what each job's limit, class and reason
-are; between two looks it is not asked, and what was decided and is not there yet is asked for again.
+are; between two looks it is not asked, and what was decided and is not there yet is asked for again. Silent jobs
+(`_silence`) are not shown to it: they keep what they came with, and its node is as large as what they leave.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from controller.control import given_texts, resizes, targets_millicores
 from controller.growth import EARLY_RATIO
+from controller.job_classes import with_meaning
 from controller.model import (
     ClusterSnapshot,
     CpuControl,
@@ -24,9 +26,17 @@ from controller.model import (
     NodeMemory,
     Resize,
 )
+from controller.policies._silence import (
+    Silence,
+    left_alone,
+    node_without,
+    reason,
+    silent_and_new,
+    without_a_loss,
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which takes three times as long to make, and 10,000 are made in a pass
 class Verdict:
     """What a look decides on one job. `limit_cores=None`: it keeps what was wanted before, or is left alone."""
 
@@ -63,31 +73,48 @@ def decide_by_node(
     control: CpuControl,
     look_at: LookAt,
     moves: Sequence[Move] = (),
+    *,
+    silence: Silence | None = None,
+    reserves: bool = False,
 ) -> Decisions:
-    """Look at every node that is due; jobs are handed over in order of uid, so that no order of theirs matters."""
+    """Look at every node that is due; jobs are handed over in order of uid, so that no order of theirs matters.
+
+    `silence`: which jobs the policy knows too little of; without it those that report no loss. `reserves`: it keeps
+    promises, so that also under hard limits it is only handed what silent jobs leave.
+    """
     now = snapshot.taken_at_seconds
     jobs_on = snapshot.jobs_by_node()
     changes: list[Resize] = []
     reasons: dict[str, str] = {}
     jobs_memory, nodes = dict(memory.jobs), {}
     for node in snapshot.nodes:
-        jobs = sorted(jobs_on[node.name], key=lambda job: job.uid)
+        jobs = sorted(jobs_on[node.name], key=_by_uid)
+        silent, new = silent_and_new(jobs, jobs_memory, silence or without_a_loss(snapshot))
+        heard = [job for job in jobs if job.uid not in silent] if silent else jobs
+        told = {uid: reason(why) for uid, why in silent.items()}
+        jobs_memory |= {uid: left_alone(jobs_memory[uid]) for uid in silent}
         last = memory.nodes.get(node.name)
-        if last is not None and not is_due(last, jobs, now):
+        if last is not None and not new and not is_due(last, jobs, now):
             nodes[node.name] = last
-            reasons |= {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in jobs}
+            told |= {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in heard}
         else:
-            look = look_at(node, jobs, last)
+            left = node_without(silent, jobs, jobs_memory, node, control, reserves=reserves)
+            look = look_at(left, heard, last and replace(last, job_uids=last.job_uids - silent.keys() - new))
             nodes[node.name] = NodeMemory(frozenset(job.uid for job in jobs), now, look.interval_seconds)
-            reasons |= {job.uid: look.verdicts[job.uid].reason for job in jobs}
-            jobs_memory |= {job.uid: _decided(jobs_memory[job.uid], look.verdicts[job.uid], now) for job in jobs}
-        changes += _changes(jobs, reasons, jobs_memory, node, control)
+            told |= {job.uid: look.verdicts[job.uid].reason for job in heard}
+            jobs_memory |= {job.uid: _decided(jobs_memory[job.uid], look.verdicts[job.uid], now) for job in heard}
+        changes += _changes(jobs, told, jobs_memory, node, control)
+        reasons |= told
     return Decisions(policy, tuple(changes), reasons, MemoryState(jobs_memory, nodes), tuple(moves))
+
+
+_by_uid = attrgetter("uid")
 
 
 def _waiting(known: JobMemory, last: NodeMemory, now_seconds: float) -> str:
     left = max(0.0, last.look_at_seconds - now_seconds)
-    return f"{known.job_class or 'not looked at yet'}: next look in {left:.0f} s"
+    listed = with_meaning(known.job_class) if known.job_class else "not looked at yet"
+    return f"{listed}: next look in {left:.0f} s"
 
 
 def _decided(known: JobMemory, verdict: Verdict, now_seconds: float) -> JobMemory:
@@ -101,19 +128,15 @@ def _decided(known: JobMemory, verdict: Verdict, now_seconds: float) -> JobMemor
 def _changes(
     jobs: Sequence[Job], reasons: dict[str, str], memory: Mapping[str, JobMemory], node: Node, control: CpuControl
 ) -> list[Resize]:
-    """The resizes that are still to be done, and `reasons` with what is given; a job without a limit is left alone.
+    """The resizes that are still to be done, and `reasons` with what is given.
 
-    Shares are weights beside each other, so that with `requests` even it needs one: as if it wanted the whole node. A
-    limit that was decided on for a job on a larger node, before it moved, is cut to this one.
+    A job without a limit has, or gets back, what it came with. A limit that was decided on for a job on a larger node,
+    before it moved, is cut to this one.
     """
-    wanted = {job.uid: memory[job.uid].wanted_cores for job in jobs}
-    limited = [job for job in jobs if wanted[job.uid] is not None]
-    if not limited:
-        return []
-    concerned = limited if control == "limits" else jobs
-    limits = [min(node.cpu_cores, math.inf if (cores := wanted[job.uid]) is None else cores) for job in concerned]
-    targets = targets_millicores(concerned, limits, memory, node, control)
-    for job, given in zip(concerned, given_texts(limits, targets, node, control), strict=True):
-        if wanted[job.uid] is not None:
+    wanted = [memory[job.uid].wanted_cores for job in jobs]
+    limits = [None if cores is None else min(node.cpu_cores, cores) for cores in wanted]
+    targets = targets_millicores(jobs, limits, memory, node, control)
+    for job, given in zip(jobs, given_texts(limits, targets, node, control), strict=True):
+        if given:
             reasons[job.uid] = f"{reasons[job.uid]}, {given}"
-    return resizes(concerned, targets, reasons, node, control)
+    return resizes(jobs, limits, targets, reasons, node, control)

@@ -7,7 +7,7 @@ changed by every move that is decided, so that the next one sees it. Arrays are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,14 +42,16 @@ class Plan:
     """Measured CPU use of each node's jobs, shape (nodes,)."""
     room_bytes: Floats
     """Memory that no job of the node has requested, shape (nodes,)."""
+    silent: NDArray[np.int64]
+    """Jobs of PC and WC that report no loss, shape (nodes,): they count as load, and nobody knows whether they grow."""
     moves: list[Migrate] = field(default_factory=list)
     marks: dict[str, frozenset[str]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
     def growing(self, name: str) -> int:
-        """|PC| + |WC| of a node."""
+        """|PC| + |WC| of a node, of the jobs that report a loss."""
         at = self.index[name]
-        return int(self.counts[at].sum() - self.counts[at, _CONVERGED_COLUMN])
+        return int(self.counts[at].sum() - self.counts[at, _CONVERGED_COLUMN] - self.silent[at])
 
     def move(self, job: Job, known: JobMemory, target: int, mark: str, reason: str) -> None:
         """Ask for a move, and count the job (a converged one, as all that move) on its target from now on."""
@@ -63,24 +65,31 @@ class Plan:
         self.reasons[job.uid] = reason
 
 
-def plan_from(snapshot: ClusterSnapshot, memory: MemoryState, categories: Mapping[str, str]) -> Plan:
+def plan_from(
+    snapshot: ClusterSnapshot, memory: MemoryState, categories: Mapping[str, str], silent: Collection[str] = ()
+) -> Plan:
     """The cluster before any move; `categories` of the running jobs, by uid, as Algorithm 3 has left them.
 
+    `silent` are the uids of those that report no loss.
     A job that is on no node, because an earlier move of it is under way, counts on its target already: else the next
     look would find that node idle, and send another job there.
     """
     names = sorted(node.name for node in snapshot.nodes)
     index = {name: position for position, name in enumerate(names)}
     counts = np.zeros((len(names), len(CATEGORIES)), dtype=np.int64)
+    unheard = np.zeros(len(names), dtype=np.int64)
     for job in snapshot.jobs:
         if job.uid in categories:
             counts[index[job.node], CATEGORIES.index(categories[job.uid])] += 1
+            unheard[index[job.node]] += job.uid in silent and categories[job.uid] != CONVERGED
     here = {job.uid for job in snapshot.jobs}
     for moving in snapshot.moving:
         if moving.job_uid not in here and moving.node in index:
             counts[index[moving.node], _CONVERGED_COLUMN] += 1
     used, room = cpu_use_cores(snapshot, memory), snapshot.memory_room_bytes()
-    return Plan(names, index, counts, _array(used[name] for name in names), _array(room[name] for name in names))
+    return Plan(
+        names, index, counts, _array(used[name] for name in names), _array(room[name] for name in names), unheard
+    )
 
 
 def _array(figures: Iterable[float]) -> Floats:

@@ -21,6 +21,7 @@ Our readings, where nothing is said:
 - Before its steps are timed a newcomer wants what it can use (one core where it does not say) where that is free, for
   `profilingSeconds`, and an even share C/n at least, until it is timed: it is `profiling`.
 - Jobs without a deadline are best effort after those with one. On arrival they go where most is left for them.
+- A job that reports nothing, neither steps nor a loss, keeps what it came with; the others have what that leaves.
 - Needs that do not fit all at once still fit where they can wait for earlier jobs to end: 50 CPU-seconds due in 100 s
   and 100 due in 150 s are both guaranteed on one core. A job that is feasible, but not within `gamma`, is so as well.
 - Limits change at once when the set of jobs changes, a newcomer is timed, or a guaranteed job needs more than it has,
@@ -46,9 +47,11 @@ from controller.policies._deadlines import (
 )
 from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._placement import place_each
+from controller.policies._silence import Silence, node_without, silent_jobs, without_a_report
 from controller.policies._speed import had_cores
 
 PURPOSE = "trainings that must be done by a stated time"
+DECIDES_ON = "reports"
 
 LOOKS_IN_A_ROW = 2
 """The cool-down: one look alone may be noise."""
@@ -115,7 +118,12 @@ class _Standings:
     """The standings of a node's jobs, in order of uid; worked out when first asked for, as placing and looking do."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, memory: MemoryState, parameters: Parameters, control: CpuControl
+        self,
+        snapshot: ClusterSnapshot,
+        memory: MemoryState,
+        parameters: Parameters,
+        control: CpuControl,
+        silence: Silence,
     ) -> None:
         largest = max(snapshot.nodes, key=lambda node: node.cpu_cores)
         ending = parameters.ending_scrapes * snapshot.scrape_interval_seconds
@@ -124,21 +132,26 @@ class _Standings:
         self._floor_ratio = parameters.floor_ratio
         self._control = control
         self._jobs_on = snapshot.jobs_by_node()
+        self._nodes = {node.name: node for node in snapshot.nodes}
         self._memory = memory
-        self._known: dict[str, list[Standing]] = {}
+        self._silence = silence
+        self._known: dict[str, tuple[Node, list[Standing]]] = {}
 
-    def of(self, node: Node) -> list[Standing]:
-        """All of this node, and who of them is guaranteed what."""
-        if node.name not in self._known:
-            jobs = sorted(self._jobs_on[node.name], key=lambda job: job.uid)
-            had = had_cores(jobs, node, self._control)
+    def on(self, name: str) -> tuple[Node, list[Standing]]:
+        """A node without what its silent jobs keep; all others there, and who of them is guaranteed what."""
+        if name not in self._known:
+            everyone = sorted(self._jobs_on[name], key=lambda job: job.uid)
+            silent = silent_jobs(everyone, self._memory.jobs, self._silence)
+            jobs = [job for job in everyone if job.uid not in silent]
+            left = node_without(silent, everyone, self._memory.jobs, self._nodes[name], self._control, reserves=True)
+            had = had_cores(jobs, left, self._control)
             standings = [
-                standing(job, self._memory.jobs[job.uid], node, cores, self._at)
+                standing(job, self._memory.jobs[job.uid], left, cores, self._at)
                 for job, cores in zip(jobs, had, strict=True)
             ]
-            admit(standings, node.cpu_cores, self._floor_ratio)
-            self._known[node.name] = standings
-        return self._known[node.name]
+            admit(standings, left.cpu_cores, self._floor_ratio)
+            self._known[name] = (left, standings)
+        return self._known[name]
 
 
 class Policy:
@@ -152,17 +165,20 @@ class Policy:
         """Place what arrives, then look at every node that is due."""
         if not snapshot.nodes:
             return Decisions("deadline", (), {}, MemoryState(memory.jobs))
-        standings = _Standings(snapshot, memory, self._parameters, self._setting.control)
+        silence = without_a_report(snapshot)
+        standings = _Standings(snapshot, memory, self._parameters, self._setting.control, silence)
 
         def look_at(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> Look:
-            return self._look(node, standings.of(node), last)
+            return self._look(*standings.on(node.name), last)
 
         moves: Sequence[Place] = ()
         if self._parameters.placement and snapshot.waiting:
             evenly = not self._parameters.autoscaling
-            loads = {node.name: _load(node, standings.of(node), evenly) for node in snapshot.nodes}
+            loads = {node.name: _load(*standings.on(node.name), evenly) for node in snapshot.nodes}
             moves = _places(snapshot, memory, loads)
-        return decide_by_node("deadline", snapshot, memory, self._setting.control, look_at, moves)
+        return decide_by_node(
+            "deadline", snapshot, memory, self._setting.control, look_at, moves, silence=silence, reserves=True
+        )
 
     def _look(self, node: Node, standings: Sequence[Standing], last: NodeMemory | None) -> Look:
         if self._parameters.autoscaling:

@@ -22,7 +22,8 @@ Our readings of `direct`, where nothing is said:
   turns, which would satisfy neither.
 - What the subset leaves goes evenly to all others: a job without an objective gets no less than one whose objective
   is out of reach. What they cannot use goes to the subset. Everyone has at least a small floor.
-- A job that is not timed yet has an even share C/n until it is.
+- A job that is not timed yet has an even share C/n until it is. One that reports nothing, neither steps nor responses
+  nor a loss, keeps what it came with, and C is what that leaves.
 - A satisfied job that wants about what it has, within a deadband, wants just that.
 """
 
@@ -39,9 +40,11 @@ from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._qoe import SATISFIED, UNASKED, UNKNOWN, Standing, standing
 from controller.policies._qoe_step import step_interval_seconds, step_limits
 from controller.policies._shares import in_proportion
+from controller.policies._silence import without_a_report
 from controller.policies._speed import had_cores, handed_out
 
 PURPOSE = "served models, or steps, that were promised a time each"
+DECIDES_ON = "reports"
 
 UNSATISFIABLE = "unsatisfiable"
 
@@ -144,7 +147,15 @@ class Policy:
                 return self._step(node, standings, last)
             return self._direct(node, standings)
 
-        return decide_by_node("dqoes", snapshot, memory, self._setting.control, look_at)
+        return decide_by_node(
+            "dqoes",
+            snapshot,
+            memory,
+            self._setting.control,
+            look_at,
+            silence=without_a_report(snapshot),
+            reserves=True,
+        )
 
     def _step(self, node: Node, standings: Sequence[Standing], last: NodeMemory | None) -> Look:
         limits = step_limits(standings, node, self._parameters.beta)

@@ -49,6 +49,7 @@ from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node, is_due
 from controller.policies._placement import can_move, place_each, refused_nodes
 from controller.policies._shares import useful_cores
+from controller.policies._silence import nobody_is_silent
 
 PURPOSE = "several nodes, and jobs that need CPU and memory unevenly"
 
@@ -149,7 +150,9 @@ class Policy:
                 verdicts[job.uid] = Verdict(None, dominant, leaving.get(job.uid, stays))
             return Look(verdicts, self._setting.interval_seconds)
 
-        return decide_by_node("draps", snapshot, memory, self._setting.control, look_at, (*places, *moves))
+        return decide_by_node(
+            "draps", snapshot, memory, self._setting.control, look_at, (*places, *moves), silence=nobody_is_silent
+        )
 
     def _places(
         self, snapshot: ClusterSnapshot, memory: MemoryState, loads: _Loads, room: dict[str, float]

@@ -13,6 +13,7 @@ What is not stated elsewhere, and is our reading:
 - Service is the CPU that the job's present life has used. One that was moved or restarted begins anew.
 - Where nobody counts it, it is the most that the job can have used: its age times what it can use. A newcomer
   before its first sample is so in queue 0, and a job that nobody can observe does not stay there.
+- A job that reports nothing, neither a loss nor steps, keeps what it came with; the others share the rest.
 - Arriving jobs are left to the default scheduler, and nobody is moved.
 """
 
@@ -25,8 +26,10 @@ from controller.model import ClusterSnapshot, Decisions, Job, MemoryState, Node,
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._shares import down_the_order, useful_cores
+from controller.policies._silence import without_a_report
 
 PURPOSE = "the baseline without losses: who had least CPU so far goes first"
+DECIDES_ON = "reports"
 
 
 class Parameters(PolicyParameters):
@@ -64,7 +67,8 @@ class Policy:
             attained = {job.uid: _attained_cpu_seconds(job, node, snapshot.taken_at_seconds) for job in jobs}
             return self._look(node, jobs, attained)
 
-        return decide_by_node("las", snapshot, memory, self._setting.control, look_at)
+        silence = without_a_report(snapshot)
+        return decide_by_node("las", snapshot, memory, self._setting.control, look_at, silence=silence)
 
     def _look(self, node: Node, jobs: Sequence[Job], attained: Mapping[str, float]) -> Look:
         queues: dict[int, list[Job]] = {}

@@ -7,6 +7,10 @@ default scheduler. Where the print is silent or ambiguous, this is the reading c
 - Growth is the change of the evaluation per second times the interval, so that a late look does not count for more.
   It is signed, as in Eq. 5.1, where Algorithm 3 prints its absolute value: a job that gets worse grows less than one
   that stands still, so that a job which only jitters converges too, and one that diverges does not go back to PC.
+- A loss that stands still, growth 0 twice, slows down too: as printed, 0 is not below 0, and a job whose loss is
+  exactly constant would progress for good. So does one that was not evaluated anew for that long.
+- A job that has never reported a loss, or none for long, stays where it is: it is load, but no growing job, and all can
+  have converged without it.
 - Lines 10 to 12 of Algorithm 3 repeat PC -> WC; the prose makes it WC -> CC. Growth of alpha itself counts as growing.
 - A job changes its category at a look only when it was measured since the look before, and steps down only when there
   is an earlier growth to compare with. One whose growth is unknown (restarted, stale, diverged) stays where it is.
@@ -34,6 +38,7 @@ from controller.growth import EARLY_RATIO, is_usable
 from controller.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, NodeMemory
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._placement import why_it_stays
+from controller.policies._silence import silent_jobs, without_a_loss
 from controller.policies._specon_moves import (
     CATEGORIES,
     CONVERGED,
@@ -113,10 +118,13 @@ class Policy:
     def _look(self, snapshot: ClusterSnapshot, jobs: Sequence[Job], memory: MemoryState, looked_at: float) -> Decisions:
         now = snapshot.taken_at_seconds
         memory = replace(memory, jobs={uid: with_outcome(known) for uid, known in memory.jobs.items()})
+        silent = silent_jobs(jobs, memory.jobs, without_a_loss(snapshot))
         watched = {job.uid: self._watch(job, memory.jobs[job.uid], snapshot, looked_at) for job in jobs}
-        planned = plan_from(snapshot, memory, {uid: seen.category for uid, seen in watched.items()})
+        watched |= {uid: _left_alone(memory.jobs[uid], why) for uid, why in silent.items()}
+        planned = plan_from(snapshot, memory, {uid: seen.category for uid, seen in watched.items()}, silent.keys())
         self._answer_requests(planned, jobs, watched, memory)
-        if not self._require_all_converged or all(seen.category == CONVERGED for seen in watched.values()):
+        converged = all(seen.category == CONVERGED for uid, seen in watched.items() if uid not in silent)
+        if not self._require_all_converged or converged:
             rebalance(planned, jobs, memory, now)
         known = {
             uid: _remembered(memory.jobs[uid], seen.category, now, planned.marks.get(uid, frozenset()))
@@ -167,10 +175,11 @@ class Policy:
         if known.previous_growth is None:
             return _Watched(category, f"{category}: {slow}, with none before it to compare")
         before = known.previous_growth.change_per_second * self._interval_seconds
-        if growth >= before:
+        if growth > before or growth == before > 0:
             return _Watched(category, f"{category}: {slow}, but not below {before:.3g} before")
         listed = _ONE_STEP_DOWN[category]
-        return _Watched(listed, f"{listed}: {slow} and below {before:.3g} before", requests=category == CONVERGED)
+        falls = "standing still" if growth == before else f"below {before:.3g} before"
+        return _Watched(listed, f"{listed}: {slow} and {falls}", requests=category == CONVERGED)
 
     def _answer_requests(
         self, planned: Plan, jobs: Sequence[Job], watched: Mapping[str, _Watched], memory: MemoryState
@@ -185,6 +194,11 @@ class Policy:
                 planned.reasons[job.uid] = f"{why}; no move, {stays}"
             else:
                 reallocate(planned, job, memory.jobs[job.uid], self._weights, why)
+
+
+def _left_alone(known: JobMemory, why: str) -> _Watched:
+    category = _category(known)
+    return _Watched(category, f"{category}: {why}, left alone")
 
 
 def _category(known: JobMemory) -> str:

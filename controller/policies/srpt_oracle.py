@@ -8,7 +8,7 @@ to the default scheduler and nobody is moved, so that what it gains is gained by
 
 CPU goes down the order of remaining work, to each job up to its useful parallelism; everyone else gets a floor. A
 job whose end is not known (not in the oracle's mapping, or a served model without an end) comes after all that
-have one, and those share evenly.
+have one, and those share evenly. A job that reports nothing keeps what it came with.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from controller.model import ClusterSnapshot, Decisions, Job, MemoryState, Node,
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._shares import down_the_order
+from controller.policies._silence import without_a_report
 
 PURPOSE = "the bound: who has least work left goes first"
+DECIDES_ON = "reports"
 
 SIMULATOR_ONLY = True
 
@@ -54,7 +56,8 @@ class Policy:
         def look_at(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> Look:
             return self._look(node, jobs, snapshot.remaining_work_cpu_seconds)
 
-        return decide_by_node("srpt-oracle", snapshot, memory, self._setting.control, look_at)
+        silence = without_a_report(snapshot)
+        return decide_by_node("srpt-oracle", snapshot, memory, self._setting.control, look_at, silence=silence)
 
     def _look(self, node: Node, jobs: Sequence[Job], remaining: Mapping[str, float]) -> Look:
         finite = [job for job in jobs if math.isfinite(remaining.get(job.uid, math.inf))]

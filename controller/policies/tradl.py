@@ -24,6 +24,7 @@ Our readings, where nothing is said:
   is urgent, and one without targets, then has an even share C/n, as if nobody managed it.
 - CPU that the urgent jobs cannot use, or leave because there are none, goes evenly to all but the released ones,
   each up to its useful parallelism.
+- A job that has never reported a loss, or none for long, keeps what it came with; C and n are of the others.
 - Only CPU is given back. Memory stays as it is.
 """
 

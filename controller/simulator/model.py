@@ -63,6 +63,8 @@ class SimJob:
     target_level: float | None = None
     deliverable_level: float | None = None
     weight: float = 1.0
+    reports: bool = True
+    """False: it exports nothing, as a job without an exporter; its CPU is counted all the same."""
     migratable: bool = True
     checkpoint_seconds: float = 2.5
     restart_seconds: float = 2.5

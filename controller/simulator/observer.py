@@ -86,6 +86,7 @@ class Watch:
     def _job(self, scrapes: Sequence[tuple[Moment, float]], restarted: bool) -> Job:
         running, job = self._running, self._running.job
         newest = scrapes[-1][0] if scrapes else None
+        told = newest if job.reports else None
         return Job(
             uid=job.name,
             name=job.name,
@@ -94,18 +95,18 @@ class Watch:
             state=JobState.STARTING if running.paused else JobState.TRAINING,
             started_at_seconds=EPOCH_SECONDS + (running.started_seconds or 0.0),
             allocation=running.allocation,
-            evaluation=None if job.curve is None else evaluation(scrapes),
+            evaluation=None if job.curve is None or told is None else evaluation(scrapes),
             usage=None if newest is None else _usage(newest, job),
-            steps_total=None if newest is None else _steps(newest, job),
-            steps_planned=job.steps_planned,
+            steps_total=None if told is None else _steps(told, job),
+            steps_planned=job.steps_planned if job.reports else None,
             useful_parallelism_cores=job.parallelism_cores,
             restarted=restarted,
             life_started_at_seconds=EPOCH_SECONDS + running.life_started_seconds,
-            responses=None if newest is None else responses(newest, job),
+            responses=None if told is None else responses(told, job),
             promises=self._promises,
             memory_request_bytes=job.memory_bytes,
             migratable=job.migratable,
-            checkpoint=self._checkpoint,
+            checkpoint=self._checkpoint if job.reports else None,
             mobility=self._mobility,
         )
 

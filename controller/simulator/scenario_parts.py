@@ -50,6 +50,7 @@ class JobSettings(Document):
     target_loss: float | None = Field(None, gt=0.0, lt=1.0, description="1 at the start, 0 at the best")
     deliverable_loss: float | None = Field(None, gt=0.0, lt=1.0, description="the same scale")
     weight: float = Field(1.0, gt=0.0, le=MOST_WEIGHT)
+    reports: bool = Field(True, description="false: it exports nothing, neither loss nor steps nor responses")
     migratable: bool = True
     checkpoint_seconds: float = Field(2.5, ge=0.0, le=86_400.0)
     restart_seconds: float = Field(2.5, ge=0.0, le=86_400.0)

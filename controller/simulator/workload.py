@@ -110,6 +110,7 @@ def _explicit(job: JobSettings, spec: ScenarioSpec, uniform: _Uniform) -> SimJob
         target_level=job.target_loss,
         deliverable_level=job.deliverable_loss,
         weight=job.weight,
+        reports=job.reports,
         migratable=job.migratable,
         checkpoint_seconds=job.checkpoint_seconds,
         restart_seconds=job.restart_seconds,

@@ -16,9 +16,10 @@ from controller.control import (
     even_shares,
     now_millicores,
     resizes,
+    share_ratio,
     targets_millicores,
 )
-from controller.model import CpuAllocation, JobMemory, JobState
+from controller.model import CpuAllocation, CpuControl, JobMemory, JobState
 
 CORES = st.floats(0.01, 64)
 
@@ -81,6 +82,35 @@ def test_requests_keep_the_sum_that_the_jobs_had_before_the_first_change() -> No
     assert targets == [1500, 500]
 
 
+def test_a_job_without_a_limit_keeps_its_weight_and_the_others_share_the_rest() -> None:
+    jobs = [a_job(uid, request=now) for uid, now in (("a", 1500), ("b", 500), ("silent", 1000))]
+    remembered = {uid: JobMemory(original=CpuAllocation(None, 1000)) for uid in ("a", "b")}
+    assert targets_millicores(jobs, [1.0, 0.25, None], remembered, a_node(), "requests") == [1250, 750, 1000]
+    assert targets_millicores(jobs, [1.0, 0.25, None], remembered, a_node(), "limits") == [1000, 250, 1000]
+    assert share_ratio(jobs[2:], jobs, remembered) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("control", "target"), [("limits", 400), ("requests", 700)])
+def test_a_job_that_was_changed_and_has_no_limit_any_more_gets_back_what_it_came_with(
+    control: CpuControl, target: int
+) -> None:
+    job, remembered = a_job("a", limit=2000, request=100), {"a": JobMemory(original=CpuAllocation(400, 700))}
+    targets = targets_millicores([job], [None], remembered, a_node(cpu_cores=2), control)
+    (change,) = resizes([job], [None], targets, {"a": "silent"}, a_node(cpu_cores=2), control)
+    assert (change.to_millicores, change.gives_back) == (target, True)
+
+
+@given(st.lists(st.tuples(CORES, st.integers(1, 4000), st.booleans()), min_size=1, max_size=8), CORES)
+def test_weights_add_up_to_what_the_jobs_came_with_whoever_keeps_its_own(
+    claims: list[tuple[float, int, bool]], cores: float
+) -> None:
+    jobs = [a_job(str(index), request=request) for index, (_, request, _) in enumerate(claims)]
+    limits = [limit if limited else None for limit, _, limited in claims]
+    targets = targets_millicores(jobs, limits, {}, a_node(cpu_cores=cores), "requests")
+    assert sum(targets) == pytest.approx(sum(request for _, request, _ in claims), abs=1.5 * len(jobs))
+    assert all(target == request for target, (_, request, limited) in zip(targets, claims, strict=True) if not limited)
+
+
 def test_what_a_job_may_use_is_its_limit_or_its_share_of_the_node_and_nothing_once_it_has_ended() -> None:
     ended = a_job("c", request=9000, state=JobState.FAILED)
     snapshot = a_snapshot([a_job("a", limit=500, request=1500), a_job("b", request=500), ended], [a_node(cpu_cores=2)])
@@ -91,5 +121,5 @@ def test_what_a_job_may_use_is_its_limit_or_its_share_of_the_node_and_nothing_on
 
 def test_a_job_that_is_where_it_should_be_is_not_resized() -> None:
     jobs = [a_job("a", limit=500), a_job("b", limit=500)]
-    changes = resizes(jobs, [500, 750], {"a": "", "b": "more"}, a_node(), "limits")
+    changes = resizes(jobs, [0.5, 0.75], [500, 750], {"a": "", "b": "more"}, a_node(), "limits")
     assert [(c.job_uid, c.from_millicores, c.to_millicores, c.reason) for c in changes] == [("b", 500, 750, "more")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.worlds import START, a_job, a_node, a_snapshot
 
 from controller.growth import Measuring, age_seconds, first_look_at_seconds, measure
-from controller.model import Growth, Job, JobMemory, MemoryState
+from controller.model import Growth, Job, JobMemory, MemoryState, PaceAnchor
 
 ITVAL = 20.0
 HOW = Measuring(ITVAL)
@@ -143,7 +143,28 @@ def test_another_series_starts_the_measurement_anew() -> None:
 def test_an_evaluation_that_cannot_be_trusted_changes_nothing(broken: dict) -> None:
     before = follow(seen(0, 2.0, 0), seen(20, 1.0, 20))
     after = follow(seen(0, 2.0, 0), seen(20, 1.0, 20), seen(40, 0.1, 40, **broken))
-    assert after == before
+    assert after == before.altered(silent_since_seconds=START + 40)
+
+
+def test_it_is_told_since_when_a_job_that_reported_has_been_silent() -> None:
+    lives = (
+        seen(0, 2.0, 0),
+        seen(20, 1.0, 20),
+        a_job("j", level=None, at=START + 40),
+        a_job("j", level=None, at=START + 60),
+    )
+    assert follow(*lives[:2]).silent_since_seconds is None
+    assert follow(*lives).silent_since_seconds == START + 40
+    assert follow(*lives, seen(80, 0.9, 80)).silent_since_seconds is None
+
+
+def test_a_job_that_never_had_a_loss_is_silent_once_its_counters_are_gone() -> None:
+    counted = JobMemory(pace_anchor=PaceAnchor(START, 10.0, None, 1.0))
+    gone = a_job("j", level=None, at=START + 20)
+    memory = MemoryState({"j": counted})
+    assert follow(gone, memory=memory).silent_since_seconds == START + 20
+    assert follow(replace(gone, steps_total=20.0), memory=memory).silent_since_seconds is None
+    assert follow(gone).silent_since_seconds is None, "it never reported anything"
 
 
 def test_all_four_resources_are_measured_where_they_are_observable() -> None:

@@ -199,7 +199,92 @@ def test_a_limit_above_the_useful_parallelism_helps_nobody() -> None:
 @pytest.mark.parametrize(("to", "expected"), [(100, 500), (4000, 2000), (1500, 1500)])
 def test_one_step_changes_by_at_most_the_step_ratio(to: int, expected: int) -> None:
     bounds = replace(OPEN, max_step_ratio=2.0)
-    assert clamped(ask(to, bounds=bounds, node=a_node(cpu_cores=8)))[0] == expected
+    assert clamped(ask(to, bounds=bounds, control="requests"))[0] == expected  # alone: its even share is its request
+
+
+# --- the even share: up to there a raise only gives back what belongs to the job ------------------------------------
+
+EVEN = 500
+"""Of each of four jobs: 2 cores under limits, 2000m of weights under requests."""
+
+
+def ask_of_four(
+    to: int,
+    *,
+    now: int,
+    bounds: Bounds = OPEN,
+    job: Job | None = None,
+    known: JobMemory | None = None,
+    control: CpuControl = "limits",
+) -> Resize | Withheld:
+    """What becomes of one resize of job `j`, which has three more jobs beside it on a node of two cores."""
+    asked = replace(job or a_job("j"), allocation=CpuAllocation(now, now))
+    others = [a_job(uid, request=1900) for uid in ("a", "b", "c")]
+    remembered = {uid: JobMemory(original=CpuAllocation(None, EVEN)) for uid in ("a", "b", "c")}
+    remembered["j"] = replace(known or JobMemory(series="s"), original=CpuAllocation(None, EVEN))
+    snapshot = a_snapshot([asked, *others, a_job("done", state=JobState.FINISHED)], [a_node(cpu_cores=2.0)])
+    allowed, withheld = review([Resize("j", "n1", control, now, to, "why")], snapshot, MemoryState(remembered), bounds)
+    return (allowed or withheld)[0]
+
+
+BOTH_CONTROLS = pytest.mark.parametrize("control", ["limits", "requests"])
+SILENT = (a_job("j", age=42), a_job("j", level=None))
+
+
+@BOTH_CONTROLS
+@pytest.mark.parametrize("job", SILENT, ids=["stale", "missing"])
+def test_a_squeezed_job_that_has_gone_silent_is_raised_up_to_the_even_share(job: Job, control: CpuControl) -> None:
+    assert clamped(ask_of_four(300, now=25, job=job, control=control)) == (300, "why")
+    target, reason = clamped(ask_of_four(2000, now=25, job=job, control=control))
+    assert target == EVEN
+    assert "wanted 2000m, even share 500m: " in reason
+
+
+@BOTH_CONTROLS
+@pytest.mark.parametrize("job", SILENT, ids=["stale", "missing"])
+@pytest.mark.parametrize(("now", "to"), [(500, 600), (800, 1000), (300, 100), (800, 300)])
+def test_of_a_silent_job_nothing_else_is_changed(job: Job, now: int, to: int, control: CpuControl) -> None:
+    assert "stale_metrics: " in veto(ask_of_four(to, now=now, job=job, control=control))
+
+
+@BOTH_CONTROLS
+def test_a_diverged_winner_is_lowered_to_the_even_share_and_no_further(control: CpuControl) -> None:
+    diverged = a_job("j", finite=False)
+    assert clamped(ask_of_four(900, now=1400, job=diverged, control=control)) == (900, "why")
+    target, reason = clamped(ask_of_four(100, now=1400, job=diverged, control=control))
+    assert (target, "even share 500m" in reason) == (EVEN, True)
+    for now, to in ((500, 100), (300, 100), (100, 300), (1400, 1900)):
+        assert "is not finite" in veto(ask_of_four(to, now=now, job=diverged, control=control))
+
+
+@BOTH_CONTROLS
+def test_a_raise_up_to_the_even_share_waits_for_no_cooldown_and_no_step_cap(control: CpuControl) -> None:
+    careful = replace(OPEN, max_step_ratio=2.0, cooldown_seconds=120)
+    just_now = JobMemory(series="s", last_resized_at_seconds=START - 30)
+    assert clamped(ask_of_four(450, now=25, bounds=careful, known=just_now, control=control)) == (450, "why")
+    assert clamped(ask_of_four(2000, now=25, bounds=careful, known=just_now, control=control))[0] == EVEN
+    assert clamped(ask_of_four(2000, now=25, bounds=careful, control=control))[0] == EVEN
+    assert clamped(ask_of_four(2000, now=400, bounds=careful, control=control))[0] == 800
+    assert clamped(ask_of_four(2000, now=500, bounds=careful, control=control))[0] == 1000
+
+
+@BOTH_CONTROLS
+@pytest.mark.parametrize(("now", "to"), [(500, 900), (600, 900), (400, 100)])
+def test_everything_else_waits_for_the_cooldown(now: int, to: int, control: CpuControl) -> None:
+    known = JobMemory(series="s", last_resized_at_seconds=START - 30)
+    verdict = ask_of_four(to, now=now, bounds=replace(OPEN, cooldown_seconds=120), known=known, control=control)
+    assert veto(verdict) == "cooldown: resized 30 s ago, bound 120 s"
+
+
+def test_an_even_share_below_the_floor_counts_as_the_floor() -> None:
+    careful = replace(OPEN, max_step_ratio=2.0, min_millicores=700)
+    assert clamped(ask_of_four(2000, now=25, bounds=careful))[0] == 700
+
+
+def test_the_users_and_the_platforms_bounds_hold_below_the_even_share_too() -> None:
+    silent = replace(a_job("j", age=42), accepts=AcceptedRange(None, 400, "its limit"))
+    assert clamped(ask_of_four(2000, now=25, bounds=replace(OPEN, max_millicores=300), job=silent))[0] == 300
+    assert clamped(ask_of_four(2000, now=25, job=silent))[0] == 400
 
 
 def test_a_small_change_is_not_worth_a_call() -> None:
@@ -214,7 +299,8 @@ def test_a_job_that_is_at_a_bound_already_is_withheld_in_the_name_of_that_bound(
 
 
 def test_a_step_always_moves_however_small_the_figures_are() -> None:
-    assert clamped(ask(100, now=1, bounds=replace(OPEN, max_step_ratio=1.4)))[0] == 2
+    bounds, tiny = replace(OPEN, max_step_ratio=1.4), a_job("j", request=1)
+    assert clamped(ask(100, now=1, bounds=bounds, job=tiny, control="requests"))[0] == 2
 
 
 @pytest.mark.parametrize(("ago", "held"), [(30, True), (120, False)])

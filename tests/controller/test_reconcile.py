@@ -181,6 +181,21 @@ def test_what_is_outstanding_is_looked_at_after_one_interval_also_in_back_off(
     assert report.next_look_at_seconds == START + looks_after
 
 
+BY_DEFAULT = Bounds("Auto", 25, 64_000, cooldown_seconds=120, max_step_ratio=2.0, min_change_ratio=0.1)
+
+
+@pytest.mark.parametrize("level", [1.0, None], ids=["reports", "has gone silent"])
+def test_from_the_floor_to_the_even_share_takes_one_pass_under_the_default_behaviour(level: float | None) -> None:
+    squeezed = JobMemory(
+        series="loss", original=CpuAllocation(2000, 1000), last_resized_at_seconds=START - 20.0, wanted_cores=0.025
+    )
+    memory = FakeMemory(MemoryState({"a": squeezed}))
+    jobs = [a_job("a", limit=25, level=level), *(a_job(uid, limit=650) for uid in ("b", "c", "d"))]
+    actuator = FakeActuator()
+    a_pass([a_snapshot(jobs, [a_node(cpu_cores=2.0)])], actuator, memory, {"a": 2000}, BY_DEFAULT)
+    assert [(resize.job_uid, resize.to_millicores) for resize in actuator.done] == [("a", 500)]
+
+
 def test_every_verb_is_timed_and_the_pass_says_when_it_wants_to_look_again() -> None:
     report = a_pass([two_jobs()], FakeActuator(), FakeMemory(), {})
     assert set(report.seconds_by_verb) == {"observe", "decide", "guard", "act"}

@@ -10,9 +10,28 @@ from hypothesis import given
 from support.searching import examples
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import Arrival, ClusterSnapshot, CpuControl, MemoryState, Node, Place
-from controller.own_policies.contract import INTERVAL, check_everything, check_limits_add_up, decide, worlds
-from controller.policies import PolicyProtocol, Setting, build, find, names
+from controller.model import (
+    Arrival,
+    ClusterSnapshot,
+    CpuAllocation,
+    CpuControl,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Node,
+    Pace,
+    Place,
+    Promises,
+)
+from controller.own_policies.contract import (
+    INTERVAL,
+    check_everything,
+    check_limits_add_up,
+    decide,
+    worlds,
+)
+from controller.policies import DecidesOn, PolicyProtocol, Setting, build, find, names
 
 CONTROLS = ("limits", "requests")
 
@@ -25,11 +44,23 @@ PLACING = {"deadline", "draps", "flowcon2", "kube_default", "procon"}
 MOVING = {"draps", "specon"}
 """Policies that may move running jobs."""
 
+LEAVES_CPU_ALONE = {"draps", "fair", "kube_default", "procon", "specon"}
+"""Policies that resize nobody."""
+
 World = tuple[ClusterSnapshot, MemoryState]
 
 
 def maker(name: str, control: CpuControl) -> Callable[[], PolicyProtocol]:
     return lambda: build(name, find(name).parameters(), Setting(INTERVAL, control))
+
+
+def wanted_before(name: str) -> float | None:
+    """A limit that the policy decided on at an earlier look, if it ever does."""
+    return None if name in LEAVES_CPU_ALONE else 0.1
+
+
+def decides_on(name: str) -> DecidesOn:
+    return find(name).decides_on
 
 
 def a_busy_world() -> World:
@@ -57,14 +88,14 @@ def a_busy_world() -> World:
 @pytest.mark.parametrize("name", names())
 class TestEveryPolicy:
     def test_keeps_to_the_contract_in_a_busy_world(self, name: str, control: CpuControl) -> None:
-        decisions = check_everything(maker(name, control), control, *a_busy_world())
+        decisions = check_everything(maker(name, control), control, *a_busy_world(), decides_on(name))
         assert set(decisions.reasons) == {"fast", "slow", "nan", "silent", "other"}
         assert "gone" not in decisions.memory.jobs
 
     @examples(40)
     @given(world=worlds())
     def test_keeps_to_the_contract_in_any_world(self, name: str, control: CpuControl, world: World) -> None:
-        decisions = check_everything(maker(name, control), control, *world)
+        decisions = check_everything(maker(name, control), control, *world, decides_on(name))
         assert name in PLACING or not any(isinstance(move, Place) for move in decisions.moves)
         assert name in MOVING or all(isinstance(move, Place) for move in decisions.moves)
         if name not in SOFT_LIMITS:
@@ -72,16 +103,77 @@ class TestEveryPolicy:
 
     @pytest.mark.parametrize("jobs", [[], [a_job("only", level=None)], [a_job("only")]])
     def test_survives_no_jobs_one_job_and_unknown_growth(self, name: str, control: CpuControl, jobs: list) -> None:
-        decisions = check_everything(maker(name, control), control, a_snapshot(jobs), MemoryState())
+        decisions = check_everything(maker(name, control), control, a_snapshot(jobs), MemoryState(), decides_on(name))
         assert set(decisions.reasons) == {job.uid for job in jobs}
 
     def test_goes_on_from_its_own_memory(self, name: str, control: CpuControl) -> None:
         snapshot, memory = a_busy_world()
         for _ in range(4):
-            memory = check_everything(maker(name, control), control, snapshot, memory).memory
+            memory = check_everything(maker(name, control), control, snapshot, memory, decides_on(name)).memory
             later = snapshot.taken_at_seconds + INTERVAL
             snapshot = replace(snapshot, taken_at_seconds=later)
         assert all(look.looked_at_seconds > START for look in memory.nodes.values())
+
+
+SQUEEZED, CAME_WITH = CpuAllocation(100, 100), CpuAllocation(1500, 900)
+
+
+def a_world_beside(silent: Job, known_of_it: JobMemory, reporting: JobState = JobState.TRAINING) -> World:
+    """Two jobs that report everything there is, in the middle of their lives, and one that reports nothing."""
+    jobs = [
+        replace(
+            a_job(uid, cpu_seconds=seconds, state=reporting),
+            steps_total=100.0,
+            steps_planned=1000.0,
+            promises=Promises(0.2, START + 600.0, target_level=0.2),
+        )
+        for uid, seconds in (("a", 20.0), ("b", 90.0))
+    ]
+    paces = (Pace(START - 20.0, 0.5, 0.5),)
+    memory = {
+        "a": known(efficiency=0.05, paces=paces), "b": known(efficiency=0.0001, paces=paces), silent.uid: known_of_it
+    }  # fmt: skip
+    return a_snapshot([*jobs, silent], [a_node(cpu_cores=2.0)]), MemoryState(memory)
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+@pytest.mark.parametrize("name", names())
+class TestSilentJobs:
+    """A job that reports nothing keeps what it came with and is left out of every sum; its CPU is counted, though."""
+
+    def test_a_job_that_never_reported_is_left_alone_and_its_share_is_its_own(
+        self, name: str, control: CpuControl
+    ) -> None:
+        silent = a_job("silent", level=None, cpu_seconds=500.0, limit=400, request=700, started_at=START - 900)
+        world = a_world_beside(silent, JobMemory(wanted_cores=wanted_before(name)))
+        decisions = check_everything(maker(name, control), control, *world, decides_on(name))
+        assert "silent" not in {resize.job_uid for resize in decisions.resizes}
+        assert "left alone" in decisions.reasons["silent"] or not decisions.resizes
+
+    def test_it_changes_nothing_for_the_others_but_the_size_of_what_they_share(
+        self, name: str, control: CpuControl
+    ) -> None:
+        silent = a_job("silent", level=None, cpu_seconds=500.0, limit=400, request=1000)
+        world, memory = a_world_beside(silent, JobMemory())
+        shared = {r.job_uid: r.to_millicores for r in decide(maker(name, "requests")(), world, memory).resizes}
+        alone = replace(world, jobs=world.jobs[:2], nodes=(a_node(cpu_cores=4 / 3),))
+        assert shared == {r.job_uid: r.to_millicores for r in decide(maker(name, "requests")(), alone, memory).resizes}
+
+    def test_one_that_stopped_long_ago_gets_back_what_it_came_with(self, name: str, control: CpuControl) -> None:
+        silent = replace(a_job("silent", level=None, cpu_seconds=500.0), allocation=SQUEEZED)
+        before = known(
+            efficiency=0.001,
+            job_class="CL",
+            wanted=wanted_before(name),
+            original=CAME_WITH,
+            silent_since_seconds=START - 90.0,
+        )
+        decisions = check_everything(maker(name, control), control, *a_world_beside(silent, before), decides_on(name))
+        assert decisions.resizes or name in LEAVES_CPU_ALONE
+        back = [resize for resize in decisions.resizes if resize.job_uid == "silent"]
+        assert [(each.to_millicores, each.gives_back) for each in back] == (
+            [(1500 if control == "limits" else 900, True)] if decisions.resizes else []
+        )
 
 
 @pytest.mark.parametrize("name", names())

@@ -9,7 +9,17 @@ from itertools import pairwise
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from controller.model import CpuAllocation, Decisions, Job, JobMemory, MemoryState, NodeMemory, Pace, Promises
+from controller.model import (
+    CpuAllocation,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    NodeMemory,
+    Pace,
+    Promises,
+    Responses,
+)
 from controller.policies import Setting
 from controller.policies._qoe import deviation, listed_as
 from controller.policies._speed import had_cores, speed
@@ -21,7 +31,7 @@ ASKED = 10.0
 
 def served(uid: str, *, asked: float | None = ASKED, weight: float = 1.0, useful: float | None = None) -> Job:
     job = a_job(uid, level=None, useful_cores=useful)
-    return replace(job, promises=Promises(qoe_seconds=asked, weight=weight))
+    return replace(job, promises=Promises(qoe_seconds=asked, weight=weight), responses=Responses(0, 0.0))
 
 
 def took(seconds: float, cores: float | None, wanted: float | None = None, **more: object) -> JobMemory:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import ClusterSnapshot, Decisions, JobState, MemoryState
+from controller.model import ClusterSnapshot, Decisions, Growth, JobMemory, JobState, MemoryState
 from controller.policies import Setting
 from controller.policies.flowcon import COMPLETING, NEW, WATCHING, Parameters, Policy
 
@@ -169,16 +171,57 @@ def both_converged(**more: object) -> MemoryState:
     return remembering({**converged, **more}, looked_at=START - ITVAL)  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize("broken", [{"finite": False}, {"level": None}])
-def test_a_job_that_never_had_a_reading_is_a_newcomer_for_three_intervals_and_starves_nobody_after_them(
-    broken: dict,
-) -> None:
-    def limits_at_age(seconds: float) -> dict[str, float | None]:
-        odd = a_job("odd", started_at=START - seconds, **broken)
-        return limits(decide(a_snapshot([a_job("a"), a_job("b"), odd]), both_converged(odd=known(wanted=0.5))))
+@pytest.mark.parametrize("control", ["limits", "requests"])
+@pytest.mark.parametrize(
+    ("broken", "why"), [({"finite": False}, "has had no finite loss yet"), ({"level": None}, "reports no loss")]
+)
+def test_a_job_without_a_loss_keeps_what_it_came_with_and_is_left_out(broken: dict, why: str, control: str) -> None:
+    odd = a_job("odd", limit=300, **broken)
+    world = a_snapshot([a_job("a"), a_job("b"), odd]), both_converged(odd=JobMemory(wanted_cores=0.5))
+    decisions = decide(*world, control=control)
+    assert limits(decisions)["odd"] is None
+    assert decisions.reasons["odd"] == f"left alone: {why}, keeps the CPU that it came with"
+    assert decisions.resizes == ()
+    assert decisions.memory.nodes["n1"].interval_seconds == 2 * ITVAL, "the others are all of the node's jobs"
 
-    assert limits_at_age(2 * ITVAL)["a"] == pytest.approx(1 / 6)
-    assert limits_at_age(4 * ITVAL) == {"a": 1.0, "b": 1.0, "odd": 0.5}
+
+def test_a_job_is_a_newcomer_for_three_intervals_from_its_first_loss_and_then_shares_evenly_without_a_reading() -> None:
+    late = a_job("late", started_at=START - 1000)
+
+    def after(seconds: float, **more: object) -> float | None:
+        listed = known(job_class=NEW, class_since_seconds=START - seconds, wanted=1.0, **more)
+        return limits(decide(a_snapshot([a_job("a"), a_job("b"), late]), both_converged(late=listed)))["late"]
+
+    def at_first_loss() -> dict[str, float | None]:
+        return limits(decide(a_snapshot([a_job("a"), a_job("b"), late]), both_converged(late=known())))
+
+    assert at_first_loss() == pytest.approx({"a": 1 / 6, "b": 1 / 6, "late": 1.0})
+    assert after(2 * ITVAL) == 1.0
+    uncounted = Growth(START, ITVAL, 0.01, None)
+    assert after(2 * ITVAL, previous_growth=None) == 1.0
+    unknown = replace(known(job_class=NEW, wanted=1.0), growth=uncounted)
+    decisions = decide(a_snapshot([a_job("a"), a_job("b"), late]), both_converged(late=unknown))
+    assert limits(decisions)["late"] == pytest.approx(1 / 3)
+    assert decisions.reasons["late"].startswith("NL: growth unknown (nobody counts its CPU), limit 0.333")
+
+
+def test_a_job_that_waits_for_a_long_time_has_an_even_share_and_says_what_it_used() -> None:
+    waits = [Growth(START - seconds, ITVAL, 0.0, 0.001) for seconds in (0, ITVAL)]
+    idle = replace(known(job_class=NEW, wanted=1.0), growth=waits[0], previous_growth=waits[1])
+    decisions = decide(a_snapshot([a_job("a"), a_job("b"), a_job("idle")]), both_converged(idle=idle))
+    assert limits(decisions)["idle"] == pytest.approx(1 / 3)
+    assert "growth unknown (it used 0.001 cores, so it waits)" in decisions.reasons["idle"]
+
+
+@pytest.mark.parametrize(("had", "expected"), [(1.0, 0.5), (0.2, 0.2)])
+def test_a_job_that_has_diverged_has_an_even_share_at_most(had: float, expected: float) -> None:
+    memory = remembering(
+        {"lost": known(efficiency=0.5, job_class=NEW, wanted=had), "fast": known(efficiency=FAST, job_class=NEW)},
+        looked_at=START - ITVAL,
+    )
+    decisions = decide(a_snapshot([a_job("lost", finite=False), a_job("fast")]), memory)
+    assert limits(decisions)["lost"] == expected
+    assert "growth unknown (its loss is not finite)" in decisions.reasons["lost"]
 
 
 def test_back_off_goes_on_beside_a_job_whose_growth_is_unknown() -> None:

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from controller.model import CpuControl, Decisions, Job, JobState, MemoryState, Node, NodeMemory, Place
+from controller.model import (
+    CpuAllocation,
+    CpuControl,
+    Decisions,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Node,
+    NodeMemory,
+    Place,
+)
 from controller.policies._looks import Look, Verdict, decide_by_node, is_due
 
 LAST = NodeMemory(frozenset(["a", "b"]), START - 10, 20.0)
@@ -71,13 +82,13 @@ def test_a_look_is_carried_out_explained_and_remembered() -> None:
 
 def test_between_two_looks_the_policy_is_not_asked_and_what_is_not_there_yet_is_asked_for_again() -> None:
     looks = Looks()
-    memory = MemoryState({"a": known(job_class="slow", wanted=0.5), "b": known()}, {"n1": LAST})
+    memory = MemoryState({"a": known(job_class="slow", wanted=0.5), "b": known(job_class="alone")}, {"n1": LAST})
     decisions = decide(looks, [a_job("a"), a_job("b", limit=700)], memory)
     assert looks.seen == []
     assert targets(decisions) == {"a": 500}
     assert decisions.reasons == {
         "a": "slow: next look in 10 s, limit 0.5 of 2 cores",
-        "b": "not looked at yet: next look in 10 s",
+        "b": "alone: next look in 10 s",
     }
     assert decisions.memory == memory
 
@@ -90,10 +101,74 @@ def test_a_job_without_a_limit_keeps_what_it_was_to_have_or_is_left_alone() -> N
     assert decisions.memory.jobs["b"].wanted_cores is None
 
 
-def test_shares_are_of_all_jobs_and_one_without_a_limit_counts_as_if_it_wanted_the_node() -> None:
-    looks = Looks(a=Verdict(0.5, "known", "slow"), b=Verdict(None, "known", "alone"))
-    decisions = decide(looks, [a_job("a"), a_job("b")], MemoryState({"a": known(), "b": known()}), "requests")
-    assert targets(decisions) == {"a": 500, "b": 1500}
+def test_a_job_without_a_limit_keeps_its_weight_beside_those_that_have_one() -> None:
+    looks = Looks(a=Verdict(0.25, "known", "slow"), b=Verdict(None, "known", "alone"), c=Verdict(1.0, "known", "fast"))
+    memory = MemoryState({uid: known() for uid in "abc"})
+    decisions = decide(looks, [a_job(uid) for uid in "abc"], memory, "requests", cpu_cores=1.5)
+    assert targets(decisions) == {"a": 500, "c": 1500}
+
+
+def a_silent_job(uid: str = "silent", **more: object) -> Job:
+    return a_job(uid, level=None, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("control", "cores"), [("requests", 1.0), ("limits", 1.5)])
+def test_a_silent_job_is_left_alone_and_the_policy_sees_a_node_as_large_as_what_it_leaves(
+    control: CpuControl, cores: float
+) -> None:
+    seen: list[float] = []
+
+    def look_at(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> Look:
+        seen.append(node.cpu_cores)
+        return Look({job.uid: Verdict(0.5, "known", "why") for job in jobs}, 30.0)
+
+    jobs = [a_job("a"), a_job("b"), a_silent_job(request=1000)]
+    memory = MemoryState({"a": known(), "b": known(), "silent": JobMemory()})
+    decisions = decide_by_node("test", a_snapshot(jobs, [a_node(cpu_cores=1.5)]), memory, control, look_at)
+    assert seen == [pytest.approx(cores)]
+    assert "silent" not in targets(decisions)
+    assert decisions.reasons["silent"] == "left alone: reports no loss, keeps the CPU that it came with"
+    assert decisions.memory.jobs["silent"] == JobMemory()
+    assert decisions.memory.nodes["n1"].job_uids == {"a", "b", "silent"}
+
+
+def test_a_policy_that_keeps_promises_is_handed_no_more_than_silent_jobs_leave_under_hard_limits() -> None:
+    def look_at(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> Look:
+        assert node.cpu_cores == pytest.approx(0.7 if jobs[0].uid == "a" else 1.0)
+        return Look({job.uid: Verdict(0.5, "known", "why") for job in jobs}, 30.0)
+
+    jobs = [a_job("a"), a_silent_job(limit=300), a_job("b", node="n2"), a_silent_job("q", node="n2")]
+    memory = MemoryState({job.uid: known() if job.evaluation else JobMemory() for job in jobs})
+    snapshot = a_snapshot(jobs, [a_node("n1"), a_node("n2", cpu_cores=2.0)])
+    decide_by_node("test", snapshot, memory, "limits", look_at, reserves=True)
+
+
+def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with() -> None:
+    looks = Looks(b=Verdict(1.0, "known", "why"))
+    remembered = known(
+        job_class="slow", wanted=0.1, original=CpuAllocation(None, 800), silent_since_seconds=START - 60.0
+    )
+    decisions = decide(
+        looks, [a_silent_job("a", request=100), a_job("b")], MemoryState({"a": remembered, "b": known()}), "requests"
+    )
+    (back,) = [resize for resize in decisions.resizes if resize.job_uid == "a"]
+    assert (back.to_millicores, back.gives_back) == (800, True)
+    assert "no loss for 60 s" in back.reason
+    after = decisions.memory.jobs["a"]
+    assert (after.job_class, after.wanted_cores) == (None, None)
+
+
+def test_a_job_that_has_only_just_stopped_reporting_is_still_decided_on() -> None:
+    looks = Looks(a=Verdict(1.5, "known", "why"))
+    memory = MemoryState({"a": known(silent_since_seconds=START - 59.0)})
+    assert targets(decide(looks, [a_silent_job("a")], memory)) == {"a": 1500}
+
+
+def test_a_node_is_looked_at_again_when_a_job_begins_to_report() -> None:
+    looks = Looks(a=Verdict(0.5, "slow", "why"), b=Verdict(1.0, "fast", "why"))
+    memory = MemoryState({"a": known(job_class="slow", wanted=0.5), "b": known()}, {"n1": LAST})
+    decide(looks, [a_job("a"), a_job("b")], memory)
+    assert looks.seen == [("n1", ["a", "b"], NodeMemory(frozenset("a"), START - 10, 20.0))]
 
 
 @pytest.mark.parametrize("control", ["limits", "requests"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
+from controller.growth import Measuring, measure
 from controller.model import (
     ClusterSnapshot,
     Decisions,
@@ -130,6 +131,31 @@ def test_a_job_that_only_jitters_converges_too_and_asks_to_be_moved() -> None:
     assert requests == [False, False, False, False, True]
 
 
+def test_a_job_whose_loss_is_exactly_constant_converges_too_and_asks_to_be_moved() -> None:
+    categories, requests = told([0.0, 0.0, 0.0, 0.0])
+    assert categories == ["PC", "WC", "CC", "CC"]
+    assert requests == [False, False, False, True]
+
+
+def test_a_slow_growth_that_stays_the_same_is_no_plateau() -> None:
+    assert told([0.20, 0.008, 0.008, 0.008])[0] == ["PC", "WC", "WC", "WC"]
+
+
+def test_a_plateau_is_moved_off_a_node_where_others_grow() -> None:
+    """The whole way: levels that are measured, growth, categories and the move, look after look."""
+    nodes, memory = [a_node("n1"), a_node("n2")], MemoryState()
+    asked: list[Migrate] = []
+    for look in range(7):
+        at = START + look * INTERVAL
+        flat = a_movable_job("flat", level=0.5, at=at, cpu_seconds=10.0 * look)
+        falling = [a_job(f"falls-{n}", level=0.9**look, at=at, cpu_seconds=10.0 * look) for n in (1, 2)]
+        snapshot = a_snapshot([flat, *falling], nodes, at=at)
+        decisions = decide(snapshot, measure(snapshot, memory, Measuring(INTERVAL)))
+        memory = decisions.memory
+        asked += [move for move in decisions.moves if isinstance(move, Migrate)]
+    assert [(move.job_uid, move.from_node, move.node) for move in asked[:1]] == [("flat", "n1", "n2")]
+
+
 def test_a_job_that_gets_worse_does_not_go_back_to_progressing() -> None:
     assert told([0.20, 0.008, -0.05, -0.3])[0] == ["PC", "WC", "CC", "CC"]
 
@@ -178,6 +204,19 @@ def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() ->
     still = replace(entered, growth=growth(0.003, later), previous_growth=entered.growth)
     after = decide(a_snapshot([a_job("a", at=later)], at=later), MemoryState({"a": still})).memory.jobs["a"]
     assert after.class_since_seconds == START
+
+
+def test_a_job_without_a_loss_is_no_growing_job_and_keeps_nobody_from_being_rebalanced() -> None:
+    silent = a_movable_job("silent", level=None)
+    snapshot, memory = a_request({"n1": ["CC"], "n4": ["CC"]})
+    memory = MemoryState({**memory.jobs, "silent": JobMemory()}, memory.nodes)
+    beside_slow = replace(snapshot, jobs=(*snapshot.jobs, replace(silent, node="n4")))
+    decisions = decide(beside_slow, memory)
+    assert moves(decisions) == {}, "nobody grows beside it"
+    assert decisions.reasons["silent"] == "PC: reports no loss, left alone"
+    settled = {uid: replace(known, job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()}
+    waits = MemoryState({**settled, "silent": JobMemory()}, memory.nodes)
+    assert ("n4", "n2") in moves(decide(beside_slow, waits)).values(), "all that report have converged"
 
 
 # --- Algorithm 4 ---------------------------------------------------------------------------------------------

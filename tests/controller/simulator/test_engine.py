@@ -87,7 +87,8 @@ class TestFlowCon:
         """Printed: CPU 25/75 % from 40 s on; as shares of two jobs that could use all of it, 1 beside 0.25."""
         jobs = [a_sim_job("old", 300, 0, Exponential(30)), a_sim_job("new", 300, 200, Straight())]
         events = run(an_instance(jobs), a_policy_run("flowcon"), trace=True).events
-        cores = {e.job: e.detail["cores"] for e in events if e.kind == "cpu" and e.at_seconds < 201}
+        reports = 200 + 3 * Physics().scrape_seconds  # its first loss is its arrival
+        cores = {e.job: e.detail["cores"] for e in events if e.kind == "cpu" and e.at_seconds < reports + 1}
         assert cores == {"old": pytest.approx(0.25), "new": pytest.approx(0.75)}
 
     def test_hard_limits_leave_cpu_unused_that_shares_give_away(self) -> None:
@@ -100,9 +101,10 @@ class TestPasses:
     def test_come_at_once_after_an_arrival_and_after_an_end(self) -> None:
         """One before the placement, which may decide it, and one that sees the job on its node."""
         jobs = [a_sim_job("a", 50.0, 7.0), a_sim_job("b", 400.0, 7.0)]
-        outcome = run(an_instance(jobs), a_policy_run("flowcon"), trace=True)
-        classes = [event.at_seconds for event in outcome.events if event.kind == "class"]
+        watched = run(an_instance(jobs), a_policy_run("specon"), trace=True)
+        classes = [event.at_seconds for event in watched.events if event.kind == "class"]
         assert classes[:2] == [7.0, 7.0]
+        outcome = run(an_instance(jobs), a_policy_run("flowcon"), trace=True)
         (end,) = (event.at_seconds for event in outcome.events if event.kind == "ended" and event.job == "a")
         assert any(e.kind == "resized" and e.job == "b" and e.at_seconds == end for e in outcome.events)
 

@@ -173,8 +173,9 @@ def check_memory(instance: Instance, outcome: RunOutcome) -> None:
 
 
 def check_bounds(instance: Instance, outcome: RunOutcome, control: CpuControl) -> None:
-    """What was written is within the floor and the node."""
+    """What was written is within the floor and the node, or what the job came with."""
     sizes = {node.name: 1000 * node.cpu_cores for node in instance.nodes}
+    came_with = {job.name: job.request_millicores for job in instance.jobs}
     for event in outcome.events:
         if event.kind == "resized":
             limit, request = event.detail["limit_millicores"], int(str(event.detail["request_millicores"]))
@@ -182,7 +183,7 @@ def check_bounds(instance: Instance, outcome: RunOutcome, control: CpuControl) -
                 assert FLOOR_MILLICORES <= int(str(limit)) <= sizes[event.node]
             else:
                 assert limit is None
-                assert request >= FLOOR_MILLICORES
+                assert request >= FLOOR_MILLICORES or request == came_with[event.job]
 
 
 def check_totals(instance: Instance, outcome: RunOutcome) -> None:

@@ -1,0 +1,49 @@
+"""What becomes of a job that reports nothing, and of its neighbours, under every policy that gives CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.instances import AT_ONCE, Exponential, a_policy_run, a_sim_job, a_sim_node, an_instance
+
+from controller.model import CpuControl
+from controller.simulator.engine import run
+from controller.simulator.model import Instance, RunOutcome
+
+GIVE_CPU = ["deadline", "dqoes", "flowcon", "flowcon2", "las", "srpt-oracle", "tradl"]
+SILENT = "silent"
+
+
+def two_trainings_beside_one_that_reports_nothing() -> Instance:
+    """On one core; the silent one comes while one of them has converged, and ends first under fair sharing."""
+    promises: dict[str, Any] = {
+        "steps_planned": 1000, "deadline_seconds": 900.0, "target_level": 0.01, "qoe_seconds": 1.0
+    }  # fmt: skip
+    jobs = [a_sim_job(f"k{k}", 300.0, curve=Exponential(k), **promises) for k in (4.0, 40.0)]
+    silent = a_sim_job(SILENT, 60.0, 90.0, steps_planned=600, reports=False)
+    return an_instance([*jobs, silent], [a_sim_node(cpu=1.0)])
+
+
+def outcome(policy: str, control: CpuControl, instance: Instance) -> RunOutcome:
+    return run(instance, a_policy_run(policy, control=control, behaviour=AT_ONCE), trace=True)
+
+
+def ended_seconds(outcome: RunOutcome, name: str) -> float:
+    (seconds,) = [job.finished_seconds for job in outcome.jobs if job.name == name]
+    assert seconds is not None
+    return seconds
+
+
+@pytest.mark.parametrize("control", ["limits", "requests"])
+@pytest.mark.parametrize("policy", GIVE_CPU)
+def test_it_is_not_resized_and_takes_as_long_as_under_fair_sharing(policy: str, control: CpuControl) -> None:
+    instance = two_trainings_beside_one_that_reports_nothing()
+    managed = outcome(policy, control, instance)
+    resized = {event.job for event in managed.events if event.kind == "resized"}
+    assert SILENT not in resized
+    fair = ended_seconds(outcome("fair", control, instance), SILENT)
+    if control == "requests":  # under hard limits, what the others may not use is the silent job's as well
+        assert ended_seconds(managed, SILENT) == pytest.approx(fair, rel=0.01)
+    else:
+        assert ended_seconds(managed, SILENT) <= 1.01 * fair
