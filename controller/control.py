@@ -104,18 +104,23 @@ def targets_millicores(
     Worked example: weights of 1000m each on one core, limits of 1, 0.25 and None: the third keeps its 1000m, which is a
     third of the node; of the rest the first two get 0.417 and 0.25 cores, by weights of 1250m and 750m.
     """
-    own = [own_millicores(job, remembered, node, control) for job in jobs]
-    limited = [(index, limit) for index, limit in enumerate(limits_cores) if limit is not None]
-    limits = [limit for _, limit in limited]
     if control == "limits":
-        targets = [1000 * limit for limit in limits]
-    else:
-        given, total = sum(own[index] for index, _ in limited), sum(own)
-        unit = total / node.cpu_cores
-        targets = [share * unit for share in even_shares(limits, given / unit if unit else 0.0)]
-    for (index, _), target in zip(limited, targets, strict=True):
-        own[index] = max(MIN_MILLICORES, round(target))
-    return own
+        return [
+            own_millicores(job, remembered, node, control) if limit is None else _at_least(1000 * limit)
+            for job, limit in zip(jobs, limits_cores, strict=True)
+        ]
+    weights = [_original(job, remembered).request_millicores for job in jobs]
+    unit = sum(weights) / node.cpu_cores
+    limited = [index for index, limit in enumerate(limits_cores) if limit is not None]
+    left_cores = sum(weights[index] for index in limited) / unit if unit else 0.0
+    shares = even_shares([limit for limit in limits_cores if limit is not None], left_cores)
+    for index, share in zip(limited, shares, strict=True):
+        weights[index] = _at_least(share * unit)
+    return weights
+
+
+def _at_least(millicores: float) -> int:
+    return max(MIN_MILLICORES, round(millicores))
 
 
 def _original(job: Job, remembered: Mapping[str, JobMemory]) -> CpuAllocation:

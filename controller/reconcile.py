@@ -87,8 +87,9 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
     # 5. Report. Everything above as data; the log, the metrics and the screen are the caller's.
     looks = [node.look_at_seconds for node in memory.nodes.values()]
     first_look = growth.first_look_at_seconds(snapshot, memory, settings.measuring)
+    confirm_look = growth.confirm_at_seconds(snapshot, memory)
     back_look = move_review.next_look_at_seconds(memory, snapshot, settings.bounds.moving)
-    looks += [at for at in (first_look, back_look) if at is not None]
+    looks += [at for at in (first_look, confirm_look, back_look) if at is not None]
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
     outstanding = withheld or waiting or allowed != tuple(decisions.resizes)
     if outstanding or corrections.watches(memory, snapshot, settings.patience):
