@@ -18,6 +18,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from controller import level_range
+from controller.level_range import FLOOR_RATIO, SMALLEST_RANGE
 from controller.model import (
     Anchor,
     ClusterSnapshot,
@@ -34,12 +36,6 @@ Floats = NDArray[np.float64]
 Normaliser = Literal["range", "first", "none"]
 Progress = Literal["signed", "absolute"]
 
-RANGE_FLOOR_RATIO = 0.01
-"""The range is never smaller than 1 % of the first value: a job that has not moved yet has no range."""
-
-SMALLEST_RANGE = 1e-9
-"""A first value of exactly 0 has no 1 %; dividing by this keeps every figure finite."""
-
 IDLE_CORES = 0.005
 """Below this the job was paused or waited for data, and dividing by its use would invent a figure."""
 
@@ -53,7 +49,7 @@ NEWCOMER_INTERVALS = 3
 """Who has no level after so many intervals reports none; nothing is gained by looking for it between two looks."""
 
 SCRAPES_PER_WINDOW = 4
-"""A level is the mean over so many scrapes: with fewer, one that is missed leaves one or two samples.
+"""A level is the median of so many scrapes: with fewer, one that is missed leaves one or two samples.
 
 An evaluation that is older than a window is stale, and no interval is shorter: two windows must not overlap.
 """
@@ -92,7 +88,7 @@ def _normaliser(first: Floats, best: Floats, kind: Normaliser) -> Floats:
         return np.ones_like(first)
     if kind == "first":
         return np.maximum(np.abs(first), SMALLEST_RANGE)
-    return np.maximum(np.maximum(np.abs(first - best), RANGE_FLOOR_RATIO * np.abs(first)), SMALLEST_RANGE)
+    return np.maximum(np.maximum(np.abs(first - best), FLOOR_RATIO * np.abs(first)), SMALLEST_RANGE)
 
 
 def is_fresh(evaluation: Evaluation, snapshot: ClusterSnapshot) -> bool:
@@ -137,11 +133,14 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
         if job.restarted or _is_another_life(job, known.anchor):
             known = known.altered(anchor=None, growth=None, previous_growth=None)
         usable = not job.restarted and job.evaluation is not None and is_usable(job, snapshot)
-        if (since := _silent_since_seconds(job, known, usable, snapshot)) != known.silent_since_seconds:
+        since = None if usable else _silent_since_seconds(job, known, snapshot)
+        if since != known.silent_since_seconds:
             known = known.altered(silent_since_seconds=since)
         if usable and job.evaluation is not None:
             known = _follow(job, job.evaluation, known, snapshot)
-            if interval := _finished_interval(job, job.evaluation, known, snapshot, how):
+            if not level_range.is_held_back(known) and (
+                interval := _finished_interval(job, job.evaluation, known, snapshot, how)
+            ):
                 finished.append(interval)
         jobs[job.uid] = known
     nodes = {node.name: node for node in snapshot.nodes}
@@ -149,13 +148,13 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
     return replace(memory, jobs=jobs)
 
 
-def _silent_since_seconds(job: Job, known: JobMemory, usable: bool, snapshot: ClusterSnapshot) -> float | None:
-    """Since when a job that has reported before does not any more; of one that never had a loss, its counters."""
-    if known.first_level is not None:
-        reports = usable
-    else:
-        reports = known.pace_anchor is None or job.steps_total is not None or job.responses is not None
-    if reports:
+def _silent_since_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> float | None:
+    """Since when a job without a usable level, which has reported before, does not any more; None: it never did.
+
+    Of one that never had a loss, its counters count.
+    """
+    counts = job.steps_total is not None or job.responses is not None
+    if known.first_level is None and (counts or known.pace_anchor is None):
         return None
     return snapshot.taken_at_seconds if known.silent_since_seconds is None else known.silent_since_seconds
 
@@ -171,31 +170,23 @@ def _is_another_life(job: Job, anchor: Anchor | None) -> bool:
 
 
 def _follow(job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot) -> JobMemory:
-    """First and best evaluation so far, and an anchor for the interval, as far as this snapshot tells them."""
+    """The range, and an anchor for the interval, as far as this snapshot tells them."""
     if known.first_level is None or known.series != evaluation.series:
-        return known.altered(
+        return level_range.begin(known, evaluation.level).altered(
             series=evaluation.series,
-            first_level=evaluation.level,
-            best_level=evaluation.level,
             anchor=_anchor(job, evaluation, snapshot),
             growth=None,
             previous_growth=None,
         )
-    best = _better(evaluation, known.best_level)
-    if best == known.best_level and known.anchor is not None:
+    window = stale_after_seconds(snapshot)
+    known = level_range.look_at(known, evaluation.level, evaluation.objective, snapshot.taken_at_seconds, window)
+    if known.anchor is not None or level_range.is_held_back(known):
         return known
-    anchor = known.anchor or _anchor(job, evaluation, snapshot)
-    return known.altered(best_level=best, anchor=anchor)
+    return known.altered(anchor=_anchor(job, evaluation, snapshot))
 
 
 def _anchor(job: Job, evaluation: Evaluation, snapshot: ClusterSnapshot) -> Anchor:
     return Anchor(snapshot.taken_at_seconds, evaluation.level, job.usage, job.life_started_at_seconds)
-
-
-def _better(evaluation: Evaluation, best: float | None) -> float:
-    if best is None:
-        return evaluation.level
-    return max(best, evaluation.level) if evaluation.objective == "max" else min(best, evaluation.level)
 
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make, and 10,000 are made in a pass
@@ -218,13 +209,15 @@ class _Interval:
 def _finished_interval(
     job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring
 ) -> _Interval | None:
-    anchor, first, best = known.anchor, known.first_level, known.best_level
-    if anchor is None or first is None or best is None:
+    anchor = known.anchor
+    if anchor is None:
         return None
     elapsed = snapshot.taken_at_seconds - anchor.at_seconds
     if elapsed < _enough_seconds(job, known, snapshot, how):
         return None
-    return _Interval(job, known, anchor, evaluation, first, best, elapsed)
+    known = level_range.learn(known, evaluation.level, evaluation.objective)
+    ends = level_range.ends(known, evaluation.level, evaluation.objective)
+    return None if ends is None else _Interval(job, known, anchor, evaluation, *ends, elapsed)
 
 
 def _enough_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring) -> float:
@@ -252,6 +245,21 @@ def first_look_at_seconds(snapshot: ClusterSnapshot, memory: MemoryState, how: M
         if now - job.started_at_seconds < NEWCOMER_INTERVALS * how.interval_seconds:
             return now + FIRST_LOOK_SCRAPES * snapshot.scrape_interval_seconds
     return None
+
+
+def confirm_at_seconds(snapshot: ClusterSnapshot, memory: MemoryState) -> float | None:
+    """When to look again at levels that were held back as outliers: a window after they were first seen.
+
+    None when there are none. Such a look confirms or drops them, so that neither a spike nor a real jump leaves a job
+    unmeasured for longer than that.
+    """
+    window, soonest = stale_after_seconds(snapshot), snapshot.taken_at_seconds + snapshot.scrape_interval_seconds
+    held = [
+        max(soonest, known.doubts.outlier.at_seconds + window)
+        for job in snapshot.jobs
+        if not job.state.ended and (known := memory.jobs[job.uid]).doubts and known.doubts.outlier
+    ]
+    return min(held, default=None)
 
 
 def _close_intervals(

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from controller.bounds import Bounds, Veto, not_in_canary, paused_by_mode
-from controller.control import even_share_millicores
+from controller.control import even_share_millicores, own_millicores
 from controller.growth import age_seconds, is_fresh, stale_after_seconds
 from controller.model import (
     ClusterSnapshot,
@@ -47,6 +47,8 @@ class Situation:
     known: JobMemory
     even_millicores: int
     """The job's even share of its node, in the dimension of the resize; the floor where that is more."""
+    came_with_millicores: int
+    """What the job had before our first change, in the same dimension."""
 
 
 Guard = Callable[[Resize, Situation], Resize | Veto]
@@ -89,11 +91,15 @@ def non_finite_metrics(resize: Resize, at: Situation) -> Resize | Veto:
 
 
 def stale_metrics(resize: Resize, at: Situation) -> Resize | Veto:
-    """No metrics, no action, except back up to the even share. A job that never had any is what the policy says."""
+    """No metrics, no action; but one that was lowered and has gone silent may go back up to the even share.
+
+    A job that never had any metrics is what the policy says.
+    """
     why = _silence(at)
     if why is None:
         return resize
-    return _up_to_even_share(resize, at, why) if resize.raises else Veto(why)
+    was_lowered = resize.from_millicores < at.came_with_millicores
+    return _up_to_even_share(resize, at, why) if resize.raises and was_lowered else Veto(why)
 
 
 def _silence(at: Situation) -> str | None:
@@ -230,14 +236,14 @@ def review(
 ) -> tuple[tuple[Resize, ...], tuple[Withheld, ...]]:
     """What may be carried out, and what may not and why; in the order in which it was asked."""
     jobs = {job.uid: job for job in snapshot.jobs}
-    even = _EvenShares(snapshot, memory)
+    shares = _Shares(snapshot, memory)
     passed: list[Resize] = []
     withheld: list[Withheld] = []
     for resize in resizes:
         job = jobs[resize.job_uid]
         known = memory.jobs.get(resize.job_uid, _UNKNOWN)
-        share = max(bounds.min_millicores, even.of(job, resize.control))
-        at = Situation(bounds, snapshot, job, known, share)
+        even = max(bounds.min_millicores, shares.even(job, resize.control))
+        at = Situation(bounds, snapshot, job, known, even, shares.own(job, resize.control))
         verdict = _through_all(resize, at)
         if isinstance(verdict, Withheld):
             withheld.append(verdict)
@@ -247,8 +253,8 @@ def review(
     return tuple(allowed), tuple(withheld + over)
 
 
-class _EvenShares:
-    """The even share of each node's jobs; worked out for the nodes that are asked about, once."""
+class _Shares:
+    """What a job has by rights: what it came with, and the even share, worked out once for each node asked about."""
 
     def __init__(self, snapshot: ClusterSnapshot, memory: MemoryState) -> None:
         self._jobs_on = snapshot.jobs_by_node()
@@ -256,8 +262,12 @@ class _EvenShares:
         self._remembered = memory.jobs
         self._known: dict[tuple[str, CpuControl], int] = {}
 
-    def of(self, job: Job, control: CpuControl) -> int:
-        """In millicores of that dimension; a job that has ended counts as if it were there."""
+    def own(self, job: Job, control: CpuControl) -> int:
+        """What the job came with, in millicores of that dimension."""
+        return own_millicores(job, self._remembered, self._nodes[job.node], control)
+
+    def even(self, job: Job, control: CpuControl) -> int:
+        """Its even share, likewise; a job that has ended counts as if it were there."""
         key = (job.node, control)
         if key not in self._known:
             jobs = self._jobs_on[job.node] or [job]

@@ -61,7 +61,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The evaluation value of a job, as a level over a window (never one raw sample).
+    """The evaluation value of a job, as a level over a window: its median, never one raw sample.
 
     `series` names the series it came from, so that a job that starts to report another one (its first
     `eval` after minutes of `train_ema`) is not read as a jump in quality.
@@ -357,6 +357,26 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlier:
+    """A level far outside of a job's range, and when it was first seen."""
+
+    at_seconds: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What is not settled of a job's range (`level_range`)."""
+
+    early: tuple[float, ...] = ()
+    """Its first levels that differ from each other, until there are enough to tell whether the first was a spike."""
+    outlier: Outlier | None = None
+    """A level that nothing has confirmed yet."""
+    former: tuple[float, float] | None = None
+    """First and best level before a jump that was confirmed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Growth:
     """A finished measurement of one job over one interval (`growth.measure`).
 
@@ -514,6 +534,8 @@ class JobMemory:
     alone_because: str | None = None
     silent_since_seconds: float | None = None
     """Since when it reports nothing that is of use, although it did before; None: it reports, or never did."""
+    doubts: Doubts | None = None
+    """What is not settled of `first_level` and `best_level`; None: nothing."""
 
     def altered(self, **changes: Any) -> JobMemory:
         """The same job with other values for these fields. KeyError for a name that is none.
@@ -535,7 +557,7 @@ class JobMemory:
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
             self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
-            self.silent_since_seconds,
+            self.silent_since_seconds, self.doubts,
         )  # fmt: skip
 
     def with_paces(self, pace_anchor: PaceAnchor, paces: tuple[Pace, ...]) -> JobMemory:
@@ -545,7 +567,7 @@ class JobMemory:
             self.class_since_seconds, self.wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, pace_anchor, paces, self.streak, self.marks, self.moves_total,
             self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
-            self.silent_since_seconds,
+            self.silent_since_seconds, self.doubts,
         )  # fmt: skip
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
@@ -556,7 +578,7 @@ class JobMemory:
             since, wanted_cores, self.original, self.last_resized_at_seconds,
             self.previous_growth, self.pace_anchor, self.paces, self.streak, self.marks, self.moves_total,
             self.moved_at_seconds, self.moves, self.change, self.alone_until_seconds, self.alone_because,
-            self.silent_since_seconds,
+            self.silent_since_seconds, self.doubts,
         )  # fmt: skip
 
 

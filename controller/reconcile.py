@@ -110,8 +110,9 @@ def _next_look_at_seconds(
     """When the next pass is due; `outstanding`: something that was wanted is not done."""
     looks = [node.look_at_seconds for node in memory.nodes.values()]
     first_look = growth.first_look_at_seconds(snapshot, memory, settings.measuring)
+    confirm_look = growth.confirm_at_seconds(snapshot, memory)
     back_look = move_review.next_look_at_seconds(memory, snapshot, settings.bounds.moving)
-    looks += [at for at in (first_look, back_look) if at is not None]
+    looks += [at for at in (first_look, confirm_look, back_look) if at is not None]
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
     if outstanding or corrections.watches(memory, snapshot, settings.patience):
         looks.append(one_interval)  # it must not wait for the own look of a node in back-off

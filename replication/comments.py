@@ -22,9 +22,10 @@ COMMENTS: dict[str, str] = {
 The baseline is determined by what is printed: three works solve three figures, at a contention of 1 % a further job.
 The work of all three is conserved, so a policy can win back that per cent or two of makespan and no more; the printed
 falls of 1 to 5 % mean that the authors' machine lost more to contention. Which unit of α they used cannot be told
-from the printed table: per interval comes nearer at small α and at 10 and 15 %, per second at 3 and 5 %; neither
-gives the fall with α that is printed. That table disagrees with itself by 7 points (α = 10 %, itval = 20 is 26.2 % in
-one half and 19.0 % in the other), which is as much as our readings differ.""",
+from the printed table: per second comes nearer at 3 %, per interval everywhere else; neither gives the fall with α
+that is printed. That table disagrees with itself by 7 points (α = 10 %, itval = 20 is 26.2 % in one half and 19.0 %
+in the other), which is as much as our readings differ. A newcomer comes first from its first loss on, which is seen
+up to three scrapes of 5 s after its start; the paper's worker had no scrape to wait for.""",
     "flowcon-5": """\
 **This contradicts the paper.** The mechanism is plain in the simulator's trace: FlowCon gives CPU to a job while its
 loss falls fast, which with these curves is the first third of its work, and takes it away for the rest. Every

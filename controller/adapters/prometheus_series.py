@@ -48,7 +48,7 @@ class JobKey(NamedTuple):
 
 
 class SeriesWindow(NamedTuple):
-    """One loss series over the window that ends with the reading. Levels may be NaN or infinite."""
+    """One loss series over the window that ends with the reading. The level is NaN where a sample is not finite."""
 
     text: str
     stage_rank: int
@@ -182,11 +182,12 @@ def _is_over(values: Mapping[str, float], oldest_seconds: float) -> bool:
 
 
 def _window(text: str, labels: Mapping[str, str], values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:
+    diverged = "last" in values  # this row is only there for a window that holds a NaN or an infinity
     return SeriesWindow(
         text=text,
         stage_rank=stage_rank(labels),
         instance=labels.get("instance", ""),
-        level=values.get("level", math.nan),
+        level=math.nan if diverged else values.get("level", math.nan),
         sample_count=int(values.get("samples", WINDOW_SAMPLES if "level" in values else 0)),
         last=values.get("last", math.nan),
         lowest=values.get("lowest", math.nan),

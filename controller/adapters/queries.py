@@ -52,12 +52,14 @@ $metric{
     slopewise_value=""
   }""")
 
-# avg_over_time is NaN or infinite when one sample of the window is: that is how divergence shows. Only then is there
-# something else to show: the last sample, or the lowest (min_over_time skips NaN). timestamp() knows only live series;
-# the subquery finds the newest sample of one that has gone. The loss of the last minibatch is left out where the same
-# target has a better one alive: it would not be chosen, and makes half of all rows. So is the number of samples where
-# the window is full, as nearly all are: with a level and without a number there are WINDOW_SAMPLES. What is mostly
-# empty comes first, because each `or` hashes all that stands before it.
+# The level is the median of the window, which one spike among four scrapes does not move: other people's exporters show
+# the loss of whatever step was last. avg_over_time is NaN or infinite when one sample of the window is: that is how
+# divergence shows. Only then is there something else to show, the last sample and the lowest (min_over_time skips NaN),
+# and these rows say that the level counts for nothing. timestamp() knows only live series; the subquery finds the
+# newest sample of one that has gone. The loss of the last minibatch is left out where the same target has a better one
+# alive: it would not be chosen, and makes half of all rows. So is the number of samples where the window is full, as
+# nearly all are: with a level and without a number there are WINDOW_SAMPLES. What is mostly empty comes first, because
+# each `or` hashes all that stands before it.
 LEVELS = Template("""\
 (
   label_replace(count by (namespace, pod) ($metric{
@@ -78,7 +80,7 @@ or
     min_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
     "slopewise_value", "lowest", "", "")
 or
-  label_replace(avg_over_time($series[$window]), "slopewise_value", "level", "", "")
+  label_replace(quantile_over_time(0.5, $series[$window]), "slopewise_value", "level", "", "")
 or
   label_replace(count_over_time($series[$window]) < $full, "slopewise_value", "samples", "", "")
 or

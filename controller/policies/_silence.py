@@ -97,14 +97,27 @@ def why_unknown(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> str:
     return f"it used {known.growth.cpu_cores:.3g} cores, so it waits"
 
 
-def has_begun(known: JobMemory) -> bool:
-    """Whether a job that reports has begun to do so since the last look: for a policy it arrives only now."""
-    return known.job_class is None and known.wanted_cores is None
-
-
 def silent_jobs(jobs: Sequence[Job], remembered: Mapping[str, JobMemory], silence: Silence) -> dict[str, str]:
     """Why each silent job is left alone, by uid."""
-    return {job.uid: why for job in jobs if (why := silence(job, remembered[job.uid])) is not None}
+    return silent_and_new(jobs, remembered, silence)[0]
+
+
+def silent_and_new(
+    jobs: Sequence[Job], remembered: Mapping[str, JobMemory], silence: Silence
+) -> tuple[dict[str, str], set[str]]:
+    """Why each silent job is left alone, by uid; and who has begun to report since the last look.
+
+    For a policy these arrive only now: nothing has been decided of them yet.
+    """
+    silent: dict[str, str] = {}
+    new: set[str] = set()
+    for job in jobs:
+        known = remembered[job.uid]
+        if (why := silence(job, known)) is not None:
+            silent[job.uid] = why
+        elif known.job_class is None and known.wanted_cores is None:
+            new.add(job.uid)
+    return silent, new
 
 
 def left_alone(known: JobMemory) -> JobMemory:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from controller.control import allotted_cores
@@ -150,9 +150,10 @@ class Policy:
                 verdicts[job.uid] = Verdict(None, dominant, leaving.get(job.uid, stays))
             return Look(verdicts, self._setting.interval_seconds)
 
-        return decide_by_node(
+        decisions = decide_by_node(
             "draps", snapshot, memory, self._setting.control, look_at, (*places, *moves), silence=nobody_is_silent
         )
+        return replace(decisions, resizes=())  # nor what another policy, which was followed before, wanted of them
 
     def _places(
         self, snapshot: ClusterSnapshot, memory: MemoryState, loads: _Loads, room: dict[str, float]

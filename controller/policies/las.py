@@ -13,7 +13,8 @@ What is not stated elsewhere, and is our reading:
 - Service is the CPU that the job's present life has used. One that was moved or restarted begins anew.
 - Where nobody counts it, it is the most that the job can have used: its age times what it can use. A newcomer
   before its first sample is so in queue 0, and a job that nobody can observe does not stay there.
-- A job that reports nothing, neither a loss nor steps, keeps what it came with; the others share the rest.
+- A job that reports nothing, neither a loss nor steps, keeps what it came with, and the others share the rest; unless
+  `silentJobs: count`, which is the published form: its CPU counts as of any other.
 - Arriving jobs are left to the default scheduler, and nobody is moved.
 """
 
@@ -21,12 +22,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from controller.model import ClusterSnapshot, Decisions, Job, MemoryState, Node, NodeMemory
 from controller.policies import PolicyParameters, Setting, parameter
 from controller.policies._looks import Look, Verdict, decide_by_node
 from controller.policies._shares import down_the_order, useful_cores
-from controller.policies._silence import without_a_report
+from controller.policies._silence import nobody_is_silent, without_a_report
 
 PURPOSE = "the baseline without losses: who had least CPU so far goes first"
 DECIDES_ON = "reports"
@@ -51,6 +53,12 @@ class Parameters(PolicyParameters):
         source="ours",
         description="what a job gets whose turn it is not",
     )
+    silent_jobs: Literal["leave", "count"] = parameter(
+        "leave",
+        unit="leave or count",
+        source="ours",
+        description="a job that reports nothing: leave what it came with, or count its CPU as of any other",
+    )
 
 
 class Policy:
@@ -67,7 +75,7 @@ class Policy:
             attained = {job.uid: _attained_cpu_seconds(job, node, snapshot.taken_at_seconds) for job in jobs}
             return self._look(node, jobs, attained)
 
-        silence = without_a_report(snapshot)
+        silence = without_a_report(snapshot) if self._parameters.silent_jobs == "leave" else nobody_is_silent
         return decide_by_node("las", snapshot, memory, self._setting.control, look_at, silence=silence)
 
     def _look(self, node: Node, jobs: Sequence[Job], attained: Mapping[str, float]) -> Look:

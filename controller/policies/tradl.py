@@ -20,8 +20,8 @@ Our readings, where nothing is said:
   after three in a row that miss it. Targets are passed one after another: a job that is below both at once is
   deliverable after three looks and released after six.
 - One target alone: a lone final target is both of them, passed at once; a lone deliverable target never releases.
-- A job whose evaluation is not known now (young, stale, restarted, diverged) keeps its class and its count. One that
-  is urgent, and one without targets, then has an even share C/n, as if nobody managed it.
+- A job whose evaluation is not known now (young, stale, restarted, diverged, an outlier) keeps its class and its count.
+  One that is urgent, and one without targets, then has an even share C/n, as if nobody managed it.
 - CPU that the urgent jobs cannot use, or leave because there are none, goes evenly to all but the released ones,
   each up to its useful parallelism.
 - A job that has never reported a loss, or none for long, keeps what it came with; C and n are of the others.
@@ -35,6 +35,7 @@ from dataclasses import dataclass
 
 from controller.control import even_shares
 from controller.growth import is_usable
+from controller.level_range import is_held_back
 from controller.model import (
     ClusterSnapshot,
     Decisions,
@@ -117,7 +118,7 @@ class Policy:
             return _Standing(UNTARGETED, 0, None, "no target stated")
         before, streak = (known.job_class, known.streak) if known.job_class in _TIERS else (URGENT, 0)
         evaluation, first = job.evaluation, known.first_level
-        if evaluation is None or first is None or not is_usable(job, snapshot):
+        if evaluation is None or first is None or not is_usable(job, snapshot) or is_held_back(known):
             return _Standing(before, streak, None if before == URGENT else 0.0, "evaluation not known now")
         reached = sum(_distance(evaluation, level) <= 0 for level in levels)
         tier = min(_TIERS.index(before), len(levels))

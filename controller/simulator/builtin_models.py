@@ -58,6 +58,35 @@ Seconds = Annotated[Range, BeforeValidator(_range), AfterValidator(_not_negative
 """A time from the start of the run: a number, or `[earliest, latest]`, from which one is drawn uniformly."""
 
 
+MOST_SPIKE = 1e15
+"""In ranges of a curve: more, and a float could not hold the loss beside it."""
+
+
+def _of_spikes(value: Range) -> Range:
+    if not 0 < value[0] <= value[1] <= MOST_SPIKE:
+        raise ValueError(f"must be above 0 and at most {MOST_SPIKE:g}, not {_wrong(value, value[0] > 0):g}")
+    return value
+
+
+def _part_of_work(value: Range) -> Range:
+    if not 0 < value[0] <= value[1] < 1:
+        raise ValueError(f"must be above 0 and below 1, a part of the work, not {_wrong(value, value[0] > 0):g}")
+    return value
+
+
+class SpikeSettings(Document):
+    """Steps whose loss is far off, as of mixed precision or a broken batch; drawn from the seed for each job."""
+
+    count: int = Field(3, ge=1, le=1000)
+    size: Annotated[Range, BeforeValidator(_range), AfterValidator(_of_spikes)] = Field(
+        (20.0, 1e12), description="in ranges of the curve, up or down, evenly over its powers of ten"
+    )
+    lasts: Annotated[Range, BeforeValidator(_range), AfterValidator(_part_of_work)] = Field(
+        (0.001, 0.02), description="for how much of the work that loss is the last one"
+    )
+    first_batch_ratio: float = Field(0.5, ge=0.0, le=1.0, description="the part of jobs whose first step is one")
+
+
 class ModelSettings(Document):
     """What jobs of one model are like: trained (`workCpuSeconds`, `curve`) or served (`requestCpuSeconds`)."""
 
@@ -67,6 +96,7 @@ class ModelSettings(Document):
     parallelism: float = Field(1.0, gt=0.0, le=1024.0, description="cores a job can use at once")
     noise: float = Field(0.01, ge=0.0, le=1.0, description="s.d. of an observation, as a fraction of the first value")
     memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
+    spikes: SpikeSettings | None = None
 
     @model_validator(mode="after")
     def _trained_or_served(self) -> ModelSettings:

@@ -39,6 +39,16 @@ class SimNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Spike:
+    """A step whose loss is far off: between these fractions of the work it is the last one, and all that is seen."""
+
+    from_ratio: float
+    to_ratio: float
+    size: float
+    """On the scale of the curve, 1 being its range; above or below 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class SimJob:
     """One job as drawn: all that will happen to it is decided by this and by what it is given."""
 
@@ -63,6 +73,8 @@ class SimJob:
     target_level: float | None = None
     deliverable_level: float | None = None
     weight: float = 1.0
+    spikes: tuple[Spike, ...] = ()
+    """Of what is observed only: the job learns as if there were none."""
     reports: bool = True
     """False: it exports nothing, as a job without an exporter; its CPU is counted all the same."""
     migratable: bool = True

@@ -8,6 +8,7 @@ policy and whenever it is asked for. Perfect knowledge is for policies that say 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from controller.growth import SCRAPES_PER_WINDOW
@@ -25,7 +26,7 @@ from controller.model import (
     Responses,
     Usage,
 )
-from controller.simulator.model import Physics, SimJob
+from controller.simulator.model import Curve, Physics, SimJob
 from controller.simulator.randomness import ScrapeLuck
 from controller.simulator.running import Moment, RunningJob
 from controller.simulator.world import World
@@ -80,8 +81,16 @@ class Watch:
         if luck < self._physics.missing_ratio:
             return None
         moment = running.at(at_seconds)
-        level = 0.0 if job.curve is None else job.curve.at(min(1.0, moment.work / job.work_cpu_seconds))
-        return moment, level + noise * job.noise
+        return moment, 0.0 if job.curve is None else self._level(job.curve, moment, noise)
+
+    def _level(self, curve: Curve, moment: Moment, noise: float) -> float:
+        """What the job's gauge shows: while a spiked step is the last one, that step's loss and no other."""
+        job = self._running.job
+        done = min(1.0, moment.work / job.work_cpu_seconds)
+        for spike in job.spikes:
+            if spike.from_ratio <= done < spike.to_ratio:
+                return curve.at(spike.from_ratio) + spike.size
+        return curve.at(done) + noise * job.noise
 
     def _job(self, scrapes: Sequence[tuple[Moment, float]], restarted: bool) -> Job:
         running, job = self._running, self._running.job
@@ -150,16 +159,15 @@ class SimObserver:
 
 
 def evaluation(scrapes: Sequence[tuple[Moment, float]]) -> Evaluation | None:
-    """The level over the scrapes of the window; not finite as soon as one of them is not.
+    """The level, the median of the scrapes of the window; not finite as soon as one of them is not.
 
     Then the lowest finite one is shown, as the Prometheus adapter shows it, and NaN once there is none.
     """
     if not scrapes:
         return None
     levels = [level for _, level in scrapes]
-    mean = sum(levels) / len(levels)
-    finite = math.isfinite(mean)
-    shown = mean if finite else min(filter(math.isfinite, levels), default=math.nan)
+    finite = all(map(math.isfinite, levels))
+    shown = statistics.median(levels) if finite else min(filter(math.isfinite, levels), default=math.nan)
     return Evaluation(shown, len(levels), EPOCH_SECONDS + scrapes[-1][0].at_seconds, SERIES, "min", finite)
 
 

@@ -17,10 +17,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from controller.simulator.builtin_models import SERVED, CpuSeconds, ModelSettings
+from controller.simulator.builtin_models import SERVED, CpuSeconds, ModelSettings, SpikeSettings
 from controller.simulator.curve_settings import CurveSettings
 from controller.simulator.generate_settings import Arrivals, DeadlineGenerator, Generate, QoeGenerator
-from controller.simulator.model import Curve, Instance, Physics, SimJob, SimNode
+from controller.simulator.model import Curve, Instance, Physics, SimJob, SimNode, Spike
 from controller.simulator.scenario import Scenario, ScenarioSpec
 from controller.simulator.scenario_parts import JobSettings
 
@@ -55,8 +55,8 @@ class _Streams:
     """The streams of one seed."""
 
     def __init__(self, seed: int) -> None:
-        parts = np.random.SeedSequence(seed).spawn(5)
-        self.explicit, self.arrivals, self.models, self.works, self.promises = map(_Uniform, parts)
+        parts = np.random.SeedSequence(seed).spawn(6)
+        self.explicit, self.arrivals, self.models, self.works, self.promises, self.spikes = map(_Uniform, parts)
 
 
 def draw(scenario: Scenario, seed: int) -> Instance:
@@ -65,6 +65,7 @@ def draw(scenario: Scenario, seed: int) -> Instance:
     jobs = [_explicit(job, spec, streams.explicit) for job in spec.jobs]
     if spec.generate is not None:
         jobs += _generated(spec.generate, spec, streams)
+    jobs = [_with_spikes(job, spec.model(job.model).spikes, streams.spikes) for job in jobs]
     return Instance(
         scenario=scenario.metadata.name,
         seed=seed,
@@ -147,6 +148,21 @@ def _job(
         request_cpu_seconds=value if model.served else None,
         steps_planned=_steps(work, spec),
     )
+
+
+def _with_spikes(job: SimJob, settings: SpikeSettings | None, uniform: _Uniform) -> SimJob:
+    """The job with the steps whose loss is far off, in order."""
+    if settings is None:
+        return job
+    spikes = []
+    for number in range(settings.count):
+        at_start = number == 0 and uniform.between(0.0, 1.0) < settings.first_batch_ratio
+        begin, lasts = uniform.between(0.0, 1.0), uniform.between(*settings.lasts)
+        size = 10.0 ** uniform.between(*map(math.log10, settings.size))
+        sign = 1.0 if uniform.between(0.0, 1.0) < 0.5 else -1.0
+        begin = 0.0 if at_start else begin
+        spikes.append(Spike(begin, begin + lasts, sign * size))
+    return replace(job, spikes=tuple(sorted(spikes, key=lambda spike: spike.from_ratio)))
 
 
 def _range_of(name: str, model: ModelSettings, spec: ScenarioSpec) -> tuple[float, float]:

@@ -87,6 +87,8 @@ def _work(now: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily("training_epochs", "Passes over the data done.", value=now.epochs)
     help_text = "Losses that were NaN or infinite; training_loss keeps its last finite value."
     yield CounterMetricFamily("training_nonfinite_loss", help_text, value=now.nonfinite_losses)
+    help_text = "Finite losses that the moving average leaves out, because they are far from all others."
+    yield CounterMetricFamily("training_outlier_loss", help_text, value=now.outlier_losses)
 
 
 def _step_durations(now: Snapshot) -> Metric:

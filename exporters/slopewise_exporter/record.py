@@ -13,6 +13,7 @@ from bisect import bisect_left
 from time import perf_counter, time
 from typing import NamedTuple
 
+from slopewise_exporter.average import RobustAverage
 from slopewise_exporter.checkpoint_files import Progress
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
@@ -37,6 +38,7 @@ class Snapshot(NamedTuple):
     epochs: int
     steps_planned: float | None
     nonfinite_losses: int
+    outlier_losses: int
     train_loss: float | None
     train_loss_ema: float | None
     eval_loss: float | None
@@ -61,12 +63,10 @@ class TrainingRecord:
 
     __slots__ = (
         "_at_work",
+        "_average",
         "_checkpoint_at",
         "_checkpoint_duration",
         "_checkpoints_open",
-        "_ema_decay",
-        "_ema_sum",
-        "_ema_weight",
         "_end_state",
         "_epochs",
         "_eval_loss",
@@ -86,9 +86,7 @@ class TrainingRecord:
 
     def __init__(self, ema_decay: float) -> None:
         self._lock = threading.RLock()
-        self._ema_decay = ema_decay
-        self._ema_sum = 0.0
-        self._ema_weight = 0.0
+        self._average = RobustAverage(ema_decay)
         self.steps_planned: float | None = None
         self._steps = 0
         self._samples = 0.0
@@ -127,9 +125,7 @@ class TrainingRecord:
                 return
             if math.isfinite(loss):
                 self._train_loss = loss
-                decay = self._ema_decay
-                self._ema_sum = decay * self._ema_sum + (1.0 - decay) * loss
-                self._ema_weight = decay * self._ema_weight + (1.0 - decay)
+                self._average.add(loss)
             else:
                 self._nonfinite += 1
 
@@ -200,8 +196,9 @@ class TrainingRecord:
                 epochs=self._epochs,
                 steps_planned=self.steps_planned,
                 nonfinite_losses=self._nonfinite,
+                outlier_losses=self._average.outliers,
                 train_loss=self._train_loss,
-                train_loss_ema=self._train_loss_ema(),
+                train_loss_ema=self._average.level,
                 eval_loss=self._eval_loss,
                 step_duration_counts=tuple(self._step_counts),
                 step_duration_sum_seconds=self._step_sum,
@@ -219,8 +216,3 @@ class TrainingRecord:
         if self._checkpoints_open > 0:
             return CHECKPOINTING
         return TRAINING if self._at_work else STARTING
-
-    def _train_loss_ema(self) -> float | None:
-        # Divided by the weight of what was seen, so that the first steps count as much as they should: with
-        # a decay of 0.98 and losses 4, 2 the bare sum is 0.118, of a weight of 0.0396: 2.99, not 0.118.
-        return self._ema_sum / self._ema_weight if self._ema_weight else None

@@ -123,7 +123,7 @@ def test_a_restart_within_the_window_drops_the_interval_and_keeps_first_and_best
 
 
 def test_a_restart_between_two_looks_is_no_divergence_and_no_growth_is_measured_across_it() -> None:
-    before = (seen(0, 2.0, 0, life=1.0), seen(20, 0.8, 20, life=1.0))
+    before = (seen(-20, 2.0, 0, life=1.0), seen(0, 0.8, 10, life=1.0), seen(20, 0.7, 20, life=1.0))
     memory = follow(*before, seen(40, 1.7, 30, life=2.0))
     assert memory.growth is None
     assert memory.anchor is not None

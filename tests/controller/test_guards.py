@@ -221,7 +221,8 @@ def ask_of_four(
     asked = replace(job or a_job("j"), allocation=CpuAllocation(now, now))
     others = [a_job(uid, request=1900) for uid in ("a", "b", "c")]
     remembered = {uid: JobMemory(original=CpuAllocation(None, EVEN)) for uid in ("a", "b", "c")}
-    remembered["j"] = replace(known or JobMemory(series="s"), original=CpuAllocation(None, EVEN))
+    mine = known or JobMemory(series="s")
+    remembered["j"] = mine if mine.original else replace(mine, original=CpuAllocation(None, EVEN))
     snapshot = a_snapshot([asked, *others, a_job("done", state=JobState.FINISHED)], [a_node(cpu_cores=2.0)])
     allowed, withheld = review([Resize("j", "n1", control, now, to, "why")], snapshot, MemoryState(remembered), bounds)
     return (allowed or withheld)[0]
@@ -245,6 +246,13 @@ def test_a_squeezed_job_that_has_gone_silent_is_raised_up_to_the_even_share(job:
 @pytest.mark.parametrize(("now", "to"), [(500, 600), (800, 1000), (300, 100), (800, 300)])
 def test_of_a_silent_job_nothing_else_is_changed(job: Job, now: int, to: int, control: CpuControl) -> None:
     assert "stale_metrics: " in veto(ask_of_four(to, now=now, job=job, control=control))
+
+
+@BOTH_CONTROLS
+def test_a_silent_job_that_was_never_lowered_keeps_what_it_came_with(control: CpuControl) -> None:
+    came_with = JobMemory(series="s", original=CpuAllocation(300, 300))
+    assert "stale_metrics: " in veto(ask_of_four(450, now=300, job=SILENT[0], known=came_with, control=control))
+    assert clamped(ask_of_four(450, now=290, job=SILENT[0], known=came_with, control=control))[0] == 450
 
 
 @BOTH_CONTROLS

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from controller.settings import validate
-from controller.simulator.builtin_models import BUILT_IN, ModelSettings
+from controller.simulator.builtin_models import BUILT_IN, ModelSettings, SpikeSettings
 from controller.simulator.curve_settings import CurveSettings
 from controller.simulator.engine import run
 from controller.simulator.generate_settings import (
@@ -44,6 +44,7 @@ REFERENCE: dict[str, type[BaseModel]] = {
     "spec.generate.qoe": QoeGenerator,
     "spec.generate.deadlines": DeadlineGenerator,
     "spec.models": ModelSettings,
+    "spec.models.spikes": SpikeSettings,
     "spec.policies": PolicyEntry,
 }
 KEYS = [

@@ -157,11 +157,13 @@ def test_why_a_job_reports_no_loss_is_found_out_and_shown(workshop: Workshop) ->
         }
 
 
-def test_a_job_without_metrics_runs_to_its_end_as_a_newcomer(workshop: Workshop) -> None:
+def test_a_job_without_metrics_runs_to_its_end_with_the_cpu_that_it_came_with(workshop: Workshop) -> None:
     with running(workshop, a_policy(), tiny("silent", 2, "silent")) as session:
         eventually(session.supervisor.all_ended)
         assert states(session) == {"silent": "finished"}
-        assert "newcomer" in observed(session)[0].decisions.reasons["silent"]  # type: ignore[union-attr]
+        passes = observed(session)
+        assert "reports no loss" in passes[0].decisions.reasons["silent"]  # type: ignore[union-attr]
+        assert not any(report.decisions.resizes for report in passes)  # type: ignore[union-attr]
 
 
 def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop: Workshop) -> None:

@@ -67,7 +67,7 @@ class TestRuns:
         runs = Runs(SMALL, 1)
         candidates = [
             Candidate("flowcon", {"alpha": 0.05}),
-            Candidate("flowcon", {"alpha": 0.1}),
+            Candidate("flowcon", {"alpha": 0.4}),
             Candidate("flowcon", {"alpha": 0.05}, 30.0),
             Candidate("flowcon", {"alpha": 0.05}, control="limits"),
         ]

@@ -24,7 +24,7 @@ from controller.adapters.kube.quantities import cpu_millicores
 from controller.adapters.kube.records import API_VERSION, FINALIZER
 from controller.model import CpuAllocation
 
-EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000}}
+EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000, "silentJobs": "count"}}
 LEASE_SECONDS = 3.0
 SCRAPE_SECONDS = 5.0
 QUICK_SCRAPE_SECONDS = 1.0

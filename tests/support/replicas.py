@@ -45,7 +45,7 @@ GROWTHS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/jobgrowths"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/controllers/leases"
 LEASE = f"{LEASES}/{LEASE_NAME}"
 EVENTS = "events.k8s.io"
-EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000}}
+EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000, "silentJobs": "count"}}
 ORIGINAL, SHARE = "300m", "2"
 """The limit that a pod comes with, and what the policy gives it when it is alone."""
 

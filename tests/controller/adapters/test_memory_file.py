@@ -10,7 +10,7 @@ from support.worlds import START, a_job, a_snapshot, known
 from controller.adapters.memory_file import FileMemory, inherit
 from controller.errors import SlopewiseError
 from controller.growth import Measuring, measure
-from controller.model import CpuAllocation, JobMemory, MemoryState, NodeMemory
+from controller.model import CpuAllocation, Doubts, JobMemory, MemoryState, NodeMemory, Outlier
 
 
 def a_state() -> MemoryState:
@@ -22,6 +22,31 @@ def a_state() -> MemoryState:
 def test_a_restarted_controller_remembers_everything(tmp_path: Path) -> None:
     FileMemory(tmp_path / "memory.json").save(a_state())
     assert FileMemory(tmp_path / "memory.json").load() == a_state()
+
+
+def test_what_is_in_doubt_of_a_jobs_range_is_remembered_and_small(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    doubts = Doubts((2.718281828459045, -1.7e308), Outlier(START, -1.7e308), (1.7e308, -1.7e308))
+    plain, doubted = MemoryState({"a": known()}), MemoryState({"a": known(doubts=doubts, silent_since_seconds=START)})
+    FileMemory(path).save(plain)
+    bytes_before = path.stat().st_size
+    FileMemory(path).save(doubted)
+    assert FileMemory(path).load() == doubted
+    assert path.stat().st_size - bytes_before < 250
+
+
+def test_what_an_older_controller_remembered_is_loaded_and_its_range_counts_as_settled(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    path.write_text(
+        '{"jobs": {"a": {"series": "loss", "first_level": 2.5, "best_level": 0.5, "job_class": "NL", "anchor": '
+        '{"at_seconds": 1000.0, "level": 0.6, "usage": null}, "marks": [], "paces": []}}, "nodes": {}}'
+    )
+    job = FileMemory(path).load().jobs["a"]
+    assert (job.first_level, job.best_level, job.doubts, job.silent_since_seconds) == (2.5, 0.5, None, None)
+    later = a_snapshot([a_job("a", level=0.4, at=1020.0, series="loss")], at=1020.0)
+    growth = measure(later, FileMemory(path).load(), Measuring(20.0)).jobs["a"].growth
+    assert growth is not None
+    assert growth.change_per_second * 20 == pytest.approx(0.2 / 2.1)
 
 
 def test_without_a_file_the_memory_is_empty(tmp_path: Path) -> None:

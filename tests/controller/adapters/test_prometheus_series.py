@@ -25,8 +25,9 @@ def rows(
     lowest: float | None = None,
     **labels: str,
 ) -> list[Row]:
-    values = {"level": level, "samples": 8, "last": level if last is None else last}
-    values["lowest"] = level if lowest is None else lowest
+    values = {"level": level, "samples": 8.0}
+    if not math.isfinite(level):  # only then there are these rows
+        values |= {"last": level if last is None else last, "lowest": level if lowest is None else lowest}
     if sampled_at is not None:
         values["sampled_at"] = sampled_at
     base = {"namespace": "flowcon", "pod": "job-a", "instance": "127.0.0.1:1", "job": "slopewise", **labels}

@@ -202,7 +202,9 @@ def test_a_job_is_a_newcomer_for_three_intervals_from_its_first_loss_and_then_sh
     unknown = replace(known(job_class=NEW, wanted=1.0), growth=uncounted)
     decisions = decide(a_snapshot([a_job("a"), a_job("b"), late]), both_converged(late=unknown))
     assert limits(decisions)["late"] == pytest.approx(1 / 3)
-    assert decisions.reasons["late"].startswith("NL: growth unknown (nobody counts its CPU), limit 0.333")
+    assert decisions.reasons["late"].startswith(
+        "NL, still learning: growth unknown (nobody counts its CPU), limit 0.333"
+    )
 
 
 def test_a_job_that_waits_for_a_long_time_has_an_even_share_and_says_what_it_used() -> None:

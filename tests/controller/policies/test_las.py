@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from controller.model import Decisions, Job, MemoryState
+from controller.model import Decisions, Job, JobMemory, MemoryState
 from controller.policies import Setting
 from controller.policies.las import Parameters, Policy
 
@@ -44,6 +44,13 @@ def test_the_width_of_the_first_queue_is_a_parameter() -> None:
 def test_nobody_gets_more_than_it_can_use_and_the_next_queue_has_the_rest() -> None:
     jobs = [a_job("a", cpu_seconds=0, useful_cores=1.0), a_job("b", cpu_seconds=50, useful_cores=4.0)]
     assert limits(decide(jobs, cpu_cores=4.0)) == pytest.approx({"a": 1.0, "b": 3.0})
+
+
+def test_jobs_that_report_nothing_count_where_the_user_says_so() -> None:
+    silent = [a_job(uid, level=None, cpu_seconds=seconds) for uid, seconds in (("old", 100.0), ("new", 2.0))]
+    policy = Policy(Parameters(silent_jobs="count"), Setting(20.0, "limits"))
+    counted = policy.decide(a_snapshot(silent), MemoryState({job.uid: JobMemory() for job in silent}))
+    assert limits(counted) == pytest.approx({"old": 0.025, "new": 0.975})
 
 
 def test_a_newcomer_without_a_sample_goes_first_and_an_old_job_that_nobody_counts_does_not() -> None:

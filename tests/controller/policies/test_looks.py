@@ -207,9 +207,13 @@ def test_moves_are_handed_on_in_their_order() -> None:
     ],
 )
 def test_what_is_given_is_added_to_the_reason_in_the_unit_that_is_written(control: CpuControl, given: str) -> None:
-    looks = Looks(a=Verdict(0.5, "slow", "because"), b=Verdict(None, "odd", "left alone"))
-    decisions = decide(looks, [a_job("a", request=1000), a_job("b", request=1000)], fresh("a", "b"), control)
-    assert decisions.reasons == {"a": f"because, {given}", "b": "left alone"}
+    looks = Looks(
+        a=Verdict(0.5, "slow", "because"), b=Verdict(1.5, "quick", "why"), c=Verdict(None, "odd", "left alone")
+    )
+    jobs = [a_job("a", request=1000), a_job("b", request=1000)]
+    assert decide(looks, jobs, fresh("a", "b"), control).reasons["a"] == f"because, {given}"
+    decisions = decide(looks, [*jobs, a_job("c", request=1000)], fresh("a", "b", "c"), control)
+    assert decisions.reasons["c"] == "left alone"
 
 
 def fresh(*uids: str) -> MemoryState:

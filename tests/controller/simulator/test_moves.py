@@ -98,8 +98,7 @@ def driven(instance: Instance, policy: PolicyProtocol, run_: PolicyRun) -> tuple
     return world, controller
 
 
-@pytest.mark.parametrize("policy", ["specon", "draps"])
-@pytest.mark.parametrize("jobs", [7, 9])
+@pytest.mark.parametrize(("policy", "jobs"), [("specon", 7), ("specon", 8), ("draps", 7), ("draps", 9)])
 def test_growth_that_flips_every_interval_moves_nobody_more_often_than_the_bounds_allow(policy: str, jobs: int) -> None:
     bounded, unbounded = (
         run(flipping_jobs(jobs), a_policy_run(policy, migration=migration), trace=True).events

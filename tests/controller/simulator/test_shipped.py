@@ -15,7 +15,7 @@ PROMISED = {
     "flowcon-fixed", "flowcon-5", "flowcon-10", "flowcon-15", "specon-20-vae", "specon-20-vae-random",
     "specon-20-mixed", "specon-30-mixed", "specon-50-mixed", "flowcon2-20", "flowcon2-60", "flowcon2-60-homogeneous",
     "qoe-ample", "qoe-scarce", "deadline-ample", "deadline-scarce", "heavy-tailed", "bursts", "noisy",
-    "learning-rate-drops", "overfitting", "diverging", "heterogeneous", "tradl", "demo", "day-1000",
+    "learning-rate-drops", "overfitting", "diverging", "heterogeneous", "tradl", "demo", "day-1000", "spikes",
 }  # fmt: skip
 
 
