@@ -14,6 +14,7 @@ from support.exporters import SCRAPE_SECONDS, Scraped, scraped
 from support.waiting import wait_for
 
 from controller.adapters.prometheus import JobKey, JobSeries, PrometheusReader, PrometheusReading
+from controller.adapters.prometheus_http import Target
 from controller.adapters.prometheus_server import PrometheusBinaries, TargetGroup
 from controller.errors import ObservationError
 from controller.model import Checkpoint, JobState, Objective, Responses
@@ -362,7 +363,9 @@ def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_as
         foreign, steady = JobKey("flowcon", "foreign"), JobKey("flowcon", "steady")
         names = reader.metric_names({foreign: {"a:1"}, steady: {"a:1"}}, time.time())
         elsewhere = reader.metric_names({steady: {"b:2"}}, time.time())
-        errors = {target.labels["pod"]: target.last_error for target in reader.targets()}
+        # A Prometheus that was started a few seconds ago, as in another test here, has series and no targets yet.
+        told = wait_for("its targets", reader.targets, lambda targets: any(map(_has_failed, targets)))
+        errors = {target.labels["pod"]: target.last_error for target in told}
     assert names[foreign] == {"trainer_loss"}
     assert elsewhere == {}
     assert {"training_loss", "training_steps_total"} <= names[steady]
@@ -370,3 +373,7 @@ def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_as
     assert gone.instances == {"a:1"}
     assert "HTTP status 503" in errors["gone"]
     assert errors["steady"] == ""
+
+
+def _has_failed(target: Target) -> bool:
+    return target.labels["pod"] == "gone" and target.last_error != ""
