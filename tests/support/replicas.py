@@ -205,7 +205,7 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
             scrape_interval_seconds=0.5,
             port=0,
             lease_namespace="controllers",
-            lease=Terms.within(1.5),
+            lease=Terms(lease_seconds=6.0, renew_deadline_seconds=4.0, retry_seconds=0.2),
             restore_deadline_seconds=4.0,
         )
         options = replace(known, **self.options)
