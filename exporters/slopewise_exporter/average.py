@@ -122,5 +122,6 @@ def _average(losses: Sequence[float], decay: float) -> tuple[float, float]:
     level = weight = 0.0
     for loss in losses:
         weight = decay * weight + 1.0 - decay
-        level += (1.0 - decay) / weight * (loss - level)
+        share = (1.0 - decay) / weight
+        level = (1.0 - share) * level + share * loss  # the difference of two finite losses may be infinite
     return level, weight

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slopewise_exporter.average import RUN, RobustAverage
@@ -144,6 +144,7 @@ def test_the_largest_floats_neither_overflow_it_nor_stop_it() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=60))
+@example([1.6179238213760844e308, -1.7976931348623145e307]).via("make search")
 def test_it_is_finite_and_within_what_it_has_seen_whatever_it_sees(losses: list[float]) -> None:
     average = averaged(losses)
     assert 0 <= average.outliers <= len(losses)
