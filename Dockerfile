@@ -4,7 +4,7 @@
 ARG BASE_IMAGE=docker.io/library/python:3.13-slim-bookworm
 
 # What we ship gets no pip of its own. Only wheels: nothing is compiled, so no compiler is needed, here or later. What
-# only the trainings of `slopewise demo` import (195 MB) is not in this lock.
+# only the extras `report` and `demo` need is not in this lock.
 FROM ${BASE_IMAGE} AS dependencies
 COPY requirements.lock /src/
 RUN python3 -m venv --without-pip /opt/slopewise \
@@ -31,7 +31,7 @@ RUN /opt/build/bin/python3 -m hatchling build -t wheel -d /wheels \
     && python3 -m pip --python /opt/slopewise/bin/python3 check
 
 FROM ${BASE_IMAGE}
-# Two layers: the dependencies (400 MB) are pulled again only when the lock has changed, and a release is the other one.
+# Two layers: the dependencies (270 MB) are pulled again only when the lock has changed, and a release is the other one.
 COPY --from=dependencies /opt/slopewise /opt/slopewise
 COPY --from=build /ours/opt/slopewise /opt/slopewise
 # The user has no entry in /etc/passwd and needs none; what asks for a home gets the one folder that can be written.

@@ -6,9 +6,11 @@ FRAMEWORKS := .venv-frameworks
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 SEARCH_TIMES ?= 10
+# Hundreds of processes of the tests import the same modules; where it is set, each of them would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
-	test-cluster test-faults test-queriers test-frameworks bench-cluster
+	record release install-check test-long test-cluster test-faults test-queriers test-frameworks test-pythons bench-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -16,18 +18,24 @@ help:
 	@echo "make search    the property tests over random examples, ten times as many (SEARCH_TIMES=10); 5 minutes"
 	@echo "make bench     speed and memory against their bounds"
 	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
+	@echo "make record    train the papers' models under the exporter and keep their losses for the simulator (ONLY=vae-keras"
+	@echo "               for one; Linux; 10 minutes on two quiet cores after the download of make test-frameworks)"
 	@echo "make which-policy   the figures of docs/which-policy.md, which make replicate writes too (2 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
 	@echo "make cluster   a real Kubernetes on this machine, without Docker (Linux, root, Go; built once, about 10 minutes)"
 	@echo "make cluster-down   end it and leave nothing behind"
+	@echo "make test-long  the container image (root, buildah, debootstrap), and long series of killed trainings; 3 minutes"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, on the same"
 	@echo "make test-queriers  the queries through Thanos, built once from its Go module (Go; about 4 minutes, then 1)"
 	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
+	@echo "make test-pythons   the tests without real processes under each other Python that is installed (about 5 minutes each)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules, references)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
+	@echo "make install-check   install the wheels into an empty environment and run them (1 minute)"
+	@echo "make release   what a release consists of, into dist/ (docs/releasing.md; as root, with buildah)"
 
 demo: $(VENV)/.done
 	$(BIN)/slopewise demo --report "$(REPORT)" $(DEMO_FLAGS)
@@ -46,11 +54,15 @@ bench: $(VENV)/.done
 generate: $(VENV)/.done
 	$(BIN)/python grafana/generate.py
 	$(BIN)/python manifests/rules/generate.py
-	$(BIN)/python -m controller.crds
+	$(BIN)/python -m slopewise.crds
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m release versions
 
 replicate: $(VENV)/.done
 	$(BIN)/python -m replication
+
+record: $(VENV)/.done $(FRAMEWORKS)/.done
+	$(BIN)/python -m replication.recording $(ONLY:%=--only %)
 
 which-policy: $(VENV)/.done
 	$(BIN)/python -m replication.which_policy
@@ -67,25 +79,38 @@ cluster: $(VENV)/.done
 cluster-down: $(VENV)/.done
 	$(BIN)/python -m testbed down
 
+test-long: $(VENV)/.done
+	$(BIN)/pytest -q --durations=10 -m "image or long" tests/image tests/exporters
+
+# The order of the files stays: each makes the cluster ready for its tests, which takes minutes.
 test-cluster: $(VENV)/.done
-	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 -m "not faults" tests/cluster
+	$(BIN)/python -m testbed run -- $(BIN)/pytest -q -p no:randomly --durations=10 -m "not faults" tests/cluster
 
 test-faults: $(VENV)/.done
-	$(BIN)/python -m testbed run -- $(BIN)/pytest -q --durations=10 -m faults tests/cluster
+	$(BIN)/python -m testbed run -- $(BIN)/pytest -q -p no:randomly --durations=10 -m faults tests/cluster
 
 # The one that is left out kills the only Prometheus; before Thanos there are two.
 test-queriers: $(VENV)/.done
-	$(BIN)/pytest -q --durations=10 tests/queriers
-	SLOPEWISE_TEST_QUERIER=thanos $(BIN)/pytest -q --durations=10 tests/controller/adapters/test_prometheus_reader.py \
-		tests/controller/adapters/test_prometheus_resources.py -k "not killed_in_mid_run"
+	$(BIN)/pytest -q -p no:randomly --durations=10 tests/queriers
+	SLOPEWISE_TEST_QUERIER=thanos $(BIN)/pytest -q -p no:randomly --durations=10 tests/controller/adapters/prometheus/test_reader.py \
+		tests/controller/adapters/prometheus/test_container_usage.py -k "not killed_in_mid_run"
 
 test-frameworks: $(VENV)/.done $(FRAMEWORKS)/.done
 	SLOPEWISE_FRAMEWORKS="$(CURDIR)/$(FRAMEWORKS)/bin/python" $(BIN)/pytest -q --durations=10 tests/frameworks
 	.ci/frameworks-digest >tests/frameworks/passed.sha256
 
+test-pythons: $(VENV)/.done
+	.ci/test-pythons
+
 bench-cluster: $(VENV)/.done
 	@for bench in benchmarks/cluster/bench_*.py; do echo "== $$bench"; \
 		$(BIN)/python -m testbed run -- $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
+
+install-check: $(VENV)/.done
+	$(BIN)/python -m release install-check
+
+release: $(VENV)/.done
+	$(BIN)/python -m release build
 
 lint: $(VENV)/.done
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
@@ -119,4 +144,4 @@ $(FRAMEWORKS)/.done: requirements-frameworks.lock
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

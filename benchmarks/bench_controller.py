@@ -15,10 +15,11 @@ from pathlib import Path
 
 import requests
 
-from controller.jobs import JobSpec
-from controller.session import Session, SessionPlan, Workshop
-from controller.settings import TrainingPolicy
-from controller.telemetry import configure_logging
+from slopewise.config.jobs_file import JobSpec
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.local.session import Session, SessionPlan
+from slopewise.local.workshop import Workshop
+from slopewise.telemetry.metrics import configure_logging
 
 JOBS = 10
 INTERVAL_SECONDS = 5.0

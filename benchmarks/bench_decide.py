@@ -17,13 +17,15 @@ import sys
 import time
 from collections.abc import Callable
 
-from controller import growth, move_review, pace
-from controller.bounds import Bounds, MoveBounds
-from controller.guards import review
-from controller.loop import calm_garbage_collector
-from controller.model import (
+from slopewise.estimators import growth, pace
+from slopewise.feedback import move_tracking
+from slopewise.guards.moves import review_moves
+from slopewise.guards.resize import review
+from slopewise.loop import calm_garbage_collector
+from slopewise.model import (
     Anchor,
     Arrival,
+    Bounds,
     Checkpoint,
     ClusterSnapshot,
     CpuAllocation,
@@ -33,17 +35,17 @@ from controller.model import (
     JobMemory,
     JobState,
     MemoryState,
-    Mobility,
+    Movability,
+    MoveBounds,
     MoveRecord,
     Node,
     NodeMemory,
+    Objectives,
     Pace,
     PaceAnchor,
-    Promises,
     Usage,
 )
-from controller.move_guards import review_moves
-from controller.policies import Setting, build, find, names
+from slopewise.policies import Setting, build, find, names
 
 NOW = 1_000_000.0
 INTERVAL_SECONDS = 20.0
@@ -65,7 +67,7 @@ WIDE = MoveBounds(
     max_checkpoint_age_seconds=300.0,
     horizon_seconds=600.0,
 )
-MOBILITY = Mobility("suspend", grace_seconds=30.0, restart_seconds=2.0)
+MOVABILITY = Movability("suspend", grace_seconds=30.0, restart_seconds=2.0)
 MOVED = MoveRecord(NOW - 900.0, "elsewhere", "here", resumed_at_seconds=NOW - 890.0, resumed_on="here", steps_lost=0.0)
 
 World = tuple[ClusterSnapshot, MemoryState]
@@ -95,8 +97,9 @@ def _job(uid: str, node: str, level: float, rng: random.Random) -> Job:
         uid, uid, "team", node, JobState.TRAINING, NOW - 500, CpuAllocation(8000, 1000),
         Evaluation(level, 4, NOW, SERIES), Usage(NOW, rng.uniform(490, 510), 2 * GIB), steps_total=1000.0,
         steps_planned=rng.uniform(1100, 5000), useful_parallelism_cores=rng.choice([1.0, 4.0, None]),
-        promises=_promises(rng), memory_request_bytes=2 * GIB, migratable=True,
-        checkpoint=Checkpoint(NOW - 60.0, 2.0, on_sigterm=True), mobility=MOBILITY, life_started_at_seconds=NOW - 500,
+        objectives=_objectives(rng), memory_request_bytes=2 * GIB, migratable=True,
+        checkpoint=Checkpoint(NOW - 60.0, 2.0, on_sigterm=True), movability=MOVABILITY,
+        process_started_at_seconds=NOW - 500,
     )  # fmt: skip
 
 
@@ -113,14 +116,14 @@ def _memory(level: float, rng: random.Random) -> JobMemory:
     )  # fmt: skip
 
 
-def _promises(rng: random.Random) -> Promises:
+def _objectives(rng: random.Random) -> Objectives:
     if rng.random() < 0.5:
-        return Promises()
-    return Promises(rng.uniform(0.2, 2.0), NOW + rng.uniform(100, 5000), 0.3, rng.uniform(0.4, 0.8))
+        return Objectives()
+    return Objectives(rng.uniform(0.2, 2.0), NOW + rng.uniform(100, 5000), 0.3, rng.uniform(0.4, 0.8))
 
 
 def _arrival(uid: str, rng: random.Random) -> Arrival:
-    return Arrival(uid, uid, "team", NOW - rng.uniform(0, 20), 1000, 2 * GIB, 1.0, 1000.0, _promises(rng))
+    return Arrival(uid, uid, "team", NOW - rng.uniform(0, 20), 1000, 2 * GIB, 1.0, 1000.0, _objectives(rng))
 
 
 def seconds_of(work: Callable[[], object]) -> list[float]:
@@ -141,7 +144,7 @@ def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) ->
     def one_pass() -> None:
         grown = growth.measure(snapshot, memory, growth.Measuring(INTERVAL_SECONDS))
         decisions = policy.decide(snapshot, pace.measure(snapshot, grown, INTERVAL_SECONDS))
-        followed = move_review.review(decisions.memory, memory, snapshot)
+        followed = move_tracking.review(decisions.memory, memory, snapshot)
         review_moves(decisions.moves, snapshot, followed.memory, bounds)
         review(decisions.resizes, snapshot, followed.memory, bounds)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from slopewise_exporter import Reporter
 
-MOST_MICROSECONDS_A_STEP = 5.0
+MAX_MICROSECONDS_A_STEP = 5.0
 PAIRS = 200
 STEPS_A_BLOCK = 200
 SCRAPE_INTERVAL_SECONDS = 0.05
@@ -124,9 +124,9 @@ def main() -> int:
     print(f"{'reporter.step(loss)':<24}{'step without':>14}{'added':>12}{'ratio':>8}")
     for name, cost in (("nobody scrapes", quiet), ("a scrape every 50 ms", scraped)):
         print(f"{name:<24}{cost.without:>11.2f} µs{cost.added:>9.2f} µs{cost.ratio:>8.3f}")
-    missed = quiet.added > MOST_MICROSECONDS_A_STEP
+    missed = quiet.added > MAX_MICROSECONDS_A_STEP
     verdict = "MISSED" if missed else "kept"
-    print(f"gate: at most {MOST_MICROSECONDS_A_STEP:g} µs a step added when nobody scrapes: {verdict}")
+    print(f"gate: at most {MAX_MICROSECONDS_A_STEP:g} µs a step added when nobody scrapes: {verdict}")
     return int(missed)
 
 

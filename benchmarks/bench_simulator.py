@@ -14,10 +14,10 @@ import sys
 import time
 from dataclasses import dataclass
 
-from controller.loop import calm_garbage_collector
-from controller.settings import Behaviour, CpuBounds
-from controller.simulator.engine import run, run_unmanaged
-from controller.simulator.model import Instance, PolicyRun, SimJob, SimNode
+from slopewise.config.training_policy import Behaviour, CpuBounds
+from slopewise.loop import calm_garbage_collector
+from slopewise.simulator.engine import run, run_unmanaged
+from slopewise.simulator.world.model import Instance, PolicyRun, SimJob, SimNode
 
 HOUR_SECONDS = 3600.0
 MEMORY_BOUND_MEBIBYTES = 500.0

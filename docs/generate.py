@@ -1,8 +1,7 @@
-"""Writes the references: `python docs/generate.py`, or with `--check` says whether they are up to date.
+"""Writes the references of the jobs file, the TrainingPolicy and the command line; `--check` compares them instead.
 
-Before it: the models that validate jobs files and TrainingPolicies, the policies' parameters, and the command line
-itself. After it: `jobs-file.md`, `training-policy.md` and `command-line.md` beside this file. The same code gives the
-same bytes.
+The sources are the models that validate jobs files and TrainingPolicies, the policies' parameters, and the command
+line. The same code gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,11 +17,15 @@ from typing import Any, get_args
 import typer.main
 from pydantic import BaseModel
 
-from controller import policies
-from controller.cli import app
-from controller.jobs import OWN_VARIABLES, JobEntry
-from controller.policy_listing import describe
-from controller.settings import TrainingPolicy, cpu_quantity
+from slopewise import policies
+from slopewise.commands.app import app
+from slopewise.config.jobs_file import OWN_VARIABLES, JobEntry
+from slopewise.config.quantities import cpu_quantity
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.guards.memory import MIN_SAMPLES, REFUSED_SECONDS
+from slopewise.memory_sizing import HEADROOM, LIMIT_STEP, NEAR_LIMIT
+from slopewise.model.job_classes import RELEASES_MEMORY
+from slopewise.policy_listing import describe
 
 HERE = Path(__file__).resolve().parent
 _HEAD = "<!-- Written by docs/generate.py from {source}: change that, then `make generate`. -->\n\n"
@@ -30,9 +33,9 @@ _HEAD = "<!-- Written by docs/generate.py from {source}: change that, then `make
 _JOBS_FILE = f"""\
 # The jobs file
 
-What `slopewise run --local --jobs FILE` and `slopewise demo --jobs FILE` take: a YAML list of jobs, each a command
-that is started on this machine. `--jobs -` reads it from standard input. A key that there is not, or a value that
-cannot be, is refused before anything starts.
+A jobs file is a YAML list of jobs for `slopewise run --local --jobs FILE` and `slopewise demo --jobs FILE`. Each job
+is a command that is started on this machine. `--jobs -` reads the list from standard input. An unknown key or an
+invalid value is refused before anything starts.
 
 ```yaml
 - name: resnet
@@ -44,41 +47,80 @@ cannot be, is refused before anything starts.
   arriveSeconds: 60
 ```
 
-Relative folders are beside the file, and a command without `workingDirectory` runs in the folder of the file; of
-standard input that is the current folder. The program is looked for on the `PATH`, or, when it has a slash in it,
-from the folder in which the command runs.
+Relative folders are beside the file, and a command without `workingDirectory` runs in the folder of the file. For
+standard input that is the current folder. The program is searched on the `PATH`, or, when it has a slash in it, from
+the folder in which the command runs.
 
-A command is started without a shell, so that signals reach the program itself. What only a shell understands (`>`,
-`&&`, `|`, `$X`, `*`, `~` …) is refused with what to write instead, unless it is quoted; a list is taken word for
-word, and `[sh, -c, "…"]` has a shell run it. Begin the last command of such a line with `exec`, so that it, and not
-the shell, hears SIGTERM. What a command prints is kept under `~/.local/state/slopewise/logs`.
+A command is started without a shell, so that signals reach the program itself. Syntax that only a shell interprets
+(`>`, `&&`, `|`, `$X`, `*`, `~` …) is refused with a replacement, unless it is quoted. A list is taken word for word,
+and `[sh, -c, "…"]` runs a shell. Begin the last command of such a line with `exec`, so that it receives SIGTERM and
+not the shell. The output of a command is under `~/.local/state/slopewise/logs`.
 
-{" and ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)} are set by Slopewise and cannot be
-set in `env`; `port` chooses the port.
+Slopewise sets {" and ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)}, which `env` cannot
+set; `port` chooses the port.
 """
 
 _TRAINING_POLICY = """\
 # TrainingPolicy
 
-`slopewise.dev/v1alpha1`, kind `TrainingPolicy`: which jobs are given CPU by their growth, by which policy, and within
-which bounds. The same document is a file for `slopewise run --policy-file` and `slopewise demo --policy-file`, and an
+A TrainingPolicy (`slopewise.dev/v1alpha1`) selects jobs, names the policy that decides their CPU, and sets the
+bounds. The same document is a file for `slopewise run --policy-file` and `slopewise demo --policy-file`, and an
 object of a cluster; [examples/policy.yaml](../examples/policy.yaml) and
-[examples/cluster/policy.yaml](../examples/cluster/policy.yaml) are two. Every key has a default but those marked
-`required`; `kubectl explain trainingpolicy.spec` has the same.
+[examples/cluster/policy.yaml](../examples/cluster/policy.yaml) are two. Every key that is not `required` has a
+default. `kubectl explain trainingpolicy.spec` prints the same.
+"""
+
+_MEMORY = f"""\
+## Memory requests and limits
+
+`spec.resources.memory` says what of memory is changed, on a cluster only; a policy file for one machine that says
+other than `Ignore` is refused. Figures and reasons are in the JobGrowth's status (`memory`, `memoryReason`, the column
+Memory of `kubectl get growth -o wide`), in events, in the history and in the log.
+
+- **`Requests`** lowers the memory request of jobs that need little, those of the classes
+  {" and ".join(f"`{name}`" for name in sorted(RELEASES_MEMORY))}, to {HEADROOM:g} × their
+  [peak](glossary.md#memory-peak). That makes room for other pods and cannot kill, because a kernel kills by limits. A
+  request never goes above its original. It is raised again, without a cooldown, as soon as the peak is above it or has
+  grown by `minChangeRatio`, and goes back to its original when the job leaves that class or the key becomes `Ignore`.
+- **`Limits`** does that too, and raises the limit of any job by a factor of {LIMIT_STEP:g} once its working set is at
+  {NEAR_LIMIT:g} of it, as far as its node has room: what the node's managed jobs neither request nor use. A limit is
+  never lowered below its original. A raised one goes back only where the peak is not near the original, and otherwise
+  stays, which the result of the restore says.
+
+The memory of these pods is never changed: Guaranteed ones (their QoS class would change; the static memory manager of
+a kubelet concerns no others), those without a memory request, with resources for the whole pod, with `resizePolicy`
+RestartContainer for memory, resized by others, and those on nodes that report swap. Nothing is lowered with a working
+set that is too old or of fewer than {MIN_SAMPLES} samples, within the cooldown, or on a node with the condition
+MemoryPressure. A change that a kubelet does not carry out is taken back in the next pass, and not tried again for
+{REFUSED_SECONDS:.0f} s.
+
+Pods of other owners are not counted in the room of a node, and a HorizontalPodAutoscaler that scales by memory is not
+seen: its ratio of use to request rises with a lower request.
+"""
+
+_PARAMETERS = """\
+## spec.policy.parameters, spec.placement.parameters
+
+The keys that each policy has; [policies.md](policies.md) explains them.
 """
 
 _COMMAND_LINE = """\
 # The command line
 
 Data goes to stdout, messages and progress to stderr. Exit codes: 0 ok, 1 error, 2 usage, 4 data source unreachable,
-128 + signal when stopped. `slopewise --install-completion` has your shell complete commands, options, policies and
-scenarios.
+128 + signal when stopped. `slopewise --install-completion` installs completion of commands, options, policies and
+scenarios in your shell.
 """
 
 
 def jobs_file() -> str:
     """The reference of the jobs file."""
-    return _HEAD.format(source="controller/jobs.py") + _JOBS_FILE + "\n## Keys\n\n" + _key_table(JobEntry)
+    return (
+        _HEAD.format(source="controller/slopewise/config/jobs_file.py")
+        + _JOBS_FILE
+        + "\n## Keys\n\n"
+        + _key_table(JobEntry)
+    )
 
 
 def training_policy() -> str:
@@ -87,19 +129,19 @@ def training_policy() -> str:
     for path, model in _documents("", TrainingPolicy):
         paths.setdefault(model, []).append(path)
     sections = [_section(", ".join(found), model) for model, found in paths.items()]
-    parameters = [
-        "## spec.policy.parameters\n\nThe keys that each policy has; [policies.md](policies.md) explains them.\n"
-    ]
+    parameters = [_PARAMETERS]
     shipped = [describe(name.replace("_", "-"))[0] for name in policies.names()]
     parameters += [_parameters(policy) for policy in shipped if not policy["simulator_only"]]
-    return _HEAD.format(source="controller/settings.py") + "\n".join([_TRAINING_POLICY, *sections, *parameters])
+    return _HEAD.format(source="controller/slopewise/config/training_policy.py") + "\n".join(
+        [_TRAINING_POLICY, *sections, _MEMORY, *parameters]
+    )
 
 
 def command_line() -> str:
     """The reference of every command with its options."""
     command: Any = typer.main.get_command(app)
     sections = [_command(path, each) for path, each in _commands("slopewise", command)]
-    return _HEAD.format(source="controller/cli.py") + "\n".join([_COMMAND_LINE, *sections])
+    return _HEAD.format(source="controller/slopewise/commands") + "\n".join([_COMMAND_LINE, *sections])
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -187,8 +229,10 @@ def _parameters(policy: dict[str, Any]) -> str:
     if not policy["parameters"]:
         return f"### {name}\n\nNone.\n"
     rows = ["| key | default | bounds | unit | |", "|---|---|---|---|---|"]
-    for each in policy["parameters"]:
-        rows.append(_row(f"`{each['name']}`", _default(each), each["bounds"], each["unit"], each["description"]))
+    rows += [
+        _row(f"`{each['name']}`", _default(each), each["bounds"], each["unit"], each["description"])
+        for each in policy["parameters"]
+    ]
     return f"### {name}\n\n" + "\n".join(rows) + "\n"
 
 

@@ -1,8 +1,7 @@
-"""The Overview dashboard: what is each job doing, who has the CPU, and is Slopewise itself at work?
+"""The Overview dashboard: what each job does, which jobs have the CPU, and whether Slopewise itself is at work.
 
-Before this: `panels.py`, the shapes. After it: `generate.py` writes the JSON. Only metrics of docs/metrics.md are
-read, and only by labels that the controller itself sets: `job_namespace`, `job_name` and `job_node`, never the
-scrape's own `namespace`, which a controller outside a cluster does not have.
+Only metrics of docs/metrics.md are read, and only by labels that the controller itself sets: `job_namespace`,
+`job_name` and `job_node`, never the scrape's own `namespace`, which a controller outside a cluster does not have.
 
 `max by` comes first wherever a gauge is read: after a rollout the old replica's series may still be there, and
 a job must not count twice.
@@ -104,6 +103,7 @@ def _panels() -> Iterator[tuple[str, Builder[Panel]]]:
         ("Is anything wrong?", _health()),
         ("Jobs", _jobs()),
         ("CPU", _cpu()),
+        ("Promises", _promises()),
         ("The controller", _controller()),
     ):
         for position, panel in enumerate(panels):
@@ -206,7 +206,7 @@ def _cpu() -> list[Builder[Panel]]:
         ),
         lines(
             "CPU used, allocated, accepted and wanted",
-            "Is CPU given that nobody uses, and does what jobs have follow what the policy wants? Sum over the "
+            "Is CPU given that no job uses, and does what jobs have follow what the policy wants? Sum over the "
             "selected jobs. Allocated is in effect, as kubelets report it; accepted is what the API server has stored: "
             "they stay apart where a kubelet is down. Wanted is the policy's limit; in mode Recommend it and accepted "
             "stay apart. They do so too under control: requests, where shares add up to the node and limits need not.",
@@ -223,6 +223,57 @@ def _cpu() -> list[Builder[Panel]]:
             PER_SECOND,
             Query("max by (job_node) (slopewise_growth_efficiency_sum)", "{{job_node}}"),
             width=12,
+        ),
+    ]
+
+
+def _promises() -> list[Builder[Panel]]:
+    """Only jobs whose owners state something have these; the numbers are 0 where none does."""
+    return [
+        number(
+            "Objectives missed",
+            "How many jobs take more than 10 % longer than their owners ask, and have for two intervals? 0 as well "
+            "where no owner states an objective.",
+            "none",
+            f"sum({per_job('slopewise_job_objective_missed')}) or vector(0)",
+            amber_from=1,
+            red_from=3,
+        ),
+        number(
+            "Jobs that cannot meet their deadline",
+            "How many jobs would be late even with all CPU of the largest node, or are late already? 0 as well where "
+            "no owner states a deadline.",
+            "none",
+            f"sum({per_job('slopewise_job_deadline_hopeless')}) or vector(0)",
+            amber_from=1,
+            red_from=3,
+        ),
+        number(
+            "Jobs late at their present pace",
+            "How many jobs need more CPU to meet their deadline? 0 as well where no owner states a deadline.",
+            "none",
+            f"sum({per_job('slopewise_job_deadline_slack_seconds')} < bool 0) or vector(0)",
+            amber_from=1,
+            red_from=5,
+        ),
+        lines(
+            "Deviation from the objective",
+            "Who is faster than asked, and who is slower? (asked − took) ÷ asked: below −10 % the objective is missed.",
+            "percentunit",
+            Query(per_job("slopewise_job_qoe_deviation_ratio"), JOB),
+        ),
+        lines(
+            "Slack before the deadline",
+            "Who has time to spare at the present pace, and who is late by how much?",
+            "s",
+            Query(per_job("slopewise_job_deadline_slack_seconds"), JOB),
+        ),
+        lines(
+            "Targets reached",
+            "How many jobs have reached the loss that their owners need, and could make room for others?",
+            "none",
+            Query(f"sum({per_job('slopewise_job_deliverable_reached')})", "deliverable"),
+            Query(f"sum({per_job('slopewise_job_target_reached')})", "target"),
         ),
     ]
 
@@ -257,7 +308,7 @@ def _controller() -> list[Builder[Panel]]:
         ),
         lines(
             "Resizes by outcome",
-            "What became of the resizes that were let through? Failed ones are tried again on the next pass.",
+            "What was the outcome of the resizes that were let through? Failed ones are tried again on the next pass.",
             "cpm",
             Query(per_minute("slopewise_resizes_total", "outcome"), "{{outcome}}"),
             stacked=True,

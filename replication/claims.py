@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from controller.model import CpuControl
-from controller.pace import QOE_TOLERANCE_RATIO
-from controller.simulator.model import Instance, RunOutcome
+from slopewise.estimators.pace import QOE_TOLERANCE_RATIO
+from slopewise.model import CpuControl
+from slopewise.simulator.world.model import Instance, PlacementRun, RunOutcome
 
 Unit = Literal["s", "%", "jobs", ""]
 
@@ -34,21 +34,31 @@ class Candidate:
     parameters: Mapping[str, object] = field(default_factory=dict)
     interval_seconds: float = 20.0
     control: CpuControl = "requests"
+    placement: PlacementRun | None = None
+    """A second policy, which chooses nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A reading of what the paper leaves open, laid over every candidate of a setting."""
+    """A column: a reading of what the paper leaves open, or a cause that is tried. Laid over every candidate."""
 
     name: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     control: CpuControl | None = None
+    interval_seconds: float | None = None
+    scenario: Mapping[str, object] = field(default_factory=dict)
+    """Keys of the scenario's `spec` as its file has them, which replace the file's: another world for both runs. The
+    baseline then has figures of its own in this column."""
 
 
 AS_READ = Variant("ours")
 
 NOT_PRINTED: tuple[str, None] = ("not printed", None)
 """For a figure that is ours alone: its text and its number."""
+
+Printed = float | tuple[float, float] | Literal["a gain"] | None
+"""What ours is judged by: a figure, a range, or `a gain` where the paper says so in words alone. None: it is only
+shown beside ours."""
 
 AGAIN = " (printed a second time)"
 """Marks the second of two different figures that a paper prints for one setting; the pictures leave it out."""
@@ -61,10 +71,9 @@ class Claim:
     what: str
     printed: str
     """As the page shows it, with its unit."""
-    printed_value: float | tuple[float, float] | None
-    """What ours is judged by, or its range; None: only shown beside ours. So are completion times and makespans: a
-    scenario's speed is chosen for its baseline to come near the printed one, and then any policy that changes little
-    agrees as well."""
+    printed_value: Printed
+    """None for completion times and makespans too: a scenario's speed is chosen for its baseline to come near the
+    printed one, and then any policy that changes little agrees as well."""
     unit: Unit
     value: Callable[[Pair], float | None]
     candidate: Candidate | None = None
@@ -76,7 +85,7 @@ class Claim:
 def gain(
     what: str,
     printed: str,
-    printed_value: float | tuple[float, float] | None,
+    printed_value: Printed,
     unit: Unit,
     value: Callable[[Pair], float | None],
     candidate: Candidate,
@@ -96,6 +105,8 @@ class Setting:
     baseline: Candidate
     claims: tuple[Claim, ...]
     variants: tuple[Variant, ...] = (AS_READ,)
+    trace: bool = False
+    """Its claims read the events of a run."""
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
@@ -145,20 +156,26 @@ def reduction(figure: Callable[[RunOutcome], float | None]) -> Callable[[Pair], 
     return value
 
 
+def ended_in_both(pair: Pair) -> list[tuple[float, float]]:
+    """Completion times in seconds, (baseline, candidate), of jobs that ended in both runs."""
+    before = {job.name: job.jct_seconds for job in pair.base.jobs}
+    pairs = [(before[job.name], job.jct_seconds) for job in pair.ours.jobs]
+    return [(base, ours) for base, ours in pairs if base is not None and ours is not None]
+
+
 def job_reductions(pair: Pair) -> list[float]:
     """By how many per cent each job's completion time fell, of jobs that ended in both runs."""
-    before = {job.name: job.jct_seconds for job in pair.base.jobs}
-    changes = []
-    for job in pair.ours.jobs:
-        base = before[job.name]
-        if base is not None and job.jct_seconds is not None:
-            changes.append(100 * (1 - job.jct_seconds / base))
-    return changes
+    return [100 * (1 - after / before) for before, after in ended_in_both(pair)]
 
 
 def jobs_faster(pair: Pair) -> float:
     """How many jobs ended sooner, by any amount, which is how the papers count."""
     return float(sum(change > 0 for change in job_reductions(pair)))
+
+
+def jobs_slower(pair: Pair) -> float:
+    """How many jobs ended later, by any amount; a job that nothing happened to is neither faster nor slower."""
+    return float(sum(change < 0 for change in job_reductions(pair)))
 
 
 def best_reduction(pair: Pair) -> float | None:
@@ -173,12 +190,7 @@ def worst_increase(pair: Pair) -> float | None:
 
 def losers_mean_increase_seconds(pair: Pair) -> float | None:
     """By how many seconds the jobs that ended later did so, on average; None when there were none."""
-    before = {job.name: job.jct_seconds for job in pair.base.jobs}
-    later = [
-        job.jct_seconds - base
-        for job in pair.ours.jobs
-        if (base := before[job.name]) is not None and job.jct_seconds is not None and job.jct_seconds > base
-    ]
+    later = [after - before for before, after in ended_in_both(pair) if after > before]
     return sum(later) / len(later) if later else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import linprog
 
-from controller.simulator.model import SimJob, SimNode
+from slopewise.simulator.world.model import SimJob, SimNode
 
 ENOUGH_RATIO = 1 - 1e-6
 

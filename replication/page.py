@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from controller.estimates import Estimate
 from replication.claims import Claim, Unit
-from replication.comments import COMMENTS
-from replication.run import Result
+from replication.comments import COMMENTS, Comment, ShownBy
+from replication.run import SETTINGS, Result
+from slopewise.reports.estimates import Estimate
 
 Verdict = Literal["agrees", "same direction", "no effect", "contradicts", "differs", ""]
 
@@ -23,8 +23,8 @@ HEAD = """\
 
 Written by `make replicate` ({seeds} seeds a setting); do not edit. Each table sets a paper's printed figures beside
 what this project's policies give in its [simulator](simulator.md), which runs the real pass
-(`controller/reconcile.py`). Ours are means over seeds with 95 % intervals (Student's t) in brackets; each paper's
-policy is compared with that paper's own baseline, seed by seed over the same jobs.
+(`controller/slopewise/reconcile.py`). Ours are means over seeds with 95 % intervals (Student's t) in brackets; each
+paper's policy is compared with that paper's own baseline, seed by seed over the same jobs.
 
 The papers' machines, the exact lengths of their models and their arrival times are not printed. A scenario's lengths or
 speeds are chosen so that the *baseline* comes near the printed one, and the policy has no part in that choice. So
@@ -32,27 +32,38 @@ completion times and makespans in seconds are shown but not judged; how much a p
 
 | word | what it means here |
 |---|---|
-| NA | FlowCon's baseline: nobody manages, all jobs of the node share evenly (`fair`) |
-| DS | the default scheduler: fewest pods; `fair` beside SpeCon, which does not place, else `kube-default` |
+| NA | FlowCon's baseline: no policy, all jobs of the node share evenly (`fair`) |
+| DS | the default scheduler: `fair` beside SpeCon, which does not place; else `kube-default` without requests |
+| by least used CPU | DS starts a job where least CPU is in use at that moment, as in the thesis (6.2.3) |
+| by fewest jobs | DS starts a job where the fewest are, as Kubernetes does with pods and nodes that are alike |
 | completion (time) | from a job's arrival to its end |
 | makespan | from the first arrival to the last end |
 | α | the growth below which a job counts as converged |
-| itval, interval | seconds between two looks of the policy |
-| jobs faster, losers | jobs that end sooner, or later, than under the baseline, by any amount |
+| itval, interval | seconds between two evaluations by the policy |
+| jobs faster, winners, losers | jobs that end sooner, or later, than under the baseline, by any amount |
 | overlap | for how long so many jobs run at the same time |
+| slow move, rebalancing move | moves by SpeCon's Algorithm 4, for slow growth, and 5, to even out the nodes |
+| jitter | standard deviation over mean of a job's CPU over pieces of 20 s, mean over jobs |
+| allocated CPU used | of the CPU that limits (or requests, without a limit) allocate to jobs, the part that they use |
+| recorded losses | jobs report their models' [real losses](simulator.md#recorded-losses): each step's, or averaged |
 | falls | how much less it is than under the baseline, in per cent; a negative figure is a rise |
 
 The last column says, by rule:
 
-- *agrees*: the printed figure (of a range: some of it) lies in our interval, or our mean is within 10 % of it.
+- *agrees*: the printed figure (of a range: some of it) lies in our interval, or our mean is within 10 % of it; of
+  gains, only where no gain (0 %, half of the jobs) lies outside our interval.
 - of gains (per cent less, or how many jobs are faster, where half of them is no gain), *same direction*: the whole
-  interval is a gain; *no effect*: it includes none, or the mean is within half a per cent of none; *contradicts*: the
+  interval is a gain, which is all that can be said where the paper prints no figure but says in words that there is
+  one; *no effect*: it includes none, or the mean is within half a per cent of none; *contradicts*: the
   whole interval is a loss.
 - *differs*: what neither agrees nor is a gain. What the *best* of many jobs gains is such a figure, for something is
   always gained by one of them.
 
-Where a setting has several columns, the readings of what a paper leaves open, the verdict is on the first, which is the
-default.
+Where a setting has several columns (readings, default schedulers, losses), the verdict is on the first. FlowCon's
+first (*as printed*, each step's loss) fits the paper's own worked example, its second (averaged) is what ships.
+
+Below a table no cause is named without the rows and columns that show it. Settings with *causes tried* in their names
+hold the runs made for that: a column is the setting with something else in it, and nothing in them is judged.
 
 | setting | judged figures | agrees | same direction | no effect | contradicts | differs |
 |---|---|---|---|---|---|---|
@@ -75,17 +86,22 @@ def verdict(claim: Claim, ours: Estimate) -> Verdict:
     """What our figure says about the printed one, by the rule that the page states."""
     if claim.printed_value is None or ours.mean is None:
         return ""
-    printed = claim.printed_value if isinstance(claim.printed_value, tuple) else (claim.printed_value,) * 2
     low = ours.mean if ours.low is None else ours.low
     high = ours.mean if ours.high is None else ours.high
-    close = any(abs(ours.mean - end) <= CLOSE_RATIO * abs(end) for end in printed)
-    if close or (low <= printed[1] and high >= printed[0]):
-        return "agrees"
+    agrees = claim.printed_value != "a gain" and _agrees(claim.printed_value, low, ours.mean, high)
     if claim.neutral is None:
-        return "differs"
+        return "agrees" if agrees else "differs"
     if low <= claim.neutral <= high or abs(ours.mean - claim.neutral) <= NOTHING[claim.unit]:
         return "no effect"
+    if agrees:
+        return "agrees"
     return "same direction" if low > claim.neutral else "contradicts"
+
+
+def _agrees(printed: float | tuple[float, float], low: float, mean: float, high: float) -> bool:
+    least, most = printed if isinstance(printed, tuple) else (printed, printed)
+    close = any(abs(mean - end) <= CLOSE_RATIO * abs(end) for end in (least, most))
+    return close or (low <= most and high >= least)
 
 
 def _summary_row(result: Result) -> str:
@@ -101,7 +117,7 @@ def _summary_row(result: Result) -> str:
 def _section(result: Result, pictures: Sequence[str]) -> str:
     setting = result.setting
     names = [variant.name for variant in setting.variants]
-    source = f"[`{setting.scenario}`](../controller/simulator/scenarios/{setting.scenario}.yaml)"
+    source = f"[`{setting.scenario}`](../controller/slopewise/simulator/scenarios/{setting.scenario}.yaml)"
     lines = [f"\n## {setting.title}\n", f"Scenario {source}, {result.seeds} seeds.\n"]
     lines.append(f"| figure | printed | {' | '.join(names)} | |")
     lines.append("|---|---|" + "---|" * (len(names) + 1))
@@ -110,9 +126,24 @@ def _section(result: Result, pictures: Sequence[str]) -> str:
         said = verdict(claim, result.estimates[place, names[0]])
         lines.append(f"| {claim.what} | {claim.printed} | {' | '.join(cells)} | {said} |")
     lines += [f"\n![{picture}](images/replication/{picture})" for picture in pictures]
-    if setting.name in COMMENTS:
-        lines.append(f"\n{COMMENTS[setting.name]}")
+    lines += [f"\n{paragraph(comment)}" for comment in COMMENTS.get(setting.name, ())]
     return "\n".join(lines) + "\n"
+
+
+def paragraph(comment: Comment) -> str:
+    """A comment as the page has it: its text, and what shows it."""
+    if not comment.shown_by:
+        return comment.text
+    return f"{comment.text}\nShown by {'; '.join(_evidence(each) for each in comment.shown_by)}."
+
+
+def _evidence(shown_by: ShownBy) -> str:
+    title = SETTINGS[shown_by.setting].title
+    parts = [f"[{title}](#{anchor(title)})"]
+    for kind, names in (("row", shown_by.rows), ("column", shown_by.columns)):
+        if names:
+            parts.append(f"{kind}{'s' if len(names) > 1 else ''} {', '.join(f'“{name}”' for name in names)}")
+    return ", ".join(parts)
 
 
 def shown(ours: Estimate | None, unit: Unit, seeds: int) -> str:

@@ -15,10 +15,12 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib import pyplot as plt
 
-from controller.estimates import Estimate
-from controller.simulator.model import RunOutcome, Stay
 from replication.claims import AGAIN, Claim, Setting
+from replication.heat_maps import draw_grid
 from replication.run import SETTINGS, Result, Runs
+from replication.settings_grids import GRIDS
+from slopewise.reports.estimates import Estimate
+from slopewise.simulator.world.model import RunOutcome, Stay
 
 mpl.use("svg")
 mpl.rcParams.update(
@@ -69,6 +71,9 @@ def draw_all(results: Sequence[Result], folder: Path) -> dict[str, list[str]]:
     for sweep in SWEEPS:
         if result := by_name.get(sweep.setting):
             pictures[sweep.setting].append(draw_sweep(result, sweep, folder / sweep.file))
+    for grid in GRIDS:
+        if result := by_name.get(grid.setting.name):
+            pictures[grid.setting.name].append(_save(draw_grid(result, grid), folder / grid.file))
     if GANTT_SETTING in by_name:
         pictures[GANTT_SETTING] += _gantts(SETTINGS[GANTT_SETTING], folder)
     return pictures

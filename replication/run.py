@@ -1,7 +1,7 @@
-"""Runs every setting over its seeds, in processes: from `Setting`s to the mean of every claim with its interval.
+"""Runs every published setting over its seeds in worker processes.
 
-Before it: `settings_*.py`. After it: `page.py` and `plots.py`. One task is one seed of one setting: the baseline and
-all candidates over the same drawn instance, so that each figure is a comparison of like with like.
+The result is the mean of every claim with its interval.
+One task is one seed of one setting: the baseline and all candidates over the same drawn instance.
 """
 
 from __future__ import annotations
@@ -11,17 +11,31 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
-from controller.estimates import Estimate, estimate
-from controller.simulator.engine import run
-from controller.simulator.model import Instance, PolicyRun, RunOutcome
-from controller.simulator.scenario import load_scenario, policy_runs
-from controller.simulator.workload import draw
-from replication import settings_clusters, settings_flowcon, settings_promises
+from replication import (
+    settings_causes,
+    settings_clusters,
+    settings_flowcon,
+    settings_grids,
+    settings_promises,
+    settings_related,
+)
 from replication.claims import Candidate, Claim, Pair, Setting, Variant
+from slopewise.reports.estimates import Estimate, estimate
+from slopewise.simulator.engine import run
+from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
+from slopewise.simulator.workload import draw
+from slopewise.simulator.world.model import Instance, PolicyRun, RunOutcome
 
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
-    for setting in (*settings_flowcon.SETTINGS, *settings_clusters.SETTINGS, *settings_promises.SETTINGS)
+    for setting in (
+        *settings_flowcon.SETTINGS,
+        *settings_clusters.SETTINGS,
+        *settings_promises.SETTINGS,
+        *settings_related.SETTINGS,
+        *settings_grids.SETTINGS,
+        *settings_causes.SETTINGS,
+    )
 }
 
 Values = dict[tuple[int, str], float | None]
@@ -40,7 +54,7 @@ class Result:
 def run_settings(
     names: Sequence[str], seeds: Sequence[int], workers: int, on_done: Callable[[str], None]
 ) -> list[Result]:
-    """Every setting over every seed; `on_done` is told each finished task."""
+    """Every setting over every seed; `on_done` is called after each task."""
     found: dict[str, list[Values]] = {name: [] for name in names}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         tasks = {pool.submit(values_of_seed, name, seed): name for name in names for seed in seeds}
@@ -59,20 +73,32 @@ def _result(setting: Setting, values: Sequence[Values]) -> Result:
 
 def values_of_seed(name: str, seed: int) -> Values:
     """Every claim of one setting for one seed."""
-    setting = SETTINGS[name]
-    runs = Runs(setting.scenario, seed)
-    base = runs.of(setting.baseline)
+    return values_of(SETTINGS[name], seed)
+
+
+def values_of(setting: Setting, seed: int) -> Values:
+    """Every claim of a setting that need not be among the published ones, for one seed."""
     values: Values = {}
-    for place, claim in enumerate(setting.claims):
-        for variant in _variants(claim, setting):
-            ours = base if claim.candidate is None else runs.of(with_variant(claim.candidate, variant))
-            values[place, variant.name] = claim.value(Pair(runs.instance, base, ours))
+    worlds: list[tuple[Mapping[str, object], Runs]] = []
+    for variant in setting.variants:
+        runs = next((runs for scenario, runs in worlds if scenario == variant.scenario), None)
+        if runs is None:
+            runs = Runs(setting.scenario, seed, variant.scenario, trace=setting.trace)
+            worlds.append((variant.scenario, runs))
+        base = runs.of(setting.baseline)
+        for place, claim in enumerate(setting.claims):
+            if variant in variants_of(claim, setting):
+                ours = base if claim.candidate is None else runs.of(with_variant(claim.candidate, variant))
+                values[place, variant.name] = claim.value(Pair(runs.instance, base, ours))
     return values
 
 
-def _variants(claim: Claim, setting: Setting) -> Sequence[Variant]:
-    """A claim on the baseline alone reads the same under every variant."""
-    return setting.variants if claim.candidate is not None else setting.variants[:1]
+def variants_of(claim: Claim, setting: Setting) -> Sequence[Variant]:
+    """The columns in which a claim has a figure: one on the baseline alone differs only where the world does."""
+    first, *others = setting.variants
+    if claim.candidate is not None:
+        return setting.variants
+    return [first, *(variant for variant in others if variant.scenario != first.scenario)]
 
 
 def with_variant(candidate: Candidate, variant: Variant) -> Candidate:
@@ -80,6 +106,7 @@ def with_variant(candidate: Candidate, variant: Variant) -> Candidate:
     return replace(
         candidate,
         parameters={**candidate.parameters, **variant.parameters},
+        interval_seconds=variant.interval_seconds or candidate.interval_seconds,
         control=variant.control or candidate.control,
     )
 
@@ -87,17 +114,21 @@ def with_variant(candidate: Candidate, variant: Variant) -> Candidate:
 class Runs:
     """The runs of one seed of one scenario, each made once."""
 
-    def __init__(self, scenario: str, seed: int, *, trace: bool = False) -> None:
-        document = load_scenario(scenario)
+    def __init__(
+        self, scenario: str, seed: int, overrides: Mapping[str, object] | None = None, *, trace: bool = False
+    ) -> None:
+        document = load_scenario(scenario, overrides)
         self.instance: Instance = draw(document, seed)
         self._template = policy_runs(document, ["fair"])[0]
-        self._done: dict[str, RunOutcome] = {}
         self._trace = trace
+        self._done: dict[str, RunOutcome] = {}
 
     def of(self, candidate: Candidate) -> RunOutcome:
         """The candidate over this instance."""
         label = f"{candidate.policy} {sorted(candidate.parameters.items())} {candidate.interval_seconds} "
         label += candidate.control
+        if (placed := candidate.placement) is not None:
+            label += f" + {placed.name} {sorted(placed.parameters.items())} {placed.interval_seconds}"
         if label not in self._done:
             self._done[label] = run(self.instance, self._policy_run(candidate, label), trace=self._trace)
         return self._done[label]
@@ -110,4 +141,5 @@ class Runs:
             parameters=candidate.parameters,
             interval_seconds=candidate.interval_seconds,
             control=candidate.control,
+            placement=candidate.placement,
         )

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from controller import growth
-from controller.model import (
+from slopewise.estimators import growth
+from slopewise.model import (
     ClusterSnapshot,
     CpuAllocation,
     Evaluation,
@@ -24,7 +24,7 @@ from controller.model import (
     Node,
     Usage,
 )
-from slopewise_exporter.average import LEAST_REACH_RATIO, REACH, SPREAD_WEIGHT, RobustAverage
+from slopewise_exporter.average import MIN_REACH_RATIO, REACH, SPREAD_WEIGHT, RobustAverage
 
 DECAY = 0.98
 FLOOR_RATIO = 0.01
@@ -65,7 +65,7 @@ class Clipped:
         if self._level is None:
             self._level, self._spread = loss, abs(loss)
             return
-        reach = REACH * self._spread + LEAST_REACH_RATIO * abs(self._level)
+        reach = REACH * self._spread + MIN_REACH_RATIO * abs(self._level)
         distance = max(-reach, min(reach, loss - self._level))
         self._level += (1 - DECAY) * distance
         self._spread += SPREAD_WEIGHT * (abs(distance) - self._spread)
@@ -89,7 +89,7 @@ class MedianOf:
         return statistics.median(self._last) if self._last else None
 
 
-AVERAGES: Mapping[str, type[Plain] | type[Clipped] | type[MedianOf]] = {
+AVERAGES: Mapping[str, type[Plain | Clipped | MedianOf]] = {
     "plain, as it was": Plain,
     "clipped (Huber)": Clipped,
     "median of 49": MedianOf,
@@ -97,7 +97,7 @@ AVERAGES: Mapping[str, type[Plain] | type[Clipped] | type[MedianOf]] = {
 
 
 def averages() -> dict[str, Average]:
-    """All of them anew; the last one is the exporter's own."""
+    """New instances of all of them; the last one is the exporter's own."""
     return {name: kind() for name, kind in AVERAGES.items()} | {"left out and counted (taken)": RobustAverage(DECAY)}
 
 
@@ -170,7 +170,7 @@ def clips(levels: Sequence[float]) -> Growths:
 
 INTERVAL_SECONDS = 20.0
 _NODE = Node("n", 1.0, 2**33)
-_HOW = growth.Measuring(INTERVAL_SECONDS)
+_HOW = growth.Measuring(INTERVAL_SECONDS, min_range_ratio=0.0)  # the range alone, as the other candidates
 
 
 def taken(levels: Sequence[float]) -> Growths:

@@ -132,8 +132,7 @@ def average_rows() -> Iterator[Sequence[str]]:
             true = levels(averages()["plain, as it was"], curve.values)
             calm.append(steps_off(name, curve, curve.values, true))
             for size in (*SIZES, *(-size for size in SIZES)):
-                for begin in (0, 20, 700):
-                    once.append(steps_off(name, curve, spiked(curve, begin, 1, size), true))
+                once += [steps_off(name, curve, spiked(curve, begin, 1, size), true) for begin in (0, 20, 700)]
                 five.append(steps_off(name, curve, spiked(curve, 300, 5, size), true))
         follow = [
             [steps_to_follow(name, half, [factor * loss for loss in half][:200]) for half in _halves(every)]
@@ -258,57 +257,58 @@ RANGE_HEAD = (
 TEXT = """\
 # Spikes
 
-Written by `python -m replication.spikes`; do not edit. One finite loss that is far off (mixed precision, the first
-batch, a broken sample) is everyday. Growth is a change of the loss over its range, so a spike that gets into either
-makes a training look converged, or all-important, for as long as it is remembered. Of two equal trainings on one
-core, one of which showed a loss of 1e12 during its first 30 s, that one took 600 s and its twin 476 s; now both take
+Written by `python -m replication.spikes`; do not edit. A spike is one finite loss that is far off (mixed precision,
+the first batch, a broken sample); spikes are common. Growth is a change of the loss over its range, so a spike in
+either makes a training look converged, or all-important, for as long as the memory has it. Two equal trainings ran on
+one core, and one of them showed a loss of 1e12 during its first 30 s: it took 600 s and its twin 476 s. Now both take
 the same.
 
-Three places keep spikes out, each what gets past the one before.
+Three places keep spikes out; each handles what passes the one before.
 
 ## 1. The exporter's moving average
 
-A loss more than ten mean distances from the average is held back; a usual one after it shows that it was an outlier,
-which is left out and counted in `training_outlier_loss_total`; ten in a row are a change, and the average starts
-again from them. Mean over the curves, the worst in brackets; *off* is by more than a twentieth of the range from the
-plain average of the losses without spikes.
+The average holds a loss back that is more than ten mean distances away. A usual loss after it shows that it was an
+outlier, which is left out and counted in `training_outlier_loss_total`. Ten in a row are a change, and the average
+starts again from them. The figures are means over the curves, with the worst in brackets; *off* is by more than a
+twentieth of the range from the plain average of the losses without spikes.
 
 {averages}
 
-A clipped average has nothing but its first loss to go by, and walks away from the level when that one is the spike.
-The median reaches back no further than it holds, and costs a sort. What was taken differs from a plain average only
-after a real drop, which it follows sooner, and until the third loss; it costs 0.1 µs a step.
+A clipped average starts from its first loss alone, and leaves the level when that one is the spike. The median covers
+only the losses that it holds, and costs a sort. The taken average differs from a plain one only after a real drop,
+which it follows sooner, and until the third loss; it costs 0.1 µs a step.
 
 ## 2. The level of a window
 
-Other people's exporters show the loss of whatever step was last. The level is the median of the window
-(`quantile_over_time(0.5, …)`), no longer its mean: one spike among four scrapes does not move it. NaN and Inf still
-show as a divergence, by the mean. In ranges, with noise of 0.05:
+Other exporters show the loss of the last step. The level is the median of the window (`quantile_over_time(0.5, …)`),
+no longer its mean: one spike among four scrapes does not change it. NaN and Inf still show as a divergence, by the
+mean. The figures are in ranges, with noise of 0.05:
 
 {levels}
 
 ## 3. The controller's range
 
-What gets past a median lasts for half a window or longer: a slow step. A level more than ten ranges outside of all
-before it is held back, and its interval goes on; another one as far outside a window later confirms it, and so do
-five windows of the very same value. The best level is one that two different levels in a row have reached, and the
-first is settled by the first three. The rules are in `controller/level_range.py`. Looks (of {looks}) at which growth
-falls on the other side of α, or is off by more than a factor of two, compared with the range as it was on the same
-curve without the spike; mean, and the worst in brackets:
+A spike that passes a median lasts for half a window or longer: a slow step. A level more than ten ranges outside of
+all before it is held back, and its interval continues. Another level as far outside a window later confirms it, and
+so do five windows of the same value. The best level is one that two different levels in a row have reached, and the
+first is settled by the first three. The rules are in `controller/slopewise/estimators/level_range.py`. The figures
+count looks (of {looks}) at which growth falls on the other side of α, or is off by more than a factor of two, compared
+with the range as it was on the same curve without the spike; mean, and the worst in brackets:
 
 {ranges}
 
 - The looks that are spiked count as well: at least one, or three, where growth was above α.
-- The first look of a curve that falls steeply holds most of its range. When that one is spiked nobody can know it any
-  more: what is left is measured against the rest. That is the worst case of the second column.
-- A first level that is off by a few ranges only is not told from a loss that falls fast at the start.
-- A rise of more than ten ranges is seen one look later, a smaller one at once. The controller looks again after a
+- The first look of a curve that falls steeply holds most of its range. That part of the range is lost when the first
+  look is spiked, and growth is measured against the rest. This is the worst case of the second column.
+- A first level that is off by a few ranges only cannot be distinguished from a loss that falls fast at the start.
+- A rise of more than ten ranges is seen one look later, a smaller one at once. The controller evaluates again after a
   window of four scrapes, not after an interval.
-- Quantiles and medians of levels shift with every curve, and what decays forgets what a job has learnt, so that a
-  converged job grows again: all of them misjudge looks of curves that have no spike at all.
+- Quantiles and medians of levels shift with every curve, and a range that decays lets a converged job grow again: all
+  of them misjudge looks of curves that have no spike at all.
 
-What remains: an exporter with a plain moving average of its own spreads a spike of its very first steps over a
-thousand more, which looks like a loss that falls by ten orders of magnitude. Report to ours, or the loss itself.
+One case remains: an exporter with a plain moving average of its own spreads a spike of its first steps over a
+thousand more, which looks like a loss that falls by ten orders of magnitude. Report to our exporter, or report the
+loss itself.
 
 `slopewise simulate spikes` runs policies over such jobs ([simulator.md](simulator.md)).
 """

@@ -21,16 +21,16 @@ from typing import Any
 
 from rich.console import Console
 
-from controller.demo.command import BASELINE, DEMO_BEHAVIOUR, DEMO_CPU, DEMO_INTERVAL_SECONDS, DemoOptions, document
-from controller.demo.results import RunResult
-from controller.demo.runner import run_policy
-from controller.demo.trainings.catalogue import demo_jobs
-from controller.loop import calm_garbage_collector
-from controller.session import Workshop
-from controller.settings import Behaviour, CpuBounds
-from controller.simulator.engine import run
-from controller.simulator.model import Instance, Physics, PolicyRun, RunOutcome, SimJob, SimNode
-from controller.telemetry import configure_logging
+from slopewise.config.training_policy import Behaviour, CpuBounds
+from slopewise.demo.command import BASELINE, DEMO_BEHAVIOUR, DEMO_CPU, DEMO_INTERVAL_SECONDS, DemoOptions, document
+from slopewise.demo.report.results import RunResult
+from slopewise.demo.runner import run_policy
+from slopewise.demo.trainings.catalogue import demo_jobs
+from slopewise.local.workshop import Workshop
+from slopewise.loop import calm_garbage_collector
+from slopewise.simulator.engine import run
+from slopewise.simulator.world.model import Instance, Physics, PolicyRun, RunOutcome, SimJob, SimNode
+from slopewise.telemetry.metrics import configure_logging
 
 MEASURED = Path(__file__).with_name("measured.json")
 POLICIES = (BASELINE, "flowcon")
@@ -44,7 +44,7 @@ STREAM_RATIO = 0.8
 
 
 @dataclass(frozen=True)
-class Alone:
+class SoloRun:
     """What one job did with the machine to itself."""
 
     name: str
@@ -84,20 +84,20 @@ class RecordedCurve:
 def measure(console: Console) -> dict[str, Any]:
     """Run the trainings alone, then together under each policy; what was measured, ready for JSON."""
     jobs = demo_jobs()
-    alone = []
+    solo = []
     with Workshop(actuator="auto", announce=lambda line: console.print(line, markup=False)) as workshop:
         fair = _document(BASELINE)
         for job in jobs:
             console.print(f"{job.name} alone", markup=False)
             result = run_policy(workshop, fair, [replace(job, arrive_seconds=0.0)], ours=True, show=lambda _: None)
-            alone.append(_alone(job.arrive_seconds, result))
+            solo.append(_alone(job.arrive_seconds, result))
         shared = {}
         for name in POLICIES:
             console.print(f"all together under {name}", markup=False)
             result = run_policy(workshop, _document(name), jobs, ours=True, show=lambda _: None)
             shared[name] = {each.name: each.jct_seconds for each in result.jobs}
             cores = result.node_cores
-    return {"machine": f"{platform.system()} {platform.machine()}", "cores": cores, "alone": alone, "together": shared}
+    return {"machine": f"{platform.system()} {platform.machine()}", "cores": cores, "alone": solo, "together": shared}
 
 
 def _document(name: str) -> Any:
@@ -122,18 +122,18 @@ def _alone(arrive_seconds: float, result: RunResult) -> dict[str, Any]:
 
 def predicted(measured: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Completion times in seconds by policy and job, simulated from what each job did alone."""
-    alone = [Alone(**each) for each in measured["alone"]]
+    solo = [SoloRun(**each) for each in measured["alone"]]
     # Neither waiting for the last scrape nor holding the first loss uses CPU, whoever else runs.
     idle = statistics.median(
-        job.jct_seconds - job.cpu_seconds for job in alone if job.cpu_seconds > STREAM_RATIO * job.jct_seconds
+        job.jct_seconds - job.cpu_seconds for job in solo if job.cpu_seconds > STREAM_RATIO * job.jct_seconds
     )
-    jobs = tuple(_sim_job(job, idle) for job in sorted(alone, key=lambda each: each.arrive_seconds))
+    jobs = tuple(_sim_job(job, idle) for job in sorted(solo, key=lambda each: each.arrive_seconds))
     node = SimNode("local", measured["cores"], 2**34)
     instance = Instance("demo", 1, (node,), jobs, Physics(scrape_seconds=SCRAPE_SECONDS))
     return {name: _completions(run(instance, _policy_run(name)), idle) for name in POLICIES}
 
 
-def _sim_job(job: Alone, idle_seconds: float) -> SimJob:
+def _sim_job(job: SoloRun, idle_seconds: float) -> SimJob:
     active = job.jct_seconds - idle_seconds
     waits_for_data = job.cpu_seconds <= STREAM_RATIO * job.jct_seconds
     first = job.loss[0][0]

@@ -1,4 +1,4 @@
-"""Writes `docs/which-policy.md`: what one wants, which policy to use for it, and what to expect of that.
+"""Writes `docs/which-policy.md`: purposes, the policy for each, and what to expect of it.
 
 `python -m replication.which_policy` (which is `make which-policy`, two minutes, and part of `make replicate`) runs
 each scenario as `slopewise simulate` does; the page shows that command, and its figures. Figures of real runs are those
@@ -16,9 +16,9 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from controller.simulator.results import SweepResult
-from controller.simulator.scenario import load_scenario
-from controller.simulator.sweep import simulate
+from slopewise.simulator.results.sweep_result import SweepResult
+from slopewise.simulator.scenario.scenario import load_scenario
+from slopewise.simulator.sweep import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "which-policy.md"
@@ -26,14 +26,14 @@ PAGE = ROOT / "docs" / "which-policy.md"
 HEAD = """\
 # Which policy?
 
-Written by `make which-policy`; do not edit. You want something: use this, expect that. [policies.md](policies.md) has
-each policy in full, `slopewise policies NAME` its parameters.
+Written by `make which-policy`; do not edit. This page lists a policy for each purpose, with what to expect of it.
+[policies.md](policies.md) has each policy in full, `slopewise policies NAME` its parameters.
 
-- **Simulated** figures are what the command beside them prints: means over {seeds} seeds with 95 % intervals in
+- **Simulated** figures are those that the command beside them prints: means over {seeds} seeds with 95 % intervals in
   brackets. ×0.86 is the ratio to fair sharing (`fair`, which leaves every job alone) over the same jobs, seed by seed;
-  an interval that holds 1 is no effect. With an arrow, fair sharing's figure comes first.
-- **Real** figures are those of single runs on two cores, from the [README](../README.md); on a busy machine they are
-  worse. The command beside them gives yours.
+  an interval that holds 1 is no effect. Fair sharing's figure comes before an arrow.
+- **Real** figures are those of single runs on two cores, from the [README](../README.md); they are worse on a busy
+  machine. The command beside them prints yours.
 
 | you want | use | simulated | real |
 |---|---|---|---|
@@ -42,14 +42,13 @@ each policy in full, `slopewise policies NAME` its parameters.
 RULES = """
 Before you choose:
 
-- **Nothing helps where CPU is not short**, or where every job needs all it can get to the very end: a policy moves CPU
-  from one job to another, and makes none. Compare with `fair` first: `slopewise demo --jobs mine.yaml`, or a
+- **A policy has no effect where CPU is not short**, or where every job needs all it can get to the very end: it moves
+  CPU from one job to another, and adds none. Compare with `fair` first: `slopewise demo --jobs mine.yaml`, or a
   [scenario](simulator.md) like your jobs.
-- **Who gains is paid for by who loses.** *Worst job* below is how many times its time under fair sharing the unluckiest
-  job takes; *jobs sooner* is the part of all that end sooner.
-- **Jobs without a loss** are nothing for policies that decide by growth. For them use `las`, or a policy that goes by
-  what they were promised.
-- None of these fits? [Write your own](policies.md#write-one-of-your-own).
+- **Some jobs end later.** *Worst job* below is the largest ratio of a job's time to its time under fair sharing; *jobs
+  sooner* is the part of all jobs that end sooner.
+- **Jobs without a loss** have no growth. Use `las` for them, or a policy that decides by a deadline or an objective.
+- **Other purposes** need a policy of your own ([how](policies.md#write-one-of-your-own)).
 """
 
 
@@ -95,7 +94,7 @@ class Want:
     policy: str
     needs: str
     scenarios: Mapping[str, Sequence[Figure]]
-    """By the scenario's name: what is told of it."""
+    """The figures shown, by the scenario's name."""
     real: Real | None
     """None: there can be no real run."""
     beware: str
@@ -122,7 +121,7 @@ WANTS: tuple[Want, ...] = (
         "a loss, several nodes, the right to place arriving jobs",
         {"heterogeneous": (SOONER, DONE, ALL_DONE, WORST)},
         Real("slopewise demo --policy flowcon2 --nodes 2"),
-        "That a node which falls idle is filled again: running jobs stay where they are.",
+        "That an idle node is filled again: running jobs stay where they are.",
     ),
     Want(
         "converged jobs that make room by moving to idle nodes",
@@ -142,10 +141,8 @@ WANTS: tuple[Want, ...] = (
         "dqoes",
         "`qoeSeconds` of each job",
         {"qoe-scarce": (OBJECTIVES,), "qoe-ample": (OBJECTIVES,)},
-        Real(
-            "slopewise demo --policy dqoes", "Policies", "| `dqoes` | objectives kept, of 4 |", "of 4 objectives, kept"
-        ),
-        "Every objective where CPU is short: those out of reach are named, and get what is left.",
+        Real("slopewise demo --policy dqoes", "Policies", "| `dqoes` | objectives met, of 4 |", "of 4 objectives, met"),
+        "Every objective to be met where CPU is short: those out of reach are named, and get what is left.",
     ),
     Want(
         "trainings that are done by a deadline",
@@ -158,7 +155,7 @@ WANTS: tuple[Want, ...] = (
             "| `deadline` | deadlines met, of 8 |",
             "of 8 deadlines, met",
         ),
-        "Jobs that are good sooner on average: those with time to spare wait.",
+        "Jobs that are good sooner on average: jobs with time to spare wait.",
     ),
     Want(
         "trainings that only have to be good enough",
@@ -171,7 +168,7 @@ WANTS: tuple[Want, ...] = (
             "| `tradl` | mean time to the target loss |",
             "time to the target",
         ),
-        "That a job ends at its target: it goes on, with a floor of CPU.",
+        "That a job ends at its target: it continues, with a floor of CPU.",
     ),
     Want(
         "arriving jobs placed where memory and CPU are, and crowded nodes relieved",
@@ -179,7 +176,7 @@ WANTS: tuple[Want, ...] = (
         "several nodes, the right to place and move jobs; no loss",
         {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
         Real("slopewise demo --policy draps --nodes 2"),
-        "Much where nodes are alike and jobs, too: then they are merely counted.",
+        "Much where nodes and jobs are alike: then the policy merely counts jobs.",
     ),
     Want(
         "arriving jobs placed where least is left to do",
@@ -187,7 +184,7 @@ WANTS: tuple[Want, ...] = (
         "several nodes, planned steps, the right to place jobs; no loss",
         {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
         Real("slopewise demo --policy procon --nodes 2"),
-        "That a bad placement is mended: nobody is moved or resized.",
+        "That a bad placement is corrected: no job is moved or resized.",
     ),
     Want(
         "young jobs first, though nothing is known of any",
@@ -301,7 +298,7 @@ def write(workers: int) -> None:
 
 
 def main(workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1) -> None:
-    """Simulate what the page tells, and write docs/which-policy.md."""
+    """Simulate the figures of the page, and write docs/which-policy.md."""
     write(workers)
     Console(stderr=True).print(f"wrote {PAGE.relative_to(ROOT)}")
 

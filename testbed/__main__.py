@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from controller.errors import SlopewiseError
+from slopewise.errors import SlopewiseError
 from testbed.cli import app
 
 
 def main() -> None:
-    """Run it: one sentence and the right exit code for every expected error."""
+    """Run it; an expected error ends it with one message and its exit code."""
     try:
         app()
     except SlopewiseError as error:

@@ -1,7 +1,7 @@
-"""Asking the API server of the test-bed, and waiting for what it says.
+"""Reads and applies objects of the test-bed's API server, and waits for their states.
 
-Before it: `identities.py` wrote the administrator's kubeconfig. After it: `cluster.py` and `faults.py`. Objects are
-applied with the kubectl that was built with the server; questions go over HTTP, because a kubectl takes 0.1 s to start.
+Objects are applied with the kubectl that was built with the server; reads go over HTTP, because a kubectl takes 0.1
+s to start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import requests
 import yaml
 from requests.adapters import HTTPAdapter
 
-from controller.errors import SlopewiseError
+from slopewise.errors import SlopewiseError
 
 _REQUEST_SECONDS = 5.0
 _BULK_SECONDS = 75.0

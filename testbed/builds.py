@@ -1,9 +1,8 @@
 """Builds the programs of the cluster from their Go modules, once per machine.
 
-Before it: the folders below `modules/`, one per upstream because their `replace` blocks exclude each other. After it:
-`control_plane.py` and `nodes.py`, which start what was built. A build is kept in the cache under the hash of all that
-went into it, and is renamed into place at the end: nobody ever finds half of it. Go itself says which modules it
-downloads from where; with a warm module cache it needs no network.
+Each upstream has a folder below `modules/`, because their `replace` blocks exclude each other. A build is cached
+under the hash of its inputs and renamed into place at the end, so it is never incomplete. With a warm module cache
+Go needs no network.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controller.errors import MissingToolError, SlopewiseError, UsageError
+from slopewise.errors import MissingToolError, SlopewiseError, UsageError
 from testbed.progress import Progress
 
 MODULES = Path(__file__).parent / "modules"
@@ -86,12 +85,12 @@ def all_builds(kubernetes_version: str) -> tuple[Build, ...]:
 
 
 def kwok_build() -> Build:
-    """The simulator of nodes and pods; built only when it is asked for."""
+    """The simulator of nodes and pods; built on demand."""
     return Build("kwok", MODULES / "kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 40)
 
 
 def thanos_build() -> Build:
-    """Sidecars and Queriers, for tests of what is asked through them; built only when it is asked for."""
+    """Sidecars and Queriers, for tests of queries through them; built on demand."""
     # Its own build has these tags; without the second its gRPC answers crash it.
     programs = {"thanos": "github.com/thanos-io/thanos/cmd/thanos"}
     return Build("thanos", MODULES / "thanos", programs, 200, tags="netgo slicelabels")

@@ -1,7 +1,7 @@
-"""The cgroups that belong to the cluster: one folder of our own in each hierarchy, and nothing beside it.
+"""Makes and removes the cluster's own cgroup in each hierarchy, and touches no other.
 
-Before it: `cluster.py`. After it: the kubelets, which make the pods' cgroups below `node_cgroup`. On a cgroup v1
-machine a kubelet demands that its root exists in every controller.
+The kubelets make the pods' cgroups below `node_cgroup`. On a cgroup v1 machine a kubelet demands that its root
+exists in every controller.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from controller.errors import SlopewiseError
+from slopewise.errors import SlopewiseError
 from testbed.settings import NODES, Node
 
 OURS = "slopewise-testbed"
@@ -55,8 +55,10 @@ def make() -> None:
 
 
 def _weigh(folder: Path) -> None:
-    """Give all pods together the weight of eight processes, not of one: what this machine does beside the cluster
-    would otherwise have half of it, and what the pods promise each other would be the machine's to break."""
+    """Give all pods together the weight of eight processes, not of one.
+
+    Otherwise processes beside the cluster would have half of the machine, and the pods' shares would not hold.
+    """
     for name, weight in (("cpu.shares", 8192), ("cpu.weight", 800)):
         if (folder / name).exists():
             (folder / name).write_text(str(weight))

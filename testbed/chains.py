@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-from controller.errors import SlopewiseError
+from slopewise.errors import SlopewiseError
 
 _CHAIN = re.compile(r"^:(KUBE-\S+) ")
 _JUMP = re.compile(r"^-A (?!KUBE-)(\S+ .*-[jg] KUBE-\S+.*)$")

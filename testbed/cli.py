@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed import cluster, images, modules, report, session, simulated
 from testbed.faults import Faults
 from testbed.progress import Progress

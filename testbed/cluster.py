@@ -1,8 +1,6 @@
-"""Up and down: the order in which a cluster is started, and what must be gone when it ends.
+"""Starts a cluster (control plane, two nodes, Prometheus) and removes everything that it leaves on the machine.
 
-Before it: the command line (`__main__.py`) or a test. After it: a control plane, two nodes and a Prometheus that
-answer. All that `up` changes on the machine is written down before it is changed, so that `down` can undo it, also
-after a crash in the middle.
+`up` records each change of the machine before it makes it, so that `down` can revert it, also after a crash.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed import cgroups, chains, control_plane, images, leftovers, machine, monitoring, network, nodes
 from testbed.api import Api, apply, wait_until
 from testbed.builds import all_builds, bring

@@ -1,7 +1,6 @@
-"""The command lines of the control plane: etcd, the API server, the controller manager, the scheduler, kube-proxy.
+"""Command lines of the control plane: etcd, the API server, the controller manager, the scheduler, kube-proxy.
 
-Before it: the built programs and the files of `identities.py`. After it: `cluster.py`, which starts them in order.
-Times that a real cluster takes in minutes are seconds here, so that tests of lost nodes need not wait.
+Times that are minutes in a real cluster are seconds here, so that tests of lost nodes need not wait.
 """
 
 from __future__ import annotations

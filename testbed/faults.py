@@ -1,7 +1,6 @@
 """Faults for tests: stop, continue, kill, start and restart a component, or a whole node, of a test-bed that is up.
 
-Before it: `cluster.up`. After it: the tests of what the controller does when the API server hangs, a node is lost or
-Prometheus is gone. A node means its kubelet, its containerd and all of its containers: what a machine takes with it.
+A node is its kubelet, its containerd and all of its containers: what is lost with a machine.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed import cluster, leftovers, nodes
 from testbed.processes import Processes
 from testbed.settings import NODES, Node, Settings
@@ -28,7 +27,7 @@ class Faults:
         return _names(cluster.running(self._settings))
 
     def stop(self, name: str) -> None:
-        """Let it hang (SIGSTOP): its sockets stay open and nobody answers."""
+        """Let it hang (SIGSTOP): its sockets stay open without answers."""
         self._signal(name, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
@@ -41,12 +40,12 @@ class Faults:
             self._kill(name, processes)
 
     def start(self, name: str) -> None:
-        """Start it anew when it is dead, with the arguments that it had. A node's containerd comes first."""
+        """Start it again when it is dead, with the same arguments. A node's containerd comes first."""
         with self._alone() as processes:
             self._start(name, processes)
 
     def restart(self, name: str) -> None:
-        """Kill it and start it anew at once."""
+        """Kill it and start it again at once."""
         with self._alone() as processes:
             self._kill(name, processes)
             self._start(name, processes)

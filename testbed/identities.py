@@ -1,7 +1,6 @@
-"""Who is who in the cluster: one certificate authority, a token for each client, and their kubeconfig files.
+"""Writes the credentials of a cluster: one certificate authority, a token for each client, and kubeconfig files.
 
-Before it: `cluster.py`, with an empty run folder. After it: `control_plane.py`, `nodes.py` and `monitoring.py`, which
-name these files on their command lines. Everything is made anew for each cluster and readable by root only.
+Each cluster gets new ones, readable by root only.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.errors import SlopewiseError
+from slopewise.errors import SlopewiseError
 from testbed.settings import API_ADDRESS, KUBERNETES_SERVICE_ADDRESS, NODES, Settings
 
 ADMINISTRATOR = "slopewise-testbed-admin"

@@ -1,7 +1,7 @@
 """Container images without a registry: written as archives here, kept in the cache, imported into each containerd.
 
-Before it: `builds.py` (the pause program) and debootstrap. After it: `cluster.py` imports both images into both nodes;
-`load` does the same with anybody's archive. Pods name them with `imagePullPolicy: Never`.
+`cluster.py` imports the pause image and the debootstrap image into both nodes; `load` imports any archive. Pods name
+them with `imagePullPolicy: Never`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.errors import SlopewiseError, UsageError
+from slopewise.errors import SlopewiseError, UsageError
 from testbed.progress import Progress
 from testbed.settings import NODES, Node, Settings
 

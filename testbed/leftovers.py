@@ -1,6 +1,6 @@
-"""What is still there when the components are gone: shims, containers and mounts. All that is ours, and no more.
+"""Removes shims, containers and mounts that the cluster's components leave when they end or are killed.
 
-Before it: `cluster.py` has ended the components, or they were killed. Each function may be called when nothing is left.
+Only what belongs to the cluster is removed. Each function may be called when nothing is left.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from controller.adapters.limiters.identity import ProcessIdentity, identify
-from controller.errors import SlopewiseError
+from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
+from slopewise.errors import SlopewiseError
 from testbed import cgroups
 from testbed.processes import signal_process
 from testbed.settings import Node

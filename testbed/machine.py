@@ -1,7 +1,4 @@
-"""What the machine must have, and what of it the cluster's programs change for good unless it is put back.
-
-Before it: the command line. After it: `cluster.py`, which asks for all of this before it starts anything.
-"""
+"""Checks that the machine can run a cluster, and restores the kernel settings that the cluster's programs change."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from controller.errors import MissingToolError, UsageError
+from slopewise.errors import MissingToolError, UsageError
 from testbed.progress import Progress
 
 # What we need → the Debian package that brings it.

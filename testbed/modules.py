@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from controller.errors import SlopewiseError, UsageError
+from slopewise.errors import SlopewiseError, UsageError
 from testbed.builds import KUBERNETES, KUBERNETES_COMMANDS, MODULES
 
 
@@ -36,7 +36,7 @@ def write(version: str) -> Path:
 
 
 def render(version: str, upstream: dict[str, Any]) -> str:
-    """Our go.mod, before `go mod tidy`, from what `go mod edit -json` tells of Kubernetes' own."""
+    """Our go.mod, before `go mod tidy`, from what `go mod edit -json` prints of Kubernetes' own."""
     parts = f"v0.{version.partition('.')[2]}"
     replaced = "\n".join(f"\t{one['Old']['Path']} => {one['Old']['Path']} {parts}" for one in upstream["Replace"])
     tools = "\n".join(f"\t{KUBERNETES}/cmd/{name}" for name in KUBERNETES_COMMANDS)

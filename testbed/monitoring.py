@@ -1,7 +1,7 @@
-"""A Prometheus that finds pods and kubelets through the API server, as one inside the cluster would.
+"""Starts a Prometheus that discovers pods and kubelets through the API server, like one inside the cluster.
 
-Before it: the built program; the API server is up. After it: the controller
-asks it, on this machine at the test-bed's own address, and in pods through the Service `prometheus` in `monitoring`.
+It is reachable on this machine at the test-bed's own address, and in pods through the Service `prometheus` in
+`monitoring`.
 """
 
 from __future__ import annotations

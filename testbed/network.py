@@ -1,7 +1,7 @@
 """The cluster's addresses on this machine, and what its network leaves behind: routes and interfaces.
 
-Before it: `cluster.py`. The addresses go on the loopback device (a dummy device is not to be had in every sandbox), so
-they are there for this machine and its pods and for nobody else.
+The addresses are on the loopback device (not every sandbox has a dummy device), so only this machine and its pods
+reach them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import socket
 import subprocess
 
-from controller.errors import SlopewiseError, UsageError
+from slopewise.errors import SlopewiseError, UsageError
 from testbed import chains
 from testbed.settings import ETCD_CLIENT_PORT, ETCD_PEER_PORT, HOST_ADDRESSES, POD_RANGE, SERVICE_RANGE
 

@@ -1,7 +1,6 @@
-"""A node: a containerd, its network and a kubelet, apart from those of the other nodes on the same machine.
+"""Command lines and files of a node: a containerd, its network and a kubelet.
 
-Before it: the built programs and the files of `identities.py`. After it: `cluster.py`, which starts the containerds
-first, has `images.py` bring the images in, and then starts the kubelets.
+They are separate from those of the other nodes.
 """
 
 from __future__ import annotations

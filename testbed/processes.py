@@ -1,8 +1,7 @@
-"""The processes of the cluster: started by us, remembered in one file, signalled only while they are still the same.
+"""Starts, records and signals the processes of the cluster.
 
-Before it: `control_plane.py`, `nodes.py` and `monitoring.py`, which say what to start. After it: `faults.py`, which
-stops and kills, and `cluster.py`. A process outlives the command that started it; what is known of it lies in
-`state.json`, with the moment it started, so that no signal ever reaches a process that got the same pid later.
+A process outlives the command that started it. `state.json` records it with its start time, so that no signal
+reaches another process that got the same pid later.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ from typing import Literal
 import psutil
 from pydantic import BaseModel, Field
 
-from controller.adapters.limiters.identity import ProcessIdentity, identify
-from controller.errors import SlopewiseError
+from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
+from slopewise.errors import SlopewiseError
 
 Life = Literal["running", "stopped", "dead"]
 _POLL_SECONDS = 0.02
@@ -39,7 +39,7 @@ class Program:
 
 
 class Component(BaseModel):
-    """A process of the cluster, as `state.json` keeps it: enough to find it again and to start it anew."""
+    """A process of the cluster as recorded in `state.json`, by which it is found and started again."""
 
     name: str
     pid: int
@@ -71,7 +71,7 @@ class Component(BaseModel):
 
 
 def signal_process(identity: ProcessIdentity, number: int) -> bool:
-    """Signal this very process; False when it is gone. A pidfd holds it between the look and the signal."""
+    """Signal this very process; False when it has exited. A pidfd keeps its pid between the check and the signal."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
@@ -100,7 +100,7 @@ class State(BaseModel):
 
 
 def boot_id() -> str:
-    """Tells whether the machine was started anew since: then no process that was remembered is there."""
+    """The id of this start of the machine: after another one no recorded process exists."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -150,6 +150,9 @@ class Processes:
                 env=environment, cwd=self._folder, start_new_session=True,
             )  # fmt: skip
         identity = identify(popen.pid)
+        with warnings.catch_warnings():  # that it runs on is what is wanted
+            warnings.simplefilter("ignore", ResourceWarning)
+            del popen
         component = Component(
             name=program.name, pid=identity.pid, started_ticks=identity.started_ticks,
             arguments=program.arguments, environment=dict(program.environment),

@@ -1,4 +1,4 @@
-"""What long work tells on stderr: what is being done, and after how many seconds it was.
+"""Prints the steps of long work on stderr, with their durations.
 
 Used by everything that takes longer than a moment. Plain lines: the same in a terminal, in a file and in CI.
 """
@@ -29,7 +29,7 @@ class Progress:
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Announce what begins, and tell how long it took."""
+        """Print the step at its begin, and its duration at its end."""
         self.say(f"{text} ...")
         start = time.monotonic()
         yield

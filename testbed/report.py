@@ -1,7 +1,4 @@
-"""What `python -m testbed status` tells: each component with its process, whether it lives, and its memory.
-
-Before it: `processes.py`, with the state that `up` wrote. After it: a person, or a script that reads the JSON.
-"""
+"""The report of `python -m testbed status`: each component with its process, its state and its memory."""
 
 from __future__ import annotations
 

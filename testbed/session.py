@@ -1,7 +1,7 @@
-"""A command with a cluster around it: the one that KUBECONFIG names, the test-bed that is up, or one for this once.
+"""Runs a command with a cluster: the one of KUBECONFIG, the test-bed that is up, or one that is started for it.
 
-Before it: `python -m testbed run -- COMMAND`, which `make test-cluster` uses. After it: `cluster.py`. What was there
-before is left as it is; a test-bed that was started here is ended, also after Ctrl-C and SIGTERM.
+A cluster that existed before is left as it is; a test-bed that was started here is ended, also after Ctrl-C and
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from controller.errors import UsageError
-from controller.interrupts import Interrupted, orderly_stop
+from slopewise.errors import UsageError
+from slopewise.signals import Interrupted, orderly_stop
 from testbed import cluster
 from testbed.progress import Progress
 from testbed.settings import Settings

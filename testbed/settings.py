@@ -1,7 +1,4 @@
-"""Everything about the test-bed that one may want to change: versions, addresses, nodes, intervals, folders.
-
-Before it: the environment and the command line. After it: all other modules, which take what they need from here.
-"""
+"""Settings of the test-bed: versions, addresses, nodes, intervals, folders."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.adapters.prometheus_binaries import default_cache_dir
-from controller.errors import UsageError
+from slopewise.adapters.local.prometheus_install import default_cache_dir
+from slopewise.errors import UsageError
 
 DEFAULT_KUBERNETES_VERSION = "1.36.3"
 DEFAULT_RUN_FOLDER = Path("/var/lib/slopewise-testbed")
@@ -24,7 +21,7 @@ SERVICE_RANGE = "198.18.64.0/18"
 KUBERNETES_SERVICE_ADDRESS = "198.18.64.1"  # the API server takes the first of the range for itself
 PROMETHEUS_SERVICE_ADDRESS = "198.18.64.90"
 POD_RANGE = "198.19.0.0/17"
-SIMULATED_POD_RANGE = "198.19.128.0/17"  # kwok writes such addresses into the status of its pods; nobody answers there
+SIMULATED_POD_RANGE = "198.19.128.0/17"  # kwok writes such addresses into the status of its pods; no host answers there
 
 API_PORT = 6443
 KUBELET_PORT = 10250

@@ -1,7 +1,6 @@
-"""Nodes and pods that only the API server knows, simulated by kwok beside the real ones: for measuring at scale.
+"""Simulates nodes and pods with kwok beside the real ones, for benchmarks of 5,000 pods on 200 nodes.
 
-Before it: a test-bed that is up. After it: the benchmarks, which let the controller manage 5,000 pods on 200 nodes. The
-pods are set on their nodes at once, 25 each by default, so that the scheduler is not what is measured.
+The pods are assigned to their nodes at creation, 25 each by default, so that the scheduler is not measured.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed import cluster
 from testbed.api import Api, wait_until
 from testbed.builds import bring, kwok_build

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 
-def problems(result: dict, report: str) -> list[str]:
+def problems(result: dict[str, Any], report: str) -> list[str]:
     """What is wrong with a demo's result, one sentence each."""
     runs = result["policy_runs"]
     if list(runs) != ["fair", "flowcon"]:
@@ -32,7 +33,7 @@ def problems(result: dict, report: str) -> list[str]:
     return found
 
 
-def problems_of_run(policy: str, run: dict) -> list[str]:
+def problems_of_run(policy: str, run: dict[str, Any]) -> list[str]:
     """What is wrong with one policy's run."""
     found = []
     if len({job["name"] for job in run["jobs"]}) < 5:

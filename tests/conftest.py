@@ -11,9 +11,9 @@ import pytest
 import structlog
 from support.searching import register_profiles
 
-from controller.adapters.prometheus_server import PrometheusBinaries, find_prometheus
-from controller.errors import MissingToolError
-from controller.own_policies import catalogue
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_prometheus
+from slopewise.errors import MissingToolError
+from slopewise.own_policies import catalogue
 
 register_profiles()  # before the option --hypothesis-profile is heard
 
@@ -45,8 +45,19 @@ def logging_as_it_was() -> Generator[None]:
 @pytest.fixture(autouse=True)
 def no_policies_of_others() -> Generator[None]:
     """A policy's file that one test has named is none of another's, though they share a process."""
+    folders = os.environ.get(catalogue.FOLDERS_VARIABLE)
     yield
     catalogue.forget()
+    os.environ.pop(catalogue.FOLDERS_VARIABLE, None)
+    if folders is not None:
+        os.environ[catalogue.FOLDERS_VARIABLE] = folders
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the order of the tests, which --quiet leaves out: it repeats a failure that depends on the order."""
+    seed = config.getoption("randomly_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"order of the tests: --randomly-seed={seed}")
 
 
 @pytest.fixture(scope="session")

@@ -22,13 +22,12 @@ from typing import Any
 from inside import MeasuredRunner, running_world
 from setting import bring_kinds, connect, own_namespace, policy, wait_for
 
-from controller.adapters.clock import SystemClock
-from controller.adapters.kube.api import KubeApi
-from controller.cluster.moves import MoveKeeper
-from controller.cluster.options import Rates
-from controller.cluster.world import World
-from controller.model import ClusterSnapshot, Decisions, JobState, MemoryState, Migrate
-from controller.telemetry import configure_logging
+from slopewise.adapters.clock import SystemClock
+from slopewise.manager.move_loop import MoveController
+from slopewise.manager.options import Rates
+from slopewise.manager.shared import SharedState
+from slopewise.model import ClusterSnapshot, Decisions, JobState, MemoryState, Migrate
+from slopewise.telemetry.metrics import configure_logging
 from testbed.images import BASE_IMAGE
 from testbed.settings import read_settings
 
@@ -94,14 +93,14 @@ def timed(diary: Diary, decided_at: float) -> Moved:
 
 
 @contextmanager
-def keeping(world: World) -> Iterator[None]:
+def keeping(shared: SharedState) -> Iterator[None]:
     """With the thread that sees moves through."""
-    keeper = MoveKeeper(world)
-    keeper.start()
+    controller = MoveController(shared)
+    controller.start()
     try:
         yield
     finally:
-        keeper.stop(10.0)
+        controller.stop(10.0)
 
 
 def move(trainings: MovableTrainings, runner: MeasuredRunner, wish: Away, job: dict[str, Any]) -> Moved:
@@ -122,7 +121,7 @@ def move(trainings: MovableTrainings, runner: MeasuredRunner, wish: Away, job: d
     return moved
 
 
-def measure(api: KubeApi, trainings: MovableTrainings) -> tuple[list[Moved], list[Moved]]:
+def measure(trainings: MovableTrainings) -> tuple[list[Moved], list[Moved]]:
     """All suspensions, and all evictions."""
     spec = policy(
         trainings.namespace,
@@ -131,9 +130,9 @@ def measure(api: KubeApi, trainings: MovableTrainings) -> tuple[list[Moved], lis
     )
     wish = Away()
     owner = owned_by(trainings.kubectl, trainings.namespace)
-    with running_world(read_settings().prometheus_url, SCRAPE_SECONDS, spec, SystemClock(), UNBOUNDED) as world:
-        runner = MeasuredRunner(world, wish)
-        with keeping(world):
+    with running_world(read_settings().prometheus_url, SCRAPE_SECONDS, spec, SystemClock(), UNBOUNDED) as shared:
+        runner = MeasuredRunner(shared, wish)
+        with keeping(shared):
             suspended = [
                 move(trainings, runner, wish, trainings.job(f"suspended-{number}", likes=HERE))
                 for number in range(SUSPENSIONS)
@@ -166,7 +165,7 @@ def main() -> int:
     with own_namespace(api) as namespace, tempfile.TemporaryDirectory(prefix="slopewise-bench-") as folder:
         shape = PodShape(BASE_IMAGE)
         with shared_volume(MovableTrainings(kubectl, namespace, shape, Path(folder) / "shared")) as trainings:
-            suspended, evicted = measure(api, trainings)
+            suspended, evicted = measure(trainings)
             kubectl.run("delete", "jobs,pods", "--all", "-n", namespace, "--grace-period=1")
     show("suspended", suspended)
     show("evicted", evicted)

@@ -17,15 +17,14 @@ from pathlib import Path
 from inside import MeasuredRunner, running_world
 from setting import bring_kinds, connect, own_namespace, pod, policy, start_pods, wait_for
 
-from controller.adapters.clock import SystemClock
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH
-from controller.adapters.kube.records import FIELD_MANAGER
-from controller.cluster.options import Rates
-from controller.cluster.world import World
-from controller.model import ClusterSnapshot, Decisions, MemoryState, Resize
-from controller.settings import cpu_quantity
-from controller.telemetry import configure_logging
+from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.protocol import FIELD_MANAGER, STRATEGIC_MERGE_PATCH
+from slopewise.config.quantities import cpu_quantity
+from slopewise.manager.options import Rates
+from slopewise.manager.shared import SharedState
+from slopewise.model import ClusterSnapshot, Decisions, MemoryState, Resize
+from slopewise.telemetry.metrics import configure_logging
 from testbed.cgroups import OURS, hierarchies
 from testbed.images import BASE_IMAGE
 from testbed.settings import read_settings
@@ -43,7 +42,7 @@ DECIDED, PATCHED = "decided", "patched"
 """The names of the two pods."""
 
 _CFS_PERIOD_MICROSECONDS = 100_000
-_LOOK_SECONDS = 0.0005
+_POLL_SECONDS = 0.0005
 _GIVE_UP_SECONDS = 20.0
 _REST_SECONDS = 0.2
 
@@ -72,8 +71,8 @@ def other(millicores: int) -> int:
 class Container:
     """The one container of a pod, as the watch and the kernel have it."""
 
-    def __init__(self, world: World, namespace: str, name: str, container_id: str) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, namespace: str, name: str, container_id: str) -> None:
+        self._shared = shared
         self._namespace, self._name = namespace, name
         self._quota = quota_file(container_id)
 
@@ -81,11 +80,11 @@ class Container:
         """Millicores, once the node says that it has what it is to have."""
         record = wait_for(
             f"{self._name} has what it is to have",
-            lambda: self._world.watches.pods.get(self._namespace, self._name),
-            lambda pod: pod and pod.pending is None and pod.containers[0].in_effect == pod.containers[0].wished,
+            lambda: self._shared.watches.pods.get(self._namespace, self._name),
+            lambda pod: pod and pod.pending is None and pod.containers[0].reported == pod.containers[0].desired,
             _GIVE_UP_SECONDS,
         )
-        limit = record.containers[0].wished.limit_millicores if record else None
+        limit = record.containers[0].desired.limit_millicores if record else None
         if limit is None:
             raise RuntimeError(f"{self._name} has lost its limit")
         return limit
@@ -97,7 +96,7 @@ class Container:
         while self._quota.read_text().split()[0] != wanted:
             if time.monotonic() > give_up_at:
                 raise RuntimeError(f"{self._name}: {millicores}m never came to {self._quota}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return time.monotonic()
 
 
@@ -111,10 +110,10 @@ def quota_file(container_id: str) -> Path:
     raise RuntimeError(f"no cgroup of container {container_id} is to be seen from here; this needs the test-bed")
 
 
-def container_of(api: KubeApi, world: World, namespace: str, name: str) -> Container:
+def container_of(api: KubeApi, shared: SharedState, namespace: str, name: str) -> Container:
     """The container of a pod that runs."""
     status = api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")["status"]["containerStatuses"][0]
-    return Container(world, namespace, name, status["containerID"].rpartition("/")[2])
+    return Container(shared, namespace, name, status["containerID"].rpartition("/")[2])
 
 
 def settle(*containers: Container) -> None:
@@ -148,9 +147,9 @@ def measure(api: KubeApi, namespace: str) -> tuple[list[float], list[float]]:
     decision = BackAndForth()
     path = f"/api/v1/namespaces/{namespace}/pods/{PATCHED}/resize"
     url = read_settings().prometheus_url
-    with running_world(url, SCRAPE_SECONDS, spec, SystemClock(), UNBOUNDED) as world:
-        runner = MeasuredRunner(world, decision)
-        by_pass, bare = (container_of(api, world, namespace, name) for name in (DECIDED, PATCHED))
+    with running_world(url, SCRAPE_SECONDS, spec, SystemClock(), UNBOUNDED) as shared:
+        runner = MeasuredRunner(shared, decision)
+        by_pass, bare = (container_of(api, shared, namespace, name) for name in (DECIDED, PATCHED))
         decided, patched = [], []
         for _ in range(REPEATS):
             settle(by_pass, bare)

@@ -1,4 +1,4 @@
-"""What the controller costs while five real trainings run: CPU and memory of a real `slopewise run`.
+"""Measures CPU and memory of a real `slopewise run` while five real trainings run.
 
 Gate: 2 % of one core and 150 MiB. Beside it, as the baseline of the same run, what the same interpreter has resident
 when it has imported the controller and done nothing. The trainings are pods on the test-bed's two nodes, scraped by its
@@ -17,7 +17,7 @@ from typing import Any
 from measured_controller import MeasuredController
 from setting import bring_kinds, connect, own_namespace, pod, policy, start_pods
 
-from controller.telemetry import configure_logging
+from slopewise.telemetry.metrics import configure_logging
 from testbed.images import BASE_IMAGE
 from testbed.settings import read_settings
 
@@ -39,7 +39,7 @@ with Reporter(port=9464, planned_steps=100_000) as reporter:
         reporter.step(loss=0.1 + math.exp(-step / 300))
         time.sleep(0.1)
 """
-_IDLE = "import controller.cluster.process, psutil; print(psutil.Process().memory_info().rss / 2**20)"
+_IDLE = "import slopewise.manager.replica, psutil; print(psutil.Process().memory_info().rss / 2**20)"
 
 
 def training(number: int) -> dict[str, Any]:

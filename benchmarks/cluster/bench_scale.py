@@ -28,11 +28,11 @@ from inside import PARTS, CpuClock, Measured, MeasuredRunner, requests_of, runni
 from measured_controller import MeasuredController
 from setting import bring_kinds, connect, own_namespace, policy
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.prometheus_server import PrometheusServer, TargetGroup, find_prometheus
-from controller.cluster.options import Rates
-from controller.loop import calm_garbage_collector
-from controller.telemetry import configure_logging
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup, find_prometheus
+from slopewise.loop import calm_garbage_collector
+from slopewise.manager.options import Rates
+from slopewise.telemetry.metrics import configure_logging
 from testbed.simulated import CONTAINER, NAMESPACE
 
 NODES = 200
@@ -105,18 +105,18 @@ def simulated_trainings(api: KubeApi, pods: int) -> Iterator[str]:
 
 def inside(url: str) -> Inside:
     """Some passes, an interval apart."""
-    with running_world(url, SCRAPE_SECONDS, POLICY, CpuClock(), Rates()) as world:
-        runner = MeasuredRunner(world)
+    with running_world(url, SCRAPE_SECONDS, POLICY, CpuClock(), Rates()) as shared:
+        runner = MeasuredRunner(shared)
         passes: list[Measured] = []
         lists = 0.0
         for number in range(PASSES_INSIDE):
             begun = time.monotonic()
             passes.append(runner.measured_pass())
             if number == 0:
-                lists = requests_of(world, verb="list")
+                lists = requests_of(shared, verb="list")
             time.sleep(max(0.0, INTERVAL_SECONDS - (time.monotonic() - begun)))
         runner.stop()
-        return Inside(passes, requests_of(world, verb="list") - lists)
+        return Inside(passes, requests_of(shared, verb="list") - lists)
 
 
 def outside(url: str, lease_namespace: str, passes: int) -> Outside:

@@ -16,8 +16,8 @@ from typing import Any
 
 from setting import wait_for
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.records import MIGRATABLE
+from slopewise.adapters.kube.cache.records import MIGRATABLE
+from slopewise.adapters.kube.client.client import KubeApi
 from testbed.cgroups import hierarchies, node_cgroup
 from testbed.settings import NODES
 
@@ -40,7 +40,7 @@ REQUEST, GUEST_REQUEST = "180m", "1850m"
 """Five of the one take 900m of the small node's 1000m; beside the other the large one has 150m left: too little."""
 
 _PERIOD_MICROSECONDS = 100_000
-_LOOK_SECONDS = 3.0
+_POLL_SECONDS = 3.0
 _PLACED_SECONDS = 30.0
 _COMPLETE_SECONDS = 480.0
 
@@ -103,7 +103,7 @@ class CrowdedNode:
             failed = [name for name, job in jobs.items() if job["status"].get("failed")]
             if failed or elapsed > _COMPLETE_SECONDS:
                 raise RuntimeError(f"failed: {failed}; not complete after {elapsed:.0f} s: {line}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def nodes(self) -> dict[str, str]:
         """On which node the newest pod of each training is or was; empty while it waits for one."""

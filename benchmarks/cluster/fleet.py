@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 STATES = ("starting", "training", "checkpointing", "finished", "failed")
 PLANNED_STEPS = 100_000
@@ -99,7 +99,7 @@ class FleetServer:
         """What Prometheus is to scrape."""
         return f"127.0.0.1:{self._server.server_port}"
 
-    def __enter__(self) -> FleetServer:
+    def __enter__(self) -> Self:
         owner = self
 
         class Page(BaseHTTPRequestHandler):
@@ -111,7 +111,7 @@ class FleetServer:
                     self.wfile.write(part)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-                """A scrape is nothing to be told of."""
+                """Nothing: scrapes are not logged."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)

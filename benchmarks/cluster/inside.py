@@ -12,20 +12,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
 
-from controller.adapters.clock import SystemClock
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.policies import PolicyRecord
-from controller.adapters.prometheus import EVERYTHING, PrometheusReader, PrometheusReading, Scope
-from controller.adapters.prometheus_resources import Machine
-from controller.cluster.metrics import ClusterMetrics
-from controller.cluster.options import ClusterOptions, Connection, Rates
-from controller.cluster.runner import PolicyRunner
-from controller.cluster.watches import make_watches
-from controller.cluster.world import World, make_world
-from controller.model import PassReport
-from controller.policies import PolicyProtocol
-from controller.settings import TrainingPolicy
-from controller.telemetry import Instruments
+from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.state.training_policies import PolicyRecord
+from slopewise.adapters.prometheus.container_usage import Machine
+from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.manager.informers import make_watches
+from slopewise.manager.metrics import ClusterMetrics
+from slopewise.manager.options import ClusterOptions, Connection, Rates
+from slopewise.manager.policy_runner import PolicyRunner
+from slopewise.manager.shared import SharedState, make_shared_state
+from slopewise.model import PassReport
+from slopewise.policies import PolicyProtocol
+from slopewise.telemetry.metrics import Instruments
 
 PARTS = ("claim", "query", "join", "decide", "guard", "act", "report")
 """`claim`: whose pods they are, and what is to be given back. `query`: Prometheus, with reading its answers. `join`:
@@ -45,7 +45,7 @@ class CpuClock(SystemClock):
 @contextmanager
 def running_world(
     prometheus_url: str, scrape_seconds: float, policy: Mapping[str, object], clock: SystemClock, rates: Rates
-) -> Iterator[World]:
+) -> Iterator[SharedState]:
     """Everything but the passes, with the one policy, from entry to exit."""
     instruments = Instruments()
     metrics = ClusterMetrics(instruments.registry)
@@ -54,27 +54,27 @@ def running_world(
     record = PolicyRecord("", document.metadata.name, "", 1, 0.0, document, None)
     options = ClusterOptions(Connection(), prometheus_url, scrape_interval_seconds=scrape_seconds, rates=rates)
     watches = make_watches(api, None, lambda old, new: None)
-    world = replace(make_world(options, api, watches, lambda: True, instruments, metrics, record), clock=clock)
+    shared = replace(make_shared_state(options, api, watches, lambda: True, instruments, metrics, record), clock=clock)
     watches.start()
-    world.start()
+    shared.start()
     try:
         deadline = time.monotonic() + _SYNC_SECONDS
         while (waits_for := watches.waits_for()) is not None:
             if time.monotonic() > deadline:
                 raise RuntimeError(waits_for)
             time.sleep(0.01)
-        yield world
+        yield shared
     finally:
-        world.stop()
+        shared.stop()
         watches.stop()
         api.close()
 
 
-def requests_of(world: World, **labels: str) -> float:
+def requests_of(shared: SharedState, **labels: str) -> float:
     """How many requests to the API server had these labels so far, e.g. `verb="list"`."""
     return sum(
         sample.value
-        for family in world.instruments.registry.collect()
+        for family in shared.instruments.registry.collect()
         if family.name == "slopewise_api_requests"
         for sample in family.samples
         if sample.name.endswith("_total") and labels.items() <= sample.labels.items()
@@ -123,15 +123,15 @@ class Measured:
 
 
 class MeasuredRunner(PolicyRunner):
-    """A policy's runner that tells what each part of a pass took, by the world's clock."""
+    """A policy's runner that records the duration of each part of a pass, by the world's clock."""
 
-    def __init__(self, world: World, policy: PolicyProtocol | None = None) -> None:
+    def __init__(self, shared: SharedState, policy: PolicyProtocol | None = None) -> None:
         """`policy`: instead of the one that the document names."""
-        record = world.claims.policies()[0]
+        record = shared.claims.policies()[0]
         if record.document is None:
             raise RuntimeError(f"{record.invalid}")
-        self._clock = world.clock
-        super().__init__(world, record, record.document, None)
+        self._clock = shared.clock
+        super().__init__(shared, record, record.document, None)
         self._policy = policy or self._policy
 
     def _prometheus(self) -> PrometheusReader:
@@ -143,7 +143,7 @@ class MeasuredRunner(PolicyRunner):
         start = self._clock.monotonic()
         report = self.one_pass()
         passed = self._clock.monotonic()
-        self.tell(report)
+        self.publish(report)
         told = self._clock.monotonic()
         if report.held is not None:
             raise RuntimeError(report.held)

@@ -15,13 +15,13 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import requests
 import yaml
 
-from controller.adapters.prometheus_server import free_loopback_port
+from slopewise.adapters.local.prometheus_server import free_loopback_port
 
 MIB = 2**20
 _POLL_SECONDS = 0.05
@@ -40,11 +40,11 @@ class MeasuredController:
         policy_file = Path(self._folder.name) / "policy.yaml"
         policy_file.write_text(yaml.safe_dump(dict(policy)), encoding="utf-8")
         self._command = [
-            sys.executable, "-m", "controller", "run", "--policy-file", str(policy_file), "--json-logs",
+            sys.executable, "-m", "slopewise", "run", "--policy-file", str(policy_file), "--json-logs",
             "--prometheus-url", prometheus_url, "--port", str(self._port), *options,
         ]  # fmt: skip
 
-    def __enter__(self) -> MeasuredController:
+    def __enter__(self) -> Self:
         with self._log.open("w") as log:
             self.started_at = time.time()
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=dict(os.environ))
@@ -69,7 +69,7 @@ class MeasuredController:
 
     def passes(self, jobs: int) -> list[dict[str, Any]]:
         """The log lines of all passes that saw so many jobs, oldest first."""
-        return [line for line in self._lines() if line.get("event") == "pass" and line.get("jobs") == jobs]
+        return [line for line in self._lines() if line.get("event") == "pass completed" and line.get("jobs") == jobs]
 
     def wait_for_passes(self, jobs: int, count: int, timeout_seconds: float) -> list[dict[str, Any]]:
         """Until there were so many; RuntimeError with the end of its log when there are not."""

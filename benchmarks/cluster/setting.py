@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.records import API_VERSION, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
-from controller.cluster.connecting import LEASE_NAME, other_leaders
-from controller.crds.definitions import definitions
+from slopewise.adapters.kube.cache.records import API_VERSION, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.crds.schema.definitions import definitions
+from slopewise.manager.connect import LEASE_NAME, other_leaders
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS = 0.05
@@ -73,6 +73,11 @@ def own_namespace(api: KubeApi) -> Iterator[str]:
         api.delete(f"/api/v1/namespaces/{name}")
 
 
+def only(namespace: str) -> dict[str, Any]:
+    """The selector of a TrainingPolicy for one namespace."""
+    return {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+
+
 def policy(namespace: str, interval_seconds: float, **spec: Any) -> dict[str, Any]:
     """A TrainingPolicy that acts on one namespace, and waits for no cooldown."""
     return {
@@ -81,7 +86,7 @@ def policy(namespace: str, interval_seconds: float, **spec: Any) -> dict[str, An
         "metadata": {"name": "bench"},
         "spec": {
             "mode": "Auto",
-            "selector": {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
+            "selector": only(namespace),
             "behaviour": {"intervalSeconds": interval_seconds, "cooldownSeconds": 0, "maxStepRatio": 100},
             **spec,
         },

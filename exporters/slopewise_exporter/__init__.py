@@ -10,7 +10,7 @@ The flow: `reporter` takes what the training says (checked by `values`, configur
 keeps it as plain numbers, `endpoint` serves them over HTTP through `exposition`, and `lifecycle` looks after
 forks and the end of the process. Prometheus is what comes after. Beside it, `checkpoints` saves the training itself,
 on SIGTERM and from time to time (`termination`, `ranks`, `checkpoint_files`); frameworks have modules of their own,
-which are only loaded by whoever names them.
+which are loaded only where they are imported by name.
 """
 
 from slopewise_exporter.checkpoints import CheckpointError, Checkpoints

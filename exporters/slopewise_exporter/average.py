@@ -20,14 +20,14 @@ REACH = 10.0
 SPREAD_WEIGHT = 0.02
 """Of the newest distance: the mean reaches back about 50 steps, whatever the decay of the average itself is."""
 
-LEAST_REACH_RATIO = 0.01
+MIN_REACH_RATIO = 0.01
 """Of the average: where a loss hardly varies, one per cent more or less is nothing unusual."""
 
 RUN = 10
 """Unusual losses in a row that are no outliers any more; and first losses that are looked at together."""
 
 FEWEST = 3
-"""Of two losses that are far apart nobody can tell which one is the outlier."""
+"""Of two losses that are far apart, no rule decides which one is the outlier."""
 
 
 class RobustAverage:
@@ -54,7 +54,7 @@ class RobustAverage:
             spread = self._spread
             spread += SPREAD_WEIGHT * ((distance if distance > 0.0 else -distance) - spread)
             self._spread = spread
-            self._reach = REACH * spread + LEAST_REACH_RATIO * (level if level > 0.0 else -level)
+            self._reach = REACH * spread + MIN_REACH_RATIO * (level if level > 0.0 else -level)
             if self._held_back:
                 self._leave_out(len(self._held_back))
         else:
@@ -91,7 +91,7 @@ class RobustAverage:
         self._held_back = []
         self._outliers += count
         self._spread *= (1.0 + SPREAD_WEIGHT * (REACH - 1.0)) ** count
-        self._reach = REACH * self._spread + LEAST_REACH_RATIO * abs(self._level)
+        self._reach = REACH * self._spread + MIN_REACH_RATIO * abs(self._level)
 
     def _start(self, losses: Sequence[float]) -> None:
         """Begin with these, as if there had been none before."""
@@ -99,7 +99,7 @@ class RobustAverage:
         self._outliers += len(losses) - len(usual)
         self._level, self._weight = _average(usual, self._decay)
         self._spread = sum(abs(loss - self._level) for loss in usual) / len(usual)
-        self._reach = REACH * self._spread + LEAST_REACH_RATIO * abs(self._level)
+        self._reach = REACH * self._spread + MIN_REACH_RATIO * abs(self._level)
 
 
 def _usual(losses: Sequence[float]) -> Sequence[float]:
@@ -108,7 +108,7 @@ def _usual(losses: Sequence[float]) -> Sequence[float]:
         return losses
     median = sorted(losses)[len(losses) // 2]
     distances = [abs(loss - median) for loss in losses]
-    reach = REACH * sorted(distances)[len(losses) // 2] + LEAST_REACH_RATIO * abs(median)
+    reach = REACH * sorted(distances)[len(losses) // 2] + MIN_REACH_RATIO * abs(median)
     # The distance of two large floats may be infinite, and so may the reach.
     return [loss for loss, distance in zip(losses, distances) if distance < reach or distance == 0.0]
 

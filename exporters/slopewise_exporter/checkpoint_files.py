@@ -8,7 +8,7 @@ that another node may open next. What a checkpoint is made of, in the order in w
 
 The manifest comes last: without one there is no checkpoint, so a kill between the two leaves an orphan and not half a
 checkpoint. Each is written under a temporary name, flushed to the disk and renamed, since a rename alone may reach the
-disk before the contents do. The number counts saves, not steps: a training that began anew in an old folder keeps its
+disk before the contents do. The number counts saves, not steps: a training that began again in an old folder keeps its
 own saves, although those of the old one have more steps.
 """
 
@@ -39,7 +39,7 @@ class TornCheckpoint(Exception):  # noqa: N818 - what it is; nothing of it reach
 
 
 class NewerFormat(OSError):  # noqa: N818 - as above
-    """A checkpoint of a newer version: perhaps whole, and like one on a disk that fails not to be begun anew over."""
+    """A checkpoint of a newer version: perhaps whole, so it is not overwritten, as on a disk that fails."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Progress:
     epochs: int = 0
     saved_at_seconds: float = 0.0
     duration_seconds: float | None = 0.0
-    """How long putting the state on the disk took; None: nobody saw it begin."""
+    """How long putting the state on the disk took; None: its begin was not seen."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Found:
 
 
 class CheckpointFolder:
-    """The checkpoints of one training, which nobody else writes to; the newest `keep` are kept."""
+    """The checkpoints of one training, which has the folder to itself; the newest `keep` are kept."""
 
     def __init__(self, folder: Path, suffix: str, keep: int) -> None:
         self._folder = folder
@@ -178,7 +178,7 @@ class CheckpointFolder:
 def first_whole(manifests: Iterable[Path], tell: Callable[[Path, str], None]) -> tuple[Path, Progress] | None:
     """The first of these whose files, which lie beside it, are whole; `tell` hears of each before it, and why.
 
-    OSError: none is whole, and one could not be read. It may be whole, and whoever began anew would overwrite it.
+    OSError: none is whole, and one could not be read. It may be whole, and a new start would overwrite it.
     """
     unread: OSError | None = None
     for manifest in manifests:
@@ -235,7 +235,7 @@ def write_manifest(path: Path, files: Mapping[str, FileMark], progress: Progress
 
 
 def read_manifest(path: Path, folder: Path) -> Progress:
-    """What a manifest tells, once the files of `folder` that it names are as they were; TornCheckpoint, OSError."""
+    """What a manifest states, once the files of `folder` that it names are as they were; TornCheckpoint, OSError."""
     try:
         contents: Any = json.loads(path.read_text(encoding="utf-8"))
         if contents["format"] > FORMAT:

@@ -8,7 +8,7 @@
             checkpoints.step(lambda: learner)
 
 Before it: the training loop, `termination` for SIGTERM. After it: `checkpoint_files`, which puts the state on the disk,
-and `reporter`, which tells Prometheus. What saving needs and cannot have is told once in the log and never raised:
+and `reporter`, the metrics. What saving needs and cannot have is reported once in the log and never raised:
 the training goes on, and its metrics say that it would lose its work.
 """
 
@@ -38,7 +38,7 @@ DEFAULT_KEEP = 2
 class CheckpointError(Exception):
     """A checkpoint that is whole and of no use to the training, or one, or a folder, that cannot be read.
 
-    Raised rather than told: to begin anew would overwrite, two saves later, all the work that there is.
+    Raised and not logged: to begin again would overwrite, two saves later, all the work that there is.
     """
 
 
@@ -107,7 +107,7 @@ class Checkpoints:
         return self._termination.asked
 
     def resume(self) -> Any | None:
-        """The state of the last checkpoint that is whole, or None: start anew. Call it once, before the first step.
+        """The state of the last checkpoint that is whole, or None: start from step 0. Called once, before any step.
 
         One that is not whole is told and passed over. CheckpointError for one that is whole and cannot be loaded, and
         for a folder that cannot be read, or a checkpoint that cannot be where no other is whole.

@@ -3,7 +3,7 @@
 Before it: `exposition`, which fills the registry, and `environment`, which says where to listen. After it:
 Prometheus. prometheus_client's own handler answers; its ready-made server is not used, because that one asks
 DNS for the machine's name before it listens, prints a traceback into the training's output when a scraper
-hangs up, waits for a silent client for ever, and cannot say whether the last values were fetched.
+hangs up, waits for a silent client forever, and cannot say whether the last values were fetched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("slopewise_exporter")
 CLIENT_TIMEOUT_SECONDS = 5.0
 """A client that neither sends nor reads for this long is dropped."""
 
-MOST_CONCURRENT_SCRAPES = 8
+MAX_CONCURRENT_SCRAPES = 8
 """A scrape takes some milliseconds, and two replicas of Prometheus are usual; beyond this somebody is playing,
 and threads in a training's process cost memory."""
 
@@ -50,7 +50,7 @@ class _ScrapeServer(ThreadingTCPServer):
         self.training_ended = False
         self.scraped = False
         self.scraped_after_end = threading.Event()
-        self._free_slots = threading.BoundedSemaphore(MOST_CONCURRENT_SCRAPES)
+        self._free_slots = threading.BoundedSemaphore(MAX_CONCURRENT_SCRAPES)
         self._stopping = False
         self._files = ExitStack()
         try:
@@ -60,7 +60,7 @@ class _ScrapeServer(ThreadingTCPServer):
             raise
 
     def _open(self, address: str, port: int) -> None:
-        # All that needs a file descriptor, here and not in `serve`: nobody would be told of what fails on a thread.
+        # All that needs a file descriptor, here and not in `serve`: no caller would see what fails on a thread.
         self._selector = self._files.enter_context(selectors.DefaultSelector())
         self._stop_receiver, self._stop_sender = map(self._files.enter_context, socket.socketpair())
         self.address_family, where = _resolved(address, port)
@@ -168,7 +168,7 @@ class MetricsEndpoint:
     def close(self, linger_seconds: float) -> None:
         """Wait for one scrape of the final values, at most `linger_seconds`, then stop listening.
 
-        Does not wait at all where nobody ever scraped. KeyboardInterrupt ends the wait and goes on up.
+        Does not wait at all where there was never a scrape. KeyboardInterrupt ends the wait and goes on up.
         """
         self._server.training_ended = True
         try:

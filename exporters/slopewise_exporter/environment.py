@@ -1,7 +1,7 @@
 """What the surroundings decide: whether this process reports and saves, and where.
 
 Before it: the process's environment variables and the arguments of `Reporter` and `Checkpoints`; a variable wins
-over an argument, because whoever runs a training cannot always edit it. After it: `endpoint` and `checkpoint_files`
+over an argument, because its user cannot always edit a training. After it: `endpoint` and `checkpoint_files`
 open what is described here. An empty variable counts as unset (a manifest often has `value: ""`).
 """
 

@@ -27,7 +27,7 @@ class Facts(NamedTuple):
 
 
 class TrainingCollector:
-    """Builds every family anew at each scrape; one without a value yet has its HELP and TYPE only."""
+    """Builds every family again at each scrape; one without a value yet has its HELP and TYPE only."""
 
     def __init__(self, record: TrainingRecord, facts: Facts) -> None:
         self._record = record
@@ -46,7 +46,7 @@ class TrainingCollector:
 
 
 class ProcessFacts:
-    """`process_*`, of which `process_start_time_seconds` tells a restart from a loss that jumped.
+    """`process_*`, of which `process_start_time_seconds` distinguishes a restart from a loss that jumped.
 
     prometheus_client reads them from /proc, which exists on Linux only; elsewhere the start is taken to be
     the moment at which the endpoint opened.
@@ -57,7 +57,7 @@ class ProcessFacts:
         self._opened_at_seconds = time()
 
     def collect(self) -> Iterable[Metric]:
-        """Start, CPU time, memory and open files of this process, as far as the system tells them."""
+        """Start, CPU time, memory and open files of this process, as far as the system has them."""
         help_text = "Start time of the process since unix epoch in seconds."
         fallback = _gauge("process_start_time_seconds", help_text, self._opened_at_seconds)
         return list(self._from_proc.collect()) or [fallback]

@@ -30,9 +30,9 @@ _RANDOM = "slopewise_random"
 class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a package that is not installed here
     """Reports each batch, saves on SIGTERM and from time to time, and loads what was saved when training begins.
 
-    The arguments are those of `Checkpoints`. CheckpointError for a folder that cannot be read. Keras tells no callback
-    of an error in `fit`: a process that goes on after one writes `with callback:` around it, which gives SIGTERM back.
-    With `steps_per_execution`, `steps_per_epoch` must be a multiple of it, unless the data ends there.
+    The arguments are those of `Checkpoints`. CheckpointError for a folder that cannot be read. Keras reports no error
+    in `fit` to a callback: a process that goes on after one writes `with callback:` around it, which gives SIGTERM
+    back. With `steps_per_execution`, `steps_per_epoch` must be a multiple of it, unless the data ends there.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ def _abandon_all_after_fork() -> None:
 
 
 def _end_all_at_exit() -> None:
-    # For a training that forgot close(). The interpreter keeps the type of an exception that nobody caught in
+    # For a training that forgot close(). The interpreter keeps the type of an uncaught exception in
     # sys.last_type; reading it replaces a hook in sys.excepthook, which the next library would overwrite.
     uncaught = getattr(sys, "last_type", None)
     for reporter in list(_open):

@@ -57,7 +57,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     @property
     def resume_path(self) -> str | None:
-        """For `fit(ckpt_path=...)`: the last checkpoint that is whole; None: start anew.
+        """For `fit(ckpt_path=...)`: the last checkpoint that is whole; None: start from step 0.
 
         CheckpointError: none is whole, and one could not be read.
         """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 
 class BatchOrder:
-    """Shuffled anew in each epoch; the rows that do not fill a batch are left out of that epoch.
+    """Shuffled again in each epoch; the rows that do not fill a batch are left out of that epoch.
 
     With 10 rows in batches of 4 an epoch has 2 batches, and step 5 is the second batch of the third epoch.
     """

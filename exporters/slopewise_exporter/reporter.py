@@ -1,6 +1,6 @@
 """The class that a training script uses.
 
-Before it: the training loop. After it: `record` for what it says, `endpoint` for whoever asks. Two promises
+Before it: the training loop. After it: `record` for what it says, `endpoint` for scrapes. Two promises
 shape everything here: a call never raises into the training, and costs next to nothing (see
 benchmarks/bench_reporter.py in the Slopewise repository), so that it can stand in the innermost loop.
 """
@@ -48,7 +48,7 @@ over 10 s has the wrong sign about half of the time."""
 
 
 class Reporter:
-    """Tells Prometheus how a training is doing. Use it as a context manager, or call `close` at the end.
+    """Reports the progress of a training to Prometheus. Use it as a context manager, or call `close` at the end.
 
     Reports in global rank 0 only; in other ranks, in forked children, after `close` and where the endpoint
     cannot be opened, every method does nothing. What cannot be used is logged once (logger

@@ -1,6 +1,6 @@
 """SIGTERM, heard and kept until somebody can act on it.
 
-Before it: the kubelet, or Slopewise on one machine, which tells a training to end and kills it after the grace
+Before it: the kubelet, or Slopewise on one machine, which asks a training to end and kills it after the grace
 period. After it: `checkpoints` and the callbacks, which look at `asked` where a step ends. Nothing is saved in the
 handler itself: it runs in the middle of a step, when the state is neither the old nor the new one.
 """
@@ -108,7 +108,7 @@ def _go_on_after_fork() -> None:
 
 
 def _forget_after_fork() -> None:
-    # A data loader's worker that only noted SIGTERM would never end, and whoever waits for it neither.
+    # A data loader's worker that only noted SIGTERM would never end, nor would a process that waits for it.
     while _installed:
         _installed[-1].restore()
     _go_on_after_fork()

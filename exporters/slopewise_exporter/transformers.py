@@ -37,7 +37,7 @@ class _NotSaved(Exception):  # noqa: N818 - what it is; it ends a save that did 
 class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
     """Reports each step; makes the trainer save on SIGTERM and from time to time, and leave with exit code 143.
 
-    The trainer tells no callback of an error in `train`: a process that goes on after one writes `with callback:`
+    The trainer reports no error in `train` to a callback: a process that goes on after one writes `with callback:`
     around it, which gives SIGTERM back.
 
     Args:
@@ -72,7 +72,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     @property
     def resume_path(self) -> str | None:
-        """For `train(resume_from_checkpoint=...)`: the last checkpoint that is whole; None: start anew.
+        """For `train(resume_from_checkpoint=...)`: the last checkpoint that is whole; None: start from step 0.
 
         CheckpointError: none is whole, and one could not be read.
         """
@@ -97,7 +97,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._unsaved = self._stopping = self._step_to_report = False
         self._due_at_seconds = self._next_due()
         if not self._termination.installed and self._termination.install():
-            self._promise(True)
+            self._objective(True)
         if self._reporter is None:
             return
         if self._plans:
@@ -164,7 +164,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._abandon_save()
         self._termination.restore()
         if error is not None:
-            self._promise(False)
+            self._objective(False)
 
     def _report_step(self, loss: Any) -> None:
         """The loss of a step is only known after it ended, if at all: hold it back until then."""
@@ -178,7 +178,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
             self._begin_saving(state)
 
     def _begin_saving(self, state: Any) -> None:
-        # Anew where it has begun: an evaluation of several data sets ends several times, and one save follows.
+        # Again where it has begun: an evaluation of several data sets ends several times, and one save follows.
         self._abandon_save()
         self._saving_since = perf_counter()
         if self._reporter is not None:
@@ -203,7 +203,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
                 )
         except OSError as error:
             self._check.warn("save", f"the checkpoint of step {steps} was not saved ({error})")
-            self._promise(False)
+            self._objective(False)
             return
         finally:
             self._saving_since = None
@@ -213,9 +213,9 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
             self._rename_torn(steps)  # what had to stay while none was whole
         self._check.forget("save")
         self._unsaved = False
-        self._promise(self._termination.installed)
+        self._objective(self._termination.installed)
 
-    def _promise(self, on_sigterm: bool) -> None:
+    def _objective(self, on_sigterm: bool) -> None:
         if self._reporter is not None:
             self._reporter.saves_on_sigterm = on_sigterm
 

@@ -16,7 +16,7 @@ Parsed = TypeVar("Parsed")
 
 _log = logging.getLogger("slopewise_exporter")
 
-LONGEST_LINGER_SECONDS = 3600.0
+MAX_LINGER_SECONDS = 3600.0
 
 
 class Checker:
@@ -92,7 +92,7 @@ def parse_planned_steps(value: object) -> float | None:
 def parse_linger_seconds(value: object) -> float:
     """Seconds from 0 to an hour: the end of a training must never look like a hang."""
     seconds = parse_amount(value)
-    if seconds > LONGEST_LINGER_SECONDS:
+    if seconds > MAX_LINGER_SECONDS:
         raise ValueError(seconds)
     return seconds
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from support.cluster import Kubectl, PodShape
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.mobility import SUSPENDS_FROM
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.moves.suspend.begin import SUSPENDS_FROM
 from testbed.faults import Faults
 from testbed.images import BASE_IMAGE
 from testbed.settings import Settings, read_settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,18 @@ from support.cluster import Kubectl, PodShape
 from support.managed_pods import parsed
 from support.waiting import wait_for
 
-from controller.adapters.clock import SystemClock
-from controller.adapters.kube.actuator import KubeActuator
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH
-from controller.adapters.kube.quantities import cpu_millicores
-from controller.adapters.kube.records import ManagedPod
-from controller.adapters.kube.refusals import Refusal, meaning
-from controller.errors import UsageError
-from controller.model import CpuAllocation, CpuControl, Outcome, Resize, Restored
-from controller.settings import ResourceSettings, cpu_quantity
+from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.cache.quantities import cpu_millicores
+from slopewise.adapters.kube.cache.records import ManagedPod
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.meanings import Refused, explain
+from slopewise.adapters.kube.client.protocol import STRATEGIC_MERGE_PATCH
+from slopewise.adapters.kube.resize.actuator import KubeActuator
+from slopewise.config.quantities import cpu_quantity
+from slopewise.config.training_policy import ResourceSettings
+from slopewise.errors import UsageError
+from slopewise.model import CpuAllocation, CpuControl, Outcome, Resize, Restored
 
 LARGER_THAN_ANY_NODE = 2_000_000
 
@@ -44,12 +46,12 @@ class Team:
     settings: ResourceSettings = field(default_factory=ResourceSettings)
     originals: dict[str, CpuAllocation] = field(default_factory=dict)
     behind: ManagedPod | None = None
-    """What `find` answers instead of the truth: a roster that is behind."""
+    """What `find` answers instead of the truth: an index that is behind."""
 
     def start(self, name: str, **shape: Any) -> None:
         self.kubectl.apply(replace(self.idle, **shape).pod(name), namespace=self.namespace)
         self.kubectl.wait_running(self.namespace, name)
-        self.originals[name] = self.find(name).container.wished
+        self.originals[name] = self.find(name).container.desired
 
     def path(self, name: str) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods/{name}"
@@ -58,24 +60,24 @@ class Team:
         return self.behind or parsed(self.api.get(self.path(name)))
 
     def actuator(self) -> KubeActuator:
-        return KubeActuator(self.api, self, self.settings, lambda: True, EveryTurn(), SystemClock(), self.originals.get)
+        return KubeActuator(self.api, self, self.settings, EveryTurn(), SystemClock(), self.originals.get)
 
-    def resize(self, name: str, to: int, control: CpuControl = "limits") -> Outcome:
+    def resize(self, name: str, to: int, control: CpuControl = "limits") -> Outcome[Resize]:
         return self.actuator().resize(Resize(name, "node", control, 0, to, "test"))
 
     def wait(self, name: str, done: Callable[[ManagedPod], object]) -> ManagedPod:
         return wait_for(name, lambda: self.find(name), done, seconds=15)
 
-    def refusal(self, name: str, resources: dict[str, dict[str, str]], **metadata: str) -> Refusal:
+    def refusal(self, name: str, resources: dict[str, dict[str, str]], **metadata: str) -> Refused:
         """What it means that the API server refuses these resources."""
         body = {"metadata": metadata, "spec": {"containers": [{"name": "trainer", "resources": resources}]}}
         return refusal_of(self.api, f"{self.path(name)}/resize", body)
 
 
-def refusal_of(api: KubeApi, path: str, body: dict[str, Any]) -> Refusal:
+def refusal_of(api: KubeApi, path: str, body: dict[str, Any]) -> Refused:
     with pytest.raises(ApiError) as caught:
         api.patch(path, body, STRATEGIC_MERGE_PATCH)
-    return meaning(caught.value)
+    return explain(caught.value, "resize")
 
 
 @pytest.fixture
@@ -89,18 +91,18 @@ def limits(cpu: str) -> dict[str, dict[str, str]]:
     return {"limits": {"cpu": cpu}}
 
 
-def in_effect(limit: int | None, request: int) -> Callable[[ManagedPod], bool]:
-    return lambda pod: pod.container.in_effect == CpuAllocation(limit, request)
+def reported(limit: int | None, request: int) -> Callable[[ManagedPod], bool]:
+    return lambda pod: pod.container.reported == CpuAllocation(limit, request)
 
 
 class TestResizing:
     def test_a_limit_takes_effect_without_a_restart_and_comes_back(self, team: Team) -> None:
         team.start("a")
         assert team.resize("a", 900).result == "applied"
-        resized = team.wait("a", in_effect(900, 250))
+        resized = team.wait("a", reported(900, 250))
         assert team.kubectl.cpu_quota_microseconds(team.namespace, "a") == 90_000
         assert team.actuator().restore("a", team.originals["a"]).result == "accepted"
-        back = team.wait("a", in_effect(500, 250))
+        back = team.wait("a", reported(500, 250))
         assert team.actuator().restore("a", team.originals["a"]) == Restored("applied")
         assert [each.container.restarts_total for each in (resized, back)] == [0, 0]
         assert back.pod.foreign_resizers == ()
@@ -109,16 +111,16 @@ class TestResizing:
         team.settings = ResourceSettings(lower_requests=True)
         team.start("a")
         assert team.resize("a", 100).result == "applied"
-        team.wait("a", in_effect(100, 100))
+        team.wait("a", reported(100, 100))
         assert restored(team, "a").result == "applied"
-        team.wait("a", in_effect(500, 250))
+        team.wait("a", reported(500, 250))
 
     def test_a_guaranteed_pod_stays_guaranteed(self, team: Team) -> None:
         team.settings = ResourceSettings(lower_requests=True)
         same = {"cpu_request": "250m", "cpu_limit": "250m", "memory_request": "64Mi", "memory_limit": "64Mi"}
         team.start("a", **same)
         assert team.resize("a", 100).result == "applied"
-        assert team.wait("a", in_effect(100, 100)).pod.qos_class == "Guaranteed"
+        assert team.wait("a", reported(100, 100)).pod.qos_class == "Guaranteed"
         assert restored(team, "a").result == "applied"
 
     @pytest.mark.parametrize(
@@ -135,15 +137,15 @@ class TestResizing:
         team.settings = ResourceSettings(lower_requests=lowers)
         team.start("a", memory_request="64Mi", memory_limit="64Mi")
         assert team.resize("a", to, control).result == "applied"
-        assert team.find("a").container.wished == expected
+        assert team.find("a").container.desired == expected
 
     def test_a_limit_that_is_added_brings_no_request_and_stays(self, team: Team) -> None:
         team.settings = ResourceSettings(add_limits=True)
         team.start("a", cpu_request=None, cpu_limit=None, memory_request="64Mi")
         assert team.resize("a", 900).result == "applied"
-        team.wait("a", in_effect(900, 0))
+        team.wait("a", reported(900, 0))
         assert team.actuator().restore("a", team.originals["a"]).result == "accepted"
-        team.wait("a", in_effect(64_000, 0))
+        team.wait("a", reported(64_000, 0))
         answer = team.actuator().restore("a", team.originals["a"])
         assert (answer.result, "cannot be removed" in answer.detail) == ("applied", True)
 
@@ -203,16 +205,16 @@ class TestRoom:
         pending = team.wait("a", lambda pod: pod.pod.pending).pod.pending
         assert pending is not None
         assert (pending.kind, pending.message.startswith("Node didn't have enough resource: cpu")) == ("Deferred", True)
-        assert team.find("a").container.in_effect == CpuAllocation(500, 20)
+        assert team.find("a").container.reported == CpuAllocation(500, 20)
 
         assert f"{node} has no room for its request of {half}m" in actuator.restore("a", original).detail
-        team.wait("a", in_effect(4000, 20))
+        team.wait("a", reported(4000, 20))
         assert team.find("a").pod.pending is None
         assert actuator.restore("a", original).result == "deferred"
 
         team.kubectl.run("delete", "pod", "b", "-n", team.namespace, "--grace-period=0", "--force", "--wait")
         assert restored(team, "a").result == "applied"
-        team.wait("a", in_effect(4000, half))
+        team.wait("a", reported(4000, half))
 
     def test_a_request_larger_than_the_node_cannot_be(self, team: Team) -> None:
         team.start("a", cpu_limit=None)
@@ -264,7 +266,7 @@ class TestRefusals:
         )
         refused = [limits("1100m"), {"requests": {"cpu": "20m"}}, limits("900m")]
         for resources in refused:
-            said = hears(lambda resources=resources: team.refusal("a", resources), "LimitRange")
+            said = hears(partial(team.refusal, "a", resources), "LimitRange")
             assert said.result == "infeasible"
 
     def test_a_quota(self, team: Team) -> None:
@@ -274,7 +276,12 @@ class TestRefusals:
             {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec},
             namespace=team.namespace,
         )
-        hears(lambda: team.refusal("a", limits("2")), "exceeded quota")  # until the quota has counted the pod
+        used = partial(team.kubectl.get, "resourcequota", "q", "-n", team.namespace)
+        # What is written before the quota has counted the pod is let through.
+        wait_for(
+            "the quota has counted the pod", used, lambda quota: "limits.cpu" in quota["status"].get("used", {}), 60
+        )
+        hears(lambda: team.refusal("a", limits("2")), "exceeded quota")
         outcome = team.resize("a", 1500)
         assert outcome.result == "deferred"
         assert outcome.detail.startswith("the ResourceQuota of its namespace has no room; ")
@@ -331,10 +338,10 @@ class TestRefusals:
                 team.kubectl.run("delete", each, name, "--ignore-not-found")
 
 
-def hears(ask: Callable[[], Refusal], words: str, seconds: float = 20.0) -> Refusal:
+def hears(ask: Callable[[], Refused], words: str, seconds: float = 20.0) -> Refused:
     """Ask until the API server has taken notice of what was just made; until then it may also agree."""
 
-    def answer() -> Refusal | None:
+    def answer() -> Refused | None:
         try:
             return ask()
         except pytest.fail.Exception:  # it did not refuse

@@ -12,10 +12,10 @@ import pytest
 from support.cluster import Kubectl, PodShape
 from support.waiting import eventually, wait_for
 
-from controller.adapters.kube.api import ApiError, KubeApi
-from controller.adapters.kube.contracts import STRATEGIC_MERGE_PATCH
-from controller.adapters.kube.election import Elector, Terms
-from controller.adapters.kube.watching import Reflector, Timing
+from slopewise.adapters.kube.cache.reflector import Reflector, Timing
+from slopewise.adapters.kube.client.client import ApiError, KubeApi
+from slopewise.adapters.kube.client.protocol import STRATEGIC_MERGE_PATCH
+from slopewise.adapters.kube.leader_election import Elector, Terms
 from testbed.faults import Faults
 
 API_SERVER = "kube-apiserver"
@@ -72,8 +72,8 @@ def test_refusals_of_the_real_server_are_told_apart(api: KubeApi, namespace: str
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     made = api.create(collection, config_map("a", "1"))
 
-    assert refused(lambda: api.get(f"{collection}/none")).is_gone
-    assert refused(lambda: api.get("/apis/nothing.dev/v1/things")).is_gone
+    assert refused(lambda: api.get(f"{collection}/none")).is_not_found
+    assert refused(lambda: api.get("/apis/nothing.dev/v1/things")).is_not_found
     assert refused(lambda: api.create(collection, config_map("a", "1"))).already_exists
     assert refused(lambda: api.create(collection, config_map("A", "1"))).causes[0].field == "metadata.name"
     api.patch(f"{collection}/a", {"data": {"value": "2"}}, STRATEGIC_MERGE_PATCH)
@@ -101,7 +101,13 @@ def test_a_resize_of_a_pod_that_was_replaced_is_refused(
 def test_metadata_alone_is_listed_and_watched(api: KubeApi, namespace: str) -> None:
     seen: list[dict[str, Any]] = []
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    store = Reflector(api, jobs, lambda obj: seen.append(obj) or obj["metadata"]["name"], metadata_only=True)
+
+    def noted(obj: dict[str, Any]) -> str:
+        seen.append(obj)
+        name: str = obj["metadata"]["name"]
+        return name
+
+    store = Reflector(api, jobs, noted, metadata_only=True)
     store.start()
     try:
         assert eventually(lambda: store.synced)

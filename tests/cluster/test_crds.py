@@ -12,10 +12,10 @@ import pytest
 from support.cluster import Kubectl
 from support.waiting import wait_for
 
-from controller.adapters.kube.policies import parse_policy
-from controller.crds.definitions import definitions, job_growths, training_policies
-from controller.crds.parameters import runnable_policies
-from controller.settings import TrainingPolicy
+from slopewise.adapters.kube.state.training_policies import parse_policy
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.crds.schema.definitions import definitions, job_growths, training_policies
+from slopewise.crds.schema.parameters import runnable_policies
 
 API_VERSION = "slopewise.dev/v1alpha1"
 _METADATA = {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -92,6 +92,21 @@ OUR_SENTENCES = [
         "must be greater than 0 and less than 1 for dqoes",
     ),
     (
+        {"placement": {"name": "las"}},
+        (
+            "policy las chooses no nodes; use one that does: "
+            "deadline, dqoes, draps, flowcon2, kube-default, procon, specon"
+        ),
+    ),
+    (
+        {"placement": {"name": "specon", "parameters": {"fullRatio": 0.5}}},
+        "unknown key for policy specon, only draps has it; remove it",
+    ),
+    (
+        {"policy": {"name": "specon"}, "placement": {"name": "procon"}},
+        "policy specon only chooses nodes, which spec.placement does here; name one that decides CPU, or fair",
+    ),
+    (
         {"selector": {"pods": {"matchExpressions": [{"key": "a", "operator": "In"}]}}},
         "operator In needs values",
     ),
@@ -120,7 +135,7 @@ def test_what_a_file_may_not_say_the_api_server_refuses_with_our_sentence(
             "spec.behaviour.intervalSeconds in body should be greater than or equal",
         ),
         ({"resources": {"cpu": {"min": 0.5}}}, "spec.resources.cpu.min in body must be of type integer,string"),
-        ({"policy": {"name": "tradl", "parameters": {"hits": 0}}}, "should be greater than or equal to 1"),
+        ({"policy": {"name": "deadline", "parameters": {"endingScrapes": -1}}}, "should be greater than or equal to 0"),
         ({"behaviour": {"interval": 3}}, ".spec.behaviour.interval: field not declared in schema"),
         ({"policy": {"parameters": {"alfa": 0.1}}}, ".spec.policy.parameters.alfa: field not declared in schema"),
     ],
@@ -139,7 +154,7 @@ def test_defaults_are_filled_in_and_mean_what_an_empty_file_means(kubectl: Kubec
     kubectl.apply(a_policy(policy_name, {}))
     stored = kubectl.get("trainingpolicy", policy_name)
     assert stored["spec"]["mode"] == "Recommend"
-    assert stored["spec"]["resources"]["cpu"] == {"min": "250m", "max": "64"}
+    assert stored["spec"]["resources"]["cpu"] == {"min": "100m", "max": "64"}
     del stored["spec"]["selector"]
     record = parse_policy(stored)
     assert record.document is not None
@@ -254,8 +269,14 @@ class TestWhereOthersAreAdmitted:
         ("choice", "words"),
         [
             ({"name": "flowcon", "parameters": {"alpha": 7}}, "must be greater than 0 and less than or equal to 1"),
-            ({"name": "flowcon", "parameters": {"alphaPer": "year"}}, "must be one of interval, second for flowcon"),
-            ({"name": "flowcon", "parameters": {"hits": 3}}, "unknown key for policy flowcon, only tradl has it"),
+            (
+                {"name": "flowcon", "parameters": {"alphaPer": "year"}},
+                "must be one of interval, minute, second for flowcon",
+            ),
+            (
+                {"name": "flowcon", "parameters": {"endingScrapes": 3}},
+                "unknown key for policy flowcon, only deadline has it",
+            ),
             ({"name": "flowcon", "parameters": {"alpha": "a"}}, "alpha: expected numeric (int or float), got string"),
             ({"name": "./mine.py"}, "'./mine.py' is not the name of a policy; use small letters, digits and _ or - in"),
             ({"name": "srpt-oracle"}, "it must know how much work each job has left"),

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
+from msgspec import structs
 from support.cluster import Kubectl, PodShape
 from support.waiting import eventually, wait_for
 from support.worlds import a_job, a_node, a_snapshot, known
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.events import EventRecorder
-from controller.adapters.kube.growth_book import GrowthBook
-from controller.adapters.kube.growth_objects import GrowthRecord, growth_path, parse_growth
-from controller.adapters.kube.memory import KubeMemory
-from controller.adapters.kube.parsing import parse_pod
-from controller.adapters.kube.records import ManagedPod, OwnerRef
-from controller.adapters.kube.reporting import StatusReporter
-from controller.adapters.kube.status_writer import StatusSender, StatusWriter
-from controller.adapters.kube.watching import Reflector
-from controller.crds.definitions import definitions
-from controller.model import Decisions, Job, JobState, MemoryState, Outcome, Pace, PassReport, Resize
-from controller.settings import TrainingPolicySpec
+from slopewise.adapters.kube.cache.parsing import parse_pod
+from slopewise.adapters.kube.cache.records import ManagedPod, OwnerRef
+from slopewise.adapters.kube.cache.reflector import Reflector
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.events import EventRecorder
+from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
+from slopewise.adapters.kube.state.job_growth_object import GrowthRecord, growth_path, parse_growth
+from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
+from slopewise.adapters.kube.state.job_memory import KubeMemory
+from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
+from slopewise.config.training_policy import TrainingPolicySpec
+from slopewise.crds.schema.definitions import definitions
+from slopewise.model import Decisions, Job, JobState, MemoryState, Outcome, Pace, PassReport, Resize
 
-COLUMNS = ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "REASON", "AGE"]
-WIDE = ["CLASS", "LOSS", "GROWTH", "POLICY", "LAST", "ACTION", "NODE"]
+COLUMNS = ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "PROMISE", "REASON", "AGE"]
+WIDE = ["CLASS", "LOSS", "GROWTH", "MEMORY", "POLICY", "LAST", "ACTION", "NODE"]
 NOW = 1_800_000_000.0
 
 
@@ -44,7 +45,7 @@ def api(kubeconfig: Path) -> KubeApi:
 
 @dataclass
 class OnePod:
-    """A roster that knows one pod."""
+    """A index that knows one pod."""
 
     managed: ManagedPod
 
@@ -68,20 +69,20 @@ def train(kubectl: Kubectl, namespace: str, idle: PodShape) -> OnePod:
 class Controller:
     """What a controller has of a policy, without its passes."""
 
-    def __init__(self, api: KubeApi, roster: OnePod) -> None:
-        self.api, self.roster = api, roster
+    def __init__(self, api: KubeApi, index: OnePod) -> None:
+        self.api, self.index = api, index
         # Of this namespace: the one of the test before may not be gone yet, and its growth is of a policy of this name.
-        namespace = roster.managed.pod.namespace
+        namespace = index.managed.pod.namespace
         self.watch: Reflector[GrowthRecord] = Reflector(api, growth_path(namespace), parse_growth)
-        sender = StatusSender(api, lambda: True)
+        sender = StatusSender(api)
         self.writer = StatusWriter(sender.send)
-        self.events = EventRecorder(api, lambda: True, instance="test")
-        self.book = GrowthBook(self.watch, sender, self.writer)
-        self.memory = KubeMemory("training", self.book, roster, intervals={})
-        spec = TrainingPolicySpec(mode="Auto")
-        self.reporter = StatusReporter("training", spec, self.book, roster, self.events)
+        self.events = EventRecorder(api, instance="test")
+        self.job_growths = JobGrowthStore(self.watch, sender, self.writer)
+        self.memory = KubeMemory("training", self.job_growths, index)
+        spec = TrainingPolicySpec.model_validate({"mode": "Auto", "resources": {"control": "limits"}})
+        self.reporter = StatusReporter("training", spec, self.job_growths, index, self.events)
 
-    def __enter__(self) -> Controller:
+    def __enter__(self) -> Self:
         self.watch.start()
         assert eventually(lambda: self.watch.synced)
         self.writer.start()
@@ -103,9 +104,9 @@ class Controller:
         self.reporter(PassReport(at, "flowcon", {}, at, snapshot=snapshot, decisions=decisions, **more))
 
     def _job(self, at: float, state: JobState) -> Job:
-        managed = self.roster.managed
+        managed = self.index.managed
         job = a_job(managed.job_uid, node=managed.pod.node or "", at=at, level=0.4321, state=state)
-        return replace(job, allocation=managed.container.wished, steps_total=400.0, steps_planned=1000.0)
+        return replace(job, allocation=managed.container.desired, steps_total=400.0, steps_planned=1000.0)
 
 
 @pytest.fixture
@@ -115,8 +116,8 @@ def controller(api: KubeApi, train: OnePod) -> Iterator[Controller]:
 
 
 def remembered(train: OnePod) -> MemoryState:
-    wished = train.managed.container.wished
-    memory = known(job_class="NL", efficiency=0.0123, original=wished, paces=(Pace(NOW, 0.5, 1.0),))
+    desired = train.managed.container.desired
+    memory = known(job_class="NL", efficiency=0.0123, original=desired, paces=(Pace(NOW, 0.5, 1.0),))
     return MemoryState({train.managed.job_uid: memory})
 
 
@@ -176,5 +177,5 @@ def test_a_growth_goes_with_its_workload(
     }
     kubectl.run("delete", "job", "train", "-n", namespace)
     kubectl.wait_gone("growth", "train", namespace)
-    controller.roster.managed = replace(train.managed, job_uid="gone")
+    controller.index.managed = structs.replace(train.managed, job_uid="gone")
     wait_for("it is forgotten", controller.memory.load, lambda state: not state.jobs)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,19 @@ import pytest
 from support.cluster import BUSY, Kubectl, PodShape
 from support.waiting import eventually, wait_for
 
-from controller.adapters.clock import SystemClock
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.observer import KubeObserver, Stores
-from controller.adapters.kube.owners import Owners
-from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
-from controller.adapters.kube.records import MANAGED_LABEL
-from controller.adapters.kube.watching import Reflector
-from controller.adapters.prometheus import PrometheusReader
-from controller.adapters.queries import AnyOf
-from controller.model import CpuAllocation, Job, JobState
-from controller.settings import EvaluationSettings, TrainingPolicySpec
+from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_pod
+from slopewise.adapters.kube.cache.records import MANAGED_LABEL
+from slopewise.adapters.kube.cache.reflector import Reflector
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.observer import KubeObserver, Stores
+from slopewise.adapters.kube.workloads.job_facts import trainer_under
+from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
+from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.adapters.prometheus.queries import AnyOf
+from slopewise.adapters.prometheus.reader import PrometheusReader
+from slopewise.config.training_policy import EvaluationSettings, TrainingPolicySpec
+from slopewise.model import CpuAllocation, Job, JobState
 
 SCRAPE_SECONDS = 5.0
 
@@ -59,6 +62,7 @@ class World:
     """An observer over the real cluster, and what it asked of the API server."""
 
     observer: KubeObserver
+    index: WatchedJobIndex
     requests: list[tuple[str, str]]
 
     def jobs(self) -> dict[str, Job]:
@@ -88,17 +92,19 @@ def watched(kubeconfig: Path, prometheus_url: str, namespace: str) -> Iterator[C
             for reflector in (pods, nodes, jobs):
                 reflector.start()
                 stack.callback(reflector.stop)
-                assert eventually(lambda one=reflector: one.synced)
+                assert eventually(partial(getattr, reflector, "synced"))
             reader = stack.enter_context(
                 PrometheusReader(
                     prometheus_url, {"pod": AnyOf()}, SCRAPE_SECONDS, [EvaluationSettings()], 20.0, resource_matchers={}
                 )
             )
             policy = TrainingPolicySpec.model_validate(spec)
+            owners = Owners(jobs, api)
+            index = WatchedJobIndex(pods, owners, trainer_under(policy))
             observer = KubeObserver(
-                Stores(pods, nodes, None), Owners(jobs, api), reader, lambda _: True, policy, SystemClock()
+                Stores(pods, nodes, None), owners, index, reader, lambda _: True, policy, SystemClock()
             )
-            return World(observer, requests)
+            return World(observer, index, requests)
 
         yield observe
 
@@ -125,15 +131,15 @@ def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
     name = pod["metadata"]["name"]
 
     def whole(job: Job) -> bool:
-        vitals = job.vitals
+        container_health = job.container_health
         return bool(
-            job.evaluation and job.evaluation.sample_count >= 4 and job.usage and vitals
-            and (vitals.cpu_throttled_periods_total or 0) > 50
+            job.evaluation and job.evaluation.sample_count >= 4 and job.usage and container_health
+            and (container_health.cpu_throttled_periods_total or 0) > 50
         )  # fmt: skip
 
     job = world.wait_for(name, whole, seconds=90)
     owner = kubectl.get("job", "train", "-n", namespace)["metadata"]["uid"]
-    assert (job.uid, job.state, job.hands_off) == (f"{owner}:0", JobState.TRAINING, None)
+    assert (job.uid, job.state, job.ineligible_reason) == (f"{owner}:0", JobState.TRAINING, None)
     assert job.allocation == CpuAllocation(200, 100)
     assert job.evaluation is not None
     assert job.evaluation.series == 'training_loss{stage="eval"}'
@@ -146,7 +152,7 @@ def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
     assert other.usage is not None
     assert other.usage.cpu_seconds_total is not None
     assert other.usage.cpu_seconds_total < 10, "what the trainer exports of its neighbour is not believed"
-    assert other.promises.deadline_at_seconds == other.started_at_seconds + 7200
+    assert other.objectives.deadline_at_seconds == other.started_at_seconds + 7200
     assert other.warnings[0].startswith("annotation slopewise.dev/weight is not used")
     world.requests.clear()
     world.jobs()
@@ -164,9 +170,9 @@ def test_a_resize_that_waits_for_room_is_told_until_it_is_taken_back(
     kubectl.patch("pod", "wants", namespace, resize(cpu_request="800m"), *as_us)
     job = world.wait_for("wants", lambda job: job.pending is not None)
     assert job.pending is not None
-    assert (job.pending.result, job.pending.in_effect.request_millicores) == ("deferred", 300)
+    assert (job.pending.result, job.pending.actual.request_millicores) == ("deferred", 300)
     assert "enough resource" in job.pending.detail
-    assert (job.allocation.request_millicores, job.hands_off) == (800, None)
+    assert (job.allocation.request_millicores, job.ineligible_reason) == (800, None)
     kubectl.patch("pod", "wants", namespace, resize(cpu_request="300m"), *as_us)
     assert world.wait_for("wants", lambda job: job.pending is None).allocation.request_millicores == 300
 
@@ -174,7 +180,7 @@ def test_a_resize_that_waits_for_room_is_told_until_it_is_taken_back(
 def test_pods_that_must_be_left_alone_say_why(
     watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
 ) -> None:
-    world = watched()
+    world = watched(resources={"control": "limits"})
     shapes = {
         "besteffort": replace(idle, cpu_request=None, cpu_limit=None),
         "guaranteed": replace(idle, cpu_request="100m", cpu_limit="100m", memory_request="64Mi", memory_limit="64Mi"),
@@ -189,9 +195,9 @@ def test_pods_that_must_be_left_alone_say_why(
     mine = ("--subresource=resize", "--field-manager=slopewise")
     kubectl.patch("pod", "ours", namespace, resize(cpu_limit="450m"), *mine)
     world.wait_for("foreign", lambda job: job.allocation.limit_millicores == 450)
-    world.wait_for("ours", lambda job: job.allocation.limit_millicores == 450 and job.hands_off is None)
+    world.wait_for("ours", lambda job: job.allocation.limit_millicores == 450 and job.ineligible_reason is None)
     jobs = world.jobs()
-    reasons = {name: (jobs[name].hands_off or "").partition(";")[0] for name in shapes}
+    reasons = {name: (jobs[name].ineligible_reason or "").partition(";")[0] for name in shapes}
     assert reasons == {
         "besteffort": "a BestEffort pod cannot be resized",
         "guaranteed": "it is Guaranteed, so its request must stay equal to its limit",
@@ -211,12 +217,14 @@ def test_a_container_that_is_killed_for_memory_and_restarted_is_told(
     world = watched()
     greedy = ("python3", "-c", "import time; time.sleep(1); x = bytearray(200 * 2**20); time.sleep(600)")
     kubectl.apply(replace(idle, command=greedy, memory_limit="40Mi").pod("greedy"), namespace=namespace)
-    job = world.wait_for("greedy", lambda job: job.vitals is not None and job.vitals.restarts_total >= 1)
-    assert job.vitals is not None
-    assert job.vitals.oom_killed_at_seconds is not None
-    assert abs(job.vitals.oom_killed_at_seconds - time.time()) < 60
-    held = world.wait_for("greedy", lambda job: job.hands_off is not None)
-    assert "is restarting after it was killed for memory" in (held.hands_off or "")
+    job = world.wait_for(
+        "greedy", lambda job: job.container_health is not None and job.container_health.restarts_total >= 1
+    )
+    assert job.container_health is not None
+    assert job.container_health.oom_killed_at_seconds is not None
+    assert abs(job.container_health.oom_killed_at_seconds - time.time()) < 60
+    held = world.wait_for("greedy", lambda job: job.ineligible_reason is not None)
+    assert "is restarting after it was killed for memory" in (held.ineligible_reason or "")
 
 
 def test_a_pod_that_was_replaced_keeps_its_jobs_uid(
@@ -234,6 +242,6 @@ def test_a_pod_that_was_replaced_keeps_its_jobs_uid(
         lambda jobs: len(jobs) == 1,
     )
     assert [job.uid for job in second] == [first.uid]
-    managed = world.observer.find(first.uid)
+    managed = world.index.find(first.uid)
     assert managed is not None
     assert managed.pod.name == second[0].name

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.waiting import eventually
 
-from controller.loop import ControllerLoop
-from controller.model import PassReport
-from controller.telemetry import Telemetry
+from slopewise.loop import ControllerLoop
+from slopewise.model import PassReport
+from slopewise.telemetry.metrics import Telemetry
 
 WAIT_SECONDS = 20.0
 
@@ -21,8 +21,8 @@ WAIT_SECONDS = 20.0
 class Passes:
     """A pass that counts itself and wants to look again after `next_look` seconds."""
 
-    def __init__(self, next_look: float = 3600.0, body: Callable[[], object] = lambda: None) -> None:
-        self.next_look = next_look
+    def __init__(self, requeue_after: float = 3600.0, body: Callable[[], object] = lambda: None) -> None:
+        self.requeue_after = requeue_after
         self.body = body
         self.count = 0
         self.running = 0
@@ -41,7 +41,7 @@ class Passes:
                 self.count += 1
                 self._changed.notify_all()
         now = time.time()
-        return PassReport(now, "test", {}, now + self.next_look)
+        return PassReport(now, "test", {}, now + self.requeue_after)
 
     def wait_for(self, count: int) -> None:
         with self._changed:
@@ -91,7 +91,7 @@ def test_the_first_pass_runs_at_once(started: Callable[..., ControllerLoop]) -> 
 
 
 def test_the_next_pass_comes_when_the_last_one_asked_for_it(started: Callable[..., ControllerLoop]) -> None:
-    passes = Passes(next_look=0.05)
+    passes = Passes(requeue_after=0.05)
     started(passes, interval=3600.0)
     passes.wait_for(4)
 
@@ -100,7 +100,7 @@ def test_an_event_interrupts_the_interval(started: Callable[..., ControllerLoop]
     passes = Passes()
     loop = started(passes)
     passes.wait_for(1)
-    loop.wake()
+    loop.trigger()
     passes.wait_for(2)
 
 
@@ -111,7 +111,7 @@ def test_an_event_during_a_pass_is_followed_by_another_pass_and_never_a_second_a
     loop = started(passes)
     passes.wait_until_inside()
     for _ in range(5):
-        loop.wake()
+        loop.trigger()
     passes.go_on.set()
     passes.wait_for(2)
     assert passes.most_at_once == 1
@@ -123,7 +123,7 @@ def test_a_mistake_in_a_pass_is_counted_and_the_loop_goes_on(
     passes = Passes(body=lambda: 1 / 0)
     loop = started(passes)
     passes.wait_for(1)
-    loop.wake()
+    loop.trigger()
     passes.wait_for(2)
     loop.stop()
     assert telemetry.registry.get_sample_value("slopewise_passes_total", {"result": "failed"}) == passes.count
@@ -149,9 +149,9 @@ def test_a_loop_without_a_pass_for_three_intervals_is_not_alive(started: Callabl
 @pytest.mark.timeout(60)
 def test_stopping_while_passes_plan_their_next_ones_never_hangs(started: Callable[..., ControllerLoop]) -> None:
     for _ in range(150):
-        passes = Passes(next_look=0.0)
+        passes = Passes(requeue_after=0.0)
         loop = started(passes)
-        loop.wake()
+        loop.trigger()
         loop.stop()
         assert loop.passes == passes.count
 
@@ -169,7 +169,7 @@ def test_stopping_without_patience_tells_whether_a_pass_is_under_way(started: Ca
     passes.wait_until_inside()
     assert loop.busy
     assert not loop.stop(0.0)
-    loop.wake()
+    loop.trigger()
     passes.go_on.set()
     assert loop.stop()
     assert passes.count == 1
@@ -178,8 +178,8 @@ def test_stopping_without_patience_tells_whether_a_pass_is_under_way(started: Ca
 def test_a_pass_that_hangs_when_the_process_ends_does_not_hold_it_up() -> None:
     program = (
         "import threading\n"
-        "from controller.loop import ControllerLoop\n"
-        "from controller.telemetry import Telemetry\n"
+        "from slopewise.loop import ControllerLoop\n"
+        "from slopewise.telemetry.metrics import Telemetry\n"
         "inside = threading.Event()\n"
         "run_pass = lambda: (inside.set(), threading.Event().wait())\n"
         "loop = ControllerLoop(run_pass, Telemetry(control='limits', interval_seconds=1.0), 1.0)\n"
@@ -206,6 +206,6 @@ def test_after_stop_no_pass_runs_and_an_event_is_no_error(started: Callable[...,
     passes.wait_for(1)
     loop.stop()
     before = passes.count
-    loop.wake()
+    loop.trigger()
     time.sleep(0.3)
     assert passes.count == before

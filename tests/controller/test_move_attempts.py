@@ -9,23 +9,24 @@ import pytest
 from support.moving import MOBILE, bounded, crowded, remembered, to
 from support.worlds import FakeActuator, FakeClock, FakeMemory, FakeObserver, a_node
 
-from controller.bounds import Bounds
-from controller.corrections import Patience
-from controller.growth import Measuring
-from controller.model import (
+from slopewise.estimators.growth import Measuring
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.feedback.rollback import RollbackSettings
+from slopewise.model import (
     Arrival,
+    Bounds,
     ClusterSnapshot,
     Decisions,
     MemoryState,
     Move,
-    MoveOutcome,
+    Outcome,
     OutcomeResult,
     PassReport,
     Place,
 )
-from controller.move_attempts import MAX_FAILED_ATTEMPTS
-from controller.ports import Ports
-from controller.reconcile import PassSettings, reconcile
+from slopewise.move_attempts import MAX_FAILED_ATTEMPTS
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
 
 BUDGET = "a disruption budget says no: guarded needs 1 healthy pods"
 ONE = bounded(max_concurrent=1)
@@ -48,22 +49,22 @@ class Blocks(FakeActuator):
     blocked: Mapping[str, OutcomeResult] = field(default_factory=dict)
     maybe_begun: bool = False
 
-    def move(self, move: Move) -> MoveOutcome:
+    def move(self, move: Move) -> Outcome[Move]:
         outcome = super().move(move)
         result = self.blocked.get(move.job_uid)
-        return outcome if result is None else MoveOutcome(move, result, BUDGET, maybe_begun=self.maybe_begun)
+        return outcome if result is None else Outcome(move, result, BUDGET, maybe_begun=self.maybe_begun)
 
 
 def a_pass(
     moves: Sequence[Move], actuator: FakeActuator, snapshot: ClusterSnapshot, bounds: Bounds = ONE
 ) -> PassReport:
     memory = FakeMemory(remembered(*(job.uid for job in snapshot.jobs)))
-    settings = PassSettings("wishes", Measuring(20.0), bounds, Patience(20.0, 120.0, 600.0))
+    settings = PassSettings("wishes", Measuring(20.0), bounds, RollbackSettings(20.0, 120.0, 600.0))
     return reconcile(Ports(FakeObserver([snapshot]), actuator, memory, FakeClock()), Wishes(moves), settings)
 
 
 def results(report: PassReport) -> list[tuple[str, str]]:
-    return [(each.move.job_uid, each.result) for each in report.moves]
+    return [(each.decision.job_uid, each.result) for each in report.moves]
 
 
 @pytest.mark.parametrize("result", ["deferred", "infeasible", "failed"])
@@ -71,7 +72,7 @@ def test_a_candidate_that_cannot_be_carried_out_takes_no_slot_and_the_next_one_i
     actuator = Blocks(blocked={"a": result})
     report = a_pass([to("n2", uid) for uid in "abc"], actuator, crowded(*"abc"))
     assert results(report) == [("a", result), ("b", "applied")]
-    assert [(each.move.job_uid, each.reason) for each in report.moves_withheld] == [
+    assert [(each.decision.job_uid, each.reason) for each in report.moves_withheld] == [
         ("c", "concurrency: 1 under way, bound 1")
     ]
 
@@ -96,7 +97,7 @@ def test_as_many_are_tried_in_vain_in_one_pass_and_the_reason_of_the_others_says
 def test_the_pods_of_a_workload_that_cannot_move_are_asked_about_once() -> None:
     gang = replace(MOBILE, members=("w:0", "w:1"))
     snapshot = crowded("w:0", "w:1", "a")
-    jobs = [replace(job, mobility=gang) if job.uid in gang.members else job for job in snapshot.jobs]
+    jobs = [replace(job, movability=gang) if job.uid in gang.members else job for job in snapshot.jobs]
     actuator = Blocks(blocked={"w:0": "deferred"})
     moves = [to("n2", uid) for uid in ("w:0", "w:1", "a")]
     report = a_pass(moves, actuator, replace(snapshot, jobs=tuple(jobs)))
@@ -134,7 +135,7 @@ def test_memory_that_a_placement_does_not_take_is_there_for_the_next_one() -> No
 def test_a_job_whose_last_move_could_not_be_begun_is_not_asked_for_again_meanwhile() -> None:
     blocked = replace(MOBILE, backoff_reason=f"until 12:05:00 UTC: {BUDGET}")
     snapshot = crowded("a", "b")
-    jobs = (replace(snapshot.jobs[0], mobility=blocked), snapshot.jobs[1])
+    jobs = (replace(snapshot.jobs[0], movability=blocked), snapshot.jobs[1])
     actuator = FakeActuator()
     report = a_pass([to("n2", "a"), to("n2", "b")], actuator, replace(snapshot, jobs=jobs))
     assert results(report) == [("b", "applied")]

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console, RenderableType
 from support.own_policy import a_file, a_name, failing
 
-from controller.errors import UsageError
-from controller.own_policies.check import CheckResult, Finding
-from controller.policies import names
-from controller.policy_listing import checked, describe, listing, page
+from slopewise.errors import UsageError
+from slopewise.own_policies.check import CheckResult, Finding
+from slopewise.policies import names
+from slopewise.policy_listing import checked, describe, listing, page
 
 TERMINAL_COLUMNS = 80
 
@@ -74,7 +74,7 @@ def test_policies_of_the_users_follow_with_where_they_are_and_those_with_a_mista
     a_file(tmp_path, failing("1 / 0"), name=bad)
     monkeypatch.setenv("SLOPEWISE_POLICIES", str(tmp_path))
     lines = printed(listing(describe(None))).splitlines()
-    assert lines[12].split(maxsplit=1)[1].strip() == f"an example: whoever came last is served first (from {path})"
+    assert lines[12].split(maxsplit=1)[1].strip() == f"an example: the newest job is served first (from {path})"
     assert lines[13].startswith(bad)
     assert "cannot be used: " in lines[13]
     assert "ZeroDivisionError" in lines[13]

@@ -16,25 +16,39 @@ from support.worlds import (
     a_snapshot,
 )
 
-from controller.bounds import Bounds, MoveBounds
-from controller.corrections import Patience
-from controller.errors import ObservationError, PolicyError, SlopewiseError
-from controller.growth import Measuring
-from controller.model import (
+from slopewise.errors import ObservationError, PolicyError, SlopewiseError
+from slopewise.estimators.growth import Measuring
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.feedback.rollback import RollbackSettings
+from slopewise.model import (
+    Arrival,
+    Bounds,
     ClusterSnapshot,
     CpuAllocation,
     Decisions,
+    Job,
     JobMemory,
+    MemoryAllocation,
     MemoryState,
+    MemoryUse,
+    MoveBounds,
     MoveUnderWay,
     NodeMemory,
+    Objectives,
+    Outcome,
+    PassReport,
+    PendingResize,
+    QoeStanding,
     Resize,
+    ResizeMemory,
+    TargetStanding,
+    Usage,
 )
-from controller.ports import Ports
-from controller.reconcile import PassSettings, reconcile
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
 
 OPEN = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
-PATIENCE = Patience(20.0, deferred_deadline_seconds=120.0, leave_alone_seconds=600.0)
+PATIENCE = RollbackSettings(20.0, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
 
 
 @dataclass
@@ -52,7 +66,13 @@ class Wants:
         return Decisions("wants", resizes, {job.uid: "because" for job in snapshot.jobs}, memory)
 
 
-def a_pass(observed: list, actuator: FakeActuator, memory: FakeMemory, wants: dict, bounds: Bounds = OPEN):
+def a_pass(
+    observed: list[ClusterSnapshot | ObservationError],
+    actuator: FakeActuator,
+    memory: FakeMemory,
+    wants: dict[str, int],
+    bounds: Bounds = OPEN,
+) -> PassReport:
     ports = Ports(FakeObserver(observed), actuator, memory, FakeClock())
     return reconcile(ports, Wants(wants), PassSettings("wants", Measuring(20.0), bounds, PATIENCE))
 
@@ -76,7 +96,7 @@ def test_the_pods_of_a_workload_are_changed_for_the_first_time_together() -> Non
     settings = PassSettings("wants", Measuring(20.0), OPEN, PATIENCE, first_changes_a_pass=1)
     report = reconcile(ports, Wants(dict.fromkeys((*ranks, "b"), 500)), settings)
     assert [resize.job_uid for resize in actuator.done] == list(ranks)
-    assert report.next_look_at_seconds == START + 20.0, "the other one waits for its turn, and not for longer"
+    assert report.requeue_at_seconds == START + 20.0, "the other one waits for its turn, and not for longer"
 
 
 def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in_later_ones() -> None:
@@ -94,7 +114,7 @@ def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in
     )
     assert {uid for uid, each in memory.saved[-1].jobs.items() if each.original} == {"a", "c"}
     waiting = [each for each in first.outcomes if each.result == "deferred"]
-    assert [each.resize.job_uid for each in waiting] == ["b", "d"]
+    assert [each.decision.job_uid for each in waiting] == ["b", "d"]
     assert "its turn comes in a later one" in waiting[0].detail
 
     reconcile(ports, policy, settings)
@@ -104,7 +124,7 @@ def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in
 def test_one_failure_never_stops_the_others() -> None:
     actuator = FakeActuator(refuses=frozenset({"a"}))
     report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500, "b": 700})
-    assert [(o.resize.job_uid, o.result) for o in report.outcomes] == [("a", "failed"), ("b", "applied")]
+    assert [(o.decision.job_uid, o.result) for o in report.outcomes] == [("a", "failed"), ("b", "applied")]
     assert report.outcomes[0].detail == "a is gone"
 
 
@@ -113,7 +133,7 @@ def test_a_pass_that_cannot_observe_changes_nothing_and_says_why(why: str) -> No
     actuator, memory = FakeActuator(), FakeMemory()
     report = a_pass([ObservationError(why)], actuator, memory, {"a": 500})
     assert (report.held, actuator.done, memory.saved) == (why, [], [])
-    assert report.next_look_at_seconds == START + 20.0
+    assert report.requeue_at_seconds == START + 20.0
 
 
 def test_a_pass_whose_policy_fails_changes_nothing_and_says_why() -> None:
@@ -126,7 +146,7 @@ def test_a_pass_whose_policy_fails_changes_nothing_and_says_why() -> None:
     report = reconcile(ports, Fails({}), PassSettings("mine", Measuring(20.0), OPEN, PATIENCE))
     assert (report.held, report.policy_failed) == ("policy mine failed: division by zero", True)
     assert (actuator.done, memory.saved) == ([], [])
-    assert report.next_look_at_seconds == START + 20.0
+    assert report.requeue_at_seconds == START + 20.0
     assert set(report.seconds_by_verb) == {"observe", "decide"}
 
 
@@ -134,7 +154,7 @@ def test_originals_are_stored_before_the_first_change_and_never_overwritten() ->
     memory = FakeMemory()
 
     class Checks(FakeActuator):
-        def resize(self, resize: Resize):
+        def resize(self, resize: Resize) -> Outcome[Resize]:
             assert memory.state.jobs["a"].original == CpuAllocation(None, 1000)
             return super().resize(resize)
 
@@ -178,7 +198,7 @@ def test_what_is_outstanding_is_looked_at_after_one_interval_also_in_back_off(
 ) -> None:
     memory = FakeMemory(MemoryState(nodes={"n1": NodeMemory(frozenset({"a", "b"}), START, 320.0)}))
     report = a_pass([two_jobs()], FakeActuator(), memory, {"a": 500}, bounds)
-    assert report.next_look_at_seconds == START + looks_after
+    assert report.requeue_at_seconds == START + looks_after
 
 
 BY_DEFAULT = Bounds("Auto", 25, 64_000, cooldown_seconds=120, max_step_ratio=2.0, min_change_ratio=0.1)
@@ -199,7 +219,7 @@ def test_from_the_floor_to_the_even_share_takes_one_pass_under_the_default_behav
 def test_every_verb_is_timed_and_the_pass_says_when_it_wants_to_look_again() -> None:
     report = a_pass([two_jobs()], FakeActuator(), FakeMemory(), {})
     assert set(report.seconds_by_verb) == {"observe", "decide", "guard", "act"}
-    assert report.next_look_at_seconds == START + 20.0
+    assert report.requeue_at_seconds == START + 20.0
 
 
 def leaving() -> ClusterSnapshot:
@@ -217,6 +237,7 @@ def test_a_job_that_is_on_no_node_while_it_is_moved_is_not_forgotten() -> None:
     report = a_pass([away], FakeActuator(), memory, {"b": 500})
     assert memory.state.jobs["a"] == before
     assert before.moves[-1].node == "n2"
+    assert report.decisions is not None
     assert set(report.decisions.memory.jobs) == {"a", "b"}
 
 
@@ -226,4 +247,109 @@ def test_a_job_that_is_being_moved_is_not_resized_and_is_looked_for_soon() -> No
     report = a_pass([leaving()], actuator, FakeMemory(), {"a": 500, "b": 500}, replace(OPEN, moving=limits))
     assert [resize.job_uid for resize in actuator.done] == ["b"]
     assert [withheld.reason for withheld in report.withheld] == ["moving: goes to n2"]
-    assert report.next_look_at_seconds == START + 5.0
+    assert report.requeue_at_seconds == START + 5.0
+
+
+class Holds:
+    """A policy for which nothing fits anywhere."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        held = {each.uid: "needs 2 cores; most free is 0.1 on n1" for each in snapshot.waiting}
+        self.arriving = memory.arriving
+        return Decisions("holds", (), {job.uid: "because" for job in snapshot.jobs}, memory, held=held)
+
+
+def a_pass_that_holds(waited: float, bounds: Bounds, policy: Holds) -> PassReport:
+    arrival = Arrival("new", "new", "team", START - waited, objectives=Objectives(qoe_seconds=1.0))
+    seen = replace(a_snapshot([a_job("a")]), waiting=(arrival,))
+    stored = FakeMemory(MemoryState({"new": JobMemory(first_level=2.0)}))
+    ports = Ports(FakeObserver([seen]), FakeActuator(), stored, FakeClock())
+    return reconcile(ports, policy, PassSettings("holds", Measuring(20.0), bounds, PATIENCE))
+
+
+def test_a_held_arrival_is_in_the_report_and_evaluated_in_every_interval_until_its_bound() -> None:
+    bounds, policy = replace(OPEN, max_hold_seconds=600.0), Holds()
+    report = a_pass_that_holds(0.0, bounds, policy)
+    assert report.held_back["new"].until_seconds == START + 600.0
+    assert report.by_job["new"].message == "needs 2 cores; most free is 0.1 on n1; waits up to 600 s"
+    assert report.requeue_at_seconds == START + 20.0
+    assert a_pass_that_holds(595.0, bounds, policy).requeue_at_seconds == START + 5.0
+    assert a_pass_that_holds(600.0, bounds, policy).held_back == {}
+
+
+def test_a_policy_sees_what_is_known_of_an_arrival_that_has_run_before() -> None:
+    policy = Holds()
+    a_pass_that_holds(0.0, OPEN, policy)
+    assert policy.arriving == {"new": JobMemory(first_level=2.0)}
+
+
+def test_a_pass_counts_promises_and_reports_how_each_job_stands_whatever_the_policy_does() -> None:
+    asked = Objectives(qoe_seconds=1.0, target_level=0.5)
+    memory, reports = FakeMemory(), []
+    for number in range(8):
+        at = START + 20.0 * number
+        running = replace(
+            a_job("a", level=0.4, at=at, cpu_seconds=20.0 * number), steps_total=10.0 * number, objectives=asked
+        )
+        reports.append(a_pass([a_snapshot([running, a_job("b", at=at)], at=at)], FakeActuator(), memory, {}))
+    reached = [report.standings["a"].target for report in reports]
+    assert (reached[0], reached[-1]) == (TargetStanding(None, False), TargetStanding(None, True))
+    missed = [report.standings["a"].qoe for report in reports]
+    assert missed[0] == QoeStanding(1.0)
+    assert missed[-1] == QoeStanding(1.0, 2.0, -1.0, "B", missed=True)
+    assert [each.missed for each in missed if each is not None] == [False] * 3 + [True] * 5
+    assert all("b" not in report.standings for report in reports)
+    assert reports[-1].by_job["a"].standing == reports[-1].standings["a"]
+
+
+def sized_job(request_mib: int) -> Job:
+    """A converged job that uses 100 MiB."""
+    memory = MemoryAllocation(request_mib * 2**20, 2**30)
+    made = replace(a_job("a"), memory=memory, memory_request_bytes=float(request_mib * 2**20))
+    return replace(made, usage=Usage(START, 0.0, 100.0 * 2**20))
+
+
+def memory_pass(job: Job, actuator: FakeActuator, memory: FakeMemory, mode: str = "Auto") -> PassReport:
+    bounds = replace(OPEN, mode=mode, memory="Requests")
+    ports = Ports(FakeObserver([a_snapshot([job])]), actuator, memory, FakeClock())
+    return reconcile(ports, Wants({}), PassSettings("wants", Measuring(20.0), bounds, PATIENCE))
+
+
+def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() -> None:
+    use = MemoryUse(START - 15.0, 100.0 * 2**20, 100.0 * 2**20, samples=10)
+    memory = FakeMemory(MemoryState({"a": JobMemory(job_class="CL", memory_use=use)}))
+
+    class Checks(FakeActuator):
+        def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+            stored = memory.state.jobs["a"]
+            assert (stored.original, stored.original_memory) == (CpuAllocation(None, 1000), sized_job(512).memory)
+            return super().resize_memory(resize)
+
+    actuator = Checks()
+    report = memory_pass(sized_job(512), actuator, memory)
+    assert [(each.bound, each.to_bytes // 2**20) for each in actuator.sized] == [("request", 120)]
+    assert [each.result for each in report.memory_outcomes] == ["applied"]
+    assert "1.2 times its peak" in report.by_job["a"].memory_message
+    assert (report.count("applied"), report.requeue_at_seconds) == (1, START + 20.0)
+    assert memory.state.jobs["a"].memory_resized_at_seconds == START
+
+    back = memory.state.jobs["a"].altered(job_class="NL")
+    memory.state = MemoryState({"a": back})
+    memory_pass(sized_job(120), actuator, memory)
+    assert [each.to_bytes // 2**20 for each in actuator.sized] == [120, 512]
+    assert memory.state.jobs["a"].original_memory == sized_job(512).memory
+
+
+def test_in_recommend_a_memory_request_is_only_reported() -> None:
+    use = MemoryUse(START - 15.0, 100.0 * 2**20, 100.0 * 2**20, samples=10)
+    memory, actuator = FakeMemory(MemoryState({"a": JobMemory(job_class="CL", memory_use=use)})), FakeActuator()
+    report = memory_pass(sized_job(512), actuator, memory, "Recommend")
+    assert [each.guard for each in report.memory_withheld] == ["memory_paused"]
+    assert (actuator.sized, memory.state.jobs["a"].original_memory) == ([], None)
+
+
+def test_a_change_of_memory_that_was_taken_back_is_remembered_as_refused() -> None:
+    memory = FakeMemory(MemoryState({"a": JobMemory(job_class="NL")}))
+    waits = PendingResize("deferred", START, "no room", CpuAllocation(None, 1000), MemoryAllocation(2**20, 2**30))
+    memory_pass(replace(sized_job(512), pending=waits), FakeActuator(), memory)
+    assert memory.state.jobs["a"].memory_refused_at_seconds == START

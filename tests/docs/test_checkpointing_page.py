@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from pathlib import Path
 
 import pytest
 from support.page_examples import PAGE, check_that_it_is_moved, examples
@@ -17,14 +18,14 @@ HERE = [code for code in examples() if not any(f"import {name}" in code for name
 
 @pytest.mark.processes
 @pytest.mark.parametrize("code", HERE, ids=["plain", "scikit-learn"])
-def test_an_example_goes_on_where_sigterm_has_ended_it(tmp_path, code):
+def test_an_example_goes_on_where_sigterm_has_ended_it(tmp_path: Path, code: str) -> None:
     check_that_it_is_moved(code, tmp_path, sys.executable, {"OMP_NUM_THREADS": "1"})
 
 
-def test_the_page_names_every_argument():
+def test_the_page_names_every_argument() -> None:
     page = PAGE.read_text()
     assert [name for name in inspect.signature(Checkpoints).parameters if f"`{name}`" not in page] == []
 
 
-def test_the_page_names_the_exit_code():
+def test_the_page_names_the_exit_code() -> None:
     assert f"| {EXIT_CODE} " in PAGE.read_text()

@@ -11,9 +11,10 @@ import yaml
 from support.readme import cluster_commands
 from support.rendering import ROOT
 
-from controller.adapters.kube.records import MOVES_ALLOWED, MOVES_LABEL
-from controller.crds.definitions import definitions
-from controller.settings import Mode, TrainingPolicy, load_training_policy, validate
+from slopewise.adapters.kube.cache.records import MOVES_ALLOWED, MOVES_LABEL
+from slopewise.config.training_policy import Mode, TrainingPolicy, load_training_policy
+from slopewise.config.validation import validate
+from slopewise.crds.schema.definitions import definitions
 
 PAGES = [ROOT / name for name in ("README.md", "docs/deployment.md", "docs/testbed.md")]
 POLICY = ROOT / "examples/cluster/policy.yaml"

@@ -6,19 +6,26 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from support.worlds import START, a_job, a_snapshot
 
-from controller import policy_api
-from controller.model import MemoryState
-from controller.own_policies.check import check_file
-from controller.own_policies.contract import INTERVAL, decide
-from controller.own_policies.loading import load_file
-from controller.own_policies.template import template
-from controller.policies import PolicyFile, Setting, find, names
+from slopewise import policy_api
+from slopewise.composition import Composed
+from slopewise.config.pass_settings import policy_of
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.model import MemoryState
+from slopewise.own_policies.check import check_file
+from slopewise.own_policies.contract import decide
+from slopewise.own_policies.drawn_worlds import INTERVAL
+from slopewise.own_policies.loading import load_file
+from slopewise.own_policies.template import template
+from slopewise.policies import PolicyFile, Setting, find, names
 
 PAGE = (Path(__file__).parents[2] / "docs/policies.md").read_text()
 POLICIES = [name.replace("_", "-") for name in names()]
 GUIDE = "Write one of your own"
+TWO = "Two policies as one"
+PROMISES = "Promises on several nodes"
 
 
 def sections() -> dict[str, str]:
@@ -40,7 +47,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> PolicyFile:
 
 
 def test_every_policy_has_a_section_and_a_line_in_the_table_and_no_other_has() -> None:
-    assert sorted(sections()) == sorted([*POLICIES, GUIDE])
+    assert sorted(sections()) == sorted([*POLICIES, PROMISES, TWO, GUIDE])
     assert sorted(re.findall(r"^\| \[`([a-z0-9-]+)`\]\(#\1\) \|", PAGE, re.MULTILINE)) == sorted(POLICIES)
 
 
@@ -48,6 +55,23 @@ def test_every_policy_has_a_section_and_a_line_in_the_table_and_no_other_has() -
 def test_every_section_tells_source_use_and_limits(name: str) -> None:
     told = sections()[name]
     assert [mark for mark in ("- **Source**:", "- **Use it**", "- **It cannot**") if mark not in told] == []
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_table_says_what_a_policy_may_decide(name: str) -> None:
+    (row,) = re.findall(rf"^\| \[`{name}`\]\(#{name}\) \|(.*)\|$", PAGE, re.MULTILINE)
+    called = {"resize": "CPU", "place": "placement", "migrate": "migration"}
+    decided = [word for action, word in called.items() if action in find(name).actions]
+    assert row.split("|")[0].strip() == (", ".join(decided) or "nothing")
+
+
+def test_the_section_of_two_policies_names_those_that_can_be_a_placement_and_its_example_is_one() -> None:
+    section = sections()[TWO]
+    (named,) = re.findall(r"A placement places or migrates: (.*?)\.", section, re.DOTALL)
+    assert sorted(re.findall(r"`(.*?)`", named)) == [name for name in POLICIES if find(name).chooses_nodes]
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    document = TrainingPolicy.model_validate({"spec": {"mode": "Auto", **yaml.safe_load(example)}})
+    assert isinstance(policy_of(document), Composed)
 
 
 @pytest.mark.parametrize("name", POLICIES)

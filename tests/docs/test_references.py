@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.jobs import JobEntry
-from controller.settings import TrainingPolicy
+from slopewise.config.jobs_file import JobEntry
+from slopewise.config.training_policy import TrainingPolicy
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +14,12 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from controller.settings import validate
-from controller.simulator.builtin_models import BUILT_IN, ModelSettings, SpikeSettings
-from controller.simulator.curve_settings import CurveSettings
-from controller.simulator.engine import run
-from controller.simulator.generate_settings import (
+from slopewise.config.validation import validate
+from slopewise.simulator.engine import run
+from slopewise.simulator.results.measures import MEASURES
+from slopewise.simulator.scenario.builtin_models import BUILT_IN, ModelSettings, SpikeSettings
+from slopewise.simulator.scenario.curve_settings import CurveSettings
+from slopewise.simulator.scenario.generate_settings import (
     Arrivals,
     Bursts,
     DeadlineGenerator,
@@ -25,11 +27,12 @@ from controller.simulator.generate_settings import (
     QoeGenerator,
     Sizes,
 )
-from controller.simulator.measures import MEASURES
-from controller.simulator.scenario import Scenario, ScenarioSpec, load_scenario, policy_runs, shipped
-from controller.simulator.scenario_parts import JobSettings, NodeSettings, PolicyEntry
-from controller.simulator.sweep import simulate
-from controller.simulator.workload import draw
+from slopewise.simulator.scenario.parts import JobSettings, NodeSettings, PolicyEntry
+from slopewise.simulator.scenario.recorded_losses import recorded_loss
+from slopewise.simulator.scenario.recorded_losses import shipped as recorded_losses
+from slopewise.simulator.scenario.scenario import Scenario, ScenarioSpec, load_scenario, policy_runs, shipped
+from slopewise.simulator.sweep import simulate
+from slopewise.simulator.workload import draw
 
 PAGE = (Path(__file__).parents[2] / "docs/simulator.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -69,7 +72,8 @@ def key_of(field: FieldInfo, names: Sequence[str]) -> str:
 
 def valid(field: FieldInfo, value: object) -> object:
     """A value as the scenario would hold it."""
-    return TypeAdapter(Annotated[(field.annotation, "the field's own checks", *field.metadata)]).validate_python(value)
+    checks: Any = Annotated[(field.annotation, "the field's own checks", *field.metadata)]
+    return TypeAdapter(checks).validate_python(value)
 
 
 @pytest.mark.parametrize("section", REFERENCE)
@@ -106,6 +110,21 @@ def test_every_built_in_model_is_told_with_its_work_and_its_cores() -> None:
         name: (f"{model.work_cpu_seconds[0]:g}" if model.work_cpu_seconds else "–", model.parallelism)
         for name, model in BUILT_IN.items()
     }
+
+
+def test_every_recorded_loss_is_told_with_its_training_and_its_fall() -> None:
+    assert {name: cells[:5] for name, cells in rows("Recorded losses").items()} == {
+        name: recorded_row(name) for name in recorded_losses()
+    }
+
+
+def recorded_row(name: str) -> list[str]:
+    text = (files("slopewise.simulator") / "recorded" / f"{name}.csv").read_text(encoding="utf-8")
+    facts = dict(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE))
+    curve = recorded_loss(name, "train")
+    fall = f"{curve.first:.3g} → {curve.best:.3g}"
+    offset, early = curve.best / curve.first, 1 - curve.trend.at(0.2)
+    return [facts["steps"], f"{float(facts['cpu_seconds']):.0f}", fall, f"{100 * offset:.1f} %", f"{100 * early:.0f} %"]
 
 
 def test_every_figure_is_told() -> None:

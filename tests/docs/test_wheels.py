@@ -1,9 +1,8 @@
-"""What the wheels say of themselves: licence, addresses, classifiers; and that the licence is inside."""
+"""What the wheels say of themselves: licence, addresses, classifiers; and what the packages have inside."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import tarfile
 import zipfile
 from email import message_from_bytes
 from email.message import Message
@@ -12,16 +11,23 @@ from pathlib import Path
 import pytest
 from trove_classifiers import classifiers
 
+from release.build import build_packages
+from release.versions import current
+from replication.recording.catalogue import STEPS
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module", params=[".", "exporters"])
-def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT / request.param, check=True, capture_output=True)
-    (path,) = folder.glob("*.whl")
-    return zipfile.ZipFile(path)
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages")
+    build_packages(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["slopewise", "slopewise_exporter"])
+def wheel(request: pytest.FixtureRequest, packages: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(packages / f"{request.param}-{current()}-py3-none-any.whl")
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +58,19 @@ def test_the_classifiers_are_those_of_the_index_and_name_every_python_that_is_su
     }
     assert {each.split(" :: ")[0] for each in said} >= {"Development Status", "Intended Audience", "Topic", "Typing"}
     assert metadata.get("Keywords")
+
+
+def test_the_wheel_brings_every_recorded_loss(packages: Path) -> None:
+    names = zipfile.ZipFile(packages / f"slopewise-{current()}-py3-none-any.whl").namelist()
+    brought = {Path(name).stem for name in names if name.startswith("slopewise/simulator/recorded/")}
+    assert brought == set(STEPS)
+
+
+@pytest.mark.parametrize("name", ["slopewise", "slopewise_exporter"])
+def test_a_source_archive_has_all_that_is_in_the_wheel_and_no_tests(packages: Path, name: str) -> None:
+    with tarfile.open(packages / f"{name}-{current()}.tar.gz") as archive:
+        # The controller's source root is a folder of the archive; the exporter's is the archive itself.
+        sources = {Path(each.split("/", 1)[-1].removeprefix("controller/")) for each in archive.getnames()}
+    modules = {Path(each) for each in zipfile.ZipFile(packages / f"{name}-{current()}-py3-none-any.whl").namelist()}
+    assert {each for each in modules if each.suffix == ".py"} <= sources
+    assert not {each for each in sources if "tests" in each.parts}

@@ -15,14 +15,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support.training_fixtures import Fetch, InBackground, MakeReporter, Samples, Scrape, StandIn, StartTraining
 
 from slopewise_exporter import Reporter
 from slopewise_exporter.environment import RANK_VARIABLES
 
 OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_CHECKPOINT_")
-
-Samples = dict[str, float]
-"""`name{label="value"}` -> value."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +31,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def make_reporter() -> Iterator[Callable[..., Reporter]]:
+def make_reporter() -> Iterator[MakeReporter]:
     """A reporter on a free loopback port that does not linger, unless told otherwise; closed at the end."""
     made: list[Reporter] = []
 
@@ -48,7 +46,7 @@ def make_reporter() -> Iterator[Callable[..., Reporter]]:
 
 
 @pytest.fixture
-def reporter(make_reporter: Callable[..., Reporter]) -> Reporter:
+def reporter(make_reporter: MakeReporter) -> Reporter:
     return make_reporter()
 
 
@@ -73,19 +71,19 @@ def _series(name: str, labels: dict[str, str]) -> str:
 
 
 @pytest.fixture(name="fetch")
-def fetch_fixture() -> Callable[..., str]:
+def fetch_fixture() -> Fetch:
     """The text of one scrape of a port."""
     return fetch
 
 
 @pytest.fixture(name="scrape")
-def scrape_fixture() -> Callable[[int | None], Samples]:
+def scrape_fixture() -> Scrape:
     """The samples of one scrape of a port, by series."""
     return scrape
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Puts modules of these names and contents where a framework would be; ours that hold on to them go at the end."""
     ours: set[str] = set()
 
@@ -102,7 +100,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def in_background() -> Callable[[Callable[[], object]], threading.Thread]:
+def in_background() -> InBackground:
     """Starts a call on a daemon thread, so that one which never returns fails its test and nothing else."""
 
     def start(call: Callable[[], object]) -> threading.Thread:
@@ -114,7 +112,7 @@ def in_background() -> Callable[[Callable[[], object]], threading.Thread]:
 
 
 @pytest.fixture
-def start_training(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_training(tmp_path: Path) -> Iterator[StartTraining]:
     """Runs a script as a process of its own with a free port; it and its children are killed at the end."""
     started: list[subprocess.Popen[str]] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,12 @@ class Told:
         self.lines.append(f"{manifest.name}: {why}")
 
 
+def _put(contents: bytes, path: Path) -> None:
+    path.write_bytes(contents)
+
+
 def write(folder: CheckpointFolder, text: str, steps: int = 0) -> None:
-    folder.write(lambda path: path.write_text(text), Progress(steps))
+    folder.write(partial(_put, text.encode()), Progress(steps))
 
 
 def make_unreadable(path: Path) -> None:
@@ -48,19 +53,20 @@ def reopened(path: Path) -> CheckpointFolder:
     return CheckpointFolder(path, ".data", keep=2)
 
 
-def test_an_empty_folder_has_no_checkpoint(folder):
+def test_an_empty_folder_has_no_checkpoint(folder: CheckpointFolder) -> None:
     assert text_of(folder) is None
 
 
-def test_the_newest_is_found_with_its_progress(folder, tmp_path):
+def test_the_newest_is_found_with_its_progress(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "first", 5)
-    saved = folder.write(lambda path: path.write_text("second"), Progress(9, samples=72.0, epochs=3))
+    saved = folder.write(partial(_put, b"second"), Progress(9, samples=72.0, epochs=3))
     found = reopened(tmp_path).newest(Told())
+    assert found is not None
     assert (found.path.read_text(), found.progress) == ("second", saved)
     assert (found.progress.steps, found.progress.samples, found.progress.epochs) == (9, 72.0, 3)
 
 
-def test_only_the_newest_are_kept(folder, tmp_path):
+def test_only_the_newest_are_kept(folder: CheckpointFolder, tmp_path: Path) -> None:
     for number in range(5):
         write(folder, str(number))
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -71,7 +77,9 @@ def test_only_the_newest_are_kept(folder, tmp_path):
     ]
 
 
-def test_saves_of_a_training_that_began_anew_are_newer_than_those_of_the_old_one(folder, tmp_path):
+def test_saves_of_a_training_that_began_anew_are_newer_than_those_of_the_old_one(
+    folder: CheckpointFolder, tmp_path: Path
+) -> None:
     write(folder, "old", 5000)
     anew = reopened(tmp_path)
     write(anew, "new", 3)
@@ -79,7 +87,9 @@ def test_saves_of_a_training_that_began_anew_are_newer_than_those_of_the_old_one
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 3])
-def test_one_that_was_cut_short_is_told_and_the_one_before_is_used(folder, tmp_path, kept_bytes):
+def test_one_that_was_cut_short_is_told_and_the_one_before_is_used(
+    folder: CheckpointFolder, tmp_path: Path, kept_bytes: int
+) -> None:
     write(folder, "whole")
     write(folder, "torn!")
     (tmp_path / "00000002.data").write_text("torn!"[:kept_bytes])
@@ -88,7 +98,7 @@ def test_one_that_was_cut_short_is_told_and_the_one_before_is_used(folder, tmp_p
     assert told.lines == [f"00000002.json: 00000002.data has {kept_bytes} bytes, and 5 were written"]
 
 
-def test_one_whose_contents_changed_is_passed_over(folder, tmp_path):
+def test_one_whose_contents_changed_is_passed_over(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "whole")
     write(folder, "before")
     (tmp_path / "00000002.data").write_text("beFore")
@@ -97,7 +107,7 @@ def test_one_whose_contents_changed_is_passed_over(folder, tmp_path):
     assert told.lines == ["00000002.json: 00000002.data has other contents than were written"]
 
 
-def test_one_whose_data_are_gone_is_passed_over(folder, tmp_path):
+def test_one_whose_data_are_gone_is_passed_over(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "whole")
     write(folder, "gone")
     (tmp_path / "00000002.data").unlink()
@@ -110,7 +120,7 @@ def test_one_whose_data_are_gone_is_passed_over(folder, tmp_path):
     "manifest",
     ["", "{", "[]", "null", "{}", '{"format": 2}', '{"format": 1, "files": {"x": 3}, "progress": {}}', "\x00" * 64],
 )
-def test_a_foreign_manifest_is_told_and_passed_over(folder, tmp_path, manifest):
+def test_a_foreign_manifest_is_told_and_passed_over(folder: CheckpointFolder, tmp_path: Path, manifest: str) -> None:
     write(folder, "whole")
     (tmp_path / "00000002.json").write_text(manifest)
     told = Told()
@@ -120,7 +130,9 @@ def test_a_foreign_manifest_is_told_and_passed_over(folder, tmp_path, manifest):
 
 
 @pytest.mark.parametrize("name", ["00000001.json", "00000001.data"])
-def test_one_that_cannot_be_read_is_an_error_where_no_other_is_whole(folder, tmp_path, name):
+def test_one_that_cannot_be_read_is_an_error_where_no_other_is_whole(
+    folder: CheckpointFolder, tmp_path: Path, name: str
+) -> None:
     write(folder, "x" * (tmp_path.stat().st_size))
     make_unreadable(tmp_path / name)
     if name.endswith(".data"):  # its size is looked at before it is read
@@ -133,7 +145,9 @@ def test_one_that_cannot_be_read_is_an_error_where_no_other_is_whole(folder, tmp
     assert len(told.lines) == 1
 
 
-def test_one_that_cannot_be_read_is_told_and_passed_over_where_another_is_whole(folder, tmp_path):
+def test_one_that_cannot_be_read_is_told_and_passed_over_where_another_is_whole(
+    folder: CheckpointFolder, tmp_path: Path
+) -> None:
     write(folder, "whole")
     write(folder, "unread")
     make_unreadable(tmp_path / "00000002.json")
@@ -142,7 +156,7 @@ def test_one_that_cannot_be_read_is_told_and_passed_over_where_another_is_whole(
     assert "Is a directory" in told.lines[0]
 
 
-def test_one_of_a_newer_version_is_an_error_where_no_other_is_whole(folder, tmp_path):
+def test_one_of_a_newer_version_is_an_error_where_no_other_is_whole(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "state")
     manifest = tmp_path / "00000001.json"
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
@@ -150,7 +164,9 @@ def test_one_of_a_newer_version_is_an_error_where_no_other_is_whole(folder, tmp_
         reopened(tmp_path).newest(Told())
 
 
-def test_data_without_a_manifest_are_no_checkpoint_and_go_with_the_next_save(folder, tmp_path):
+def test_data_without_a_manifest_are_no_checkpoint_and_go_with_the_next_save(
+    folder: CheckpointFolder, tmp_path: Path
+) -> None:
     write(folder, "whole")
     (tmp_path / "00000002.data").write_text("killed before its manifest")
     again = reopened(tmp_path)
@@ -160,21 +176,21 @@ def test_data_without_a_manifest_are_no_checkpoint_and_go_with_the_next_save(fol
     assert "killed before its manifest" not in [path.read_text() for path in tmp_path.glob("*.data")]
 
 
-def test_drafts_of_a_life_that_was_killed_are_removed(folder, tmp_path):
+def test_drafts_of_a_life_that_was_killed_are_removed(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "whole")
     (tmp_path / ".slopewise-0123.data").write_text("half")
     reopened(tmp_path).prepare()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000001.data", "00000001.json"]
 
 
-def test_a_draft_that_is_a_folder_is_removed_too(folder, tmp_path):
+def test_a_draft_that_is_a_folder_is_removed_too(folder: CheckpointFolder, tmp_path: Path) -> None:
     (tmp_path / ".slopewise-0123.data").mkdir()
     (tmp_path / ".slopewise-0123.data" / "shard").write_text("half")
     reopened(tmp_path).prepare()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_torn_ones_do_not_count_among_those_that_are_kept(folder, tmp_path):
+def test_torn_ones_do_not_count_among_those_that_are_kept(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "whole")
     write(folder, "torn")
     (tmp_path / "00000002.data").write_text("")
@@ -184,7 +200,7 @@ def test_torn_ones_do_not_count_among_those_that_are_kept(folder, tmp_path):
     assert sorted(path.read_text() for path in tmp_path.glob("*.data")) == ["next", "whole"]
 
 
-def test_other_files_in_the_folder_are_left_alone(folder, tmp_path):
+def test_other_files_in_the_folder_are_left_alone(folder: CheckpointFolder, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "notes.txt").write_text("mine")
     for _ in range(3):
@@ -193,7 +209,7 @@ def test_other_files_in_the_folder_are_left_alone(folder, tmp_path):
     assert (tmp_path / "notes.txt").exists()
 
 
-def test_a_save_that_raises_leaves_everything_as_it_was(folder, tmp_path):
+def test_a_save_that_raises_leaves_everything_as_it_was(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "whole")
     before = sorted(path.name for path in tmp_path.iterdir())
 
@@ -207,13 +223,15 @@ def test_a_save_that_raises_leaves_everything_as_it_was(folder, tmp_path):
     assert text_of(reopened(tmp_path)) == "whole"
 
 
-def test_a_save_that_writes_nothing_is_an_error_and_no_checkpoint(folder, tmp_path):
+def test_a_save_that_writes_nothing_is_an_error_and_no_checkpoint(folder: CheckpointFolder, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         folder.write(lambda path: None, Progress(1))
     assert not folder.any()
 
 
-def test_a_save_that_makes_a_folder_is_an_error_that_says_so_and_leaves_nothing_behind(folder, tmp_path):
+def test_a_save_that_makes_a_folder_is_an_error_that_says_so_and_leaves_nothing_behind(
+    folder: CheckpointFolder, tmp_path: Path
+) -> None:
     def save_shards(path: Path) -> None:
         path.mkdir()
         (path / "shard").write_text("part of the state")
@@ -224,7 +242,9 @@ def test_a_save_that_makes_a_folder_is_an_error_that_says_so_and_leaves_nothing_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_old_one_that_cannot_be_removed_is_told_and_the_new_one_counts(folder, tmp_path, caplog):
+def test_an_old_one_that_cannot_be_removed_is_told_and_the_new_one_counts(
+    folder: CheckpointFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "00000001.json").mkdir()  # whoever unlinks it gets an OSError
     write(folder, "new", 7)
     assert text_of(reopened(tmp_path)) == "new"
@@ -233,10 +253,12 @@ def test_an_old_one_that_cannot_be_removed_is_told_and_the_new_one_counts(folder
 
 @examples(40)  # each waits for the disk three times
 @given(contents=st.binary(max_size=200), changed=st.binary(max_size=200))
-def test_a_manifest_holds_exactly_for_the_bytes_that_were_written(tmp_path_factory, contents, changed):
+def test_a_manifest_holds_exactly_for_the_bytes_that_were_written(
+    tmp_path_factory: pytest.TempPathFactory, contents: bytes, changed: bytes
+) -> None:
     path = tmp_path_factory.mktemp("folder")
     folder = CheckpointFolder(path, ".data", keep=1)
-    folder.write(lambda draft: draft.write_bytes(contents), Progress(1))
+    folder.write(partial(_put, contents), Progress(1))
     manifest = path / "00000001.json"
     assert read_manifest(manifest, path).steps == 1
     (path / "00000001.data").write_bytes(changed)
@@ -245,7 +267,7 @@ def test_a_manifest_holds_exactly_for_the_bytes_that_were_written(tmp_path_facto
             read_manifest(manifest, path)
 
 
-def test_a_mark_is_that_of_the_whole_file_however_large(tmp_path):
+def test_a_mark_is_that_of_the_whole_file_however_large(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"0123456789" * 300_000)
     (tmp_path / "other").write_bytes(b"0123456789" * 299_999 + b"012345678X")
     marks = mark_of(tmp_path / "large"), mark_of(tmp_path / "other")
@@ -253,7 +275,7 @@ def test_a_mark_is_that_of_the_whole_file_however_large(tmp_path):
     assert marks[0].crc32 != marks[1].crc32
 
 
-def test_a_manifest_can_be_read_by_people(folder, tmp_path):
+def test_a_manifest_can_be_read_by_people(folder: CheckpointFolder, tmp_path: Path) -> None:
     write(folder, "state", 12)
     contents = json.loads((tmp_path / "00000001.json").read_text())
     assert contents["progress"]["steps"] == 12

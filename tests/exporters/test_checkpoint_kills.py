@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.killing import Life, Victim, check_lives, random_kills
+from support.pipes import piped
+from support.training_fixtures import Scrape, StartTraining
 
 from slopewise_exporter import Checkpoints
 
@@ -88,20 +90,21 @@ def undisturbed(folder: Path, script: str) -> Life:
     return life
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_plain_training_killed_dozens_of_times_ends_with_the_same_result(tmp_path, seed):
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_plain_training_killed_dozens_of_times_ends_with_the_same_result(tmp_path: Path, seed: int) -> None:
     lives = victim(tmp_path, PLAIN, "disturbed").live_until_the_end(random_kills(24, most_steps=25, seed=seed))
     assert check_lives(lives, EVERY_STEPS) >= 10
     assert lives[-1].result == undisturbed(tmp_path, PLAIN).result
 
 
-def test_a_scikit_learn_training_killed_again_and_again_ends_with_the_same_result(tmp_path):
+@pytest.mark.long
+def test_a_scikit_learn_training_killed_again_and_again_ends_with_the_same_result(tmp_path: Path) -> None:
     lives = victim(tmp_path, SCIKIT_LEARN, "disturbed").live_until_the_end(random_kills(8, most_steps=25, seed=3))
     assert check_lives(lives, EVERY_STEPS) >= 4
     assert lives[-1].result == undisturbed(tmp_path, SCIKIT_LEARN).result
 
 
-def test_a_second_sigterm_in_the_middle_of_a_save_does_no_harm(start_training, tmp_path):
+def test_a_second_sigterm_in_the_middle_of_a_save_does_no_harm(start_training: StartTraining, tmp_path: Path) -> None:
     training = start_training("""
 import os, time
 from slopewise_exporter import Checkpoints
@@ -117,9 +120,9 @@ with Checkpoints(os.environ["FOLDER"], save=save, every_seconds=None) as checkpo
         time.sleep(0.05)
         checkpoints.step(lambda: "x" * checkpoints.steps)
 """, FOLDER=str(tmp_path / "folder"))  # fmt: skip
-    lines = [training.stdout.readline() for _ in range(3)]
+    lines = [piped(training.stdout).readline() for _ in range(3)]
     training.send_signal(signal.SIGTERM)
-    while (line := training.stdout.readline()) != "saving\n":
+    while (line := piped(training.stdout).readline()) != "saving\n":
         lines.append(line)
     training.send_signal(signal.SIGTERM)
     assert training.wait(30) == 143
@@ -127,7 +130,7 @@ with Checkpoints(os.environ["FOLDER"], save=save, every_seconds=None) as checkpo
         assert checkpoints.resume() == "x" * len(lines)
 
 
-def test_sigterm_ends_a_forked_child_however_soon_it_comes(tmp_path):
+def test_sigterm_ends_a_forked_child_however_soon_it_comes(tmp_path: Path) -> None:
     script = """
 import os, signal, sys, time
 from slopewise_exporter import Checkpoints
@@ -152,8 +155,8 @@ with Checkpoints(sys.argv[1]) as checkpoints:
 
 
 def test_a_reporter_without_with_does_not_call_a_moved_training_finished_and_does_not_linger(
-    start_training, scrape, tmp_path
-):
+    start_training: StartTraining, scrape: Scrape, tmp_path: Path
+) -> None:
     training = start_training("""
 import os, sys
 from slopewise_exporter import Checkpoints, Reporter
@@ -166,12 +169,12 @@ while True:
     reporter.step(loss=1.0)
     checkpoints.step(lambda: None)
 """, FOLDER=str(tmp_path / "checkpoints"))  # fmt: skip
-    port = int(training.stdout.readline())
-    training.stdin.write("\n")
-    training.stdin.flush()
+    port = int(piped(training.stdout).readline())
+    piped(training.stdin).write("\n")
+    piped(training.stdin).flush()
     while scrape(port)["training_steps_total"] < 1:
         pass
     training.send_signal(signal.SIGTERM)
-    training.stdin.write("\n")
-    training.stdin.flush()
+    piped(training.stdin).write("\n")
+    piped(training.stdin).flush()
     assert training.wait(30) == 143

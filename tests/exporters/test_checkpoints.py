@@ -6,9 +6,12 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.training_fixtures import InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import CheckpointError, Checkpoints, Ranks, Reporter
 from slopewise_exporter.checkpoint_files import Progress
@@ -21,7 +24,7 @@ class Counter:
         self.value = 0
 
 
-def train(folder: Path | None, steps: int, **arguments: object) -> Counter:
+def train(folder: Path | None, steps: int, **arguments: Any) -> Counter:
     """One life: resumes, trains up to `steps`, ends well."""
     with Checkpoints(folder, **arguments) as checkpoints:
         counter = checkpoints.resume() or Counter()
@@ -37,19 +40,20 @@ def saved_steps(folder: Path) -> int:
         return checkpoints.steps
 
 
-def test_the_next_life_goes_on_where_the_last_one_ended(tmp_path):
+def test_the_next_life_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     train(tmp_path, 7)
     with Checkpoints(tmp_path) as checkpoints:
         counter = checkpoints.resume()
+        assert counter is not None
         assert (checkpoints.steps, counter.value) == (7, 7)
 
 
-def test_a_training_that_is_complete_does_nothing_when_it_is_started_again(tmp_path):
+def test_a_training_that_is_complete_does_nothing_when_it_is_started_again(tmp_path: Path) -> None:
     train(tmp_path, 7)
     assert train(tmp_path, 7).value == 7
 
 
-def test_without_a_folder_it_only_counts():
+def test_without_a_folder_it_only_counts() -> None:
     with Checkpoints() as checkpoints:
         assert checkpoints.resume() is None
         checkpoints.step(Counter)
@@ -58,28 +62,28 @@ def test_without_a_folder_it_only_counts():
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_the_variable_wins_over_the_argument(tmp_path, monkeypatch):
+def test_the_variable_wins_over_the_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOPEWISE_CHECKPOINT_FOLDER", str(tmp_path / "variable"))
     train(tmp_path / "argument", 3)
     assert (tmp_path / "variable").exists()
     assert not (tmp_path / "argument").exists()
 
 
-def test_it_saves_after_so_many_steps_and_asks_for_the_state_only_then(tmp_path):
-    asked = []
+def test_it_saves_after_so_many_steps_and_asks_for_the_state_only_then(tmp_path: Path) -> None:
+    asked: list[int] = []
     with Checkpoints(tmp_path, every_steps=4, every_seconds=None) as checkpoints:
         for step in range(1, 10):
-            checkpoints.step(lambda step=step: asked.append(step))
+            checkpoints.step(partial(asked.append, step))
         assert asked == [4, 8]
 
 
-def test_it_saves_when_so_much_time_has_passed(tmp_path):
+def test_it_saves_when_so_much_time_has_passed(tmp_path: Path) -> None:
     with Checkpoints(tmp_path, every_seconds=0.0) as checkpoints:
         checkpoints.step(Counter)
         assert saved_steps(tmp_path) == 1
 
 
-def test_neither_by_time_nor_by_steps_means_only_at_the_end(tmp_path):
+def test_neither_by_time_nor_by_steps_means_only_at_the_end(tmp_path: Path) -> None:
     with Checkpoints(tmp_path, every_seconds=None) as checkpoints:
         for _ in range(50):
             checkpoints.step(Counter)
@@ -87,7 +91,7 @@ def test_neither_by_time_nor_by_steps_means_only_at_the_end(tmp_path):
     assert saved_steps(tmp_path) == 50
 
 
-def test_a_training_that_fails_is_not_saved_in_the_middle_of_its_step(tmp_path):
+def test_a_training_that_fails_is_not_saved_in_the_middle_of_its_step(tmp_path: Path) -> None:
     def life() -> None:
         with Checkpoints(tmp_path, every_steps=2) as checkpoints:
             for _ in range(3):
@@ -99,7 +103,7 @@ def test_a_training_that_fails_is_not_saved_in_the_middle_of_its_step(tmp_path):
     assert saved_steps(tmp_path) == 2
 
 
-def test_a_step_that_is_saved_is_not_saved_twice(tmp_path):
+def test_a_step_that_is_saved_is_not_saved_twice(tmp_path: Path) -> None:
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.step(Counter)
         assert checkpoints.save(Counter)
@@ -108,8 +112,12 @@ def test_a_step_that_is_saved_is_not_saved_twice(tmp_path):
         assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_a_state_may_be_saved_and_loaded_by_functions_of_ones_own(tmp_path):
-    arguments = {"save": lambda path, state: path.write_text(state), "load": Path.read_text, "suffix": ".txt"}
+def test_a_state_may_be_saved_and_loaded_by_functions_of_ones_own(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {
+        "save": lambda path, state: path.write_text(state),
+        "load": Path.read_text,
+        "suffix": ".txt",
+    }
     with Checkpoints(tmp_path, **arguments) as checkpoints:
         checkpoints.step(lambda: "weights")
     assert [path.read_text() for path in tmp_path.glob("*.txt")] == ["weights"]
@@ -117,7 +125,9 @@ def test_a_state_may_be_saved_and_loaded_by_functions_of_ones_own(tmp_path):
         assert checkpoints.resume() == "weights"
 
 
-def test_a_torn_checkpoint_is_told_and_the_one_before_is_resumed(tmp_path, caplog):
+def test_a_torn_checkpoint_is_told_and_the_one_before_is_resumed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     train(tmp_path, 6, every_steps=3)
     newest = max(tmp_path.glob("*.checkpoint"))
     newest.write_bytes(newest.read_bytes()[:-1])
@@ -125,7 +135,7 @@ def test_a_torn_checkpoint_is_told_and_the_one_before_is_resumed(tmp_path, caplo
     assert "is passed over: 00000002.checkpoint has" in caplog.text
 
 
-def test_one_that_is_whole_and_cannot_be_loaded_is_an_error_and_not_a_new_beginning(tmp_path):
+def test_one_that_is_whole_and_cannot_be_loaded_is_an_error_and_not_a_new_beginning(tmp_path: Path) -> None:
     train(tmp_path, 3)
 
     def load(_: Path) -> object:
@@ -136,19 +146,21 @@ def test_one_that_is_whole_and_cannot_be_loaded_is_an_error_and_not_a_new_beginn
     assert saved_steps(tmp_path) == 3
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_new_beginning(tmp_path):
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_new_beginning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with Checkpoints(tmp_path / "file") as checkpoints, pytest.raises(CheckpointError, match="cannot be read"):
         checkpoints.resume()
 
 
-def test_a_checkpoint_that_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_path):
+def test_a_checkpoint_that_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_path: Path) -> None:
     (tmp_path / "00000001.json").mkdir()  # reading it is an error of the disk, not a manifest that is torn
     with Checkpoints(tmp_path) as checkpoints, pytest.raises(CheckpointError, match="cannot be read"):
         checkpoints.resume()
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path, caplog, reporter, scrape):
+def test_a_folder_that_cannot_be_written_is_told_and_the_training_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reporter: Reporter, scrape: Scrape
+) -> None:
     (tmp_path / "file").write_text("no folder")
     with Checkpoints(tmp_path / "file" / "below", reporter=reporter, every_steps=1) as checkpoints:
         for _ in range(5):
@@ -158,7 +170,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_pa
     assert [record.message.split(" (")[0] for record in caplog.records] == ["checkpoints cannot be written"]
 
 
-def test_a_folder_that_can_be_written_later_is_used_then(tmp_path, reporter, scrape):
+def test_a_folder_that_can_be_written_later_is_used_then(tmp_path: Path, reporter: Reporter, scrape: Scrape) -> None:
     blocked = tmp_path / "checkpoints"
     blocked.write_text("no folder yet")
     with Checkpoints(blocked, reporter=reporter, every_steps=1) as checkpoints:
@@ -169,7 +181,9 @@ def test_a_folder_that_can_be_written_later_is_used_then(tmp_path, reporter, scr
     assert saved_steps(blocked) == 1
 
 
-def test_a_save_that_fails_is_told_once_and_not_tried_at_every_step(tmp_path, caplog, reporter, scrape):
+def test_a_save_that_fails_is_told_once_and_not_tried_at_every_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reporter: Reporter, scrape: Scrape
+) -> None:
     tried = []
 
     def save(_path: Path, state: int) -> None:
@@ -178,7 +192,7 @@ def test_a_save_that_fails_is_told_once_and_not_tried_at_every_step(tmp_path, ca
 
     with Checkpoints(tmp_path, reporter=reporter, save=save, every_steps=3, every_seconds=None) as checkpoints:
         for step in range(1, 8):
-            checkpoints.step(lambda step=step: step)
+            checkpoints.step(partial(int, step))
         assert tried == [3, 6]
         now = scrape(reporter.port)
         assert now["training_checkpoint_on_sigterm"] == 0
@@ -186,7 +200,9 @@ def test_a_save_that_fails_is_told_once_and_not_tried_at_every_step(tmp_path, ca
     assert caplog.text.count("No space left on device") == 1
 
 
-def test_after_a_save_that_works_again_the_training_promises_it_again(tmp_path, caplog, reporter, scrape):
+def test_after_a_save_that_works_again_the_training_promises_it_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reporter: Reporter, scrape: Scrape
+) -> None:
     works = False
 
     def save(path: Path, state: object) -> None:
@@ -205,7 +221,9 @@ def test_after_a_save_that_works_again_the_training_promises_it_again(tmp_path, 
     assert caplog.text.count("No space left on device") == 2  # told anew, after it was well
 
 
-def test_the_counters_of_the_reporter_go_on_from_the_checkpoint(tmp_path, make_reporter, scrape):
+def test_the_counters_of_the_reporter_go_on_from_the_checkpoint(
+    tmp_path: Path, make_reporter: MakeReporter, scrape: Scrape
+) -> None:
     first = make_reporter()
     with Checkpoints(tmp_path, reporter=first) as checkpoints:
         for _ in range(4):
@@ -227,7 +245,9 @@ def test_the_counters_of_the_reporter_go_on_from_the_checkpoint(tmp_path, make_r
         assert (now["training_steps_total"], now['training_state{state="training"}']) == (5, 1)
 
 
-def test_a_life_that_cannot_report_hands_on_what_the_one_before_has_counted(tmp_path, make_reporter, scrape):
+def test_a_life_that_cannot_report_hands_on_what_the_one_before_has_counted(
+    tmp_path: Path, make_reporter: MakeReporter, scrape: Scrape
+) -> None:
     first = make_reporter()
     with Checkpoints(tmp_path, reporter=first) as checkpoints:
         first.step(loss=1.0, samples=8)
@@ -246,7 +266,9 @@ def test_a_life_that_cannot_report_hands_on_what_the_one_before_has_counted(tmp_
     assert (now["training_steps_total"], now["training_samples_total"], now["training_epochs_total"]) == (2, 8, 1)
 
 
-def test_forgetting_to_resume_is_told_before_the_old_work_is_overwritten(tmp_path, caplog):
+def test_forgetting_to_resume_is_told_before_the_old_work_is_overwritten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     train(tmp_path, 3)
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.step(Counter)
@@ -254,7 +276,7 @@ def test_forgetting_to_resume_is_told_before_the_old_work_is_overwritten(tmp_pat
     assert "resume() was not called" in caplog.text
 
 
-def test_other_ranks_resume_and_save_nothing(tmp_path, monkeypatch):
+def test_other_ranks_resume_and_save_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(tmp_path, 5)
     before = sorted(path.name for path in tmp_path.iterdir())
     monkeypatch.setenv("RANK", "1")
@@ -285,7 +307,7 @@ def told_to_end_at(step: int, checkpoints: Checkpoints, reporter: Reporter | Non
     return exit_code_of(life)
 
 
-def test_all_ranks_stop_at_the_step_at_which_one_was_told_to(tmp_path):
+def test_all_ranks_stop_at_the_step_at_which_one_was_told_to(tmp_path: Path) -> None:
     answers = iter([False, False, True, True])
     asked = []
 
@@ -303,7 +325,7 @@ def test_all_ranks_stop_at_the_step_at_which_one_was_told_to(tmp_path):
     assert asked == [False, False, False, False]  # the last: the others wait for rank 0 to have saved
 
 
-def test_a_save_that_one_rank_finds_due_is_made_by_all_and_nobody_leaves(tmp_path):
+def test_a_save_that_one_rank_finds_due_is_made_by_all_and_nobody_leaves(tmp_path: Path) -> None:
     answers = iter([False, True, False, False])
     ranks = Ranks(first=True, agree=lambda _: next(answers))
     with Checkpoints(tmp_path, ranks=ranks, every_seconds=None) as checkpoints:
@@ -312,7 +334,7 @@ def test_a_save_that_one_rank_finds_due_is_made_by_all_and_nobody_leaves(tmp_pat
         assert saved_steps(tmp_path) == 2
 
 
-def test_every_rank_takes_part_in_a_collective_save_and_only_the_first_one_counts(tmp_path):
+def test_every_rank_takes_part_in_a_collective_save_and_only_the_first_one_counts(tmp_path: Path) -> None:
     taken_part = []
 
     def save(path: Path, state: object) -> None:
@@ -322,19 +344,19 @@ def test_every_rank_takes_part_in_a_collective_save_and_only_the_first_one_count
     ranks = Ranks(first=False, agree=lambda mine: mine, save_together=True)
     with Checkpoints(tmp_path, save=save, ranks=ranks, every_steps=2, every_seconds=None) as checkpoints:
         for step in range(1, 5):
-            checkpoints.step(lambda step=step: step)
+            checkpoints.step(partial(int, step))
     assert taken_part == [2, 4]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sigterm_makes_the_step_that_runs_the_last_and_saves_it(tmp_path, reporter):
+def test_sigterm_makes_the_step_that_runs_the_last_and_saves_it(tmp_path: Path, reporter: Reporter) -> None:
     checkpoints = Checkpoints(tmp_path, reporter=reporter, every_seconds=None)
     assert told_to_end_at(5, checkpoints, reporter) == 143
     assert saved_steps(tmp_path) == 5
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_before_the_first_step_there_is_nothing_to_lose_and_it_leaves_at_once(tmp_path):
+def test_before_the_first_step_there_is_nothing_to_lose_and_it_leaves_at_once(tmp_path: Path) -> None:
     def life() -> None:
         with Checkpoints(tmp_path) as checkpoints:
             checkpoints.resume()
@@ -344,12 +366,14 @@ def test_before_the_first_step_there_is_nothing_to_lose_and_it_leaves_at_once(tm
     assert exit_code_of(life) == 143
 
 
-def test_a_first_step_that_is_done_but_not_told_yet_is_waited_for(tmp_path, reporter):
+def test_a_first_step_that_is_done_but_not_told_yet_is_waited_for(tmp_path: Path, reporter: Reporter) -> None:
     assert told_to_end_at(1, Checkpoints(tmp_path, reporter=reporter), reporter) == 143
     assert saved_steps(tmp_path) == 1
 
 
-def test_sigterm_leaves_with_143_also_where_nothing_can_be_saved(tmp_path, caplog):
+def test_sigterm_leaves_with_143_also_where_nothing_can_be_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def save(_path: Path, _state: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -357,7 +381,7 @@ def test_sigterm_leaves_with_143_also_where_nothing_can_be_saved(tmp_path, caplo
     assert "step 2 was not saved" in caplog.text
 
 
-def test_a_handler_that_was_there_before_is_called_after_the_save_and_put_back(tmp_path):
+def test_a_handler_that_was_there_before_is_called_after_the_save_and_put_back(tmp_path: Path) -> None:
     seen = []
 
     def mine(number: int, _frame: object) -> None:
@@ -374,8 +398,8 @@ def test_a_handler_that_was_there_before_is_called_after_the_save_and_put_back(t
 
 @pytest.mark.parametrize("error", [SystemExit(0), ZeroDivisionError("theirs")])
 def test_a_handler_of_before_that_raises_changes_neither_the_exit_code_nor_the_end_of_the_reporter(
-    tmp_path, reporter, error
-):
+    tmp_path: Path, reporter: Reporter, error: SystemExit | ZeroDivisionError
+) -> None:
     def mine(_number: int, _frame: object) -> None:
         raise error
 
@@ -387,7 +411,9 @@ def test_a_handler_of_before_that_raises_changes_neither_the_exit_code_nor_the_e
         signal.signal(signal.SIGTERM, before)
 
 
-def test_in_another_thread_it_cannot_hear_sigterm_and_says_so(tmp_path, caplog, reporter, scrape):
+def test_in_another_thread_it_cannot_hear_sigterm_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reporter: Reporter, scrape: Scrape
+) -> None:
     def live() -> None:
         with Checkpoints(tmp_path, reporter=reporter, every_steps=1) as checkpoints:
             checkpoints.step(Counter)
@@ -400,7 +426,7 @@ def test_in_another_thread_it_cannot_hear_sigterm_and_says_so(tmp_path, caplog, 
     assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
 
 
-def test_after_the_end_calls_change_nothing_and_raise_nothing(tmp_path):
+def test_after_the_end_calls_change_nothing_and_raise_nothing(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.step(Counter)
     checkpoints.close()
@@ -409,7 +435,7 @@ def test_after_the_end_calls_change_nothing_and_raise_nothing(tmp_path):
     assert saved_steps(tmp_path) == 1
 
 
-def test_after_the_end_nothing_is_saved_that_came_after_it(tmp_path):
+def test_after_the_end_nothing_is_saved_that_came_after_it(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, every_steps=1)
     checkpoints.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     checkpoints.step(Counter)
@@ -417,7 +443,7 @@ def test_after_the_end_nothing_is_saved_that_came_after_it(tmp_path):
     assert saved_steps(tmp_path) == 0
 
 
-def test_opened_again_it_counts_on_and_hears_sigterm_again(tmp_path):
+def test_opened_again_it_counts_on_and_hears_sigterm_again(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, every_seconds=None)
     checkpoints.step(Counter)
     checkpoints.close()
@@ -426,7 +452,9 @@ def test_opened_again_it_counts_on_and_hears_sigterm_again(tmp_path):
     assert saved_steps(tmp_path) == 3
 
 
-def test_after_an_error_sigterm_is_not_promised_to_save_until_it_is_opened_again(tmp_path, reporter, scrape):
+def test_after_an_error_sigterm_is_not_promised_to_save_until_it_is_opened_again(
+    tmp_path: Path, reporter: Reporter, scrape: Scrape
+) -> None:
     def promised() -> float:
         return scrape(reporter.port)["training_checkpoint_on_sigterm"]
 
@@ -438,14 +466,16 @@ def test_after_an_error_sigterm_is_not_promised_to_save_until_it_is_opened_again
     checkpoints.close()
 
 
-def test_opened_again_where_sigterm_cannot_be_heard_it_promises_nothing(tmp_path, reporter, scrape, in_background):
+def test_opened_again_where_sigterm_cannot_be_heard_it_promises_nothing(
+    tmp_path: Path, reporter: Reporter, scrape: Scrape, in_background: InBackground
+) -> None:
     checkpoints = Checkpoints(tmp_path, reporter=reporter)
     checkpoints.close()
     in_background(checkpoints.reopen).join()
     assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
 
 
-def test_several_steps_at_once_are_counted_and_saved_as_such(tmp_path):
+def test_several_steps_at_once_are_counted_and_saved_as_such(tmp_path: Path) -> None:
     with Checkpoints(tmp_path, every_steps=6, every_seconds=None) as checkpoints:
         checkpoints.step(Counter, steps=4)
         assert saved_steps(tmp_path) == 0
@@ -453,7 +483,9 @@ def test_several_steps_at_once_are_counted_and_saved_as_such(tmp_path):
         assert (checkpoints.steps, saved_steps(tmp_path)) == (8, 8)
 
 
-def test_a_state_from_elsewhere_is_counted_and_not_taken_for_work_to_lose(tmp_path, reporter, scrape):
+def test_a_state_from_elsewhere_is_counted_and_not_taken_for_work_to_lose(
+    tmp_path: Path, reporter: Reporter, scrape: Scrape
+) -> None:
     def life() -> None:
         with Checkpoints(tmp_path, reporter=reporter) as checkpoints:
             checkpoints.count_from(Progress(500, epochs=3))

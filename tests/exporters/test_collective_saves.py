@@ -71,7 +71,7 @@ def run(folder: Path, life: Callable[[int, Checkpoints], object], works: Callabl
 
 
 @pytest.mark.parametrize("failing", range(RANKS))
-def test_a_save_that_fails_in_one_rank_is_tried_again_by_all(tmp_path, failing):
+def test_a_save_that_fails_in_one_rank_is_tried_again_by_all(tmp_path: Path, failing: int) -> None:
     tries = [0] * RANKS
 
     def works(rank: int) -> bool:
@@ -86,7 +86,7 @@ def test_a_save_that_fails_in_one_rank_is_tried_again_by_all(tmp_path, failing):
     assert tries == [2] * RANKS
 
 
-def test_the_first_rank_takes_part_also_where_it_could_not_even_begin(tmp_path):
+def test_the_first_rank_takes_part_also_where_it_could_not_even_begin(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
 
     def life(rank: int, checkpoints: Checkpoints) -> list[bool]:

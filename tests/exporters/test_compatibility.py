@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.training_fixtures import StartTraining
 
 from slopewise_exporter import Reporter
 from slopewise_exporter.environment import RANK_VARIABLES
@@ -18,20 +19,22 @@ SOURCES = sorted((EXPORTERS / "slopewise_exporter").glob("*.py"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-def test_every_module_is_written_in_python_3_9(source):
+def test_every_module_is_written_in_python_3_9(source: Path) -> None:
     tree = ast.parse(source.read_text(), feature_version=(3, 9))
     assert ast.get_docstring(tree)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-def test_annotations_are_never_evaluated_where_3_9_could_not(source):
+def test_annotations_are_never_evaluated_where_3_9_could_not(source: Path) -> None:
     text = source.read_text()
     assert "from __future__ import annotations" in text or not any(
         isinstance(node, (ast.AnnAssign, ast.FunctionDef)) for node in ast.walk(ast.parse(text))
     )
 
 
-def test_the_client_library_is_loaded_by_the_process_that_reports_and_by_no_other(start_training):
+def test_the_client_library_is_loaded_by_the_process_that_reports_and_by_no_other(
+    start_training: StartTraining,
+) -> None:
     script = """
 import json, sys
 from slopewise_exporter import Reporter
@@ -43,7 +46,7 @@ print(json.dumps("prometheus_client" in sys.modules))
     assert (json.loads(reporting), json.loads(other_rank)) == (True, False)
 
 
-def test_the_example_of_the_readme_runs(start_training):
+def test_the_example_of_the_readme_runs(start_training: StartTraining) -> None:
     example = (EXPORTERS / "README.md").read_text().split("```python\n")[1].split("```")[0]
     surroundings = """
 from urllib.request import urlopen
@@ -62,7 +65,7 @@ def save():
     assert errors == ""
 
 
-def test_no_framework_is_loaded_by_who_did_not_name_it(start_training):
+def test_no_framework_is_loaded_by_who_did_not_name_it(start_training: StartTraining) -> None:
     script = """
 import sys
 import slopewise_exporter
@@ -72,7 +75,7 @@ print(sorted({"torch", "lightning", "transformers", "keras", "numpy", "sklearn"}
     assert output == "[]\n"
 
 
-def test_the_readme_names_every_argument_and_every_variable():
+def test_the_readme_names_every_argument_and_every_variable() -> None:
     page = (EXPORTERS / "README.md").read_text()
     variables = set(re.findall(r"SLOPEWISE_(?:EXPORTER|CHECKPOINT)_[A-Z_]+", "".join(map(Path.read_text, SOURCES))))
     arguments = set(inspect.signature(Reporter).parameters)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from support.training_fixtures import Fetch, MakeReporter, Scrape
 
 from slopewise_exporter import Reporter
 
@@ -59,11 +61,14 @@ SERIES = {
     "process_cpu_seconds_total",
     "process_resident_memory_bytes",
 }
-PARSERS = {"text/plain": parse_text, "application/openmetrics-text;version=1.0.0": parse_openmetrics}
+PARSERS: dict[str, Callable[[str], Iterable[Any]]] = {
+    "text/plain": parse_text,
+    "application/openmetrics-text;version=1.0.0": parse_openmetrics,
+}
 
 
 @pytest.fixture
-def busy_port(make_reporter: Callable[..., Reporter]) -> int | None:
+def busy_port(make_reporter: MakeReporter) -> int | None:
     """The port of a reporter that has been told everything once."""
     reporter = make_reporter(planned_steps=100, objective="max", framework="pytorch", model="mlp")
     reporter.step(loss=2.0, samples=32)
@@ -76,19 +81,21 @@ def busy_port(make_reporter: Callable[..., Reporter]) -> int | None:
     return reporter.port
 
 
-def test_every_series_of_the_contract_is_served_and_no_other_training_series(busy_port, scrape):
+def test_every_series_of_the_contract_is_served_and_no_other_training_series(
+    busy_port: int | None, scrape: Scrape
+) -> None:
     served = {name for name in scrape(busy_port) if "_bucket{" not in name}
     assert served >= SERIES
     assert {name for name in served if name.startswith("training_")} <= SERIES
 
 
 @pytest.mark.parametrize("accept", PARSERS)
-def test_every_metric_has_its_type_in_both_formats(busy_port, fetch, accept):
+def test_every_metric_has_its_type_in_both_formats(busy_port: int | None, fetch: Fetch, accept: str) -> None:
     families = {family.name: family.type for family in PARSERS[accept](fetch(busy_port, accept))}
     assert {name: families.get(name) for name in TYPES} == TYPES
 
 
-def test_the_values_are_those_that_were_told(busy_port, scrape):
+def test_the_values_are_those_that_were_told(busy_port: int | None, scrape: Scrape) -> None:
     now = scrape(busy_port)
     assert now['training_loss{stage="train"}'] == 1.0
     assert now['training_loss{stage="eval"}'] == 0.5
@@ -99,7 +106,7 @@ def test_the_values_are_those_that_were_told(busy_port, scrape):
     assert now["training_step_duration_seconds_count"] == 1
 
 
-def test_the_buckets_reach_from_5_milliseconds_to_30_seconds(busy_port, scrape):
+def test_the_buckets_reach_from_5_milliseconds_to_30_seconds(busy_port: int | None, scrape: Scrape) -> None:
     bounds = [
         float(match[1])
         for name in scrape(busy_port)
@@ -109,20 +116,20 @@ def test_the_buckets_reach_from_5_milliseconds_to_30_seconds(busy_port, scrape):
     assert (bounds[0], bounds[-2], bounds[-1]) == (0.005, 30.0, float("inf"))
 
 
-def test_the_page_of_metrics_names_everything_that_is_served_of_a_training():
+def test_the_page_of_metrics_names_everything_that_is_served_of_a_training() -> None:
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().split("## What the controller exports")[0]
     for name, kind in TYPES.items():
         if name.startswith("training_"):
             assert (f"{name}_total" if kind == "counter" else name) in page
 
 
-def test_one_metric_can_be_asked_for_by_name(busy_port, fetch):
+def test_one_metric_can_be_asked_for_by_name(busy_port: int | None, fetch: Fetch) -> None:
     text = fetch(f"{busy_port}/?name[]=training_steps_total&ignored=")
     assert "training_steps_total 2.0" in text
     assert "training_loss" not in text
 
 
-def test_before_the_first_step_the_state_is_starting_and_there_is_no_loss(reporter, scrape):
+def test_before_the_first_step_the_state_is_starting_and_there_is_no_loss(reporter: Reporter, scrape: Scrape) -> None:
     now = scrape(reporter.port)
     assert now['training_state{state="starting"}'] == 1
     assert not [name for name in now if name.startswith(("training_loss", "training_last_step"))]

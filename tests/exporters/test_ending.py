@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
 from contextlib import suppress
 
 import pytest
+from support.pipes import piped
+from support.training_fixtures import InBackground, MakeReporter, Scrape, StartTraining
+
+from slopewise_exporter import Reporter
 
 PROMISED_RETURN_SECONDS = 30.0
 """Long enough for a loaded machine, short against a linger of 600 s: a call that lingers has not returned."""
 
 
-def refuses_connections(port: int) -> bool:
+def refuses_connections(port: int | None) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def scrape_the_end(scrape, port: int, state: str) -> None:
+def scrape_the_end(scrape: Scrape, port: int | None, state: str) -> None:
     """Scrape until `state` is seen, and once more: that one may have begun just before the end."""
     while scrape(port)[f'training_state{{state="{state}"}}'] == 0:
         pass
@@ -25,13 +30,15 @@ def scrape_the_end(scrape, port: int, state: str) -> None:
         scrape(port)
 
 
-def read_port(process) -> int:
-    line = process.stdout.readline()
-    assert line, process.stderr.read()
+def read_port(process: subprocess.Popen[str]) -> int:
+    line = piped(process.stdout).readline()
+    assert line, piped(process.stderr).read()
     return int(line)
 
 
-def test_close_waits_for_one_scrape_of_the_end_and_then_frees_the_port(make_reporter, scrape, in_background):
+def test_close_waits_for_one_scrape_of_the_end_and_then_frees_the_port(
+    make_reporter: MakeReporter, scrape: Scrape, in_background: InBackground
+) -> None:
     reporter = make_reporter(linger_seconds=600)
     port = reporter.port
     reporter.step(loss=1.0)
@@ -44,7 +51,9 @@ def test_close_waits_for_one_scrape_of_the_end_and_then_frees_the_port(make_repo
     assert reporter.port is None
 
 
-def test_close_does_not_wait_where_nobody_ever_scraped(make_reporter, in_background):
+def test_close_does_not_wait_where_nobody_ever_scraped(
+    make_reporter: MakeReporter, in_background: InBackground
+) -> None:
     reporter = make_reporter(linger_seconds=600)
     port = reporter.port
     closing = in_background(reporter.close)
@@ -53,7 +62,7 @@ def test_close_does_not_wait_where_nobody_ever_scraped(make_reporter, in_backgro
     assert refuses_connections(port)
 
 
-def test_close_gives_up_waiting_after_the_linger(make_reporter, scrape):
+def test_close_gives_up_waiting_after_the_linger(make_reporter: MakeReporter, scrape: Scrape) -> None:
     reporter = make_reporter(linger_seconds=0.01)
     port = reporter.port
     scrape(port)
@@ -61,7 +70,9 @@ def test_close_gives_up_waiting_after_the_linger(make_reporter, scrape):
     assert refuses_connections(port)
 
 
-def test_closing_twice_is_closing_once_even_at_the_same_time(make_reporter, scrape, in_background):
+def test_closing_twice_is_closing_once_even_at_the_same_time(
+    make_reporter: MakeReporter, scrape: Scrape, in_background: InBackground
+) -> None:
     reporter = make_reporter(linger_seconds=600)
     port = reporter.port
     scrape(port)
@@ -75,7 +86,7 @@ def test_closing_twice_is_closing_once_even_at_the_same_time(make_reporter, scra
         assert not closing.is_alive()
 
 
-def test_calls_after_the_end_do_nothing(reporter):
+def test_calls_after_the_end_do_nothing(reporter: Reporter) -> None:
     reporter.close()
     reporter.step(loss=1.0, samples=1)
     reporter.epoch()
@@ -87,7 +98,9 @@ def test_calls_after_the_end_do_nothing(reporter):
 
 
 @pytest.mark.parametrize(("error", "state"), [(ValueError("diverged"), "failed"), (None, "finished")])
-def test_the_last_scrape_sees_how_the_block_ended(make_reporter, scrape, in_background, error, state):
+def test_the_last_scrape_sees_how_the_block_ended(
+    make_reporter: MakeReporter, scrape: Scrape, in_background: InBackground, error: ValueError | None, state: str
+) -> None:
     reporter = make_reporter(linger_seconds=600)
     port = reporter.port
     scrape(port)
@@ -104,13 +117,15 @@ def test_the_last_scrape_sees_how_the_block_ended(make_reporter, scrape, in_back
 
 
 @pytest.mark.parametrize("error", [ValueError("diverged"), KeyboardInterrupt(), SystemExit(3)])
-def test_what_is_raised_inside_goes_on_up(reporter, error):
+def test_what_is_raised_inside_goes_on_up(reporter: Reporter, error: BaseException) -> None:
     with pytest.raises(type(error)), reporter:
         raise error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(0)])
-def test_whoever_wants_the_process_gone_does_not_wait_for_a_scrape(make_reporter, scrape, in_background, error):
+def test_whoever_wants_the_process_gone_does_not_wait_for_a_scrape(
+    make_reporter: MakeReporter, scrape: Scrape, in_background: InBackground, error: KeyboardInterrupt | SystemExit
+) -> None:
     reporter = make_reporter(linger_seconds=600)
     scrape(reporter.port)
 
@@ -130,33 +145,37 @@ reporter = Reporter(linger_seconds=120)
 reporter.step(loss=1.0)
 print(reporter.port, flush=True)
 sys.stdin.readline()
-{last_words}
+{last_output_lines}
 """
 
 
 @pytest.mark.parametrize(
-    ("last_words", "state", "exit_code"),
+    ("last_output_lines", "state", "exit_code"),
     [("pass", "finished", 0), ("raise ValueError('diverged')", "failed", 1), ("sys.exit(5)", "finished", 5)],
 )
-def test_a_training_that_forgets_close_still_shows_how_it_ended(start_training, scrape, last_words, state, exit_code):
-    training = start_training(FORGETFUL.format(last_words=last_words))
+def test_a_training_that_forgets_close_still_shows_how_it_ended(
+    start_training: StartTraining, scrape: Scrape, last_output_lines: str, state: str, exit_code: int
+) -> None:
+    training = start_training(FORGETFUL.format(last_output_lines=last_output_lines))
     port = read_port(training)
     scrape(port)
-    training.stdin.write("\n")
-    training.stdin.flush()
+    piped(training.stdin).write("\n")
+    piped(training.stdin).flush()
     scrape_the_end(scrape, port, state)
     assert training.wait(PROMISED_RETURN_SECONDS) == exit_code
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_the_process_as_they_would_without_a_reporter(start_training, scrape, number):
-    training = start_training(FORGETFUL.format(last_words=""))
+def test_signals_end_the_process_as_they_would_without_a_reporter(
+    start_training: StartTraining, scrape: Scrape, number: signal.Signals
+) -> None:
+    training = start_training(FORGETFUL.format(last_output_lines=""))
     scrape(read_port(training))
     training.send_signal(number)
     assert training.wait(PROMISED_RETURN_SECONDS) == -number
 
 
-def test_ctrl_c_ends_a_close_that_waits(start_training):
+def test_ctrl_c_ends_a_close_that_waits(start_training: StartTraining) -> None:
     training = start_training("""
 import os, signal, sys, threading
 from urllib.request import urlopen
@@ -181,7 +200,7 @@ except KeyboardInterrupt:
     assert (output, training.returncode) == ("interrupted, port None\n", 0)
 
 
-def test_a_signal_handler_may_save_a_checkpoint_in_the_middle_of_a_step(start_training):
+def test_a_signal_handler_may_save_a_checkpoint_in_the_middle_of_a_step(start_training: StartTraining) -> None:
     training = start_training("""
 import signal
 from slopewise_exporter import Reporter

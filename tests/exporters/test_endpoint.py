@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import socket
 import struct
+from pathlib import Path
 
 import pytest
+from support.pipes import piped
+from support.training_fixtures import MakeReporter, Scrape, StartTraining
 
-from slopewise_exporter.endpoint import MOST_CONCURRENT_SCRAPES
+from slopewise_exporter import Reporter
+from slopewise_exporter.endpoint import MAX_CONCURRENT_SCRAPES
 
 
 def hang_up(connection: socket.socket) -> None:
@@ -16,7 +20,7 @@ def hang_up(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_port_zero_takes_a_free_port_and_says_which(make_reporter, scrape):
+def test_port_zero_takes_a_free_port_and_says_which(make_reporter: MakeReporter, scrape: Scrape) -> None:
     first, second = make_reporter(), make_reporter()
     assert first.port != second.port
     first.step()
@@ -24,7 +28,9 @@ def test_port_zero_takes_a_free_port_and_says_which(make_reporter, scrape):
     assert scrape(second.port)["training_steps_total"] == 0
 
 
-def test_a_port_in_use_is_told_once_and_the_training_goes_on(make_reporter, caplog):
+def test_a_port_in_use_is_told_once_and_the_training_goes_on(
+    make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
+) -> None:
     taken = make_reporter()
     other = make_reporter(port=taken.port)
     other.step(loss=1.0)
@@ -37,7 +43,9 @@ def test_a_port_in_use_is_told_once_and_the_training_goes_on(make_reporter, capl
 
 
 @pytest.mark.parametrize("address", ["[::1]", " ::1 ", "localhost", "127.0.0.1", ""])
-def test_it_listens_where_it_is_told_however_the_address_is_written(make_reporter, caplog, address):
+def test_it_listens_where_it_is_told_however_the_address_is_written(
+    make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
     reporter = make_reporter(address=address)
     host = "::1" if "::1" in address else "127.0.0.1"
     with socket.create_connection((host, reporter.port), timeout=10):
@@ -45,7 +53,9 @@ def test_it_listens_where_it_is_told_however_the_address_is_written(make_reporte
     assert caplog.records == []
 
 
-def test_where_it_listens_is_logged_for_those_who_look(make_reporter, caplog):
+def test_where_it_listens_is_logged_for_those_who_look(
+    make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", logger="slopewise_exporter")
     reporter = make_reporter()
     assert f"metrics on http://127.0.0.1:{reporter.port}/metrics" in caplog.text
@@ -54,7 +64,9 @@ def test_where_it_listens_is_logged_for_those_who_look(make_reporter, caplog):
 @pytest.mark.parametrize(
     "address", ["192.0.2.1", "no such host.invalid", "not::an::address", "127.0.0.1:9464", "a" * 70]
 )
-def test_an_address_of_another_machine_is_told_and_the_training_goes_on(make_reporter, caplog, address):
+def test_an_address_of_another_machine_is_told_and_the_training_goes_on(
+    make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
     reporter = make_reporter(address=address)
     reporter.step(loss=1.0)
     assert reporter.port is None
@@ -63,14 +75,16 @@ def test_an_address_of_another_machine_is_told_and_the_training_goes_on(make_rep
     assert "0.0.0.0 for all of them" in caplog.text
 
 
-def test_what_is_no_address_at_all_is_told_and_the_training_goes_on(make_reporter, caplog):
+def test_what_is_no_address_at_all_is_told_and_the_training_goes_on(
+    make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
+) -> None:
     reporter = make_reporter(address=None)
     reporter.step(loss=1.0)
     assert reporter.port is None
     assert len(caplog.records) == 1
 
 
-def test_the_same_port_can_be_taken_again_after_close(make_reporter, scrape):
+def test_the_same_port_can_be_taken_again_after_close(make_reporter: MakeReporter, scrape: Scrape) -> None:
     first = make_reporter()
     port = first.port
     scrape(port)
@@ -80,7 +94,9 @@ def test_the_same_port_can_be_taken_again_after_close(make_reporter, scrape):
     assert scrape(port)["training_steps_total"] == 0
 
 
-def test_the_port_is_written_where_the_environment_says_and_nothing_else_is(make_reporter, tmp_path, monkeypatch):
+def test_the_port_is_written_where_the_environment_says_and_nothing_else_is(
+    make_reporter: MakeReporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "port"))
     reporter = make_reporter()
     assert (tmp_path / "port").read_text() == f"{reporter.port}\n"
@@ -88,8 +104,12 @@ def test_the_port_is_written_where_the_environment_says_and_nothing_else_is(make
 
 
 def test_a_port_file_that_cannot_be_written_is_told_and_the_endpoint_stays(
-    make_reporter, scrape, tmp_path, monkeypatch, caplog
-):
+    make_reporter: MakeReporter,
+    scrape: Scrape,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "missing" / "port"))
     reporter = make_reporter()
     assert scrape(reporter.port)["training_steps_total"] == 0
@@ -97,7 +117,9 @@ def test_a_port_file_that_cannot_be_written_is_told_and_the_endpoint_stays(
     assert str(tmp_path / "missing") in caplog.text
 
 
-def test_a_port_file_that_is_a_folder_leaves_no_draft_behind(make_reporter, tmp_path, monkeypatch, caplog):
+def test_a_port_file_that_is_a_folder_leaves_no_draft_behind(
+    make_reporter: MakeReporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "port").mkdir()
     monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "port"))
     make_reporter()
@@ -107,8 +129,12 @@ def test_a_port_file_that_is_a_folder_leaves_no_draft_behind(make_reporter, tmp_
 
 @pytest.mark.parametrize("nameless", [".", "/"])
 def test_a_port_file_without_a_name_is_told_and_the_endpoint_stays(
-    make_reporter, scrape, monkeypatch, caplog, nameless
-):
+    make_reporter: MakeReporter,
+    scrape: Scrape,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    nameless: str,
+) -> None:
     monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", nameless)
     reporter = make_reporter()
     assert scrape(reporter.port)["training_steps_total"] == 0
@@ -116,8 +142,10 @@ def test_a_port_file_without_a_name_is_told_and_the_endpoint_stays(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_a_scraper_killed_in_mid_request_leaves_no_trace(reporter, scrape, capfd, caplog, sent):
-    for _ in range(2 * MOST_CONCURRENT_SCRAPES):
+def test_a_scraper_killed_in_mid_request_leaves_no_trace(
+    reporter: Reporter, scrape: Scrape, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    for _ in range(2 * MAX_CONCURRENT_SCRAPES):
         connection = socket.create_connection(("127.0.0.1", reporter.port))
         connection.sendall(sent)
         hang_up(connection)
@@ -133,8 +161,10 @@ def test_a_scraper_killed_in_mid_request_leaves_no_trace(reporter, scrape, capfd
     assert caplog.records == []
 
 
-def test_silent_clients_do_not_keep_a_scraper_waiting_and_cannot_take_every_thread(reporter, scrape):
-    silent = [socket.create_connection(("127.0.0.1", reporter.port)) for _ in range(MOST_CONCURRENT_SCRAPES - 1)]
+def test_silent_clients_do_not_keep_a_scraper_waiting_and_cannot_take_every_thread(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    silent = [socket.create_connection(("127.0.0.1", reporter.port)) for _ in range(MAX_CONCURRENT_SCRAPES - 1)]
     assert scrape(reporter.port)["training_steps_total"] == 0
     silent += [socket.create_connection(("127.0.0.1", reporter.port)) for _ in range(3)]
     turned_away = silent[-1]
@@ -144,7 +174,7 @@ def test_silent_clients_do_not_keep_a_scraper_waiting_and_cannot_take_every_thre
         connection.close()
 
 
-def test_a_scrape_is_answered_even_when_no_thread_can_be_started(start_training, scrape):
+def test_a_scrape_is_answered_even_when_no_thread_can_be_started(start_training: StartTraining, scrape: Scrape) -> None:
     # As in Python 3.12 and later while the interpreter exits; here because no stack is that large. The bound of 64 GiB,
     # because a kernel that overcommits (a kubelet tells it to) would give even that one.
     training = start_training("""
@@ -160,8 +190,8 @@ except RuntimeError:
     print(reporter.port, flush=True)
 sys.stdin.readline()
 """)
-    port = int(training.stdout.readline())
-    assert [scrape(port)["training_steps_total"] for _ in range(2 * MOST_CONCURRENT_SCRAPES)][-1] == 1
+    port = int(piped(training.stdout).readline())
+    assert [scrape(port)["training_steps_total"] for _ in range(2 * MAX_CONCURRENT_SCRAPES)][-1] == 1
 
 
 WITHOUT_FILES = """
@@ -181,7 +211,9 @@ def take_all_files():
 """
 
 
-def test_a_scrape_that_finds_no_free_file_waits_without_burning_cpu(start_training, scrape):
+def test_a_scrape_that_finds_no_free_file_waits_without_burning_cpu(
+    start_training: StartTraining, scrape: Scrape
+) -> None:
     training = start_training(
         WITHOUT_FILES
         + """
@@ -197,18 +229,20 @@ for file in taken:
 sys.stdin.readline()
 """
     )
-    port = int(training.stdout.readline())
+    port = int(piped(training.stdout).readline())
     with socket.create_connection(("127.0.0.1", port), timeout=30) as pending:
         pending.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         print(file=training.stdin, flush=True)
-        cpu_seconds = float(training.stdout.readline())
+        cpu_seconds = float(piped(training.stdout).readline())
         assert pending.recv(12) == b"HTTP/1.0 200"
     # CPU, not wall time, so a busy machine cannot fail it: five attempts are 1 ms, a spin all that can be had.
     assert cpu_seconds < 0.1
     assert scrape(port)["training_steps_total"] == 0
 
 
-def test_an_endpoint_that_has_too_few_files_says_so_and_none_is_opened_that_is_dead(start_training, scrape):
+def test_an_endpoint_that_has_too_few_files_says_so_and_none_is_opened_that_is_dead(
+    start_training: StartTraining, scrape: Scrape
+) -> None:
     training = start_training(
         WITHOUT_FILES
         + """
@@ -226,7 +260,7 @@ for reporter in reporters:
     reporter.end(failed=False, linger=False)
 """
     )
-    ports = [int(port) for port in training.stdout.readline().split()]
+    ports = [int(port) for port in piped(training.stdout).readline().split()]
     served = [port for port in ports if port]
     assert [scrape(port)["training_steps_total"] for port in served] == [0] * len(served)
     _, stderr = training.communicate("\n", timeout=30)
@@ -235,7 +269,7 @@ for reporter in reporters:
     assert "Traceback" not in stderr
 
 
-def test_an_ipv6_address_is_listened_on(make_reporter):
+def test_an_ipv6_address_is_listened_on(make_reporter: MakeReporter) -> None:
     try:
         socket.socket(socket.AF_INET6).close()
         with socket.create_server(("::1", 0), family=socket.AF_INET6):

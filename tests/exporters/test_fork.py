@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import socket
 
+from support.pipes import piped
+from support.training_fixtures import Scrape, StartTraining
 
-def test_a_forked_child_reports_nothing_and_the_parent_goes_on(start_training, scrape):
+
+def test_a_forked_child_reports_nothing_and_the_parent_goes_on(start_training: StartTraining, scrape: Scrape) -> None:
     training = start_training("""
 import os, sys
 from slopewise_exporter import Reporter
@@ -22,7 +25,7 @@ with Reporter(linger_seconds=0) as reporter:
     print(reporter.port, status, flush=True)
     sys.stdin.readline()
 """)
-    port, status = training.stdout.readline().split()
+    port, status = piped(training.stdout).readline().split()
     now = scrape(int(port))
     assert status == "7"
     assert now["training_steps_total"] == 2
@@ -30,7 +33,7 @@ with Reporter(linger_seconds=0) as reporter:
     assert now['training_loss{stage="train"}'] == 0.5
 
 
-def test_a_child_that_outlives_its_parent_does_not_keep_the_port(start_training, scrape):
+def test_a_child_that_outlives_its_parent_does_not_keep_the_port(start_training: StartTraining, scrape: Scrape) -> None:
     training = start_training("""
 import os, sys, time
 from slopewise_exporter import Reporter
@@ -45,14 +48,14 @@ os.read(ready, 1)
 reporter.close()
 print(port, flush=True)
 """)
-    port = int(training.stdout.readline())
+    port = int(piped(training.stdout).readline())
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
     training.communicate("\n", timeout=30)
     assert training.returncode == 0
 
 
-def test_a_child_forked_while_threads_report_never_waits_for_their_lock(start_training):
+def test_a_child_forked_while_threads_report_never_waits_for_their_lock(start_training: StartTraining) -> None:
     training = start_training("""
 import os, threading, time
 from slopewise_exporter import Reporter
@@ -81,7 +84,7 @@ print("done")
     assert (output, training.returncode) == ("done\n", 0)
 
 
-def test_a_child_may_open_a_reporter_of_its_own(start_training, scrape):
+def test_a_child_may_open_a_reporter_of_its_own(start_training: StartTraining, scrape: Scrape) -> None:
     training = start_training(
         """
 import os, sys
@@ -97,6 +100,6 @@ os.wait()
 """,
         SLOPEWISE_EXPORTER_LINGER_SECONDS="0",
     )
-    assert scrape(int(training.stdout.readline()))["training_samples_total"] == 3
+    assert scrape(int(piped(training.stdout).readline()))["training_samples_total"] == 3
     training.communicate("\n", timeout=30)
     assert training.returncode == 0

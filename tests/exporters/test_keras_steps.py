@@ -10,6 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.training_fixtures import Scrape, StandIn
+
+from slopewise_exporter import Reporter
 
 
 class Base:
@@ -20,7 +23,7 @@ class Base:
 
 
 @pytest.fixture
-def make_callback(stand_in: Callable[..., None], reporter: Any) -> Callable[[], Any]:
+def make_callback(stand_in: StandIn, reporter: Any) -> Callable[[], Any]:
     backend = SimpleNamespace(backend=lambda: "jax")
     stand_in("keras", h5py={}, keras={"callbacks": SimpleNamespace(Callback=Base), "backend": backend})
     from slopewise_exporter.keras import SlopewiseCallback
@@ -42,20 +45,26 @@ def fit(callback: Any, batches: int, at_once: int, *, known: bool = True, says_t
 
 @pytest.mark.parametrize("says_the_end", [True, False])
 @pytest.mark.parametrize("at_once", [1, 4, 5, 16])
-def test_every_batch_is_a_step_however_many_are_trained_at_once(make_callback, reporter, scrape, at_once, says_the_end):
+def test_every_batch_is_a_step_however_many_are_trained_at_once(
+    make_callback: Callable[[], Any], reporter: Reporter, scrape: Scrape, at_once: int, says_the_end: bool
+) -> None:
     callback = make_callback()
     fit(callback, 10, at_once, says_the_end=says_the_end)
     assert callback.steps == 10
     assert scrape(reporter.port)["training_steps_total"] == 10
 
 
-def test_where_nobody_knows_how_many_batches_there_are_the_last_execution_counts_as_a_whole_one(make_callback):
+def test_where_nobody_knows_how_many_batches_there_are_the_last_execution_counts_as_a_whole_one(
+    make_callback: Callable[[], Any],
+) -> None:
     callback = make_callback()
     fit(callback, 10, 4, known=False)
     assert callback.steps == 12
 
 
-def test_that_an_epoch_ends_in_the_middle_of_an_execution_is_told_once(make_callback, caplog):
+def test_that_an_epoch_ends_in_the_middle_of_an_execution_is_told_once(
+    make_callback: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
     callback = make_callback()
     fit(callback, 8, 4)
     assert caplog.text == ""
@@ -64,7 +73,7 @@ def test_that_an_epoch_ends_in_the_middle_of_an_execution_is_told_once(make_call
     assert caplog.text.count("10 batches an epoch, 4 at a time") == 1
 
 
-def test_a_second_fit_counts_on(make_callback):
+def test_a_second_fit_counts_on(make_callback: Callable[[], Any]) -> None:
     callback = make_callback()
     fit(callback, 10, 4)
     fit(callback, 10, 4)

@@ -7,11 +7,15 @@ import math
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
+from support.training_fixtures import Fetch, MakeReporter, Scrape
 
+from slopewise_exporter import Reporter
 from slopewise_exporter.checkpoint_files import Progress
 
 STATES = ("starting", "training", "checkpointing", "finished", "failed")
@@ -47,7 +51,7 @@ def state_of(samples: dict[str, float]) -> list[str]:
 @pytest.mark.parametrize(
     "loss", [0.25, np.float32(0.25), np.float64(0.25), np.array(0.25), np.array([0.25]), Tensor(0.25), Decimal("0.25")]
 )
-def test_a_loss_may_be_anything_that_holds_one_number(reporter, scrape, loss):
+def test_a_loss_may_be_anything_that_holds_one_number(reporter: Reporter, scrape: Scrape, loss: Any) -> None:
     reporter.step(loss=loss)
     assert scrape(reporter.port)['training_loss{stage="train"}'] == 0.25
 
@@ -57,7 +61,9 @@ def test_a_loss_may_be_anything_that_holds_one_number(reporter, scrape, loss):
     ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 10**5000, 1j],
     ids=lambda loss: type(loss).__name__,
 )
-def test_a_loss_that_is_no_number_is_told_once_and_the_step_still_counts(reporter, scrape, caplog, loss):
+def test_a_loss_that_is_no_number_is_told_once_and_the_step_still_counts(
+    reporter: Reporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, loss: Any
+) -> None:
     reporter.step(loss=1.0)
     for _ in range(3):
         reporter.step(loss=loss)
@@ -70,7 +76,9 @@ def test_a_loss_that_is_no_number_is_told_once_and_the_step_still_counts(reporte
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, np.float32("nan")])
-def test_a_loss_that_is_not_finite_is_counted_and_the_last_finite_one_stays(reporter, scrape, bad):
+def test_a_loss_that_is_not_finite_is_counted_and_the_last_finite_one_stays(
+    reporter: Reporter, scrape: Scrape, bad: Any
+) -> None:
     reporter.step(loss=3.0)
     reporter.step(loss=bad)
     reporter.evaluate(2.0)
@@ -82,19 +90,21 @@ def test_a_loss_that_is_not_finite_is_counted_and_the_last_finite_one_stays(repo
     assert now['training_loss{stage="eval"}'] == 2.0
 
 
-def test_a_loss_that_never_was_finite_is_not_exported(reporter, scrape):
+def test_a_loss_that_never_was_finite_is_not_exported(reporter: Reporter, scrape: Scrape) -> None:
     reporter.step(loss=math.nan)
     assert 'training_loss{stage="train"}' not in scrape(reporter.port)
 
 
-def test_a_step_without_a_loss_is_only_counted(reporter, scrape):
+def test_a_step_without_a_loss_is_only_counted(reporter: Reporter, scrape: Scrape) -> None:
     reporter.step()
     now = scrape(reporter.port)
     assert now["training_steps_total"] == 1
     assert state_of(now) == ["training"]
 
 
-def test_the_moving_average_weighs_the_first_steps_as_much_as_they_should(make_reporter, scrape):
+def test_the_moving_average_weighs_the_first_steps_as_much_as_they_should(
+    make_reporter: MakeReporter, scrape: Scrape
+) -> None:
     reporter = make_reporter(ema_decay=0.5)
     for loss in (8.0, 4.0, 2.0):
         reporter.step(loss=loss)
@@ -102,7 +112,7 @@ def test_the_moving_average_weighs_the_first_steps_as_much_as_they_should(make_r
     assert scrape(reporter.port)['training_loss{stage="train_ema"}'] == pytest.approx((1 + 1 + 1) / 0.875)
 
 
-def test_the_largest_losses_do_not_overflow_the_moving_average(reporter, scrape):
+def test_the_largest_losses_do_not_overflow_the_moving_average(reporter: Reporter, scrape: Scrape) -> None:
     for loss in [1.79e308] * 100 + [-1.79e308]:
         reporter.step(loss=loss)
     assert math.isfinite(scrape(reporter.port)['training_loss{stage="train_ema"}'])
@@ -112,8 +122,8 @@ def test_the_largest_losses_do_not_overflow_the_moving_average(reporter, scrape)
     "samples", [-1, math.nan, math.inf, "many", Broken()], ids=lambda samples: type(samples).__name__
 )
 def test_samples_that_cannot_be_counted_are_told_once_and_the_counter_does_not_go_back(
-    reporter, scrape, caplog, samples
-):
+    reporter: Reporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, samples: Any
+) -> None:
     reporter.step(samples=10)
     reporter.step(samples=samples)
     reporter.step(samples=samples)
@@ -121,7 +131,7 @@ def test_samples_that_cannot_be_counted_are_told_once_and_the_counter_does_not_g
     assert len(caplog.records) == 1
 
 
-def test_the_time_of_an_evaluation_is_no_step(reporter, scrape):
+def test_the_time_of_an_evaluation_is_no_step(reporter: Reporter, scrape: Scrape) -> None:
     reporter.step()
     reporter.evaluate(1.0)
     reporter.step()
@@ -130,7 +140,7 @@ def test_the_time_of_an_evaluation_is_no_step(reporter, scrape):
     assert scrape(reporter.port)["training_step_duration_seconds_count"] == 1
 
 
-def test_a_checkpoint_is_timed_and_is_a_state_of_its_own(reporter, scrape):
+def test_a_checkpoint_is_timed_and_is_a_state_of_its_own(reporter: Reporter, scrape: Scrape) -> None:
     reporter.step()
     with reporter.checkpoint():
         during = scrape(reporter.port)
@@ -142,7 +152,9 @@ def test_a_checkpoint_is_timed_and_is_a_state_of_its_own(reporter, scrape):
     assert after["training_checkpoint_timestamp_seconds"] >= after["training_last_step_timestamp_seconds"]
 
 
-def test_steps_during_an_asynchronous_checkpoint_do_not_set_the_histogram_back(reporter, scrape):
+def test_steps_during_an_asynchronous_checkpoint_do_not_set_the_histogram_back(
+    reporter: Reporter, scrape: Scrape
+) -> None:
     reporter.step()
     with reporter.checkpoint():
         time.sleep(0.05)
@@ -154,7 +166,9 @@ def test_steps_during_an_asynchronous_checkpoint_do_not_set_the_histogram_back(r
     assert after["training_step_duration_seconds_count"] == 2
 
 
-def test_a_checkpoint_that_could_not_be_saved_does_not_count_and_its_error_goes_on_up(reporter, scrape):
+def test_a_checkpoint_that_could_not_be_saved_does_not_count_and_its_error_goes_on_up(
+    reporter: Reporter, scrape: Scrape
+) -> None:
     def save() -> None:
         with reporter.checkpoint():
             raise OSError("disk full")
@@ -166,7 +180,9 @@ def test_a_checkpoint_that_could_not_be_saved_does_not_count_and_its_error_goes_
     assert state_of(now) == ["starting"]
 
 
-def test_a_resume_that_does_not_say_when_it_was_saved_exports_no_time_of_a_checkpoint(reporter, scrape):
+def test_a_resume_that_does_not_say_when_it_was_saved_exports_no_time_of_a_checkpoint(
+    reporter: Reporter, scrape: Scrape
+) -> None:
     reporter.resume(Progress(steps=500))
     samples = scrape(reporter.port)
     assert samples["training_steps_total"] == 500
@@ -174,7 +190,9 @@ def test_a_resume_that_does_not_say_when_it_was_saved_exports_no_time_of_a_check
 
 
 @pytest.mark.parametrize("steps", [None, -3, float("nan"), "many"])
-def test_a_resume_from_steps_that_are_no_number_is_told_and_counts_from_zero(reporter, scrape, caplog, steps):
+def test_a_resume_from_steps_that_are_no_number_is_told_and_counts_from_zero(
+    reporter: Reporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, steps: Any
+) -> None:
     reporter.resume(Progress(steps=steps, samples=8.0))
     reporter.step(loss=1.0)
     samples = scrape(reporter.port)
@@ -182,14 +200,16 @@ def test_a_resume_from_steps_that_are_no_number_is_told_and_counts_from_zero(rep
     assert "steps" in caplog.text
 
 
-def test_the_plan_may_become_known_later(reporter, scrape):
+def test_the_plan_may_become_known_later(reporter: Reporter, scrape: Scrape) -> None:
     assert reporter.planned_steps is None
     reporter.planned_steps = np.int64(500)
     assert scrape(reporter.port)["training_steps_planned"] == 500
 
 
 @pytest.mark.parametrize("plan", [0, -5, math.nan, "all"])
-def test_a_plan_that_progress_cannot_be_divided_by_is_told_and_not_exported(make_reporter, scrape, caplog, plan):
+def test_a_plan_that_progress_cannot_be_divided_by_is_told_and_not_exported(
+    make_reporter: MakeReporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, plan: float | str
+) -> None:
     reporter = make_reporter(planned_steps=plan)
     assert "training_steps_planned" not in scrape(reporter.port)
     assert "planned_steps" in caplog.text
@@ -200,8 +220,13 @@ def test_a_plan_that_progress_cannot_be_divided_by_is_told_and_not_exported(make
     [("objective", "maximise"), ("ema_decay", 1.0), ("linger_seconds", math.inf), ("port", 70_000)],
 )
 def test_an_argument_that_cannot_be_used_is_told_and_replaced(
-    make_reporter, scrape, caplog, argument, value, monkeypatch
-):
+    make_reporter: MakeReporter,
+    scrape: Scrape,
+    caplog: pytest.LogCaptureFixture,
+    argument: str,
+    value: float | str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT", "0")
     reporter = make_reporter(**{argument: value})
     reporter.step(loss=1.0)
@@ -211,7 +236,9 @@ def test_an_argument_that_cannot_be_used_is_told_and_replaced(
     assert argument in caplog.text
 
 
-def test_an_int_too_long_to_be_written_is_told_like_any_other_bad_value(make_reporter, monkeypatch, caplog):
+def test_an_int_too_long_to_be_written_is_told_like_any_other_bad_value(
+    make_reporter: MakeReporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT", "0")
     reporter = make_reporter(port=10**5000, planned_steps=10**5000)
     assert reporter.port is not None
@@ -221,26 +248,26 @@ def test_an_int_too_long_to_be_written_is_told_like_any_other_bad_value(make_rep
     ]
 
 
-def test_a_model_name_that_is_no_text_does_not_break_the_scrapes(make_reporter, scrape):
+def test_a_model_name_that_is_no_text_does_not_break_the_scrapes(make_reporter: MakeReporter, scrape: Scrape) -> None:
     reporter = make_reporter(model='re"sn\\et\n\udc80', framework=Broken())
     assert scrape(reporter.port)['training_info{framework="",model="re"sn\\et\n?",objective="min"}'] == 1
 
 
-def test_a_log_handler_that_raises_does_not_stop_the_training(reporter, scrape):
+def test_a_log_handler_that_raises_does_not_stop_the_training(reporter: Reporter, scrape: Scrape) -> None:
     def refuse(record: logging.LogRecord) -> bool:
         raise RuntimeError(record.getMessage())
 
     log = logging.getLogger("slopewise_exporter")
     log.addFilter(refuse)
     try:
-        reporter.step(loss="low")
+        reporter.step(loss="low")  # type: ignore[arg-type]  # so that it is told
     finally:
         log.removeFilter(refuse)
     assert scrape(reporter.port)["training_steps_total"] == 1
 
 
 @pytest.fixture
-def busy_reporter(reporter):
+def busy_reporter(reporter: Reporter) -> Iterator[Reporter]:
     """A reporter that two threads report to, switching as often as Python can."""
     stop = threading.Event()
 
@@ -260,7 +287,9 @@ def busy_reporter(reporter):
         thread.join()
 
 
-def test_counters_never_go_back_and_agree_with_each_other_while_the_training_runs(busy_reporter, scrape):
+def test_counters_never_go_back_and_agree_with_each_other_while_the_training_runs(
+    busy_reporter: Reporter, scrape: Scrape
+) -> None:
     seen = [scrape(busy_reporter.port) for _ in range(30)]
     for name in ("training_steps_total", "training_samples_total", "training_step_duration_seconds_count"):
         values = [now[name] for now in seen]
@@ -271,7 +300,7 @@ def test_counters_never_go_back_and_agree_with_each_other_while_the_training_run
         assert now["training_step_duration_seconds_count"] == max(0, now["training_steps_total"] - 1)
 
 
-def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter, fetch):
+def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter: Reporter, fetch: Fetch) -> None:
     reporter.step(loss=1.0, samples=1)
     lines = len(fetch(reporter.port).splitlines())
     for _ in range(20_000):
@@ -280,7 +309,7 @@ def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter
     assert len(fetch(reporter.port).splitlines()) == lines
 
 
-def test_the_first_step_of_a_process_keeps_its_time_also_after_a_resume(reporter, scrape):
+def test_the_first_step_of_a_process_keeps_its_time_also_after_a_resume(reporter: Reporter, scrape: Scrape) -> None:
     reporter.resume(Progress(40, 40.0, 1))
     name = "training_first_step_timestamp_seconds"
     assert name not in scrape(reporter.port)

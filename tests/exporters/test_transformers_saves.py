@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.training_fixtures import StandIn
 
 from slopewise_exporter import CheckpointError
 from slopewise_exporter.checkpoint_files import Progress, mark_of, write_manifest
@@ -81,7 +82,7 @@ class Training:
         """What the reporter was told, but for steps and epochs."""
         return [told for told in self.listener.told if told not in ("step", "epoch")]
 
-    def tell(self, event: str, metrics: dict[str, float] | None = None, **control: bool) -> None:
+    def tell(self, event: str, metrics: dict[str, float] | None = None, **control: Any) -> None:
         self._control.__dict__.update(control)
         getattr(self.callback, event)(self._arguments, self.state, self._control, metrics=metrics)
 
@@ -94,7 +95,7 @@ class Training:
         self.state.global_step = loaded_steps
         self.tell("on_train_begin")
 
-    def step_to(self, step: int, **control: bool) -> None:
+    def step_to(self, step: int, **control: Any) -> None:
         self.state.global_step = step
         self.tell("on_step_end", **control)
 
@@ -155,7 +156,7 @@ def group() -> Group:
 
 
 @pytest.fixture
-def make_callback(stand_in: Callable[..., None], group: Group) -> Iterator[Callable[..., Any]]:
+def make_callback(stand_in: StandIn, group: Group) -> Iterator[Callable[..., Any]]:
     def tensor(value: int, device: str) -> SimpleNamespace:
         return SimpleNamespace(item=lambda: value, device=device)
 
@@ -180,7 +181,7 @@ def training(tmp_path: Path, make_callback: Callable[..., Any]) -> Training:
 
 
 @pytest.mark.parametrize("event", ["on_step_end", "on_epoch_end"])
-def test_a_save_begins_where_a_step_or_an_epoch_ends(training, event):
+def test_a_save_begins_where_a_step_or_an_epoch_ends(training: Training, event: str) -> None:
     training.tell(event, should_save=True)
     assert training.saves == ["saving"]
     assert training.save() is not None
@@ -188,14 +189,14 @@ def test_a_save_begins_where_a_step_or_an_epoch_ends(training, event):
 
 
 @pytest.mark.parametrize("event", ["on_step_end", "on_epoch_end"])
-def test_an_evaluation_before_a_save_is_no_part_of_it(training, event):
+def test_an_evaluation_before_a_save_is_no_part_of_it(training: Training, event: str) -> None:
     training.tell(event, should_save=True, should_evaluate=True)
     training.evaluate()
     assert training.save() is not None
     assert training.saves == ["evaluated", "saving", "saved"]
 
 
-def test_an_evaluation_of_two_data_sets_is_no_part_of_the_one_save_after_it(training):
+def test_an_evaluation_of_two_data_sets_is_no_part_of_the_one_save_after_it(training: Training) -> None:
     training.tell("on_step_end", should_save=True, should_evaluate=True)
     training.evaluate()
     training.evaluate()
@@ -203,23 +204,27 @@ def test_an_evaluation_of_two_data_sets_is_no_part_of_the_one_save_after_it(trai
     assert training.saves == ["evaluated", "saving", "evaluated", "not saved", "saving", "saved"]
 
 
-def test_an_evaluation_without_a_save_begins_none(training):
+def test_an_evaluation_without_a_save_begins_none(training: Training) -> None:
     training.tell("on_step_end", should_evaluate=True)
     training.evaluate()
     assert training.saves == ["evaluated"]
 
 
-def test_a_save_that_nobody_saw_begin_has_no_duration(training):
+def test_a_save_that_nobody_saw_begin_has_no_duration(training: Training) -> None:
     assert training.save() is None
 
 
-def test_a_checkpoint_that_cannot_be_read_is_an_error_where_no_other_is_whole(training, tmp_path):
+def test_a_checkpoint_that_cannot_be_read_is_an_error_where_no_other_is_whole(
+    training: Training, tmp_path: Path
+) -> None:
     (tmp_path / "checkpoint-8" / "slopewise.json").mkdir(parents=True)
     with pytest.raises(CheckpointError, match="cannot be read"):
         _ = training.callback.resume_path
 
 
-def test_folders_of_a_trainer_without_this_callback_are_passed_over(training, tmp_path, caplog):
+def test_folders_of_a_trainer_without_this_callback_are_passed_over(
+    training: Training, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "checkpoint-8").mkdir()
     assert training.callback.resume_path is None
     assert "it has no manifest" in caplog.text
@@ -250,7 +255,9 @@ def saved_again(training: Training, next_life: Callable[[], Training]) -> Traini
     return second
 
 
-def test_a_save_that_was_cut_short_does_not_make_the_trainer_remove_the_last_one_that_is_whole(training, next_life):
+def test_a_save_that_was_cut_short_does_not_make_the_trainer_remove_the_last_one_that_is_whole(
+    training: Training, next_life: Callable[[], Training]
+) -> None:
     cut_short(training, 13)
     second = next_life()
     second.begin(loaded_steps=8)
@@ -261,7 +268,9 @@ def test_a_save_that_was_cut_short_does_not_make_the_trainer_remove_the_last_one
     assert next_life().resumes_at == "checkpoint-8"
 
 
-def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(training, next_life, tmp_path, caplog):
+def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cut_short(training, 13)
     next_life().tell("on_init_end")
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-8"]
@@ -269,12 +278,16 @@ def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(training, n
     assert "a save was cut short in a former life" in caplog.text
 
 
-def test_what_was_torn_is_removed_once_another_one_is_whole(training, next_life, tmp_path):
+def test_what_was_torn_is_removed_once_another_one_is_whole(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     saved_again(training, next_life)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-11", "checkpoint-8"]
 
 
-def test_only_what_the_last_life_has_torn_is_kept(training, next_life, tmp_path):
+def test_only_what_the_last_life_has_torn_is_kept(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     cut_short(training, 13)
     second = next_life()
     second.begin(loaded_steps=8)
@@ -285,8 +298,8 @@ def test_only_what_the_last_life_has_torn_is_kept(training, next_life, tmp_path)
 
 
 def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_although_it_has_a_manifest(
-    training, next_life, tmp_path
-):
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     second = saved_again(training, next_life)
     second.step_to(11, should_save=True)
     second.write("wei")
@@ -296,7 +309,9 @@ def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_althou
     assert third.resumes_at == "checkpoint-8"
 
 
-def test_a_whole_checkpoint_stays_where_only_the_end_of_its_save_was_not_noted(training, next_life, tmp_path):
+def test_a_whole_checkpoint_stays_where_only_the_end_of_its_save_was_not_noted(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     cut_short(training, 13)
     (tmp_path / "checkpoint-8.saving").touch()
     second = next_life()
@@ -304,7 +319,9 @@ def test_a_whole_checkpoint_stays_where_only_the_end_of_its_save_was_not_noted(t
     assert second.resumes_at == "checkpoint-8"
 
 
-def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(training, next_life, tmp_path):
+def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     cut_short(training, 13)
     later = next_life()
     later.state.global_step = 13
@@ -312,7 +329,9 @@ def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(training,
     assert (tmp_path / "checkpoint-13").exists()
 
 
-def test_while_no_checkpoint_is_whole_nothing_is_renamed_or_removed(training, next_life, tmp_path, caplog):
+def test_while_no_checkpoint_is_whole_nothing_is_renamed_or_removed(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cut_short(training, 8)
     (tmp_path / "_torn-checkpoint-5").mkdir()
     next_life().begin()
@@ -321,7 +340,9 @@ def test_while_no_checkpoint_is_whole_nothing_is_renamed_or_removed(training, ne
     assert f"is in {tmp_path / 'checkpoint-8'}, and stays there, since no checkpoint is whole" in caplog.text
 
 
-def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(training, next_life, tmp_path):
+def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     training.begin()
     training.step_to(13, should_save=True)
     training.write("wei")
@@ -337,7 +358,9 @@ def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(training, next_li
     assert next_life().resumes_at == "checkpoint-8"
 
 
-def test_a_checkpoint_that_is_torn_twice_is_set_aside_twice(training, next_life, tmp_path):
+def test_a_checkpoint_that_is_torn_twice_is_set_aside_twice(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     cut_short(training, 13)
     second = next_life()
     second.begin(loaded_steps=8)
@@ -357,8 +380,8 @@ def seal_fails(training: Training, step: int) -> Path:
 
 
 def test_what_the_trainer_has_saved_to_the_end_is_not_taken_for_torn_where_it_could_not_be_sealed(
-    training, next_life, tmp_path
-):
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     training.begin()
     training.step_to(8, should_save=True)
     training.save()
@@ -372,7 +395,9 @@ def test_what_the_trainer_has_saved_to_the_end_is_not_taken_for_torn_where_it_co
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-11", "checkpoint-13"]
 
 
-def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(training, next_life, tmp_path):
+def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     cut_short(training, 13)
     torn = tmp_path / "checkpoint-13"
     # As if it came in that moment: what this manifest names is only there under the other name.
@@ -381,7 +406,9 @@ def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(train
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-13", "checkpoint-8"]
 
 
-def test_what_was_set_aside_stays_where_the_process_is_about_to_end(training, next_life, tmp_path):
+def test_what_was_set_aside_stays_where_the_process_is_about_to_end(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     cut_short(training, 13)
     second = next_life()
     second.begin(loaded_steps=8)
@@ -394,7 +421,7 @@ def test_what_was_set_aside_stays_where_the_process_is_about_to_end(training, ne
     assert second.resumes_at == "checkpoint-11"
 
 
-def test_sigterm_in_a_save_of_what_is_saved_already_waits_for_its_end(training):
+def test_sigterm_in_a_save_of_what_is_saved_already_waits_for_its_end(training: Training) -> None:
     training.begin()
     training.step_to(8, should_save=True)
     training.save()
@@ -405,7 +432,9 @@ def test_sigterm_in_a_save_of_what_is_saved_already_waits_for_its_end(training):
     assert training.saves == ["saving", "saved", "saving", "saved"]
 
 
-def test_every_rank_waits_until_what_is_torn_has_another_name(training, next_life, group, tmp_path):
+def test_every_rank_waits_until_what_is_torn_has_another_name(
+    training: Training, next_life: Callable[[], Training], group: Group, tmp_path: Path
+) -> None:
     cut_short(training, 13)
     group.together, group.folder = True, tmp_path
     next_life().tell("on_init_end")
@@ -415,7 +444,13 @@ def test_every_rank_waits_until_what_is_torn_has_another_name(training, next_lif
     assert ["checkpoint-13" in there for there in group.meetings] == [False, False]
 
 
-def test_a_rank_that_cannot_set_aside_keeps_the_others_waiting_no_longer(training, next_life, group, tmp_path, caplog):
+def test_a_rank_that_cannot_set_aside_keeps_the_others_waiting_no_longer(
+    training: Training,
+    next_life: Callable[[], Training],
+    group: Group,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cut_short(training, 13)
     (tmp_path / "_torn-checkpoint-13").write_text("in the way")
     group.together, group.folder = True, tmp_path
@@ -424,7 +459,9 @@ def test_a_rank_that_cannot_set_aside_keeps_the_others_waiting_no_longer(trainin
     assert "cannot be set aside" in caplog.text
 
 
-def test_a_checkpoint_is_only_sealed_once_every_rank_has_written_its_part(training, group, tmp_path):
+def test_a_checkpoint_is_only_sealed_once_every_rank_has_written_its_part(
+    training: Training, group: Group, tmp_path: Path
+) -> None:
     training.begin()
     group.together, group.folder = True, tmp_path
     training.step_to(8, should_save=True)
@@ -433,7 +470,9 @@ def test_a_checkpoint_is_only_sealed_once_every_rank_has_written_its_part(traini
     assert group.meetings == [["checkpoint-8", "checkpoint-8.saving", "checkpoint-8/model"]]
 
 
-def test_other_ranks_leave_what_is_torn_to_the_first_one(training, next_life, tmp_path):
+def test_other_ranks_leave_what_is_torn_to_the_first_one(
+    training: Training, next_life: Callable[[], Training], tmp_path: Path
+) -> None:
     cut_short(training, 13)
     second = next_life()
     second.state.is_world_process_zero = False
@@ -441,7 +480,7 @@ def test_other_ranks_leave_what_is_torn_to_the_first_one(training, next_life, tm
     assert (tmp_path / "checkpoint-13").exists()
 
 
-def test_a_second_training_hears_sigterm_again_and_saves(training):
+def test_a_second_training_hears_sigterm_again_and_saves(training: Training) -> None:
     training.begin()
     training.step_to(8)
     training.tell("on_train_end")
@@ -455,7 +494,7 @@ def test_a_second_training_hears_sigterm_again_and_saves(training):
     assert (left.value.code, training.resumes_at) == (143, "checkpoint-2")
 
 
-def test_what_a_training_that_raised_has_left_is_not_counted_in_the_second_one(training):
+def test_what_a_training_that_raised_has_left_is_not_counted_in_the_second_one(training: Training) -> None:
     training.begin()
     training.step_to(8, should_save=True)  # and the save raises
     training.listener.told.clear()
@@ -466,7 +505,7 @@ def test_what_a_training_that_raised_has_left_is_not_counted_in_the_second_one(t
     assert training.listener.told == ["not saved", "step"]
 
 
-def test_after_a_training_that_raised_sigterm_is_given_back(training):
+def test_after_a_training_that_raised_sigterm_is_given_back(training: Training) -> None:
     def life() -> None:
         with training.callback:
             training.begin()
@@ -479,7 +518,9 @@ def test_after_a_training_that_raised_sigterm_is_given_back(training):
     assert training.listener.saves_on_sigterm is False
 
 
-def test_the_folder_may_be_in_the_home_of_the_user_as_for_the_trainer(make_callback, tmp_path, monkeypatch):
+def test_the_folder_may_be_in_the_home_of_the_user_as_for_the_trainer(
+    make_callback: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     first = Training(tmp_path / "run", make_callback)
     first.step_to(8, should_save=True)
@@ -487,12 +528,14 @@ def test_the_folder_may_be_in_the_home_of_the_user_as_for_the_trainer(make_callb
     assert make_callback("~/run").resume_path == str(tmp_path / "run" / "checkpoint-8")
 
 
-def test_the_steps_of_a_checkpoint_of_somebody_else_are_counted_all_the_same(training):
+def test_the_steps_of_a_checkpoint_of_somebody_else_are_counted_all_the_same(training: Training) -> None:
     training.begin(loaded_steps=500)
     assert training.listener.resumed == [500]
 
 
-def test_the_trainer_plans_each_training_unless_somebody_has_planned(training, make_callback, tmp_path):
+def test_the_trainer_plans_each_training_unless_somebody_has_planned(
+    training: Training, make_callback: Callable[..., Any], tmp_path: Path
+) -> None:
     training.begin()
     training.state.max_steps = 300
     training.begin()

@@ -102,7 +102,7 @@ def test_rates_span_the_window_that_grafana_knows_to_be_wide_enough() -> None:
 
 def test_the_panels_count_an_interval_as_no_shorter_than_the_alert_does() -> None:
     rules = yaml.safe_load((ROOT / "manifests/rules/slopewise.rules.yaml").read_text(encoding="utf-8"))
-    (alert,) = (rule for rule in rules["groups"][0]["rules"] if rule["alert"] == "SlopewiseNoPass")
+    (alert,) = (rule for rule in rules["groups"][0]["rules"] if rule.get("alert") == "SlopewiseNoPass")
     expressions = [target["expr"] for panel in PANELS for target in panel["targets"]]
     bounds = [promql for promql in expressions if "slopewise_interval_seconds" in promql]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.adapters.grafana import PushResult, dashboards_folder, push_dashboards
-from controller.errors import DataSourceError, SlopewiseError, UsageError
+from slopewise.adapters.grafana import PushResult, dashboards_folder, push_dashboards
+from slopewise.errors import DataSourceError, SlopewiseError, UsageError
 
 TOKEN = "glsa_of_an_editor"
 
@@ -215,9 +215,9 @@ def test_a_redirect_is_told_instead_of_followed(grafana: FakeGrafana, dashboards
 
 
 def test_a_refused_connection_is_a_data_source_error(dashboards: Path) -> None:
-    with socket.socket() as unheard:
-        unheard.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer on this port
-        url = f"http://127.0.0.1:{unheard.getsockname()[1]}"
+    with socket.socket() as unreachable:
+        unreachable.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer on this port
+        url = f"http://127.0.0.1:{unreachable.getsockname()[1]}"
 
         with pytest.raises(DataSourceError, match="cannot be reached") as told:
             push_dashboards(url, TOKEN, dashboards=dashboards)

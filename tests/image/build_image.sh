@@ -5,6 +5,9 @@
 #   build_image.sh FOLDER         and the trainer's; writes FOLDER/slopewise.tar and FOLDER/slopewise-trainer.tar, as
 #                                 `docker save` does, for `python -m testbed load-image`; names: slopewise:VERSION,
 #                                 slopewise-trainer:VERSION
+#   build_image.sh FOLDER slopewise   the first of the two alone
+#
+# The variable REVISION becomes the label of that name.
 #
 # The base image is a minimal Debian with Python, made once by debootstrap. It (55 MB) and the layers of former builds
 # (2 GB) are kept in the user's cache, XDG_CACHE_HOME: on two cores the first build takes 100 s, one after a change of
@@ -31,9 +34,9 @@ architecture=$(dpkg --print-architecture)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/slopewise
 base_tar=$cache/image-base/debian-$suite-$architecture-python.tar.gz
 base=localhost/slopewise-base:$suite
-version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$project/controller/__init__.py")
+version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$project/controller/slopewise/__init__.py")
 store=$cache/image-store
-MOST_STORE_KIB=$((6 * 1024 * 1024))  # layers nobody uses any more are not sorted out: beyond 6 GB it starts anew
+MAX_STORE_KIB=$((6 * 1024 * 1024))  # layers nobody uses any more are not sorted out: beyond 6 GB it starts anew
 
 # Two builds at once would take each other's tags.
 mkdir -p "$cache"
@@ -50,7 +53,7 @@ choose_storage() {
         driver=vfs
         layers=()
     fi
-    if [[ -d $store && ($driver = vfs || $(du -sk "$store" | cut -f1) -gt $MOST_STORE_KIB) ]]; then
+    if [[ -d $store && ($driver = vfs || $(du -sk "$store" | cut -f1) -gt $MAX_STORE_KIB) ]]; then
         rm -rf "$store"
     fi
     storage=(--root "$store/root" --runroot "$store/run" --storage-driver "$driver")
@@ -120,14 +123,16 @@ choose_storage
 in_store inspect --type image "$base" &> /dev/null || import_base
 pip_mounts
 cp "$project/.dockerignore" "$scratch/ignored"
-build slopewise "$project/Dockerfile" "BASE_IMAGE=$base" "VERSION=$version"
-if [[ -n $out ]]; then
-    mkdir -p "$out"
-    echo '!requirements-dev.lock' >> "$scratch/ignored"
-    build slopewise-trainer "$project/tests/cluster/trainer/Dockerfile" "BASE_IMAGE=$base" \
-        "SLOPEWISE_IMAGE=localhost/slopewise:$version"
-    export_tar slopewise
-    export_tar slopewise-trainer
-else
+build slopewise "$project/Dockerfile" "BASE_IMAGE=$base" "VERSION=$version" \
+    "REVISION=${REVISION:-unknown}"
+if [[ -z $out ]]; then
     echo "${storage[*]} $(< "$scratch/slopewise.id")"
+    exit
 fi
+mkdir -p "$out"
+export_tar slopewise
+[[ ${2:-} != slopewise ]] || exit 0
+echo '!requirements-dev.lock' >> "$scratch/ignored"
+build slopewise-trainer "$project/tests/cluster/trainer/Dockerfile" "BASE_IMAGE=$base" \
+    "SLOPEWISE_IMAGE=localhost/slopewise:$version"
+export_tar slopewise-trainer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.images import SCRIPT, run, why_not_here
 
-from controller import __version__
+from slopewise import __version__
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(1200)]
 
@@ -82,10 +82,14 @@ def test_the_user_is_not_root_and_can_write_to_tmp_alone(image: Image) -> None:
 
 def test_what_builds_software_stays_behind(image: Image) -> None:
     compilers = image.run("sh", "-c", "command -v cc gcc g++ clang make ld")
-    modules = image.run("python3", "-c", _WHICH_MODULES, "hatchling", "pip", "setuptools", "sklearn", "scipy", "numpy")
+    modules = image.run("python3", "-c", _WHICH_MODULES, "hatchling", "pip", "setuptools", "numpy")
 
     assert compilers.stdout == ""
     assert modules.stdout.split() == ["numpy"], modules.stderr
+
+
+def test_the_libraries_of_reports_and_demo_are_not_inside(image: Image) -> None:
+    assert image.run("python3", "-c", _WHICH_MODULES, "jinja2", "pandas", "sklearn", "scipy").stdout == "\n"
 
 
 def test_the_dashboards_are_inside(image: Image) -> None:
@@ -110,7 +114,7 @@ def test_nothing_of_this_machines_way_to_the_package_index_is_left_inside(image:
 
 _WHICH_MODULES = "import importlib.util, sys; print(*filter(importlib.util.find_spec, sys.argv[1:]))"
 _LIST_DASHBOARDS = (
-    "from controller.adapters.grafana import dashboards_folder; print(*(f.name for f in dashboards_folder().iterdir()))"
+    "from slopewise.adapters.grafana import dashboards_folder; print(*(f.name for f in dashboards_folder().iterdir()))"
 )
 
 

@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from support import waiting
 
-from controller.adapters.limiters.mounts import own_cgroups
-from controller.adapters.prometheus_server import PrometheusBinaries
-from controller.jobs import JobSpec
-from controller.session import Session, SessionPlan, Workshop
-from controller.settings import TrainingPolicy
+from slopewise.adapters.local.limiters.mounts import own_cgroups
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
+from slopewise.config.jobs_file import JobSpec
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.local.session import Session, SessionPlan
+from slopewise.local.workshop import Workshop
 
 TINY = Path(__file__).parents[1] / "support" / "tiny_training.py"
 RUN_VARIABLE = "SLOPEWISE_RUN_ID"
 INTERVAL_SECONDS = 4.0
 
 
-def tiny(name: str, cpu_seconds: float, way: str = "", arrive: float = 0.0) -> JobSpec:
-    return JobSpec(name, [sys.executable, str(TINY), str(cpu_seconds), way], arrive)
+STARTED: list[subprocess.Popen[str]] = []
+"""The controllers that tests of this process have started."""
+
+
+def tiny(name: str, seconds: float, way: str = "", arrive: float = 0.0, *, busy: bool = False) -> JobSpec:
+    """A training of so many seconds; a busy one takes them from the CPU."""
+    return JobSpec(name, tiny_command(seconds, way, busy=busy), arrive)
+
+
+def tiny_command(seconds: float, way: str = "", *, busy: bool = False) -> list[str]:
+    return [sys.executable, str(TINY), str(seconds), way, "busy" if busy else "idle"]
+
+
+def start_python(*arguments: str, **more: Any) -> subprocess.Popen[str]:
+    """Start a Python that is a controller, or runs one."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, **more)
+    STARTED.append(process)
+    return process
 
 
 def a_policy(name: str = "flowcon", control: str = "limits", **spec: object) -> TrainingPolicy:
@@ -43,10 +62,14 @@ def a_policy(name: str = "flowcon", control: str = "limits", **spec: object) -> 
 
 
 @pytest.fixture
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Journals of this test alone, so that tests never clean up after one another."""
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Journals of this test alone, so that tests never clean up after one another; no controller outlives a failure."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
+    yield tmp_path / "state"
+    for process in STARTED:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -83,6 +106,12 @@ def eventually(condition: Callable[[], object], seconds: float = 40.0) -> None:
     assert waiting.eventually(condition, seconds), "it never came to that"
 
 
+def own_prometheus(session: Session) -> PrometheusServer:
+    """The Prometheus that the session started itself."""
+    assert isinstance(session.prometheus, PrometheusServer)
+    return session.prometheus
+
+
 def marked_processes() -> list[psutil.Process]:
     """Processes that a run of this test started, and their children."""
     found = []
@@ -113,13 +142,10 @@ RUN_OF_PID = re.compile(r"slopewise-(run-)?\d{8}-\d{6}-(?P<pid>\d+)")
 
 
 def leaked(paths: Iterable[Path]) -> set[Path]:
-    """Those of a run that is over, or of this process; other demos may be running beside the tests."""
-    found = set()
-    for path in paths:
-        match = RUN_OF_PID.match(path.name)
-        if match and (int(match["pid"]) == os.getpid() or not psutil.pid_exists(int(match["pid"]))):
-            found.add(path)
-    return found
+    """Those of this process, and of controllers that its tests have started and that are over; others run beside."""
+    over = {process.pid for process in STARTED if process.poll() is not None}
+    runs = ((path, RUN_OF_PID.match(path.name)) for path in paths)
+    return {path for path, run in runs if run and int(run["pid"]) in {os.getpid(), *over}}
 
 
 def leaked_cgroups() -> set[Path]:

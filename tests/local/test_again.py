@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from local.conftest import TINY, eventually, tiny_trainings
+from local.conftest import eventually, start_python, tiny_command, tiny_trainings
 from support.waiting import runs
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
@@ -23,11 +22,11 @@ pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "pr
 ENDS = 128 + signal.SIGTERM
 
 
-def jobs_file(folder: Path, *jobs: tuple[str, float, str, float], python: str = sys.executable) -> Path:
+def jobs_file(folder: Path, *jobs: tuple[str, float, str, float]) -> Path:
     path = folder / "jobs.yaml"
     entries = [
-        {"name": name, "command": [python, str(TINY), str(cpu), way], "arriveSeconds": arrive}
-        for name, cpu, way, arrive in jobs
+        {"name": name, "command": tiny_command(seconds, way), "arriveSeconds": arrive}
+        for name, seconds, way, arrive in jobs
     ]
     path.write_text(yaml.safe_dump(entries))
     return path
@@ -56,10 +55,10 @@ class Controller:
 
 @contextmanager
 def controller(jobs: Path, *options: str) -> Iterator[Controller]:
-    command = [sys.executable, "-m", "controller", "run", "--local", "--jobs", str(jobs), "--port", "0", *options]
     log = jobs.with_name(f"{len(list(jobs.parent.glob('*.err')))}.err")
     with log.open("w") as err:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
+        command = ("-m", "slopewise", "run", "--local", "--jobs", str(jobs), "--port", "0", *options)
+        process = start_python(*command, stderr=err)
     try:
         yield Controller(process, log)
     finally:
@@ -68,9 +67,9 @@ def controller(jobs: Path, *options: str) -> Iterator[Controller]:
             process.communicate(timeout=60)
 
 
-def trainings(name_or_cpu: str) -> list[psutil.Process]:
-    """The tiny trainings of so many CPU-seconds: their second argument."""
-    return [each for each in tiny_trainings() if each.cmdline()[2] == name_or_cpu]
+def trainings(seconds: str) -> list[psutil.Process]:
+    """The tiny trainings of so many seconds: their second argument."""
+    return [each for each in tiny_trainings() if each.cmdline()[2] == seconds]
 
 
 @pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])

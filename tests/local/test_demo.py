@@ -11,7 +11,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from contextlib import suppress
@@ -19,12 +18,21 @@ from pathlib import Path
 
 import pytest
 import yaml
-from local.conftest import TINY, eventually, leaked_cgroups, leaked_folders, marked_processes, tiny_trainings
+from local.conftest import (
+    eventually,
+    leaked_cgroups,
+    leaked_folders,
+    marked_processes,
+    start_python,
+    tiny_command,
+    tiny_trainings,
+)
+from support.command_line import slopewise
 from support.own_policy import a_file, deciding
 
-from controller.adapters.prometheus import PrometheusReader
-from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer
-from controller.settings import EvaluationSettings
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
+from slopewise.adapters.prometheus.reader import PrometheusReader
+from slopewise.config.training_policy import EvaluationSettings
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
@@ -36,8 +44,7 @@ JOB_FIGURES = {
 
 
 def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "controller", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)  # type: ignore[call-overload, no-any-return]
+    return start_python("-m", "slopewise", *arguments, **{"stderr": subprocess.PIPE, **more})
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str, str]:
@@ -47,22 +54,27 @@ def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, s
 
 @pytest.fixture
 def two_jobs(tmp_path: Path) -> Path:
-    return jobs_file(tmp_path, ("a", 6, ""), ("b", 6, ""))
+    return jobs_file(tmp_path, ("a", 2, ""), ("b", 2, ""))
 
 
-def jobs_file(folder: Path, *jobs: tuple[str, float, str]) -> Path:
+@pytest.fixture
+def two_busy_jobs(tmp_path: Path) -> Path:
+    return jobs_file(tmp_path, ("a", 4, ""), ("b", 4, ""), busy=True)
+
+
+def jobs_file(folder: Path, *jobs: tuple[str, float, str], busy: bool = False) -> Path:
     path = folder / "jobs.yaml"
     entries = [
-        {"name": name, "command": [sys.executable, str(TINY), str(cpu), way], "arriveSeconds": 0.5 * place}
-        for place, (name, cpu, way) in enumerate(jobs)
+        {"name": name, "command": tiny_command(seconds, way, busy=busy), "arriveSeconds": 0.5 * place}
+        for place, (name, seconds, way) in enumerate(jobs)
     ]
     path.write_text(yaml.safe_dump(entries))
     return path
 
 
-def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(two_jobs: Path) -> None:
-    report = two_jobs.with_name("report.html")
-    code, out, err = finish(start("demo", "--jobs", str(two_jobs), "--report", str(report), "-o", "json"))
+def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(two_busy_jobs: Path) -> None:
+    report = two_busy_jobs.with_name("report.html")
+    code, out, err = finish(start("demo", "--jobs", str(two_busy_jobs), "--report", str(report), "-o", "json"))
     assert code == 0, err
     result = json.loads(out)
     assert list(result["policy_runs"]) == ["fair", "flowcon"]
@@ -72,16 +84,18 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
         for job in run["jobs"]:
             assert set(job) >= JOB_FIGURES
             assert job["state"] == "finished"
-            assert job["steps"] == 300
-            assert job["cpu_seconds"] > 5
+            assert job["steps"] == 200
+            assert job["cpu_seconds"] > 3.3
             assert job["loss_last"] < 0.5 * job["loss_first"]
     assert result["prometheus_version"][0].isdigit()
     assert "a</" in report.read_text()
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores")
-def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(two_jobs: Path) -> None:
-    code, out, err = finish(start("demo", "--policy", "kube_default", "--jobs", str(two_jobs), "-o", "json"))
+def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(tmp_path: Path) -> None:
+    # Long enough that both still run when the first pass places them, also on a busy machine.
+    jobs = jobs_file(tmp_path, ("a", 4, ""), ("b", 4, ""))
+    code, out, err = finish(start("demo", "--policy", "kube_default", "--jobs", str(jobs), "-o", "json"))
     assert code == 0, err
     result = json.loads(out)
     fair, placing = result["policy_runs"]["fair"], result["policy_runs"]["kube-default"]
@@ -92,15 +106,16 @@ def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(two_jobs: P
         assert {job["state"] for job in run["jobs"]} == {"finished"}
 
 
+@pytest.mark.alone
 def test_dqoes_serves_real_models_and_compares_response_times_with_their_objectives() -> None:
-    code, out, err = finish(start("demo", "--policy", "dqoes", "--scale", "0.25", "-o", "json"), 240)
+    code, out, err = finish(start("demo", "--policy", "dqoes", "--scale", "0.2", "--interval", "4", "-o", "json"), 240)
     assert code == 0, err
     assert "served models with response-time objectives, which fit dqoes" in err
     result = json.loads(out)
     assert result["workload"] == "served"
     for run in result["policy_runs"].values():
         assert run["qoe_satisfied"]["of"] == len(run["jobs"]) == 4 * max(1, len(os.sched_getaffinity(0)) // 2)
-        assert run["qoe_satisfied"]["kept"] == sum(job["qoe_satisfied"] for job in run["jobs"])
+        assert run["qoe_satisfied"]["met"] == sum(job["qoe_satisfied"] for job in run["jobs"])
         for job in run["jobs"]:
             assert job["state"] == "finished"
             assert job["pace_seconds"] > 0
@@ -120,10 +135,10 @@ def test_dqoes_serves_real_models_and_compares_response_times_with_their_objecti
     ],
 )
 def test_what_cannot_be_run_here_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], sentence: str) -> None:
-    code, out, err = finish(start("demo", *arguments))
-    assert (code, out) == (2, "")
-    assert sentence in err
-    assert "Traceback" not in err
+    refused = slopewise("demo", *arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert sentence in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_without_the_right_to_make_cgroups_it_stops_and_continues_and_says_so(two_jobs: Path) -> None:
@@ -156,21 +171,21 @@ def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result_of_every_round_
 
 
 def test_run_local_with_json_logs_writes_nothing_but_json_and_changes_nothing_in_mode_recommend(
-    two_jobs: Path,
+    two_busy_jobs: Path,
 ) -> None:
-    code, out, err = finish(start("run", "--local", "--jobs", str(two_jobs), "--port", "0", "--json-logs"))
+    code, out, err = finish(start("run", "--local", "--jobs", str(two_busy_jobs), "--port", "0", "--json-logs"))
     assert code == 0, err
     lines = [json.loads(line) for line in err.splitlines()]
-    passes = [line for line in lines if line["event"] == "pass"]
+    passes = [line for line in lines if line["event"] == "pass completed"]
     assert passes
     assert {line["applied"] for line in passes} == {0}
-    assert any(line["event"] == "notice" and "mode is Recommend" in line["message"] for line in lines)
+    assert any(line["event"] == "notice given" and "mode is Recommend" in line["message"] for line in lines)
     ended = lines[-1]
     assert (ended["event"], ended["mode"], ended["resizes_applied"]) == ("run ended", "Recommend", 0)
     for job in ended["jobs"]:
-        assert (job["state"], job["exit_status"], job["steps"]) == ("finished", 0, 300)
+        assert (job["state"], job["exit_status"], job["steps"]) == ("finished", 0, 200)
         assert job["loss_last"] < 0.5 * job["loss_first"]
-        assert job["cpu_seconds"] > 5
+        assert job["cpu_seconds"] > 3.3
     assert out == ""
 
 
@@ -195,8 +210,8 @@ def test_run_local_on_a_terminal_shows_the_live_table_with_the_names_in_full(tmp
     jobs = jobs_file(tmp_path, (name, 4, ""))
     terminal, ours = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    command = [sys.executable, "-m", "controller", "run", "--local", "--jobs", str(jobs), "--port", "0", "-o", "json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=ours, env={**os.environ, "TERM": "xterm"})
+    command = ("run", "--local", "--jobs", str(jobs), "--port", "0", "-o", "json")
+    process = start(*command, stderr=ours, env={**os.environ, "TERM": "xterm"})
     os.close(ours)
     shown = bytearray()
     with suppress(OSError):  # the terminal's other end is closed
@@ -215,14 +230,15 @@ def test_run_local_on_a_terminal_shows_the_live_table_with_the_names_in_full(tmp
 
 
 def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
-    tmp_path: Path, prometheus_binaries: PrometheusBinaries, two_jobs: Path
+    tmp_path: Path, prometheus_binaries: PrometheusBinaries
 ) -> None:
+    jobs = jobs_file(tmp_path, ("a", 6, ""), ("b", 6, ""))
     policy = tmp_path / "p.yaml"
     policy.write_text("spec: {mode: Auto, behaviour: {intervalSeconds: 4}}")
     with PrometheusServer(prometheus_binaries, tmp_path / "data") as theirs:
         file = tmp_path / "data" / "targets.json"  # what its configuration names
         given = ("--prometheus-url", theirs.url, "--scrape-interval", "1", "--targets-file", str(file))
-        arguments = ("--jobs", str(two_jobs), "--policy-file", str(policy), "--port", "0", "--json-logs")
+        arguments = ("--jobs", str(jobs), "--policy-file", str(policy), "--port", "0", "--json-logs")
         code, _, err = finish(start("run", "--local", *arguments, *given))
         assert code == 0, err
         assert theirs.pid is not None
@@ -246,17 +262,22 @@ def test_a_policy_of_the_users_runs_for_real_and_one_that_fails_ends_the_demo_wi
     )
     run = ("run", "--local", "--jobs", str(two_jobs), "--policy", str(good), "--port", "0", "--json-logs")
     code, out, err = finish(start(*run))
-    passes = [json.loads(line) for line in err.splitlines() if line.startswith('{"') and '"event": "pass"' in line]
+    passes = [
+        json.loads(line) for line in err.splitlines() if line.startswith('{"') and '"event": "pass completed"' in line
+    ]
     assert (code, {line["policy"] for line in passes}) == (0, {"newest-first"}), err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("after_seconds", [0.4, 0.9, 1.6, 2.5, 6.0])
+@pytest.mark.parametrize("after_seconds", [0.4, 0.9, 1.6, 2.5, "it trains"])
 def test_stopped_at_any_moment_it_leaves_nothing_behind(
-    tmp_path: Path, after_seconds: float, number: signal.Signals
+    tmp_path: Path, after_seconds: float | str, number: signal.Signals
 ) -> None:
     jobs = jobs_file(tmp_path, *((f"job-{i}", 600, "") for i in range(4)))
     process = start("demo", "--jobs", str(jobs))
+    if isinstance(after_seconds, str):
+        eventually(tiny_trainings, seconds=90)
+        after_seconds = 1.0
     time.sleep(after_seconds * random.uniform(0.8, 1.2))
     process.send_signal(number)
     code, out, err = finish(process, 60)
@@ -295,9 +316,9 @@ def test_under_nohup_a_closed_terminal_does_not_end_the_trainings(tmp_path: Path
 def test_flags_that_a_policy_file_contradicts_are_refused(tmp_path: Path, two_jobs: Path) -> None:
     (tmp_path / "p.yaml").write_text("spec: {mode: Recommend}")
     arguments = ["--jobs", str(two_jobs), "--policy-file", str(tmp_path / "p.yaml"), "--interval", "9"]
-    code, _, err = finish(start("demo", *arguments))
-    assert code == 2
-    assert "--interval and --policy-file contradict each other" in err
+    refused = slopewise("demo", *arguments)
+    assert refused.returncode == 2
+    assert "--interval and --policy-file contradict each other" in refused.stderr
 
 
 @pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
@@ -321,7 +342,7 @@ def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_comman
         survivors = tiny_trainings()
         assert len(survivors) == 2  # they are the user's: released, not ended
         assert all(each.status() != "stopped" for each in survivors)
-        assert "Leftovers of run" in err
+        assert "Cleaned up after run" in err
     finally:
         for each in left:
             if each.is_running():

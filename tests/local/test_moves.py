@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,23 +21,25 @@ from local.conftest import (
     leaked_folders,
     marked_processes,
     running,
+    start_python,
     tiny,
     tiny_trainings,
 )
 from local.test_nodes import affinity, nodes
 from support.policies import shift
 
-from controller.adapters.job_record import JobRecord
-from controller.adapters.journal import clean_up_after_killed, default_state_dir
-from controller.adapters.limiters.base import UNLIMITED
-from controller.adapters.lives import BUILT_IN_ENVIRONMENT
-from controller.adapters.memory_file import FileMemory
-from controller.documents import pass_settings
-from controller.jobs import JobSpec
-from controller.model import Migrate, MoveOutcome, MoveUnderWay
-from controller.policies import Setting
-from controller.reconcile import reconcile
-from controller.session import Session, Workshop
+from slopewise.adapters.local.crash_journal import clean_up_after_killed, default_state_dir
+from slopewise.adapters.local.job_processes import BUILT_IN_ENVIRONMENT
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.adapters.local.memory import FileMemory
+from slopewise.config.jobs_file import JobSpec
+from slopewise.config.pass_settings import pass_settings
+from slopewise.local.session import Session
+from slopewise.local.workshop import Workshop
+from slopewise.model import Migrate, Move, MoveUnderWay, Outcome
+from slopewise.policies import Setting
+from slopewise.reconcile import reconcile
 
 pytestmark = [
     pytest.mark.processes,
@@ -47,8 +50,8 @@ pytestmark = [
 STEPS_A_SECOND = 50
 
 
-def movable(name: str, cpu_seconds: float, way: str = "") -> JobSpec:
-    return replace(tiny(name, cpu_seconds, way), migratable=True)
+def movable(name: str, seconds: float, way: str = "", *, busy: bool = False) -> JobSpec:
+    return replace(tiny(name, seconds, way, busy=busy), migratable=True)
 
 
 def record(session: Session, name: str = "a") -> JobRecord:
@@ -69,7 +72,7 @@ def is_at_work(session: Session, steps: int = 10) -> None:
     eventually(lambda: len(steps_done(session)) >= steps)
 
 
-def move(session: Session) -> MoveOutcome:
+def move(session: Session) -> Outcome[Move]:
     """As a pass would."""
     here = nodes(session)["a"]
     there = {"node-1": "node-2", "node-2": "node-1"}[here]
@@ -82,7 +85,7 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
 ) -> None:
     with (
         Workshop(actuator=actuator, announce=lambda _: None) as workshop,
-        running(workshop, a_policy("fair"), movable("a", 4), nodes=2) as session,
+        running(workshop, a_policy("fair"), movable("a", 4, busy=True), nodes=2) as session,
     ):
         is_at_work(session)
         workshop.limiter.set_limit("a", 50)  # squeezed, it would need 0.4 s of its grace for a step
@@ -93,7 +96,7 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
         cores = {node.name: {node.cpus} for node in session.nodes}
         assert affinity(session, "a") == cores[nodes(session)["a"]]
         eventually(session.supervisor.all_ended, seconds=90)
-        assert record(session).state == "finished", record(session).last_words
+        assert record(session).state == "finished", record(session).last_output_lines
         assert steps_done(session) == list(range(4 * STEPS_A_SECOND))
         assert (record(session).cpu_seconds or 0.0) > 3.9
 
@@ -113,36 +116,37 @@ def test_a_job_that_moves_is_told_as_moving_and_then_as_a_job_of_its_new_node(wo
         assert ([each.node for each in snapshot.jobs], snapshot.moving) == (["node-2"], ())
 
 
-def move_again(session: Session) -> MoveOutcome:
+def move_again(session: Session) -> Outcome[Move]:
     return session.ports.actuator.move(Migrate("a", "node-1", "node-2", "asked for twice"))
 
 
 def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_that_was_not(
     workshop: Workshop, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-P", "-m", "controller.demo.trainings", "digits-lr-drop", "--steps", "600"]
-    alone = subprocess.run(
-        command,
-        env={**os.environ, **BUILT_IN_ENVIRONMENT, "SLOPEWISE_EXPORTER_PORT": "0"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    command = [sys.executable, "-P", "-m", "slopewise.demo.trainings", "digits-lr-drop", "--steps", "600"]
+    environment = {**os.environ, **BUILT_IN_ENVIRONMENT, "SLOPEWISE_EXPORTER_PORT": "0"}
     job = JobSpec("a", command, 0.0, migratable=True)
-    with running(workshop, a_policy("fair"), job, nodes=2) as session:
+    with (
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as alone,
+        running(workshop, a_policy("fair"), job, nodes=2) as session,
+    ):
         for evaluations in (10, 50):
-            eventually(lambda least=evaluations: len(log_lines(session)) >= least)
+            eventually(partial(has_evaluated, session, evaluations))
             assert move(session).result == "applied"
             eventually(lambda: nodes(session))
         eventually(session.supervisor.all_ended, seconds=90)
-        assert record(session).state == "finished", record(session).last_words
+        assert record(session).state == "finished", record(session).last_output_lines
         assert len(record(session).moves) == 2
-        assert log_lines(session) == alone.stdout.splitlines()
+        assert log_lines(session) == alone.communicate(timeout=120)[0].splitlines()
+    assert alone.returncode == 0
 
 
 def log_lines(session: Session) -> list[str]:
     return log(session).read_text().splitlines() if log(session).exists() else []
+
+
+def has_evaluated(session: Session, times: int) -> bool:
+    return len(log_lines(session)) >= times
 
 
 def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_cost(
@@ -159,17 +163,18 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_c
         def resumed() -> bool:
             time.sleep(0.5)
             reports.append(reconcile(ports, policy, pass_settings(document)))
-            return any(news.stage == "resumed" for news in reports[-1].moves_told)
+            return any(news.stage == "resumed" for news in reports[-1].move_events)
 
         eventually(resumed)
-        told = [(news.stage, news.record.node, news.warning) for report in reports for news in report.moves_told]
+        told = [(news.stage, news.record.node, news.warning) for report in reports for news in report.move_events]
         assert told == [("begun", "node-2", False), ("resumed", "node-2", False)]
-        (news,) = [news for news in reports[-1].moves_told if news.stage == "resumed"]
+        (news,) = [news for news in reports[-1].move_events if news.stage == "resumed"]
         assert news.record.steps_lost == 0.0
         (made,) = record(session).moves
+        assert news.record.resumed_at_seconds is not None
         assert news.record.resumed_at_seconds > made.started_at_seconds
-        assert "resumed on node-2 after " in news.sentence, "by its own first step, and not by the pass that saw it"
-        print(news.sentence)
+        assert "resumed on node-2 after " in news.message, "by its own first step, and not by the pass that saw it"
+        print(news.message)
         assert [outcome.result for report in reports for outcome in report.moves] == ["applied"]
         assert steps_done(session) == list(range(len(steps_done(session))))
 
@@ -181,7 +186,7 @@ def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only
         is_at_work(session, 60)
         move(session)
         eventually(session.supervisor.all_ended, seconds=90)
-        assert record(session).state == "finished", record(session).last_words
+        assert record(session).state == "finished", record(session).last_output_lines
         steps = steps_done(session)
         (at,) = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
         assert steps[at] == steps[at - 1] // 25 * 25 or steps[at] == (steps[at - 1] + 1) // 25 * 25
@@ -202,7 +207,7 @@ def test_a_trainer_that_cannot_resume_fails_after_two_tries_with_its_last_words(
         move(session)
         eventually(session.supervisor.all_ended, seconds=90)
         assert record(session).state == "failed"
-        assert record(session).last_words.endswith("RuntimeError: the checkpoint makes no sense to me")
+        assert record(session).last_output_lines.endswith("RuntimeError: the checkpoint makes no sense to me")
         complaints = log(session).read_text().count("RuntimeError: the checkpoint makes no sense to me")
         assert complaints == 2
 
@@ -220,7 +225,7 @@ KILLED_IN_MID_MOVE = """
 import os, signal, sys, threading, time
 from local.conftest import a_policy, running
 from local.test_moves import is_at_work, move, movable
-from controller.session import Workshop
+from slopewise.local.workshop import Workshop
 
 with Workshop(actuator="auto", announce=print) as workshop:
     with running(workshop, a_policy("fair"), movable("a", 600, sys.argv[1]), nodes=2) as session:
@@ -236,16 +241,11 @@ def test_a_controller_that_is_killed_in_the_middle_of_a_move_leaves_nothing_that
     prometheus_binaries: object, state_home: object, way: str, seconds: float
 ) -> None:
     before = leaked_cgroups(), leaked_folders()
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED_IN_MID_MOVE, way, str(seconds)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = start_python("-c", KILLED_IN_MID_MOVE, way, str(seconds), env=environment, stderr=subprocess.PIPE)
+    _, complaints = killed.communicate(timeout=120)
+    assert killed.returncode == -signal.SIGKILL, complaints
     told: Sequence[str] = clean_up_after_killed(default_state_dir())
-    assert any("removed the folder" in sentence for sentence in told)
+    assert any("removed the folder" in message for message in told)
     eventually(lambda: not tiny_trainings())
     assert (leaked_cgroups(), leaked_folders()) == before

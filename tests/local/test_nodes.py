@@ -6,9 +6,10 @@ import os
 
 import psutil
 import pytest
-from local.conftest import a_policy, eventually, running, tiny
+from local.conftest import a_policy, eventually, own_prometheus, running, tiny
 
-from controller.session import Session, Workshop
+from slopewise.local.session import Session
+from slopewise.local.workshop import Workshop
 
 pytestmark = [
     pytest.mark.processes,
@@ -37,7 +38,9 @@ def test_a_policy_places_each_arrival_and_its_processes_stay_on_their_nodes_core
         assert sorted(nodes(session).values()) in (["node-1", "node-1", "node-2"], ["node-1", "node-2", "node-2"])
         for name, node in nodes(session).items():
             assert affinity(session, name) == cores[node]
-        placed = {each.move.job_uid: each.move.node for report in session.all_reports() for each in report.moves}
+        placed = {
+            each.decision.job_uid: each.decision.node for report in session.all_reports() for each in report.moves
+        }
         assert placed == nodes(session)
         eventually(lambda: len(newest_snapshot_nodes(session)) == 3)
         assert newest_snapshot_nodes(session) == nodes(session)
@@ -60,6 +63,6 @@ def test_an_outage_of_prometheus_does_not_keep_a_job_from_starting(workshop: Wor
     with running(workshop, a_policy("flowcon2"), tiny("a", 60), tiny("late", 60, arrive=6), nodes=2) as session:
         eventually(lambda: "a" in nodes(session))
         session.revive_at_seconds = float("inf")
-        session.prometheus.kill()
+        own_prometheus(session).kill()
         eventually(lambda: nodes(session) == {"a": "node-1", "late": "node-2"})
         assert session.all_reports()[-1].held

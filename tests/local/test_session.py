@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
-from local.conftest import a_policy, eventually, marked_processes, running, tiny
+from local.conftest import a_policy, eventually, marked_processes, own_prometheus, running, tiny
 
-from controller.adapters.grafana import dashboards_folder
-from controller.adapters.limiters.base import UNLIMITED
-from controller.demo.live import live_rows
-from controller.errors import UsageError
-from controller.jobs import JobSpec
-from controller.model import PassReport
-from controller.session import Session, SessionPlan, Workshop
 from grafana.queries import panel_queries
+from slopewise.adapters.grafana import dashboards_folder
+from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.config.jobs_file import JobSpec
+from slopewise.errors import UsageError
+from slopewise.local.live import live_rows
+from slopewise.local.session import Session, SessionPlan
+from slopewise.local.workshop import Workshop
+from slopewise.model import Job, Objectives, Outcome, PassReport, Resize
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left")]
+
+
+ASKED = Objectives(qoe_seconds=0.05, deliverable_level=0.5, target_level=0.1)
 
 
 def observed(session: Session) -> list[PassReport]:
@@ -48,22 +54,23 @@ def test_limits_move_in_the_cgroups_and_come_back_when_the_session_is_left(works
     if "requests" not in workshop.limiter.controls:
         pytest.skip("no right to make cgroups here")
     with running(workshop, a_policy(), tiny("fast", 60), tiny("slow", 60), tiny("late", 60, arrive=6)) as session:
-        eventually(lambda: any(report.count("applied") for report in observed(session)))
-        changed = {o.resize.job_uid: o.resize.to_millicores for o in _outcomes(session)}
+        # A pass between the two readings would change what is compared; a job that has not arrived would not be ended.
+        eventually(lambda: states(session)["late"] == "running" and bool(_outcomes(session)))
+        session.loop.stop()
+        changed = {o.decision.job_uid: o.decision.to_millicores for o in _outcomes(session)}
         limits = {uid: workshop.limiter.read(uid).limit_millicores for uid in changed}
         assert limits == changed
-        session.loop.stop()
         session.restore_originals()
         assert {workshop.limiter.read(uid) for uid in changed} == {UNLIMITED}
     assert set(states(session).values()) == {"failed"}  # the test ended them
 
 
-def _outcomes(session: Session) -> list:
+def _outcomes(session: Session) -> list[Outcome[Resize]]:
     return [outcome for report in observed(session) for outcome in report.outcomes]
 
 
 def test_a_whole_run_ends_by_itself_with_every_job_finished_and_its_cpu_counted(workshop: Workshop) -> None:
-    with running(workshop, a_policy("fair"), tiny("a", 1.5), tiny("b", 1.0, arrive=1)) as session:
+    with running(workshop, a_policy("fair"), tiny("a", 1.5, busy=True), tiny("b", 1.0, arrive=1, busy=True)) as session:
         eventually(session.supervisor.all_ended)
         assert states(session) == {"a": "finished", "b": "finished"}
         for record in session.supervisor.records.values():
@@ -78,7 +85,10 @@ def test_every_panel_of_the_dashboard_has_rows_against_the_prometheus_of_a_run(
     if control not in workshop.limiter.controls:
         pytest.skip("no right to make cgroups here")
     dashboard = json.loads((dashboards_folder() / "overview.json").read_text())
-    with running(workshop, a_policy(control=control), tiny("a", 90), tiny("b", 90)) as session:
+    asked = replace(
+        tiny("a", 90), objectives=ASKED, deadline_seconds=600
+    )  # the panels of promises need a job that has some
+    with running(workshop, a_policy(control=control), asked, tiny("b", 90)) as session:
         eventually(lambda: any(report.count("applied") for report in observed(session)))
         missing = dict(panel_queries(dashboard, rate_interval="20s"))
 
@@ -94,25 +104,26 @@ def test_every_panel_of_the_dashboard_has_rows_against_the_prometheus_of_a_run(
             pytest.fail(f"no rows for {missing}")
 
 
-def rows(session: Session, promql: str) -> list:
+def rows(session: Session, promql: str) -> list[dict[str, Any]]:
     answer = requests.get(f"{session.prometheus.url}/api/v1/query", params={"query": promql}, timeout=10).json()
     assert answer["status"] == "success", answer
-    return answer["data"]["result"]
+    found: list[dict[str, Any]] = answer["data"]["result"]
+    return found
 
 
 def test_a_job_that_crashes_is_reported_with_its_last_words_and_the_others_go_on(workshop: Workshop) -> None:
     with running(workshop, a_policy(), tiny("bad", 0.5, "crash"), tiny("good", 3)) as session:
         eventually(session.supervisor.all_ended)
         assert states(session) == {"bad": "failed", "good": "finished"}
-        assert "the data ran out of the window" in session.supervisor.records["bad"].last_words
+        assert "the data ran out of the window" in session.supervisor.records["bad"].last_output_lines
 
 
 def test_a_job_that_diverges_is_held_and_named_as_not_finite(workshop: Workshop) -> None:
-    with running(workshop, a_policy(), tiny("nan", 30, "nan"), tiny("well", 30)) as session:
+    with running(workshop, a_policy(), tiny("nan", 24, "nan"), tiny("well", 30)) as session:
         eventually(lambda: _job_is(session, "nan", lambda job: job.evaluation and not job.evaluation.finite))
         held_from = len(session.all_reports())
         eventually(lambda: len(session.all_reports()) >= held_from + 2)
-        later = [o.resize.job_uid for r in session.all_reports()[held_from:] for o in r.outcomes]
+        later = [o.decision.job_uid for r in session.all_reports()[held_from:] for o in r.outcomes]
         assert "nan" not in later
         assert any("growth unknown" in reason for reason in reasons(session, "nan"))
 
@@ -123,10 +134,20 @@ def _job_is(session: Session, name: str, true_of: object) -> bool:
     return any(bool(true_of(job)) for job in jobs if job.name == name)  # type: ignore[operator]
 
 
+def _job_is_after_another_pass(session: Session, name: str, true_of: object) -> bool:
+    session.loop.trigger()
+    return _job_is(session, name, true_of)
+
+
+def message_of(job: Job) -> str:
+    assert job.missing_evaluation is not None
+    return job.missing_evaluation.message
+
+
 def test_a_job_that_restarts_itself_is_seen_as_restarted_and_not_as_a_jump_in_quality(workshop: Workshop) -> None:
     with running(workshop, a_policy(), tiny("again", 16, "restart"), tiny("well", 20)) as session:
         # Looked at all the time: the window in which a restart shows is four seconds.
-        eventually(lambda: session.loop.wake() or _job_is(session, "again", lambda job: job.restarted))
+        eventually(lambda: _job_is_after_another_pass(session, "again", lambda job: job.restarted))
 
 
 def test_a_metric_with_a_step_label_is_named_and_nothing_is_decided_on_it(workshop: Workshop) -> None:
@@ -144,8 +165,8 @@ def test_why_a_job_reports_no_loss_is_found_out_and_shown(workshop: Workshop) ->
         eventually(lambda: _job_is(session, "quiet", lambda job: job.missing_evaluation))
         jobs = {job.name: job for job in observed(session)[-1].snapshot.jobs}  # type: ignore[union-attr]
         ports = {name: record.port for name, record in session.supervisor.records.items()}
-        assert jobs["quiet"].missing_evaluation.message.startswith(f"port {ports['quiet']} refuses; add the two lines")
-        assert jobs["other"].missing_evaluation.message == (
+        assert message_of(jobs["quiet"]).startswith(f"port {ports['quiet']} refuses; add the two lines")
+        assert message_of(jobs["other"]) == (
             f"port {ports['other']} answers, but has no training_loss; it has my_val_loss, learning_rate; "
             "if one of them is the loss, write spec.evaluation.metric: my_val_loss"
         )
@@ -170,9 +191,9 @@ def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop
     with running(workshop, a_policy(), tiny("a", 60), tiny("b", 60)) as session:
         eventually(lambda: newest_level(session, "a"))
         session.revive_at_seconds = float("inf")  # not before we have looked
-        session.prometheus.kill()
+        own_prometheus(session).kill()
         before = {uid: workshop.limiter.read(uid) for uid in ("a", "b")}
-        session.loop.wake()
+        session.loop.trigger()
         eventually(lambda: session.all_reports()[-1].held)
         assert session.all_reports()[-1].outcomes == ()
         assert {uid: workshop.limiter.read(uid) for uid in ("a", "b")} == before
@@ -185,15 +206,15 @@ def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop
 def test_a_prometheus_that_hangs_holds_the_pass_for_seconds_and_not_for_ever(workshop: Workshop) -> None:
     with running(workshop, a_policy(), tiny("a", 60)) as session:
         eventually(lambda: newest_level(session, "a"))
-        pid = session.prometheus.pid
+        pid = own_prometheus(session).pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
-            session.loop.wake()
+            session.loop.trigger()
             eventually(lambda: session.all_reports()[-1].held, seconds=20)
         finally:
             os.kill(pid, signal.SIGCONT)
-        session.loop.wake()
+        session.loop.trigger()
         eventually(lambda: session.all_reports()[-1].held is None)
 
 
@@ -212,7 +233,7 @@ def test_a_job_that_cannot_be_started_has_failed_and_the_others_go_on(workshop: 
         program.unlink()
         eventually(session.supervisor.all_ended)
         assert states(session) == {"a": "finished", "late": "failed"}
-        assert "is not an executable file" in session.supervisor.records["late"].last_words
+        assert "is not an executable file" in session.supervisor.records["late"].last_output_lines
 
 
 def test_a_process_that_a_job_left_in_a_session_of_its_own_ends_with_the_job(workshop: Workshop) -> None:

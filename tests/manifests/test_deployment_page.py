@@ -11,7 +11,8 @@ import yaml
 from support.own_policy import a_file
 from support.rendering import MANIFESTS, OVERLAYS, ROOT, only, render, render_in
 
-from controller.adapters.kube.records import FIELD_MANAGER
+from slopewise.adapters.kube.client.protocol import FIELD_MANAGER
+from slopewise.adapters.kube.workloads.annotations import KNOWN
 
 PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
 EXAMPLES = [yaml.safe_load(code) for code in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
@@ -76,3 +77,9 @@ def test_argo_cd_ignores_what_our_field_manager_writes() -> None:
     (application,) = [example for example in EXAMPLES if example.get("kind") == "Application"]
 
     assert application["spec"]["ignoreDifferences"][0]["managedFieldsManagers"] == [FIELD_MANAGER]
+
+
+def test_the_page_has_every_annotation_that_is_read_and_no_other() -> None:
+    section = PAGE.partition("## What the owner of a job states")[2].partition("\n## ")[0]
+
+    assert sorted(re.findall(r"^\| `(slopewise\.dev/[a-z-]+)`", section, re.MULTILINE)) == sorted(KNOWN)

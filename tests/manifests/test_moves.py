@@ -9,18 +9,22 @@ import pytest
 from support.rendering import MANIFESTS, Documents, only, render, render_mine
 from typer.main import get_command
 
-from controller import __version__
-from controller.adapters.kube.events import REPORTING_CONTROLLER
-from controller.adapters.kube.records import (
+from slopewise import __version__
+from slopewise.adapters.kube.cache.records import (
+    AT_TARGET,
     FINALIZER,
+    HELD_UNTIL,
     MANAGED_LABEL,
     MOVE,
     MOVES_ALLOWED,
     MOVES_LABEL,
     PLACE_GATE,
     PLACED,
+    STOP,
+    STOPPED,
 )
-from controller.cli import app
+from slopewise.adapters.kube.events import REPORTING_CONTROLLER
+from slopewise.commands.app import app
 
 
 @pytest.fixture
@@ -112,8 +116,9 @@ def test_the_sweeper_speaks_with_the_api_server_and_dns_alone(moves: Documents, 
 @pytest.mark.parametrize(
     ("policy", "names"),
     [
-        ("slopewise-gates", (PLACE_GATE, PLACED)),
+        ("slopewise-gates", (PLACE_GATE, PLACED, HELD_UNTIL)),
         ("slopewise-jobs", (MOVE, MANAGED_LABEL, MOVES_LABEL, f"== '{MOVES_ALLOWED}'")),
+        ("slopewise-jobs", (STOPPED, f"[?'{AT_TARGET}'].orValue('') == '{STOP}'")),
         ("slopewise-notes", (MOVE,)),
         ("slopewise-evictions", (MOVES_LABEL, f"== '{MOVES_ALLOWED}'")),
         ("slopewise-resize", (MANAGED_LABEL,)),

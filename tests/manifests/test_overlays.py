@@ -6,10 +6,11 @@ import yaml
 from support.rendering import MANIFESTS, OVERLAYS, ROOT, Documents, only, render, render_mine
 from typer.main import get_command
 
-from controller import __version__
-from controller.cli import app
-from controller.policies import find
-from controller.settings import TrainingPolicy, validate
+from slopewise import __version__
+from slopewise.commands.app import app
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.validation import validate
+from slopewise.policies import find
 
 UID = 65532
 EVERYWHERE = ["ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]

@@ -9,8 +9,8 @@ import pytest
 from support.own_policy import a_file
 from support.rendering import Documents, only, render_in
 
-from controller.crds.definitions import training_policies
-from controller.own_policies.catalogue import FOLDERS_VARIABLE
+from slopewise.crds.schema.definitions import training_policies
+from slopewise.own_policies.catalogue import FOLDERS_VARIABLE
 
 
 def rendered(folder: Path, overlay: str, text: str | None = None) -> Documents:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support.rendering import OVERLAYS, ROOT, only, render_mine
 
-from controller.adapters.http_config import load_http_config
+from slopewise.adapters.http.config import load_http_config
 
 COMPONENT = "slopewise/manifests/components/prometheus-credentials"
 PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")

@@ -1,75 +1,12 @@
-"""Each right of the controller has code that uses it, and each of these has its right."""
+"""The roles allow what the controller and the sweeper send, as an API server receives it, and nothing else."""
 
 import re
 from typing import Any
 
 import pytest
-from support.rendering import MANIFESTS, ROOT, Documents, only, render
+from support.rendering import MANIFESTS, Documents, only, render
+from support.requests_made import WRITES, Right, made_by_the_controller, made_by_the_sweeper
 
-Right = tuple[str, str, str]
-
-KUBE, WATCHED = "controller/adapters/kube", "controller/cluster"
-NEEDED: dict[Right, tuple[str, str]] = {
-    ("get", "", "pods"): (f"{KUBE}/actuator.py", "self._api.get(_path(managed))"),
-    ("list", "", "pods"): (WATCHED, '"pods"'),
-    ("watch", "", "pods"): (WATCHED, '"pods"'),
-    ("patch", "", "pods/resize"): (f"{KUBE}/actuator.py", "/resize"),
-    ("list", "", "nodes"): (WATCHED, '"nodes"'),
-    ("watch", "", "nodes"): (WATCHED, '"nodes"'),
-    ("list", "", "namespaces"): (WATCHED, '"namespaces"'),
-    ("watch", "", "namespaces"): (WATCHED, '"namespaces"'),
-    ("list", "autoscaling", "horizontalpodautoscalers"): (WATCHED, '"horizontalpodautoscalers"'),
-    ("watch", "autoscaling", "horizontalpodautoscalers"): (WATCHED, '"horizontalpodautoscalers"'),
-    ("list", "", "limitranges"): (WATCHED, '"limitranges"'),
-    ("watch", "", "limitranges"): (WATCHED, '"limitranges"'),
-    ("list", "", "resourcequotas"): (WATCHED, '"resourcequotas"'),
-    ("watch", "", "resourcequotas"): (WATCHED, '"resourcequotas"'),
-    ("get", "batch", "jobs"): (f"{KUBE}/owners.py", '("batch", "Job"): "jobs"'),
-    ("list", "batch", "jobs"): (WATCHED, '"jobs"'),
-    ("watch", "batch", "jobs"): (WATCHED, '"jobs"'),
-    ("get", "apps", "deployments"): (f"{KUBE}/owners.py", '"deployments"'),
-    ("get", "apps", "replicasets"): (f"{KUBE}/owners.py", '"replicasets"'),
-    ("get", "apps", "statefulsets"): (f"{KUBE}/owners.py", '"statefulsets"'),
-    ("get", "jobset.x-k8s.io", "jobsets"): (f"{KUBE}/owners.py", '"jobsets"'),
-    ("get", "trainer.kubeflow.org", "trainjobs"): (f"{KUBE}/owners.py", '"trainjobs"'),
-    ("get", "kubeflow.org", "pytorchjobs"): (f"{KUBE}/owners.py", '"pytorchjobs"'),
-    ("get", "slopewise.dev", "trainingpolicies"): (f"{KUBE}/policies.py", "api.get(policy_path(name))"),
-    ("list", "slopewise.dev", "trainingpolicies"): (WATCHED, '"trainingpolicies"'),
-    ("watch", "slopewise.dev", "trainingpolicies"): (WATCHED, '"trainingpolicies"'),
-    ("patch", "slopewise.dev", "trainingpolicies"): (f"{KUBE}/policies.py", "api.patch(policy_path(name)"),
-    ("patch", "slopewise.dev", "trainingpolicies/status"): (f"{KUBE}/status_writer.py", "/status"),
-    ("get", "slopewise.dev", "jobgrowths"): (f"{KUBE}/growth_objects.py", "api.get("),
-    ("list", "slopewise.dev", "jobgrowths"): (WATCHED, '"jobgrowths"'),
-    ("watch", "slopewise.dev", "jobgrowths"): (WATCHED, '"jobgrowths"'),
-    ("create", "slopewise.dev", "jobgrowths"): (f"{KUBE}/status_writer.py", "document.create(self._api)"),
-    ("delete", "slopewise.dev", "jobgrowths"): (f"{KUBE}/status_writer.py", "self._api.delete(document.path"),
-    ("patch", "slopewise.dev", "jobgrowths/status"): (f"{KUBE}/status_writer.py", "/status"),
-    ("create", "events.k8s.io", "events"): (f"{KUBE}/events.py", "self._api.create(collection"),
-    ("patch", "events.k8s.io", "events"): (f"{KUBE}/events.py", "self._api.patch(series.path"),
-}
-AT_HOME: dict[Right, tuple[str, str]] = {
-    ("get", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.get(self._path)"),
-    ("create", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.create(self._collection"),
-    ("update", "coordination.k8s.io", "leases"): (f"{KUBE}/election.py", "self._api.replace(self._path"),
-}
-TO_MOVE: dict[Right, tuple[str, str]] = {
-    ("patch", "", "pods"): (f"{KUBE}/opening.py", "self._api.patch("),
-    ("create", "", "pods/eviction"): (f"{KUBE}/evicting.py", "/eviction"),
-    ("patch", "batch", "jobs"): (f"{KUBE}/suspending.py", "self._api.patch("),
-    ("list", "policy", "poddisruptionbudgets"): (f"{KUBE}/budgets.py", '"poddisruptionbudgets"'),
-    ("get", "", "persistentvolumeclaims"): (f"{KUBE}/owner_reading.py", '"persistentvolumeclaims"'),
-    ("get", "", "persistentvolumes"): (f"{KUBE}/owner_reading.py", '"persistentvolumes"'),
-}
-TO_SWEEP: dict[Right, tuple[str, str]] = {
-    ("get", "", "pods"): (f"{KUBE}/opening.py", "self._api.get("),
-    ("list", "", "pods"): (f"{WATCHED}/sweep.py", 'path_of("v1", "pods"'),
-    ("patch", "", "pods"): (f"{KUBE}/opening.py", "self._api.patch("),
-    ("create", "", "pods/eviction"): (f"{WATCHED}/sweep.py", "evict(self._api"),
-    ("get", "batch", "jobs"): (f"{WATCHED}/sweep.py", "job = self._api.get("),
-    ("list", "batch", "jobs"): (f"{WATCHED}/sweep.py", 'path_of("batch/v1", "jobs"'),
-    ("patch", "batch", "jobs"): (f"{WATCHED}/sweep.py", "self._api.patch("),
-    ("list", "", "nodes"): (f"{WATCHED}/sweep.py", 'path_of("v1", "nodes")'),
-}
 NOT_IN_A_NAMESPACE = {"nodes", "namespaces", "trainingpolicies", "trainingpolicies/status"}
 
 
@@ -93,16 +30,24 @@ def moves() -> Documents:
     return render(MANIFESTS / "overlays/moves")
 
 
-def test_the_controllers_rights_are_the_ones_that_are_needed(minimal: Documents) -> None:
-    assert rights(only(minimal, "ClusterRole", "slopewise-controller")) == NEEDED.keys()
-    assert rights(only(minimal, "Role", "slopewise-lease")) == AT_HOME.keys()
+def test_the_roles_allow_what_the_controller_sends(minimal: Documents) -> None:
+    roles = only(minimal, "ClusterRole", "slopewise-controller"), only(minimal, "Role", "slopewise-lease")
+
+    assert set().union(*map(rights, roles)) == made_by_the_controller(moves=False)
 
 
 def test_moves_add_the_rights_that_they_need_and_change_none(minimal: Documents, moves: Documents) -> None:
-    assert rights(only(moves, "ClusterRole", "slopewise-moves")) == TO_MOVE.keys()
-    assert rights(only(moves, "ClusterRole", "slopewise-sweeper")) == TO_SWEEP.keys()
-    assert not TO_MOVE.keys() & NEEDED.keys()
+    added = rights(only(moves, "ClusterRole", "slopewise-moves"))
+
+    assert added == made_by_the_controller(moves=True) - made_by_the_controller(moves=False)
+    assert rights(only(moves, "ClusterRole", "slopewise-sweeper")) == made_by_the_sweeper()
     assert [d for d in moves if d in minimal] == minimal
+
+
+def test_every_right_to_write_is_one_that_the_tests_of_the_lease_know(moves: Documents) -> None:
+    roles = (only(moves, "ClusterRole", name) for name in ("slopewise-controller", "slopewise-moves"))
+
+    assert {right for role in roles for right in rights(role) if right[0] in OPERATIONS} == WRITES.keys()
 
 
 def test_only_the_controller_and_the_sweeper_get_the_rights_of_moves(moves: Documents) -> None:
@@ -113,22 +58,14 @@ def test_only_the_controller_and_the_sweeper_get_the_rights_of_moves(moves: Docu
     assert {s["namespace"] for subjects in bound.values() for s in subjects} == {"slopewise-system"}
 
 
-@pytest.mark.parametrize(
-    ("right", "use"), [*NEEDED.items(), *AT_HOME.items(), *TO_MOVE.items(), *TO_SWEEP.items()], ids=str
-)
-def test_each_right_is_used_by_code(right: Right, use: tuple[str, str]) -> None:
-    where, text = use
-    files = (ROOT / where).glob("*.py") if (ROOT / where).is_dir() else [ROOT / where]
-
-    assert any(text in file.read_text(encoding="utf-8") for file in files), f"who still needs {' '.join(right)}?"
-
-
-def test_the_namespaced_variant_has_the_same_rights_as_far_as_a_namespace_gives_them() -> None:
+def test_the_namespaced_variant_has_the_same_rights_as_far_as_a_namespace_gives_them(minimal: Documents) -> None:
     documents = render(MANIFESTS / "overlays/namespaced")
 
     assert not [d for d in documents if d["kind"].startswith("Cluster")]
     assert rights(only(documents, "Role", "slopewise-controller")) == {
-        right for right in NEEDED if right[2] not in NOT_IN_A_NAMESPACE
+        right
+        for right in rights(only(minimal, "ClusterRole", "slopewise-controller"))
+        if right[2] not in NOT_IN_A_NAMESPACE
     }
 
 
@@ -182,6 +119,14 @@ def test_the_admission_policies_know_the_accounts_that_the_pods_run_as(moves: Do
         "slopewise-jobs": accounts,
         "slopewise-evictions": accounts,
     }
+
+
+def test_a_resize_may_change_cpu_and_memory_and_add_no_memory(moves: Documents) -> None:
+    expressions = [each["expression"] for each in admission(moves)["slopewise-resize"]["validations"]]
+    lists = {found for each in expressions for found in re.findall(r"!\(key in \[([^]]*)\]\)", each)}
+
+    assert lists == {"'limits', 'requests'", "'cpu', 'memory'"}
+    assert "('memory' in old.?resources[?side].orValue({})) == ('memory' in new" in expressions[-1]
 
 
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}

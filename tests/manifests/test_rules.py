@@ -11,9 +11,11 @@ from grafana.queries import documented_metrics, metric_names
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "manifests/rules/slopewise.rules.yaml"
 RULE_TESTS = ROOT / "manifests/rules/slopewise.rules.test.yaml"
-ALERTS: list[dict[str, Any]] = [
+EVERY_RULE: list[dict[str, Any]] = [
     rule for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]
 ]
+ALERTS = [rule for rule in EVERY_RULE if "alert" in rule]
+RECORDS = [rule for rule in EVERY_RULE if "record" in rule]
 each_alert = pytest.mark.parametrize("alert", ALERTS, ids=[alert["alert"] for alert in ALERTS])
 
 
@@ -31,7 +33,7 @@ def test_promtool_finds_nothing_wrong_with_the_rules(promtool: Path) -> None:
     result = run(promtool, "check", "rules", "--lint-fatal", RULES)
 
     assert result.returncode == 0, result.stderr
-    assert f"{len(ALERTS)} rules found" in result.stdout
+    assert f"{len(EVERY_RULE)} rules found" in result.stdout
 
 
 def test_the_alerts_fire_and_stay_quiet_when_they_should(promtool: Path) -> None:
@@ -50,6 +52,16 @@ def test_an_alert_is_seen_both_firing_and_quiet_in_the_rule_tests(alert: Any) ->
     ]
 
     assert {bool(case.get("exp_alerts")) for case in cases} == {True, False}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=[record["record"] for record in RECORDS])
+def test_a_recording_rule_is_documented_reads_documented_metrics_and_has_a_test(record: Any) -> None:
+    tests = yaml.safe_load(RULE_TESTS.read_text(encoding="utf-8"))["tests"]
+    expressions = [case["expr"] for test in tests for case in test.get("promql_expr_test", ())]
+
+    assert record["record"] in expressions
+    assert f"`{record['record']}`" in (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    assert metric_names(record["expr"]) <= documented_metrics()
 
 
 @each_alert

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,12 @@ from support.locked_prometheus import PASSWORDS, USER
 from support.queriers import Replica, Thanos
 from support.waiting import wait_for
 
-from controller.adapters.http_config import Endpoint
-from controller.adapters.prometheus import JobKey, PrometheusReader, PrometheusReading
-from controller.adapters.prometheus_server import PrometheusBinaries
-from controller.errors import ObservationError
-from controller.settings import EvaluationSettings
+from slopewise.adapters.http.config import Endpoint
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, TargetGroup
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.reader import PrometheusReader, PrometheusReading
+from slopewise.config.training_policy import EvaluationSettings
+from slopewise.errors import ObservationError
 
 JOB = JobKey("flowcon", "steady")
 PAGE = """\
@@ -51,14 +53,14 @@ def replicas(
     folder = tmp_path_factory.mktemp("replicas")
     exporters = Exporters()
     exporters.pages["/metrics"] = PAGE
-    targets = [{"targets": [exporters.address], "labels": {"namespace": "flowcon", "pod": "steady"}}]
+    targets: list[TargetGroup] = [{"targets": [exporters.address], "labels": {"namespace": "flowcon", "pod": "steady"}}]
     both = [Replica(prometheus_binaries, folder, name, SCRAPE_SECONDS) for name in ("a", "b")]
     try:
         with both[0], both[1]:
             for each in both:
                 each.set_targets(targets)
             for each in both:
-                wait_for("a full window", lambda each=each: rows(each.url, "training_loss offset 2s"), bool)
+                wait_for("a full window", partial(rows, each.url, "training_loss offset 2s"), bool)
             yield both
     finally:
         exporters.close()

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from controller import policies
-from controller.simulator.engine import run
-from controller.simulator.model import JobOutcome, PolicyRun, RunOutcome, TraceEvent
-from controller.simulator.scenario import Scenario, load_scenario, policy_runs
-from controller.simulator.workload import draw
+from slopewise import policies
+from slopewise.simulator.engine import run
+from slopewise.simulator.scenario.scenario import Scenario, load_scenario, policy_runs
+from slopewise.simulator.workload import draw
+from slopewise.simulator.world.model import JobOutcome, PolicyRun, RunOutcome, TraceEvent
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"

@@ -16,9 +16,9 @@ app.command()(main)
 def test_an_unknown_setting_is_answered_with_those_there_are() -> None:
     result = CliRunner().invoke(app, ["--only", "flowcon-fixed", "--only", "nonsense"])
     assert result.exit_code == 2
-    told = " ".join(result.output.split())
-    assert "--only nonsense: there is no such setting" in told
-    assert all(name in told for name in SETTINGS)
+    reported = " ".join(result.output.split())
+    assert "--only nonsense: there is no such setting" in reported
+    assert all(name in reported for name in SETTINGS)
 
 
 @pytest.mark.parametrize("options", [["--seeds", "1"], ["--seeds", "0"], ["--workers", "0"]])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.simulator.curves import Exponential
-from controller.simulator.model import SimJob, SimNode
 from replication.feasible import all_could_be_met
+from slopewise.simulator.curves import Exponential
+from slopewise.simulator.world.model import SimJob, SimNode
 
 
 def job(name: str, arrive: float, work: float, deadline: float) -> SimJob:

@@ -7,9 +7,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from controller.estimates import Estimate
 from replication.plots import GANTT_SETTING, SWEEPS, draw_all
 from replication.run import SETTINGS, Result
+from slopewise.reports.estimates import Estimate
 
 
 def a_result(name: str, offset: float = 0.0) -> Result:
@@ -40,13 +40,23 @@ def test_the_same_figures_give_the_same_bytes(once: dict[str, bytes], tmp_path: 
 
 def test_other_figures_give_another_picture(once: dict[str, bytes], tmp_path: Path) -> None:
     others = drawn(["flowcon-fixed"], tmp_path, offset=0.5)
-    assert {file for file, told in others.items() if told == once[file]} == set()
+    assert {file for file, reported in others.items() if reported == once[file]} == set()
 
 
 def test_every_picture_is_svg_without_a_date(once: dict[str, bytes]) -> None:
-    for told in once.values():
-        assert ET.fromstring(told).tag.endswith("svg")
-        assert b"<dc:date>" not in told
+    for reported in once.values():
+        assert ET.fromstring(reported).tag.endswith("svg")
+        assert b"<dc:date>" not in reported
+
+
+def test_a_grid_is_drawn_with_a_gap_where_no_seed_has_a_figure(tmp_path: Path) -> None:
+    name = "specon-grid"
+    gaps = {key: Estimate(None, None, None) for key in a_result(name).estimates}
+    full = drawn([name], tmp_path / "full")
+    (tmp_path / "gaps").mkdir()
+    files = draw_all([Result(SETTINGS[name], 24, gaps)], tmp_path / "gaps")[name]
+    assert files == list(full) == ["specon-grid.svg"]
+    assert (tmp_path / "gaps" / files[0]).read_bytes() != full[files[0]]
 
 
 def test_only_settings_that_were_run_are_drawn(tmp_path: Path) -> None:
@@ -64,5 +74,5 @@ def test_a_figure_that_no_seed_has_leaves_a_gap_instead_of_a_zero(tmp_path: Path
     file = "specon-20-vae-random-interval.svg"
     zeros = {key: Estimate(0.0, 0.0, 0.0, 24) for key in result.estimates}
     draw_all([Result(result.setting, 24, zeros)], tmp_path / "zeros")
-    told = {name: (tmp_path / name / file).read_bytes() for name in ("full", "gaps", "zeros")}
-    assert len(set(told.values())) == 3
+    reported = {name: (tmp_path / name / file).read_bytes() for name in ("full", "gaps", "zeros")}
+    assert len(set(reported.values())) == 3

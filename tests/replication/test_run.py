@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from controller.simulator.model import RunOutcome
-from replication.claims import Candidate, Variant
-from replication.run import SETTINGS, Runs, run_settings, values_of_seed, with_variant
+from replication.claims import Candidate, Claim, Setting, Variant, jct_mean_seconds, of_base, reduction
+from replication.run import SETTINGS, Runs, run_settings, values_of, values_of_seed, variants_of, with_variant
+from slopewise.simulator.scenario.builtin_models import RECORDED
+from slopewise.simulator.scenario.recorded_losses import recorded_loss
+from slopewise.simulator.world.model import RunOutcome
 
 SMALL = "flowcon-fixed"
+CLAIMS = (
+    Claim("mean completion, DS", "", None, "s", of_base(jct_mean_seconds)),
+    Claim("mean completion falls", "", None, "%", reduction(jct_mean_seconds), Candidate("fair")),
+)
 
 
 def test_figures_do_not_depend_on_the_number_of_workers() -> None:
@@ -24,23 +32,20 @@ def test_figures_do_not_depend_on_the_number_of_workers() -> None:
 
 def test_every_claim_has_a_figure_under_every_reading_and_the_baseline_under_one() -> None:
     setting, values = SETTINGS[SMALL], values_of_seed(SMALL, 1)
-    names = [variant.name for variant in setting.variants]
     assert values.keys() == {
-        (place, name)
-        for place, claim in enumerate(setting.claims)
-        for name in (names if claim.candidate is not None else names[:1])
+        (place, variant.name) for place, claim in enumerate(setting.claims) for variant in variants_of(claim, setting)
     }
     assert all(value is not None for value in values.values())
 
 
 def test_the_fixed_run_under_the_baseline_is_the_printed_one() -> None:
     """The works were solved for it: this holds the scenario, the world and the figures together."""
-    told = {
+    reported = {
         claim.what: value
         for place, claim in enumerate(SETTINGS[SMALL].claims)
         if claim.candidate is None and (value := values_of_seed(SMALL, 1)[place, SETTINGS[SMALL].variants[0].name])
     }
-    assert told == pytest.approx(
+    assert reported == pytest.approx(
         {
             "makespan, NA": 394.0,
             "MNIST-TF's completion, NA": 84.7,
@@ -58,10 +63,50 @@ def test_a_reading_is_laid_over_the_parameters_of_a_candidate() -> None:
     assert second == Candidate("flowcon", {"alpha": 0.05, "alphaPer": "second"}, 30.0, "limits")
 
 
+def test_a_column_may_have_an_interval_and_a_world_of_its_own() -> None:
+    slow = with_variant(Candidate("flowcon", {}, 30.0), Variant("v", interval_seconds=60.0))
+    assert slow.interval_seconds == 60.0
+    assert Runs(SMALL, 1, {"contentionRatio": 0.2}).instance.physics.contention_ratio == 0.2
+
+
+def test_a_column_may_measure_growth_in_another_way() -> None:
+    flowcon, first = Candidate("flowcon", {"alpha": 0.05}), {"evaluation": {"normaliser": "first"}, "scrapeSeconds": 1}
+    as_shipped, as_printed = (Runs(SMALL, 1, spec).of(flowcon) for spec in ({}, first))
+    assert [job.finished_seconds for job in as_shipped.jobs] != [job.finished_seconds for job in as_printed.jobs]
+
+
+def test_a_figure_of_the_baseline_stands_again_where_the_world_is_another() -> None:
+    on_base = Claim("base", "7 s", None, "s", lambda _: None)
+    read, tried = Variant("read", {"alpha": 0.1}), Variant("tried", scenario={"contentionRatio": 0.1})
+    setting = Setting("s", "S", SMALL, Candidate("fair"), (on_base,), (Variant("first"), read, tried))
+    assert [variant.name for variant in variants_of(on_base, setting)] == ["first", "tried"]
+
+
+def test_both_default_schedulers_have_figures_of_the_baseline_and_of_the_policy() -> None:
+    """A policy that moves nothing gains nothing over either, because it has the one of its baseline."""
+    setting = replace(SETTINGS["specon-20-mixed"], claims=CLAIMS)
+    values = values_of(setting, 1)
+    least_used, fewest_jobs, *_ = (variant.name for variant in setting.variants)
+    assert values[0, least_used] != values[0, fewest_jobs]
+    assert (values[1, least_used], values[1, fewest_jobs]) == (0.0, 0.0)
+
+
 class TestRuns:
     def test_a_candidate_is_run_once_a_seed(self) -> None:
         runs = Runs(SMALL, 1)
         assert runs.of(Candidate("fair")) is runs.of(Candidate("fair"))
+
+    def test_with_recorded_losses_only_what_the_jobs_report_differs(self) -> None:
+        runs, recorded = Runs(SMALL, 1), Runs(SMALL, 1, {"recordedLosses": "train"})
+        for job, other in zip(runs.instance.jobs, recorded.instance.jobs, strict=True):
+            assert other == replace(
+                job, curve=other.curve, loss_first=other.loss_first, loss_best=other.loss_best, noise=0.0
+            )
+            assert other.curve == recorded_loss(RECORDED[job.model], "train")
+        assert (
+            recorded.of(Candidate("fair")).jobs[0].finished_seconds
+            == runs.of(Candidate("fair")).jobs[0].finished_seconds
+        )
 
     def test_candidates_that_differ_in_anything_have_runs_of_their_own(self) -> None:
         runs = Runs(SMALL, 1)

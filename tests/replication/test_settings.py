@@ -6,13 +6,16 @@ from collections import Counter
 
 import pytest
 
-from controller.settings import PolicyChoice, policy_parameters
-from controller.simulator.scenario import load_scenario, shipped
-from controller.simulator.workload import draw
-from replication.claims import Setting
+from replication.claims import NOT_PRINTED, Setting
 from replication.page import anchor
 from replication.plots import GANTT_SETTING, SWEEPS, Sweep, points_of
 from replication.run import SETTINGS, with_variant
+from replication.settings_causes import SETTINGS as CAUSES
+from replication.settings_causes import again
+from replication.settings_grids import GRIDS, INTERVALS_SECONDS, Grid, places
+from slopewise.config.training_policy import PolicyChoice, policy_parameters
+from slopewise.simulator.scenario.scenario import load_scenario, shipped
+from slopewise.simulator.workload import draw
 
 every_setting = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 
@@ -47,7 +50,10 @@ def test_no_figure_of_a_setting_stands_twice(setting: Setting) -> None:
 @every_setting
 def test_what_is_judged_is_printed_and_what_is_printed_names_its_unit(setting: Setting) -> None:
     for claim in setting.claims:
-        if claim.printed_value is not None:
+        if claim.printed_value == "a gain":
+            assert claim.printed != NOT_PRINTED[0]
+            assert claim.neutral is not None
+        elif claim.printed_value is not None:
             assert any(letter.isdigit() for letter in claim.printed) or claim.printed == "all"
             assert claim.unit == "jobs" or claim.unit in claim.printed
 
@@ -59,6 +65,28 @@ def test_a_table_that_counts_jobs_names_as_many_as_there_are(setting: Setting) -
         if " of " in claim.what and claim.unit == "jobs":
             assert f" of {jobs}" in claim.what
             assert claim.neutral in (None, jobs / 2)
+
+
+@every_setting
+def test_the_world_of_every_column_can_be_drawn(setting: Setting) -> None:
+    jobs = [len(draw(load_scenario(setting.scenario, variant.scenario), 1).jobs) for variant in setting.variants]
+    assert set(jobs) == {jobs[0]}
+
+
+def test_a_row_that_a_cause_is_tried_on_must_exist() -> None:
+    with pytest.raises(ValueError, match="flowcon-fixed has no row 'nothing'"):
+        again(SETTINGS["flowcon-fixed"], "a", "A", ["makespan, NA", "nothing"], [])
+
+
+def test_what_is_tried_again_is_judged_where_it_is_published() -> None:
+    assert {claim.printed_value for setting in CAUSES for claim in setting.claims} == {None}
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.setting.name)
+def test_a_grid_has_a_row_for_every_alpha_and_figure_and_a_column_for_every_interval(grid: Grid) -> None:
+    rows = [place for figure in grid.figures for _, place in places(grid, figure)]
+    assert sorted(rows) == list(range(len(grid.setting.claims)))
+    assert [variant.interval_seconds for variant in grid.setting.variants] == list(INTERVALS_SECONDS)
 
 
 SWEPT = {

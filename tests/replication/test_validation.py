@@ -25,25 +25,25 @@ def alone(name: str, jct: float, cpu: float, arrive: float = 0.0) -> dict[str, A
 
 
 def test_a_job_that_stays_alone_takes_as_long_as_it_did_alone() -> None:
-    told = predicted(measured(2.0, alone("a", 30.0, 29.0)))
-    assert told == {name: {"a": pytest.approx(30.0, abs=0.01)} for name in POLICIES}
+    reported = predicted(measured(2.0, alone("a", 30.0, 29.0)))
+    assert reported == {name: {"a": pytest.approx(30.0, abs=0.01)} for name in POLICIES}
 
 
 def test_two_jobs_with_a_core_each_lose_only_what_contention_takes() -> None:
-    told = predicted(measured(2.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
-    assert told["fair"] == pytest.approx({"a": 29.0 / 0.99 + 1.0, "b": 29.0 / 0.99 + 1.0}, abs=0.01)
+    reported = predicted(measured(2.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
+    assert reported["fair"] == pytest.approx({"a": 29.0 / 0.99 + 1.0, "b": 29.0 / 0.99 + 1.0}, abs=0.01)
 
 
 def test_two_jobs_on_one_core_take_twice_as_long_and_their_idle_time_once() -> None:
-    told = predicted(measured(1.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
-    assert told["fair"] == pytest.approx({"a": 2 * 29.0 / 0.99 + 1.0, "b": 2 * 29.0 / 0.99 + 1.0}, abs=0.01)
+    reported = predicted(measured(1.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
+    assert reported["fair"] == pytest.approx({"a": 2 * 29.0 / 0.99 + 1.0, "b": 2 * 29.0 / 0.99 + 1.0}, abs=0.01)
 
 
 def test_a_job_that_waits_for_its_data_leaves_its_core_to_others() -> None:
     """It used half a core alone (14.5 core-seconds in 29 s), and goes on doing so beside another on one core."""
-    told = predicted(measured(1.0, alone("busy", 30.0, 29.0), alone("waits", 30.0, 14.5)))
-    assert told["fair"]["waits"] == pytest.approx(29.0 / 0.99 + 1.0, abs=0.01)
-    assert told["fair"]["busy"] < 2 * 29.0 / 0.99
+    reported = predicted(measured(1.0, alone("busy", 30.0, 29.0), alone("waits", 30.0, 14.5)))
+    assert reported["fair"]["waits"] == pytest.approx(29.0 / 0.99 + 1.0, abs=0.01)
+    assert reported["fair"]["busy"] < 2 * 29.0 / 0.99
 
 
 def test_a_recorded_curve_may_rise_and_is_straight_between_its_points() -> None:

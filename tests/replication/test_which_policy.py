@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from controller.policies import names
 from replication.which_policy import PAGE, ROOT, WANTS, Want, real_figures, run_scenario, scenarios_of, shown
+from slopewise.policies import names
 
 TEXT = PAGE.read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,6 +52,6 @@ def test_figures_of_real_runs_are_those_of_the_readme(want: Want) -> None:
 
 def test_a_figure_that_the_readme_no_longer_has_is_not_written() -> None:
     (dqoes,) = [want for want in WANTS if want.policy == "dqoes"]
-    assert real_figures(dqoes.real, README) == "of 4 objectives, kept 2 → 4"
+    assert real_figures(dqoes.real, README) == "of 4 objectives, met 2 → 4"
     with pytest.raises(ValueError, match=r"README\.md has under 'Policies' 0 rows"):
-        real_figures(dqoes.real, README.replace("| `dqoes` | objectives kept, of 4 |", "| `dqoes` | other |"))
+        real_figures(dqoes.real, README.replace("| `dqoes` | objectives met, of 4 |", "| `dqoes` | other |"))

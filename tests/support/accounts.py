@@ -9,9 +9,9 @@ from typing import Any
 
 from support.cluster import Kubectl
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.events import REPORTING_CONTROLLER
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.events import REPORTING_CONTROLLER
 
 SYSTEM = "slopewise-system"
 ACCOUNT = "slopewise-controller"

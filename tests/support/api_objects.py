@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 Json = dict[str, Any]
 
@@ -66,7 +66,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Selector:
-    """`labelSelector` and `fieldSelector`, as far as tests use them: equalities, and labels that exist."""
+    """`labelSelector` and `fieldSelector`, as far as tests use them: equal, unequal, labels that exist or do not."""
 
     labels: str = ""
     fields: str = ""
@@ -76,9 +76,7 @@ class Selector:
             return False
         labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
         return all(_label_fits(term, labels) for term in self.labels.split(",") if term) and all(
-            str(_field(obj, term.partition("=")[0])) == term.partition("=")[2]
-            for term in self.fields.split(",")
-            if term
+            _field_fits(term, obj) for term in self.fields.split(",") if term
         )
 
 
@@ -97,7 +95,7 @@ class Entry:
         if not was and not now:
             return None
         kind = "MODIFIED" if was and now else "ADDED" if now else "DELETED"
-        obj = copy.deepcopy(self.new if now else self.old)
+        obj: Json = copy.deepcopy(cast("Json", self.new if now else self.old))
         obj["metadata"]["resourceVersion"] = str(self.version)  # a deletion carries the version of the deletion
         return {"type": kind, "object": obj}
 
@@ -326,8 +324,16 @@ def _next_generation(old: Json | None, new: Json) -> int:
 
 
 def _label_fits(term: str, labels: Mapping[str, str]) -> bool:
+    if term.startswith("!"):
+        return term[1:] not in labels
     key, equals, value = term.replace("==", "=").partition("=")
     return labels.get(key) == value if equals else key in labels
+
+
+def _field_fits(term: str, obj: Json) -> bool:
+    key, _, value = term.partition("=")
+    found = str(_field(obj, key.removesuffix("!")))
+    return found != value if key.endswith("!") else found == value
 
 
 def _field(obj: Json, dotted: str) -> object:

@@ -28,8 +28,9 @@ from urllib.parse import parse_qsl, urlsplit
 from kubernetes.client import Configuration
 from support.api_objects import Address, Json, Objects, RefusedError, Selector, page_of
 
-from controller.adapters.kube.api import KubeApi
+from slopewise.adapters.kube.client.client import KubeApi
 
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 TICK_SECONDS = 0.02
 """How often a frozen or waiting handler looks up."""
 
@@ -47,6 +48,15 @@ class Request:
     @property
     def is_watch(self) -> bool:
         return self.params.get("watch") in ("true", "1")
+
+    @property
+    def right(self) -> tuple[str, str, str]:
+        """Verb, group and resource, as a role names them."""
+        at = Address.of(self.path)
+        reading = "watch" if self.is_watch else "get" if at.name else "list"
+        verb = _VERBS.get(self.method, reading)
+        resource = f"{at.resource}/{at.subresource}" if at.subresource else at.resource
+        return verb, at.group.split("/")[2] if at.group.startswith("/apis/") else "", resource
 
 
 @dataclass(frozen=True)

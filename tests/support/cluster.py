@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.waiting import wait_for
 MANAGED = {"slopewise.dev/managed": "true"}
 MOVABLE = {"slopewise.dev/moves": "allowed"}
 _READ_QUOTA = "cd /sys/fs/cgroup && cat cpu/cpu.cfs_quota_us 2>/dev/null || cat cpu.max"
+_READ_WEIGHT = "cd /sys/fs/cgroup && cat cpu/cpu.shares 2>/dev/null || cat cpu.weight"
 
 
 class KubectlError(AssertionError):
@@ -49,6 +51,10 @@ class Kubectl:
             raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
+    def config(self) -> Any:
+        """The kubeconfig's one cluster, user and context, to be changed at will."""
+        return json.loads(_config(self))
+
     def get(self, *arguments: str) -> Any:
         """`kubectl get … -o json`, e.g. `get("pod", "a", "-n", namespace)`."""
         return json.loads(self.run("get", *arguments, "-o", "json"))
@@ -66,6 +72,10 @@ class Kubectl:
         """What the kernel gives the pod's container of every 100 ms, with cgroup v1 and v2; None for no limit."""
         quota = self.run("exec", "-n", namespace, pod, "--", "sh", "-c", _READ_QUOTA).split()[0]
         return None if quota in ("-1", "max") else int(quota)
+
+    def cpu_weight(self, namespace: str, pod: str) -> int:
+        """The kernel's weight of the pod's container: cgroup v1's shares, v2's weight."""
+        return int(self.run("exec", "-n", namespace, pod, "--", "sh", "-c", _READ_WEIGHT))
 
     @contextmanager
     def own_namespace(self) -> Iterator[str]:
@@ -89,12 +99,17 @@ class Kubectl:
     def wait_running(self, namespace: str, *pods: str, seconds: float = 60) -> None:
         """Wait until all containers of these pods run and are ready."""
         for pod in pods:
-            wait_for(f"pod {pod} runs", lambda pod=pod: self.get("pod", pod, "-n", namespace), is_ready, seconds)
+            wait_for(f"pod {pod} runs", partial(self.get, "pod", pod, "-n", namespace), is_ready, seconds)
 
     def wait_gone(self, kind: str, name: str, namespace: str, seconds: float = 60) -> None:
         """Wait until there is no such object."""
         look = ("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "name")
         wait_for(f"{kind} {name} is gone", lambda: self.run(*look), lambda found: not found, seconds)
+
+
+@cache
+def _config(kubectl: Kubectl) -> str:
+    return kubectl.run("config", "view", "--raw", "--minify", "-o", "json")
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
@@ -104,7 +119,8 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 BUSY = ("python3", "-c", "while True: pass")
-IDLE = ("sleep", "infinity")
+IDLE = ("sh", "-c", "trap 'exit 143' TERM; sleep infinity & wait")
+"""Ends on SIGTERM. As the first process of its container, `sleep` would ignore it for the whole grace period."""
 
 
 @dataclass(frozen=True)

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from msgspec import structs
 from support.worlds import START
 
-from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.autoscalers import AutoscalerRecord
-from controller.adapters.kube.records import (
+from slopewise.adapters.kube.cache.records import (
     MANAGED_LABEL,
     ContainerRecord,
     NodeRecord,
     ObjectRecord,
+    OtherPod,
     OwnerRef,
     PodRecord,
 )
-from controller.model import CpuAllocation
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord
+from slopewise.model import CpuAllocation
 
 GIB = 2**30
-Record = TypeVar("Record", PodRecord, NodeRecord, ObjectRecord, AutoscalerRecord)
+Record = TypeVar("Record", PodRecord, NodeRecord, ObjectRecord, AutoscalerRecord, OtherPod)
 
 
 def a_container(name: str = "trainer", *, limit: int | None = 2000, request: int = 500, **more: Any) -> ContainerRecord:
     """A container that runs and is ready."""
-    wished = CpuAllocation(limit, request)
+    desired = CpuAllocation(limit, request)
     made = ContainerRecord(
         name=name,
-        wished=wished,
+        desired=desired,
         has_request=request > 0,
-        in_effect=wished,
+        reported=desired,
         memory_request_bytes=GIB,
         memory_limit_bytes=2 * GIB,
         ready=True,
         running_since_seconds=START - 100,
     )
-    return replace(made, **more)
+    return structs.replace(made, **more)
 
 
 def a_pod(name: str = "p", *containers: ContainerRecord, **more: Any) -> PodRecord:
@@ -57,13 +59,13 @@ def a_pod(name: str = "p", *containers: ContainerRecord, **more: Any) -> PodReco
         containers=containers or (a_container(),),
         started_at_seconds=START - 105,
     )
-    return replace(made, **more)
+    return structs.replace(made, **more)
 
 
 def a_node_record(name: str = "n1", *, cpu: int = 4000, **more: Any) -> NodeRecord:
     """A node that is ready."""
     made = NodeRecord(name, f"uid-{name}", {}, cpu, 8 * GIB, ready=True)
-    return replace(made, **more)
+    return structs.replace(made, **more)
 
 
 def an_object(name: str, uid: str, *, owner: OwnerRef | None = None, namespace: str = "team") -> ObjectRecord:
@@ -78,7 +80,7 @@ def owned_by(kind: str, name: str, uid: str, api_version: str = "batch/v1") -> O
 
 @dataclass
 class FakeStore(Generic[Record]):
-    """A store with the shape of `contracts.Store`; `put` and `drop` change it as a watch would."""
+    """A store with the shape of `protocol.Store`; `put` and `drop` change it as a watch would."""
 
     records: Sequence[Record] = ()
     synced: bool = True
@@ -95,14 +97,15 @@ class FakeStore(Generic[Record]):
 
     def put(self, *records: Record) -> None:
         keys = {_key(each) for each in records}
-        kept = [each for each in self.records if _key(each) not in keys]
-        self.records = tuple(sorted([*kept, *records], key=_key))
+        kept: list[Record] = [each for each in self.records if _key(each) not in keys]
+        kept.extend(records)
+        self.records = tuple(sorted(kept, key=_key))
 
     def drop(self, name: str) -> None:
         self.records = tuple(each for each in self.records if each.name != name)
 
 
-def _key(record: PodRecord | NodeRecord | ObjectRecord | AutoscalerRecord) -> tuple[str, str]:
+def _key(record: PodRecord | NodeRecord | ObjectRecord | AutoscalerRecord | OtherPod) -> tuple[str, str]:
     return ("" if isinstance(record, NodeRecord) else record.namespace), record.name
 
 

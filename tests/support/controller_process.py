@@ -21,7 +21,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from support.waiting import wait_for
 
-SLOPEWISE = ("-m", "controller")
+SLOPEWISE = ("-m", "slopewise")
 SLOPEWISE_WITH_TEST_POLICIES = (str(Path(__file__).with_name("moving_controller.py")),)
 
 _STARTS_WITHIN_SECONDS = 60.0
@@ -80,8 +80,8 @@ class ControllerProcess:
 
     def wait_for_passes(self, more: int = 1, seconds: float = 60.0) -> None:
         """Wait for so many further passes that could observe."""
-        wanted = len(self.lines("pass")) + more
-        self.wait_for_line("pass", wanted, seconds)
+        wanted = len(self.lines("pass completed")) + more
+        self.wait_for_line("pass completed", wanted, seconds)
 
     def is_running(self) -> bool:
         return self._process.poll() is None

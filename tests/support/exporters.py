@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support.queriers import Asked, prometheus_and_asked
 
-from controller.adapters.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
 
 SCRAPE_SECONDS = 0.5
 

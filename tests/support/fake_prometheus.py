@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 EMPTY = {"status": "success", "data": {"resultType": "vector", "result": []}}
-Respond = Callable[[BaseHTTPRequestHandler], None]
+Respond = Callable[[BaseHTTPRequestHandler], object]
 
 
 class FakePrometheus:

@@ -20,9 +20,9 @@ from support.controller_process import SLOPEWISE, SLOPEWISE_WITH_TEST_POLICIES, 
 from support.gateway import TEST_LABEL, Gateway, Request
 from support.waiting import wait_for
 
-from controller.adapters.kube.quantities import cpu_millicores
-from controller.adapters.kube.records import API_VERSION, FINALIZER
-from controller.model import CpuAllocation
+from slopewise.adapters.kube.cache.quantities import cpu_millicores
+from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER
+from slopewise.model import CpuAllocation
 
 EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000, "silentJobs": "count"}}
 LEASE_SECONDS = 3.0
@@ -30,7 +30,7 @@ SCRAPE_SECONDS = 5.0
 QUICK_SCRAPE_SECONDS = 1.0
 """For tests without metrics: an interval is four scrapes at least, and 4 s are enough where nothing is measured."""
 
-SHAPE = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
+SHAPE: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
 ORIGINAL = CpuAllocation(300, 100)
 STORED = {"cpuLimit": "300m", "cpuRequest": "100m"}
 """What a pod is made with, how it is read, and how its JobGrowth stores it."""
@@ -67,11 +67,19 @@ class Stage:
         here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
         selector = {"namespaces": here, "pods": pods or {}}
         behaviour = {"intervalSeconds": 4, "cooldownSeconds": 0, "maxStepRatio": 8, **spec.pop("behaviour", {})}
+        resources = {"control": "limits", "cpu": {"min": "250m"}, **spec.pop("resources", {})}
         document = {
             "apiVersion": API_VERSION,
             "kind": "TrainingPolicy",
             "metadata": {"name": full, "labels": {TEST_LABEL: self.namespace}},
-            "spec": {"mode": mode, "selector": selector, "policy": EVEN_SHARES, "behaviour": behaviour, **spec},
+            "spec": {
+                "mode": mode,
+                "selector": selector,
+                "policy": EVEN_SHARES,
+                "resources": resources,
+                "behaviour": behaviour,
+                **spec,
+            },
         }
         self.kubectl.apply(document)
         return full
@@ -104,8 +112,8 @@ class Stage:
 
     def gateway(self) -> Gateway:
         """To the API server, for one replica; confined to this test's objects."""
-        cluster = json.loads(self.kubectl.run("config", "view", "--raw", "--minify", "-o", "json"))["clusters"][0]
-        server, ca_file = cluster["cluster"]["server"], cluster["cluster"]["certificate-authority"]
+        cluster = self.kubectl.config()["clusters"][0]["cluster"]
+        server, ca_file = cluster["server"], cluster["certificate-authority"]
         made = Gateway(server, ca_file, self.namespace, self._count)
         self.stack.callback(made.close)
         return made
@@ -141,7 +149,7 @@ class Stage:
             *("--lease-namespace", self.namespace),
             *("--lease-seconds", str(LEASE_SECONDS)),
         ]
-        program = SLOPEWISE
+        program: tuple[str, ...] = SLOPEWISE
         if policy_file is not None:
             arguments += ["--policy-file", str(policy_file)]
             program = SLOPEWISE_WITH_TEST_POLICIES
@@ -154,7 +162,7 @@ class Stage:
 
     def write_kubeconfig(self, name: str, gateway: Gateway, token: str | None = None) -> Path:
         """Of the gateway, as an account or the administrator."""
-        config = json.loads(self.kubectl.run("config", "view", "--raw", "--minify", "-o", "json"))
+        config = self.kubectl.config()
         config["clusters"][0]["cluster"] = {"server": gateway.url}
         if token is not None:
             config["users"][0]["user"] = {"token": token}
@@ -170,8 +178,8 @@ class Stage:
     def cpu(self, *names: str) -> dict[str, CpuAllocation]:
         """What the pods' specs wish for."""
         pods = self.kubectl.get("pods", "-n", self.namespace)["items"]
-        wished = {pod["metadata"]["name"]: _wished(pod) for pod in pods}
-        return {name: wished[name] for name in names or wished if name in wished}
+        desired = {pod["metadata"]["name"]: _desired(pod) for pod in pods}
+        return {name: desired[name] for name in names or desired if name in desired}
 
     def limits(self, *names: str) -> dict[str, int | None]:
         """Limits in millicores, by pod."""
@@ -248,7 +256,7 @@ class Stage:
         self.kubectl.run("delete", "lease", "--all", "-n", self.namespace)
 
 
-def _wished(pod: Json) -> CpuAllocation:
+def _desired(pod: Json) -> CpuAllocation:
     resources = pod["spec"]["containers"][0].get("resources", {})
     limit, request = (resources.get(side, {}).get("cpu") for side in ("limits", "requests"))
     return CpuAllocation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from support.api_objects import Address, Selector
@@ -11,13 +12,14 @@ from support.growths import Replica as Memories
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.worlds import FakeClock
 
-from controller.adapters.kube.events import Event
-from controller.adapters.kube.evictions import Evictions
-from controller.adapters.kube.gates import Gates
-from controller.adapters.kube.opening import Opener
-from controller.adapters.kube.owners import Owners
-from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
-from controller.adapters.kube.records import MIGRATABLE, PLACE_GATE, ManagedPod
+from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_pod
+from slopewise.adapters.kube.cache.records import MIGRATABLE, PLACE_GATE, ManagedPod
+from slopewise.adapters.kube.client.fencing import FencedApi
+from slopewise.adapters.kube.events import Event
+from slopewise.adapters.kube.moves.evict.controller import EvictionController
+from slopewise.adapters.kube.moves.gated_pods import GatedPodController
+from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
+from slopewise.adapters.kube.workloads.owners import Owners
 
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 STATEFUL_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets"
@@ -55,13 +57,14 @@ class Stage:
         self.server = server
         self.clock = FakeClock()
         self.leads = True
+        self.leads_until: Callable[[], bool] = lambda: True
         self.events: list[Event] = []
         """What people were told."""
         self.wait: str | None = None
         """What the rate limit says."""
         self.moves_allowed = True
         """Whether the namespace opts in to moves."""
-        self.api: Any = server.client()
+        self.api: Any = FencedApi(server.client(), lambda: self.leads and self.leads_until())
         self.pods = Listed(self.api, "/api/v1/pods", parse_pod)
         self.jobs = Listed(self.api, "/apis/batch/v1/jobs", parse_object)
         self.nodes = Listed(self.api, NODES, parse_node)
@@ -71,18 +74,18 @@ class Stage:
 
     def restart(self) -> None:
         """Another controller process: everything that was only in memory is gone."""
-        self.memories = Memories(self.api, Pods(), lambda: self.leads)
-        self.owners = Owners(self.jobs, self.api, self.memories.book.recorded)
-        self.opener = Opener(self.api, lambda: self.leads)
-        self.evictions = Evictions(
-            self.api, self.pods, self.nodes, self.owners, self.memories.book, self.opener,
-            lambda: self.leads, lambda node, namespace: self.wait, self.clock, self.events.append,
+        self.memories = Memories(self.api, Pods())
+        self.owners = Owners(self.jobs, self.api, self.memories.job_growths.recorded)
+        self.gate_releaser = GateReleaser(self.api)
+        self.evictions = EvictionController(
+            self.api, self.pods, self.nodes, self.owners, self.memories.job_growths, self.gate_releaser,
+            lambda node, namespace: self.wait, self.clock, self.events.append,
         )  # fmt: skip
-        self.gates = Gates(
-            self.api, self.pods, self.owners, self.opener,
-            lambda: self.leads, lambda node, namespace: self.wait, self.clock,
+        self.gates = GatedPodController(
+            self.api, self.pods, self.owners, self.gate_releaser,
+            lambda node, namespace: self.wait, self.clock,
             reserved=self.evictions.reserved, on_stranded=self.evictions.give_up_node,
-            may_evict_in=lambda _: self.moves_allowed, tell=self.events.append, act=self.memories.book.act,
+            may_evict_in=lambda _: self.moves_allowed, emit=self.events.append, act=self.memories.job_growths.act,
         )  # fmt: skip
 
     def history(self, name: str = "train") -> list[tuple[str, str]]:
@@ -191,7 +194,7 @@ class Stage:
     # --- what is seen ------------------------------------------------------------------------------------------
 
     def find(self, job_uid: str) -> ManagedPod | None:
-        """As a roster does."""
+        """As a job index does."""
         found = self.owners.resolve(self.pods.items()).pods.get(job_uid)
         if found is None:
             return None

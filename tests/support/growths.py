@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
 
+from msgspec import structs
 from support.managed_pods import NAMESPACE, a_managed_pod
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.growth_book import GrowthBook
-from controller.adapters.kube.growth_objects import GrowthRecord, growth_path, parse_growth
-from controller.adapters.kube.memory import KubeMemory
-from controller.adapters.kube.records import ManagedPod, OwnerRef
-from controller.adapters.kube.status_writer import StatusDocument, StatusSender, StatusWriter
+from slopewise.adapters.kube.cache.records import ManagedPod, OwnerRef
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.fencing import FencedApi
+from slopewise.adapters.kube.client.protocol import Api
+from slopewise.adapters.kube.state.job_growth_object import GrowthRecord, growth_path, parse_growth
+from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
+from slopewise.adapters.kube.state.job_memory import KubeMemory
+from slopewise.adapters.kube.state.status_writer import StatusDocument, StatusSender, StatusWriter
 
 GROWTHS = f"/apis/slopewise.dev/v1alpha1/namespaces/{NAMESPACE}/jobgrowths"
 T = TypeVar("T")
@@ -25,7 +28,7 @@ def a_workload(name: str, kind: str = "Job", uid: str = "") -> OwnerRef:
 
 @dataclass
 class Pods:
-    """The roster of a test: pods by job uid."""
+    """The job index of a test: pods by job uid."""
 
     by_job: dict[str, ManagedPod] = field(default_factory=dict)
 
@@ -33,7 +36,7 @@ class Pods:
         """A pod of a workload; returns its job's uid."""
         owner = a_workload(workload) if isinstance(workload, str) else workload
         name = f"{owner.name}-{slot}"
-        pod = replace(a_managed_pod(node=node).pod, uid=pod_uid or f"pod-of-{name}", name=name)
+        pod = structs.replace(a_managed_pod(node=node).pod, uid=pod_uid or f"pod-of-{name}", name=name)
         job_uid = f"{owner.uid}:{slot}"
         self.by_job[job_uid] = ManagedPod(job_uid, owner, slot, pod, pod.containers[0])
         return job_uid
@@ -46,7 +49,7 @@ class Pods:
 class Listed(Generic[T]):
     """A store that reads a list whenever it is asked: a watch that is never late."""
 
-    api: KubeApi
+    api: Api
     path: str
     parse: Callable[[dict[str, Any]], T]
     synced: bool = True
@@ -91,17 +94,16 @@ class Replica:
 
     def __init__(self, api: KubeApi, pods: Pods, may_write: Callable[[], bool] = lambda: True) -> None:
         self.pods = pods
-        sender = StatusSender(api, may_write)
+        sender = StatusSender(FencedApi(api, may_write))
         self.writer = HeldBack(sender.send)
         self.store: Listed[GrowthRecord] = Listed(api, growth_path(), parse_growth)
-        self.book = GrowthBook(self.store, sender, as_writer(self.writer))
+        self.job_growths = JobGrowthStore(self.store, sender, as_writer(self.writer))
 
     def memory(self, policy: str = "training", **more: Any) -> KubeMemory:
         """A policy's view."""
-        return KubeMemory(policy, self.book, self.pods, **{"intervals": {}, **more})
+        return KubeMemory(policy, self.job_growths, self.pods, **more)
 
 
 def as_writer(held_back: HeldBack) -> StatusWriter:
     """The same shape, for the type checker."""
-    writer: Any = held_back
-    return writer
+    return cast("StatusWriter", held_back)

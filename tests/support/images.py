@@ -20,7 +20,7 @@ from pathlib import Path
 
 from support.rendering import ROOT
 
-from controller import __version__
+from slopewise import __version__
 from testbed import cluster
 from testbed.images import load
 from testbed.settings import NODES, Node, Settings
@@ -39,7 +39,7 @@ _DIGEST = "sources.sha256"
 
 @dataclass(frozen=True)
 class Images:
-    """Names that the nodes know: the controller's, and one whose `controller.demo` trains and serves."""
+    """Names that the nodes know: the controller's, and one whose `slopewise.demo` trains and serves."""
 
     controller: str
     trainer: str

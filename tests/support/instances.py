@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.settings import Behaviour, CpuBounds
-from controller.simulator.model import Curve, Instance, Physics, PolicyRun, SimJob, SimNode
+from slopewise.config.training_policy import Behaviour, CpuBounds
+from slopewise.simulator.world.model import Curve, Instance, Physics, PolicyRun, SimJob, SimNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ class Victim:
         lives: list[Life] = []
         for kill in [*kills, None]:
             lives.append(self.live(kill))
-            if lives[-1].result is not None:
-                break
+            if lives[-1].result is not None and lives[-1].exit_code == 0:
+                break  # else it was killed after its last line: the next one has nothing left to do
         return lives
 
 

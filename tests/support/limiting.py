@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from msgspec.structs import replace
 from support.worlds import START
 
-from controller.adapters.limiters.base import UNLIMITED, unknown_job
-from controller.model import CpuAllocation, CpuControl, Usage
+from slopewise.adapters.local.limiters.base import UNLIMITED, unknown_job
+from slopewise.model import CpuAllocation, CpuControl, Usage
 
 
 @dataclass

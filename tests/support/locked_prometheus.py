@@ -15,8 +15,8 @@ import requests
 from support.certificates import Authority, Pair
 from support.waiting import eventually
 
-from controller.adapters.prometheus_binaries import PrometheusBinaries
-from controller.adapters.prometheus_server import free_loopback_port
+from slopewise.adapters.local.prometheus_install import PrometheusBinaries
+from slopewise.adapters.local.prometheus_server import free_loopback_port
 
 USER = "slopewise"
 PASSWORDS: Mapping[str, str] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.adapters.kube.parsing import parse_pod
-from controller.adapters.kube.records import ContainerRecord, ManagedPod, OwnerRef, PodRecord
-from controller.model import CpuAllocation
+from slopewise.adapters.kube.cache.parsing import parse_pod
+from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, OwnerRef, PodRecord
+from slopewise.model import CpuAllocation
 
 NAMESPACE = "team-a"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -20,15 +20,15 @@ def a_container(
     limit: int | None = 2000,
     request: int = 500,
     memory: tuple[int | None, int | None] = (None, None),
-    in_effect: CpuAllocation | None = None,
+    reported: CpuAllocation | None = None,
     **more: Any,
 ) -> ContainerRecord:
-    """A container that runs. `memory`: request and limit, in MiB; `in_effect`: what it wishes for, if not given."""
-    wished = CpuAllocation(limit, request)
+    """A container that runs. `memory`: request and limit, in MiB; `reported`: the desired CPU, if not given."""
+    desired = CpuAllocation(limit, request)
     low, high = (None if each is None else each * MIB for each in memory)
     more = {"has_request": request > 0, "ready": True, "running_since_seconds": 1.0, **more}
     return ContainerRecord(
-        name, wished, in_effect=in_effect or wished, memory_request_bytes=low, memory_limit_bytes=high, **more
+        name, desired, reported=reported or desired, memory_request_bytes=low, memory_limit_bytes=high, **more
     )
 
 
@@ -63,7 +63,7 @@ def parsed(raw: dict[str, Any]) -> ManagedPod:
 def a_raw_pod(
     cpu: dict[str, dict[str, str]] | None = None,
     *,
-    in_effect: dict[str, dict[str, str]] | None = None,
+    reported: dict[str, dict[str, str]] | None = None,
     conditions: tuple[dict[str, str], ...] = (),
     qos: str = "Burstable",
     ready: bool = True,
@@ -85,7 +85,7 @@ def a_raw_pod(
                     "ready": ready,
                     "restartCount": 0,
                     "state": {"running": {"startedAt": STARTED}},
-                    "resources": in_effect or cpu,
+                    "resources": reported or cpu,
                 }
             ],
         },
@@ -94,7 +94,9 @@ def a_raw_pod(
 
 def resized_by(manager: str) -> dict[str, Any]:
     """The entry of `managedFields` of somebody else who has written a pod's CPU limit through `pods/resize`."""
-    fields = {"f:spec": {"f:containers": {'k:{"name":"trainer"}': {"f:resources": {"f:limits": {"f:cpu": {}}}}}}}
+    fields: dict[str, Any] = {
+        "f:spec": {"f:containers": {'k:{"name":"trainer"}': {"f:resources": {"f:limits": {"f:cpu": {}}}}}}
+    }
     return {"manager": manager, "operation": "Update", "subresource": "resize", "fieldsV1": fields}
 
 

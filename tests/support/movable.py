@@ -21,8 +21,8 @@ from support.cluster import Kubectl, PodShape
 from support.rendering import ROOT
 from support.waiting import wait_for
 
-from controller.adapters.kube.annotations import MAX_USEFUL_CPU
-from controller.adapters.kube.records import MIGRATABLE, PLACE_GATE
+from slopewise.adapters.kube.cache.records import MIGRATABLE, PLACE_GATE
+from slopewise.adapters.kube.workloads.annotations import MAX_USEFUL_CPU
 
 METRICS_PORT = 9464
 CLAIM = "shared"
@@ -237,9 +237,9 @@ class MovableTrainings:
 
     def _shape(self, name: str, behaves: str, steps: int, more: Mapping[str, Any]) -> PodShape:
         command = ("python3", "-c", _SCRIPT % {"step_seconds": STEP_SECONDS}, name, behaves, str(steps))
-        wished = {"cpu_request": "50m", "cpu_limit": "500m", "termination_seconds": GRACE_SECONDS, **more}
-        annotations = {MIGRATABLE: "true", MAX_USEFUL_CPU: "1", **wished.pop("annotations", {})}
-        return replace(self.shape, command=command, metrics_port=METRICS_PORT, annotations=annotations, **wished)
+        desired = {"cpu_request": "50m", "cpu_limit": "500m", "termination_seconds": GRACE_SECONDS, **more}
+        annotations = {MIGRATABLE: "true", MAX_USEFUL_CPU: "1", **desired.pop("annotations", {})}
+        return replace(self.shape, command=command, metrics_port=METRICS_PORT, annotations=annotations, **desired)
 
     def _on_volume(self, job: Json, likes: str) -> Json:
         fields = {"NODE": "spec.nodeName", "POD": "metadata.name"}

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from controller.bounds import Bounds, MoveBounds
-from controller.model import Checkpoint, ClusterSnapshot, Growth, Job, JobMemory, MemoryState, Migrate, Mobility
+from slopewise.model import (
+    Bounds,
+    Checkpoint,
+    ClusterSnapshot,
+    Growth,
+    Job,
+    JobMemory,
+    MemoryState,
+    Migrate,
+    Movability,
+    MoveBounds,
+)
 
 MOVING = MoveBounds(
     enabled=True,
@@ -22,7 +33,7 @@ MOVING = MoveBounds(
 AUTO = Bounds("Auto", 1, 64_000, 0.0, 100.0, 0.0, moving=MOVING)
 LONG_AGO = START - 3600.0
 SAVES = Checkpoint(START - 100.0, duration_seconds=2.0, on_sigterm=True)
-MOBILE = Mobility("suspend", grace_seconds=30.0, restart_seconds=2.0)
+MOBILE = Movability("suspend", grace_seconds=30.0, restart_seconds=2.0)
 
 
 def bounded(**limits: object) -> Bounds:
@@ -30,14 +41,16 @@ def bounded(**limits: object) -> Bounds:
     return replace(AUTO, moving=replace(MOVING, **limits))  # type: ignore[arg-type]
 
 
-def a_mobile_job(uid: str, node: str = "n1", **more: object) -> Job:
+def a_mobile_job(uid: str, node: str = "n1", **more: Any) -> Job:
     """A job of one thread that has been on its node for an hour and saves on SIGTERM; a pod without a limit."""
     job = a_job(uid, node=node, useful_cores=1.0, started_at=LONG_AGO, life=LONG_AGO)
-    mobile = replace(job, migratable=True, checkpoint=SAVES, mobility=MOBILE, steps_total=500.0, steps_planned=10_000.0)
-    return replace(mobile, **more)  # type: ignore[arg-type]
+    mobile = replace(
+        job, migratable=True, checkpoint=SAVES, movability=MOBILE, steps_total=500.0, steps_planned=10_000.0
+    )
+    return replace(mobile, **more)
 
 
-def crowded(*uids: str, idle: str = "n2", at: float = START, **more: object) -> ClusterSnapshot:
+def crowded(*uids: str, idle: str = "n2", at: float = START, **more: Any) -> ClusterSnapshot:
     """Mobile jobs on n1, which has one core, beside a node that idles."""
     jobs = [a_mobile_job(uid, **more) for uid in uids]
     return a_snapshot(jobs, [a_node("n1"), a_node(idle)], at)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import controller.policies
-from controller.__main__ import main
+import slopewise.policies
+from slopewise.__main__ import main
 
 if __name__ == "__main__":
-    controller.policies.__path__.append(str(Path(__file__).resolve().parent / "policies"))
+    slopewise.policies.__path__.append(str(Path(__file__).resolve().parent / "policies"))
     main()

@@ -20,8 +20,8 @@ from support.gateway import Gateway, Request
 from support.movable import MovableTrainings
 from support.waiting import wait_for
 
-from controller.adapters.kube.pinning import is_pinned_to
-from controller.adapters.kube.records import API_VERSION, MOVE
+from slopewise.adapters.kube.cache.records import API_VERSION, MOVE
+from slopewise.adapters.kube.moves.node_affinity import is_pinned_to
 
 HERE, THERE = "node-b", "node-a"
 REAL_NODES = {"matchExpressions": [{"key": "slopewise.dev/testbed-cpus", "operator": "Exists"}]}
@@ -106,10 +106,15 @@ class MovingStage:
     def told(self, controller: ControllerProcess, name: str) -> str:
         """All that the controller has said of a training so far: in its log, and in events."""
         whole = f"{self.stage.namespace}/{name}"
-        told = [line for each in controller.lines("pass") for line in each["moves"]]
-        told += [f"{each['job']} {each['reason']}" for each in controller.lines("move") if "job" in each]
+        told = [line for each in controller.lines("pass completed") for line in each["moves"]]
+        for event in ("move advanced", "move interrupted"):
+            told += [f"{each['job']} {each['reason']}" for each in controller.lines(event)]
         told += [f"{self.stage.namespace}/{about} {note}" for about, note in self._events()]
         return "\n".join(dict.fromkeys(line for line in told if whole in line))
+
+    def wait_told(self, controller: ControllerProcess, name: str, words: str) -> None:
+        """Wait until the controller has said these words of a training."""
+        wait_for(f"why {name} stays", lambda: self.told(controller, name), lambda told: words in told)
 
     def events(self, name: str, reason: str) -> list[str]:
         """The notes of the events of this reason about an object."""

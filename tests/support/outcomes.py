@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.simulator.model import JobOutcome, RunOutcome
+from slopewise.simulator.world.model import JobOutcome, RunOutcome
 
 
 def a_job_outcome(name: str, ends: float | None, *, arrived: float = 0.0, **more: object) -> JobOutcome:

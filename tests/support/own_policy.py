@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from controller.own_policies.template import template
+from slopewise.own_policies.template import template
 
 _numbers = itertools.count(1)
 
@@ -16,7 +16,7 @@ HEAD = """\
 '''A policy of a test. Source: none.'''
 from __future__ import annotations
 from dataclasses import replace
-from controller.policy_api import *
+from slopewise.policy_api import *
 """
 
 PARAMETERS = "class Parameters(PolicyParameters):\n    '''None.'''\n"
@@ -36,7 +36,7 @@ class Policy:
             name: NodeMemory(frozenset(job.uid for job in jobs), snapshot.taken_at_seconds, 20.0)
             for name, jobs in snapshot.jobs_by_node().items()
         }}
-        reasons = {{job.uid: "left alone" for job in snapshot.jobs if not job.state.ended}}
+        reasons = {{job.uid: "unchanged" for job in snapshot.jobs if not job.state.ended}}
         return Decisions("mine", (), reasons, replace(memory, nodes=nodes))
 
     def decide(self, snapshot, memory):

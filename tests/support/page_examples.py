@@ -16,7 +16,7 @@ from urllib.request import urlopen
 from support.killing import REPORTING
 
 PAGE = Path(__file__).parents[2] / "docs/checkpointing.md"
-LONGEST_SECONDS = 250.0
+MAX_SECONDS = 250.0
 
 
 def examples() -> list[str]:
@@ -40,14 +40,14 @@ def check_that_it_is_moved(code: str, folder: Path, python: str, environment: Ma
     try:
         seen = _steps_seen(first, port_file)
         first.send_signal(signal.SIGTERM)
-        output, _ = first.communicate(timeout=LONGEST_SECONDS)
+        output, _ = first.communicate(timeout=MAX_SECONDS)
     finally:
         first.kill()
         first.communicate()
     assert first.returncode == 143, output.decode()
     saved = saved_steps(folder / "checkpoints")
     assert saved >= seen > 0
-    again = subprocess.run([python, str(script)], env=variables, capture_output=True, timeout=LONGEST_SECONDS)
+    again = subprocess.run([python, str(script)], env=variables, check=False, capture_output=True, timeout=MAX_SECONDS)
     assert again.returncode == 0, again.stderr.decode()
     assert saved_steps(folder / "checkpoints") > saved
 
@@ -55,12 +55,13 @@ def check_that_it_is_moved(code: str, folder: Path, python: str, environment: Ma
 def saved_steps(folder: Path) -> int:
     """The steps of the last checkpoint, by its manifest."""
     manifests = [json.loads(path.read_text()) for path in folder.rglob("*.json")]
-    return max(each["progress"]["steps"] for each in manifests if "progress" in each)
+    steps: int = max(each["progress"]["steps"] for each in manifests if "progress" in each)
+    return steps
 
 
 def _steps_seen(process: subprocess.Popen[bytes], port_file: Path) -> float:
     """Its steps as Prometheus would see them, once there are some."""
-    give_up_at = time.monotonic() + LONGEST_SECONDS
+    give_up_at = time.monotonic() + MAX_SECONDS
     while time.monotonic() < give_up_at and process.poll() is None:
         try:
             page = urlopen(f"http://127.0.0.1:{int(port_file.read_text())}/metrics", timeout=10).read().decode()

@@ -67,4 +67,7 @@ class Page(HTMLParser):
     @property
     def figures(self) -> dict[str, Any]:
         """The charts' data, refused where JSON would be no JSON to a browser (NaN, Infinity)."""
-        return json.loads(self.scripts[0], parse_constant=lambda name: pytest.fail(f"{name} in the data"))
+        figures: dict[str, Any] = json.loads(
+            self.scripts[0], parse_constant=lambda name: pytest.fail(f"{name} in the data")
+        )
+        return figures

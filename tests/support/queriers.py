@@ -11,15 +11,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 import requests
 import yaml
 from support.waiting import eventually
 
-from controller.adapters.prometheus_binaries import PrometheusBinaries
-from controller.adapters.prometheus_server import PrometheusServer, TargetGroup, free_loopback_port
-from controller.errors import MissingToolError
+from slopewise.adapters.local.prometheus_install import PrometheusBinaries
+from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup, free_loopback_port
+from slopewise.errors import MissingToolError
 from testbed.builds import bring, thanos_build
 from testbed.progress import Progress
 from testbed.settings import read_settings
@@ -97,7 +98,7 @@ class Thanos:
         self._programs: list[Program] = []
         self.sidecars: list[Program] = []
 
-    def __enter__(self) -> Thanos:
+    def __enter__(self) -> Self:
         try:
             self.sidecars = [
                 self._start("sidecar", f"--prometheus.url={each.url}", f"--tsdb.path={self._folder}")

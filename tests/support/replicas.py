@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import requests
@@ -31,14 +31,14 @@ from support.api_server import ApiServer
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
-from controller.adapters.kube.election import Terms
-from controller.adapters.kube.records import API_VERSION, FINALIZER, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
-from controller.cluster.connecting import LEASE_NAME
-from controller.cluster.metrics import ClusterMetrics
-from controller.cluster.options import ClusterOptions, Connection
-from controller.cluster.process import Replica, policy_of_file
-from controller.cluster.signals import StopSignal
-from controller.telemetry import Instruments, configure_logging
+from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
+from slopewise.adapters.kube.leader_election import Terms
+from slopewise.manager.connect import LEASE_NAME
+from slopewise.manager.metrics import ClusterMetrics
+from slopewise.manager.options import ClusterOptions, Connection
+from slopewise.manager.replica import Replica, policy_of_file
+from slopewise.manager.signals import StopSignal
+from slopewise.telemetry.metrics import Instruments, configure_logging
 
 POLICIES = f"/apis/{API_VERSION}/trainingpolicies"
 GROWTHS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/jobgrowths"
@@ -182,10 +182,13 @@ class Town(AbstractContextManager["Town"]):
         return RunningReplica(self, options)
 
 
+LIMITS = {"control": "limits", "cpu": {"min": "250m"}}
+
+
 def policy_document(name: str = "p", mode: str = "Auto", **more: Any) -> Json:
     """A TrainingPolicy, as one writes it. `more`: of its spec."""
     behaviour = {"intervalSeconds": 2, "cooldownSeconds": 0, "maxStepRatio": 20, **more.pop("behaviour", {})}
-    spec = {"mode": mode, "policy": EVEN_SHARES, "behaviour": behaviour, "resources": {"control": "limits"}, **more}
+    spec = {"mode": mode, "policy": EVEN_SHARES, "behaviour": behaviour, "resources": LIMITS, **more}
     return {"apiVersion": API_VERSION, "kind": "TrainingPolicy", "metadata": {"name": name}, "spec": spec}
 
 
@@ -198,7 +201,7 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
     stop_signal: StopSignal = field(default_factory=StopSignal)
     exit_code: int | None = None
 
-    def __enter__(self) -> RunningReplica:
+    def __enter__(self) -> Self:
         known = ClusterOptions(
             Connection(namespace=self.options.pop("namespace", None)),
             self.town.prometheus.url,
@@ -239,7 +242,7 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
         return requests.get(f"http://127.0.0.1:{self.replica.health.port}{path}", timeout=10)
 
     def metric(self, metric: str, /, **labels: str) -> float | None:
-        return self.replica.world.instruments.registry.get_sample_value(metric, labels)
+        return self.replica.shared.instruments.registry.get_sample_value(metric, labels)
 
     def passes(self) -> float:
         """How many could observe."""

@@ -1,10 +1,10 @@
-"""Rows of an instant query, as `prometheus_http.py` hands them on."""
+"""Rows of an instant query, as `prometheus/client.py` hands them on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.adapters.prometheus_http import Row
+from slopewise.adapters.prometheus.client import Row
 
 
 def row_of(labels: Mapping[str, str], value: float) -> Row:

@@ -14,8 +14,8 @@ import requests
 from support.cluster import Kubectl, PodShape
 from support.waiting import wait_for
 
-from controller.adapters.kube.quantities import cpu_millicores
-from controller.adapters.kube.records import API_VERSION
+from slopewise.adapters.kube.cache.quantities import cpu_millicores
+from slopewise.adapters.kube.cache.records import API_VERSION
 
 METRICS_PORT = 9464
 PERIOD_MICROSECONDS = 100_000
@@ -37,14 +37,26 @@ class Scene:
 
     def training(self, name: str, steps: int, node: str | None, cpu_limit: str, **more: Any) -> Json:
         """A Job of one built-in training, which can use one core."""
-        command = ("python3", "-P", "-m", "controller.demo.trainings", name, "--steps", str(steps))
+        command = ("python3", "-P", "-m", "slopewise.demo.trainings", name, "--steps", str(steps))
         return self._shape(command, node, cpu_limit, **more).job(name)
 
     def served_model(self, name: str, node: str, cpu_limit: str, **more: Any) -> Json:
         """A Job of one served model under load, for longer than any test takes."""
-        serving = ("python3", "-P", "-m", "controller.demo.serving", name, "--seconds", "1200")
+        return self._serving(name, (), node, cpu_limit, **more).job(name)
+
+    def served_without_load(self, name: str, model: str, flags: Sequence[str], node: str, cpu_limit: str) -> Json:
+        """A Job of this name that serves a model to clients in other pods. `flags`: of `slopewise.demo.serving`."""
+        return self._serving(model, ("--without-load", *flags), node, cpu_limit).job(name)
+
+    def client(self, name: str, url: str, rate_per_second: float, node: str) -> Json:
+        """A Job that is not managed, and sends requests to a served model at a fixed rate."""
+        command = ("python3", "-P", "-m", "slopewise.demo.serving.open_loop", url, "--rate", f"{rate_per_second:g}")
+        return replace(self.shape, command=command, node=node, cpu_request="20m", cpu_limit=None, labels={}).job(name)
+
+    def _serving(self, model: str, flags: Sequence[str], node: str, cpu_limit: str, **more: Any) -> PodShape:
+        serving = ("python3", "-P", "-m", "slopewise.demo.serving", model, "--seconds", "1200", *flags)
         command = ("env", "SLOPEWISE_EXPORTER_ADDRESS=0.0.0.0", *serving)
-        return self._shape(command, node, cpu_limit, **more).job(name)
+        return self._shape(command, node, cpu_limit, **more)
 
     def _shape(self, command: Sequence[str], node: str | None, cpu_limit: str, **more: Any) -> PodShape:
         asked = {"slopewise.dev/max-useful-cpu": "1", **more.pop("annotations", {})}
@@ -52,7 +64,7 @@ class Scene:
             self.shape,
             command=command,
             node=node,
-            cpu_request="20m",
+            cpu_request=more.pop("cpu_request", "20m"),
             cpu_limit=cpu_limit,
             metrics_port=METRICS_PORT,
             annotations=asked,

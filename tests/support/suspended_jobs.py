@@ -23,16 +23,17 @@ from support.api_server import ApiServer
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.worlds import FakeClock
 
-from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.contracts import Api, Json
-from controller.adapters.kube.evicting import OnRefused, as_it_is
-from controller.adapters.kube.following import JobFollower
-from controller.adapters.kube.job_moves import JobMove, move_on
-from controller.adapters.kube.job_steps import MoveEnd
-from controller.adapters.kube.parsing import parse_node, parse_object, parse_pod
-from controller.adapters.kube.records import MOVE, ManagedPod, OwnerRef
-from controller.adapters.kube.suspending import CONTROLLER_UID, JobMover
-from controller.model import Migrate
+from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_pod
+from slopewise.adapters.kube.cache.records import MOVE, ManagedPod, OwnerRef
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.fencing import FencedApi
+from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.moves.eviction import OnRefused, as_it_is
+from slopewise.adapters.kube.moves.suspend.annotation import JobMove, move_on
+from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID, JobMover
+from slopewise.adapters.kube.moves.suspend.controller import SuspendedJobController
+from slopewise.adapters.kube.moves.suspend.state_machine import MoveEnd
+from slopewise.model import Migrate
 
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 NODES = "/api/v1/nodes"
@@ -78,9 +79,9 @@ class Yard:
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
-        self.api: Api = server.client()
-        self.clock = FakeClock()
         self.leads = True
+        self.api: Api = FencedApi(server.client(), lambda: self.leads)
+        self.clock = FakeClock()
         self.wait: str | None = None
         """What the rate limit says."""
         self.full: set[str] = set()
@@ -103,18 +104,17 @@ class Yard:
 
     def mover(self, api: Api | None = None, on_refused: OnRefused = as_it_is) -> JobMover:
         return JobMover(
-            api or self.api, self.jobs, self.nodes, lambda: self.leads, lambda node, namespace: self.wait, self.clock,
+            api or self.api, self.jobs, self.nodes, lambda node, namespace: self.wait, self.clock,
             on_refused=on_refused,
         )  # fmt: skip
 
-    def follower(self, api: Api | None = None) -> JobFollower:
+    def follower(self, api: Api | None = None) -> SuspendedJobController:
         """As a new leader has it: nothing is remembered."""
-        return JobFollower(
-            api or self.api, self.jobs, self.pods, self.nodes, lambda: self.leads, self.clock,
-            self._keep_told,
+        return SuspendedJobController(
+            api or self.api, self.jobs, self.pods, self.nodes, self.clock, self._keep_told
         )  # fmt: skip
 
-    def _keep_told(self, move: JobMove, sentence: str, warning: bool, ended: MoveEnd | None) -> None:
+    def _keep_told(self, move: JobMove, sentence: str, ended: MoveEnd | None, *, warning: bool) -> None:
         self.told.append((sentence, warning))
         if ended is not None:
             self.ended.append(ended)
@@ -127,7 +127,7 @@ class Yard:
         move = Migrate(managed.job_uid, managed.pod.node or "", to, "why")
         return (mover or self.mover()).begin(move, managed, "policy", members)
 
-    def settle(self, follower: JobFollower, seconds: float, step_seconds: float = 0.5) -> None:
+    def settle(self, follower: SuspendedJobController, seconds: float, step_seconds: float = 0.5) -> None:
         """Kubernetes and the follower in turn, for so long."""
         until = self.clock.seconds + seconds
         while self.clock.seconds < until:
@@ -145,12 +145,20 @@ class Yard:
         self.server.put(NODES, {"metadata": {"name": name, "labels": {"disk": "ssd"}}, "spec": spec, "status": status})
 
     def put_job(
-        self, *, affinity: Json | None = None, parallelism: int = 1, meta: Json | None = None, **spec: Any
+        self,
+        *,
+        affinity: Json | None = None,
+        parallelism: int = 1,
+        meta: Json | None = None,
+        asks: dict[str, str] | None = None,
+        **spec: Any,
     ) -> None:
+        """`asks`: annotations of its template."""
         pod_spec: Json = {"restartPolicy": "OnFailure", "containers": [{"name": "trainer"}]}
         if affinity is not None:
             pod_spec["affinity"] = affinity
-        template = {"metadata": {"labels": {"slopewise.dev/managed": "true"}}, "spec": pod_spec}
+        template_meta: Json = {"labels": {"slopewise.dev/managed": "true"}, **({"annotations": asks} if asks else {})}
+        template = {"metadata": template_meta, "spec": pod_spec}
         self.server.put(
             JOBS,
             {

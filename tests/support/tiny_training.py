@@ -1,6 +1,10 @@
-"""A training of a few CPU-seconds for tests: a loss that falls as work is done, and ways to go wrong.
+"""A training of a few seconds for tests: a loss that falls as work is done, and ways to go wrong.
 
-Usage: tiny_training.py CPU_SECONDS [crash|nan|restart|step-label|my-metric|silent|forever|deaf|exits-0|cannot-resume]
+Usage: tiny_training.py SECONDS [WAY [busy|idle]]
+WAY: crash|nan|restart|step-label|my-metric|silent|deaf|exits-0|cannot-resume, or empty
+
+A busy one (as without the word) takes so many seconds of CPU. An idle one sleeps instead, for tests of what becomes of
+a job: many of those run side by side.
 
 Where SLOPEWISE_CHECKPOINT_FOLDER names a folder it saves every 25 steps and on SIGTERM, and goes on from there; but
 `deaf` ignores SIGTERM, `exits-0` says then that it is done, and `cannot-resume` crashes when it is started again.
@@ -13,10 +17,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from slopewise_exporter import Checkpoints, Reporter
 
-STEP_CPU_SECONDS = 0.02
+STEP_SECONDS = 0.02
 PAGES = {
     "step-label": """# TYPE training_loss gauge
 training_loss{{stage="eval",step="{step}"}} 0.5
@@ -34,12 +39,12 @@ def burn(cpu_seconds: float) -> None:
         math.sqrt(2.0)
 
 
-def train(total_cpu_seconds: float, way: str) -> None:
-    steps = max(1, round(total_cpu_seconds / STEP_CPU_SECONDS))
+def train(total_seconds: float, way: str, work: Callable[[float], None]) -> None:
+    steps = max(1, round(total_seconds / STEP_SECONDS))
     with Reporter(planned_steps=steps) as reporter, Checkpoints(reporter=reporter, every_steps=25) as checkpoints:
         behave_badly(way, resumed=checkpoints.resume() is not None)
         for step in range(checkpoints.steps, steps):
-            burn(STEP_CPU_SECONDS)
+            work(STEP_SECONDS)
             done = step / steps
             loss = math.exp(-4 * done)
             if done > 0.5 and way == "crash":
@@ -63,7 +68,7 @@ def behave_badly(way: str, *, resumed: bool) -> None:
         raise RuntimeError("the checkpoint makes no sense to me")
 
 
-def serve_page(total_cpu_seconds: float, way: str) -> None:
+def serve_page(way: str) -> None:
     """An exporter of others: with a label that grows, so that every step is a new series, or with another metric."""
     import http.server
     import threading
@@ -84,20 +89,18 @@ def serve_page(total_cpu_seconds: float, way: str) -> None:
     port = int(os.environ["SLOPEWISE_EXPORTER_PORT"])
     server = http.server.HTTPServer(("127.0.0.1", port), Page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    burn(total_cpu_seconds)
 
 
 def main() -> None:
-    cpu_seconds = float(sys.argv[1])
+    seconds = float(sys.argv[1])
     way = sys.argv[2] if len(sys.argv) > 2 else ""
+    work = time.sleep if "idle" in sys.argv[3:] else burn
     if way in PAGES:
-        serve_page(cpu_seconds, way)
-    elif way == "silent":
-        burn(cpu_seconds)
-    elif way == "forever":
-        train(3600.0, "")
+        serve_page(way)
+    if way in (*PAGES, "silent"):
+        work(seconds)
     else:
-        train(cpu_seconds, way)
+        train(seconds, way, work)
 
 
 if __name__ == "__main__":

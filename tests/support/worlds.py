@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from controller.errors import ActuationError, ObservationError
-from controller.model import (
+from slopewise.errors import ActuationError, ObservationError
+from slopewise.model import (
     ClusterSnapshot,
     CpuAllocation,
     Evaluation,
@@ -14,22 +14,29 @@ from controller.model import (
     Job,
     JobMemory,
     JobState,
+    MemoryAllocation,
     MemoryState,
     Move,
-    MoveOutcome,
     Node,
     NodeMemory,
     Outcome,
     Resize,
+    ResizeMemory,
     Restored,
+    Stop,
     Usage,
 )
 
 START = 1_000_000.0
 
 
-def a_node(name: str = "n1", cpu_cores: float = 1.0, requests_max_millicores: int | None = None) -> Node:
-    return Node(name, cpu_cores, 8 * 2**30, requests_max_millicores)
+def a_node(
+    name: str = "n1",
+    cpu_cores: float = 1.0,
+    requests_max_millicores: int | None = None,
+    available_cores: float | None = None,
+) -> Node:
+    return Node(name, cpu_cores, 8 * 2**30, requests_max_millicores, available_cores)
 
 
 def a_job(
@@ -69,7 +76,7 @@ def a_job(
         usage,
         useful_parallelism_cores=useful_cores,
         restarted=restarted,
-        life_started_at_seconds=life,
+        process_started_at_seconds=life,
     )
 
 
@@ -103,16 +110,16 @@ def known(
 def remembering(
     jobs: dict[str, JobMemory],
     *,
-    looked_at: float | None = None,
+    evaluated_at: float | None = None,
     interval: float = 20.0,
     node: str = "n1",
     on_node: Iterable[str] | None = None,
 ) -> MemoryState:
-    """Memory of jobs and, when `looked_at` is given, of one node that was looked at then."""
+    """Memory of jobs and, when `evaluated_at` is given, of one node that was evaluated then."""
     nodes = {}
-    if looked_at is not None:
+    if evaluated_at is not None:
         uids = frozenset(jobs if on_node is None else on_node)
-        nodes[node] = NodeMemory(uids, looked_at, interval)
+        nodes[node] = NodeMemory(uids, evaluated_at, interval)
     return MemoryState(jobs, nodes)
 
 
@@ -136,24 +143,41 @@ class FakeActuator:
     refuses: frozenset[str] = frozenset()
     done: list[Resize] = field(default_factory=list)
     moved: list[Move] = field(default_factory=list)
+    stopped: list[Stop] = field(default_factory=list)
+    sized: list[ResizeMemory] = field(default_factory=list)
     restored: dict[str, CpuAllocation] = field(default_factory=dict)
+    restored_memory: dict[str, MemoryAllocation] = field(default_factory=dict)
     restores: dict[str, Restored] = field(default_factory=dict)
     """What becomes of restoring a job; applied where nothing is said."""
 
-    def resize(self, resize: Resize) -> Outcome:
+    def resize(self, resize: Resize) -> Outcome[Resize]:
         if resize.job_uid in self.refuses:
             raise ActuationError(f"{resize.job_uid} is gone")
         self.done.append(resize)
         return Outcome(resize, "applied")
 
-    def move(self, move: Move) -> MoveOutcome:
-        self.moved.append(move)
-        return MoveOutcome(move, "applied")
+    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        if resize.job_uid in self.refuses:
+            raise ActuationError(f"{resize.job_uid} is gone")
+        self.sized.append(resize)
+        return Outcome(resize, "applied")
 
-    def restore(self, job_uid: str, original: CpuAllocation) -> Restored:
+    def move(self, move: Move) -> Outcome[Move]:
+        self.moved.append(move)
+        return Outcome(move, "applied")
+
+    def stop(self, stop: Stop) -> Outcome[Stop]:
+        if stop.job_uid in self.refuses:
+            raise ActuationError(f"{stop.job_uid} is gone")
+        self.stopped.append(stop)
+        return Outcome(stop, "applied")
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         if job_uid in self.refuses:
             raise ActuationError(f"{job_uid} cannot be reached")
         self.restored[job_uid] = original
+        if memory is not None:
+            self.restored_memory[job_uid] = memory
         return self.restores.get(job_uid, Restored("applied"))
 
 

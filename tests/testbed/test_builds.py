@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import MissingToolError, SlopewiseError, UsageError
+from slopewise.errors import MissingToolError, SlopewiseError, UsageError
 from testbed.builds import MODULES, Build, all_builds, bring, kwok_build, thanos_build
 from testbed.progress import Progress
 

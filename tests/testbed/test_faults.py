@@ -3,7 +3,7 @@ import json
 import pytest
 from support.waiting import eventually
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed import report
 from testbed.faults import Faults
 from testbed.processes import Component, Processes, Program

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed.images import load, write_archive
 from testbed.settings import Settings
 

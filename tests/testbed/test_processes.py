@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.waiting import eventually, runs
 
-from controller.errors import SlopewiseError
+from slopewise.errors import SlopewiseError
 from testbed import leftovers
 from testbed.processes import Component, Processes, Program
 

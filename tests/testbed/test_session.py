@@ -3,7 +3,7 @@ from io import StringIO
 
 import pytest
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed.progress import Progress
 from testbed.session import run_with_cluster
 from testbed.settings import Settings

@@ -1,6 +1,6 @@
 import pytest
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed.machine import require_root
 from testbed.settings import DEFAULT_KUBERNETES_VERSION, read_settings
 

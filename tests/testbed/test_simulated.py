@@ -2,7 +2,7 @@ from io import StringIO
 
 import pytest
 
-from controller.errors import UsageError
+from slopewise.errors import UsageError
 from testbed.progress import Progress
 from testbed.settings import Settings
 from testbed.simulated import bring_up

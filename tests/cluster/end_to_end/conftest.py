@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.cluster import Kubectl, PodShape
 from support.images import Images, bring_images, why_not_here
 from support.installation import ON_THE_TESTBED, Installation, installed, overlay
+from support.movable import MovableTrainings, shared_volume
 from support.scene import Scene
 
 from testbed.settings import Settings
@@ -52,6 +54,27 @@ def controller(
         folder = overlay(tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS)
     with installed(kubectl, folder) as installation:
         yield installation
+
+
+@pytest.fixture(scope="module")
+def moving_controller(
+    kubectl: Kubectl,
+    images: Images,
+    prometheus_url: str,
+    testbed_settings: Settings,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Installation]:
+    """Installed with the component that lets it move jobs, and ready; for files whose `controller` it is."""
+    folder = overlay(tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS, "moves")
+    with installed(kubectl, folder) as installation:
+        yield installation
+
+
+@pytest.fixture
+def volume(scene: Scene, tmp_path: Path) -> Iterator[None]:
+    """Where checkpoints are: a folder of the test-bed, which both nodes mount."""
+    with shared_volume(MovableTrainings(scene.kubectl, scene.namespace, scene.shape, tmp_path / "shared")):
+        yield
 
 
 @pytest.fixture

@@ -17,8 +17,11 @@ ORIGINAL_MILLICORES = 400
 
 ON_THE_LARGE_NODE = {"digits-mlp": 2500, "digits-lr-drop": 7000, "digits-field": 4000}
 ON_THE_SMALL_NODE = {"cancer-boosting": 1400, "digits-deep-sigmoid": 15_000}
-"""Steps. Two are 50 and 80 CPU-seconds, and still run when the policy is deleted; the others take less than half."""
-LONG = ("digits-field", "digits-deep-sigmoid")
+"""Steps. The longest are 50 and 80 CPU-seconds; the others take less than half."""
+LONGEST = "digits-deep-sigmoid"
+"""Still runs when the policy is deleted."""
+LONG = ("digits-field", LONGEST)
+"""`digits-field` runs then too, unless it had a core of its own for most of its time."""
 
 FLOWCON: dict[str, Any] = {
     "policy": {"name": "flowcon"},
@@ -92,7 +95,7 @@ def _growth_is_told(scene: Scene) -> None:
     head, *rows = scene.kubectl.run("get", "growth", "-n", scene.namespace).splitlines()
     print(f"{head}\n" + "\n".join(rows))
 
-    assert head.split() == ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "REASON", "AGE"]
+    assert head.split() == ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "PROMISE", "REASON", "AGE"]
     assert {row.split()[0] for row in rows} == {*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE}
     assert all(row.split()[1] in ("Training", "Finished") and "%" in row.split()[2] for row in rows)
     assert "Resized" in scene.reasons_of_events("Pod")
@@ -100,28 +103,26 @@ def _growth_is_told(scene: Scene) -> None:
 
 
 def _the_end_of_a_training_can_be_waited_for(scene: Scene) -> None:
-    wait_for(
-        "all but the long ones have ended", lambda: sorted(scene.running()), lambda names: names == sorted(LONG), 240
-    )
+    wait_for("all but the long ones have ended", lambda: set(scene.running()), lambda names: names <= set(LONG), 240)
     short = [f"growth/{name}" for name in (*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE) if name not in LONG]
     scene.kubectl.run("wait", *short, "-n", scene.namespace, "--for=condition=Finished", "--timeout=20s")
 
 
 def _deleting_the_policy_gives_the_cpu_back(scene: Scene) -> None:
     changed = {name: limit_millicores(pod) for name, pod in scene.running().items()}
-    assert set(changed) == set(LONG)
-    assert set(changed.values()) != {ORIGINAL_MILLICORES}
+    assert changed[LONGEST] != ORIGINAL_MILLICORES
 
     scene.delete_policy()
 
     running = scene.running()
-    assert {name: limit_millicores(pod) for name, pod in running.items()} == dict.fromkeys(LONG, ORIGINAL_MILLICORES)
+    assert LONGEST in running
+    assert {limit_millicores(pod) for pod in running.values()} == {ORIGINAL_MILLICORES}
     assert {json.dumps(pod["spec"]["containers"][0]["resources"]["requests"]) for pod in running.values()} == {
         '{"cpu": "20m"}'
     }
     wait_for(
         "the cgroups have it too",
-        lambda: scene.quotas_microseconds(running),
-        lambda seen: set(seen.values()) == {quota_microseconds(ORIGINAL_MILLICORES)},
+        lambda: scene.quotas_microseconds(scene.running()),
+        lambda seen: seen[LONGEST] == quota_microseconds(ORIGINAL_MILLICORES) and len(set(seen.values())) == 1,
         10,
     )

@@ -18,7 +18,7 @@ from support.locked_prometheus import PASSWORDS, USER, LockedPrometheus
 from support.scene import Scene
 from support.waiting import wait_for
 
-from controller.adapters.prometheus_binaries import PrometheusBinaries
+from slopewise.adapters.local.prometheus_install import PrometheusBinaries
 from testbed.builds import all_builds, bring
 from testbed.progress import Progress
 from testbed.settings import API_ADDRESS, Settings

@@ -18,7 +18,7 @@ from support.rendering import ROOT
 from support.scene import Scene, limit_millicores
 from support.waiting import wait_for
 
-from controller.crds.definitions import training_policies
+from slopewise.crds.schema.definitions import training_policies
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -97,7 +97,7 @@ def test_one_is_obeyed_and_one_that_raises_changes_nothing_and_says_so(
     scene.wait_ready("InvalidSpec")
     assert limits() == moved
     log = kubectl.run("logs", DEPLOYMENT, "-n", SYSTEM)
-    assert '"event": "policy found"' in log
+    assert '"event": "policy file loaded"' in log
     (pod,) = kubectl.get("pods", "-n", SYSTEM, "--selector=app.kubernetes.io/component=controller")["items"]
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 

@@ -25,6 +25,7 @@ TOLERANCE_RATIO = 0.1
 SERVED_CORES = {"digits-kernel": 0.65, "digits-forest": 0.2}
 """At which a response takes just as long as it may: 1.3 times what it has at first, and 0.4 times."""
 
+RESOURCES = {"control": "limits", "cpu": {"min": "20m"}}
 BEHAVIOUR = {"intervalSeconds": 20, "cooldownSeconds": 10, "minChangeRatio": 0.05}
 
 SCRAPE_SECONDS = 5
@@ -55,7 +56,7 @@ def test_dqoes_brings_response_times_to_their_objectives(scene: Scene, two_nodes
         scene.annotate(name, f"slopewise.dev/qoe-seconds={objectives[name]:.4g}")
     assert not _kept(before, objectives)
 
-    scene.obey("Auto", policy={"name": "dqoes"}, resources={"cpu": {"min": "20m"}}, behaviour=BEHAVIOUR)
+    scene.obey("Auto", policy={"name": "dqoes"}, resources=RESOURCES, behaviour=BEHAVIOUR)
     wait_for("limits have moved", lambda: _limits(scene), lambda seen: HALF_MILLICORES not in seen.values(), 90)
     moved_at = monotonic()
 
@@ -81,7 +82,7 @@ def _limits(scene: Scene) -> dict[str, int]:
 
 def responses(scene: Scene, seconds: int) -> dict[str, float]:
     """Mean seconds a response took in the last so many seconds, by the name of the model; of those that are scraped."""
-    of, within = f'{{namespace="{scene.namespace}"}}', f"[{seconds}s]"
+    of, within = f'{{namespace="{scene.namespace}",outcome="ok"}}', f"[{seconds}s]"
     metric = "inference_response_duration_seconds"
     by_pod = scene.query(
         f"rate({metric}_sum{of}{within}) / rate({metric}_count{of}{within})"
@@ -136,7 +137,7 @@ def run_race(scene: Scene, two_nodes: tuple[str, str]) -> Race:
     for name, seconds in deadlines.items():
         scene.annotate(name, f"slopewise.dev/deadline={seconds}s")
 
-    scene.obey("Auto", policy={"name": "deadline"}, resources={"cpu": {"min": "20m"}}, behaviour=BEHAVIOUR)
+    scene.obey("Auto", policy={"name": "deadline"}, resources=RESOURCES, behaviour=BEHAVIOUR)
     wait_for("the tight one has ended", scene.running, lambda running: TIGHT not in running, 360)
     assert _limits(scene)[LOOSE] != HALF_MILLICORES
     scene.delete_policy()

@@ -18,7 +18,7 @@ from support.moving_stage import HERE, THERE, MovingStage, evicts, suspends
 from support.rendering import MANIFESTS
 from support.waiting import wait_for
 
-from controller.adapters.kube.records import PLACE_GATE
+from slopewise.adapters.kube.cache.records import PLACE_GATE
 from testbed.settings import Settings
 
 TWO_MINUTES_SECONDS = 120.0

@@ -16,7 +16,7 @@ from support.moving_stage import MovingStage
 from support.trainers import Trainers
 from support.waiting import wait_for
 
-from controller.crds.definitions import definitions
+from slopewise.crds.schema.definitions import definitions
 from testbed.settings import Settings
 
 _LOCK = Path(tempfile.gettempdir()) / "cluster-fault.lock"

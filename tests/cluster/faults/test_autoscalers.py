@@ -59,8 +59,10 @@ def test_pods_whose_deployment_is_scaled_by_cpu_keep_what_they_came_with(stage: 
     wait_for("it gets its share", lambda: limits(stage), lambda seen: seen == {2000})
 
     stage.kubectl.apply(an_autoscaler(CPU), namespace=stage.namespace)
-    wait_for("it gets back what it came with", lambda: limits(stage), lambda seen: seen == {ORIGINAL.limit_millicores})
-    status = stage.wait_for_growth("web", "Managed", "HandsOff")
+    wait_for(
+        "its original resources are restored", lambda: limits(stage), lambda seen: seen == {ORIGINAL.limit_millicores}
+    )
+    status = stage.wait_for_growth("web", "Managed", "Ineligible")
     assert "HorizontalPodAutoscaler web scales it by CPU, which a resize changes" in status["reason"]
 
     stage.kubectl.apply(an_autoscaler(MEMORY), namespace=stage.namespace)
@@ -86,7 +88,7 @@ def test_pods_that_a_vertical_autoscaler_has_sized_at_their_start_are_left_alone
     a_deployment(stage, {"vpaObservedContainers": "trainer", "vpaUpdates": "Pod resources updated by web: container 0"})
     stage.policy()
     stage.controller()
-    status = stage.wait_for_growth("web", "Managed", "HandsOff")
+    status = stage.wait_for_growth("web", "Managed", "Ineligible")
     assert "a VerticalPodAutoscaler sizes it" in status["reason"]
     told = stage.wait_for_condition("Conflict", "OtherResizer")
     assert "1 pod is resized by a VerticalPodAutoscaler too" in told["message"]
@@ -102,8 +104,8 @@ def test_pods_that_a_vertical_autoscaler_begins_to_resize_in_place_are_left_to_i
     name = pod["metadata"]["name"]
     resized = {"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "700m"}}}]}}
     stage.kubectl.patch("pod", name, stage.namespace, resized, "--subresource=resize", "--field-manager=vpa-updater")
-    stage.wait_for_growth("web", "Managed", "HandsOff")
+    stage.wait_for_growth("web", "Managed", "Ineligible")
     told = stage.wait_for_condition("Conflict", "OtherResizer")
-    assert "1 pod is resized by vpa-updater too, and left to that" in told["message"]
+    assert "1 pod is resized by vpa-updater too, and not by Slopewise" in told["message"]
     stage.delete_policy()
     assert limits(stage) == {700}

@@ -18,7 +18,7 @@ PODS = ("a", "b", "c")
 SHARES = dict.fromkeys(PODS, 667)
 """A third of node-a's two cores."""
 
-MOST_WRITES = 40
+MAX_WRITES = 40
 """Of one pass or one restoration over three pods; they make about 14."""
 
 UNDISTURBED = "nothing"
@@ -44,7 +44,7 @@ def rounds(chain: Chain, moment: str, act: Callable[[], object], is_done: Callab
     act()
     wait_for("all writes", is_over, bool, 60)
     writes = Counter(request.kind for request in chain.gateway.requests if request.acts)
-    assert sum(writes.values()) <= MOST_WRITES
+    assert sum(writes.values()) <= MAX_WRITES
     yield UNDISTURBED
     for kind, count in writes.items():
         for number in range(count):

@@ -49,7 +49,7 @@ def restore_all(stage: Stage, seconds: int) -> tuple[int, dict[str, Any]]:
     kubeconfig = stage.write_kubeconfig("restore", stage.gateway())
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "controller", "restore", "--all", "--output", "json", "--deadline", str(seconds)),
+            *(sys.executable, "-m", "slopewise", "restore", "--all", "--output", "json", "--deadline", str(seconds)),
             *("--kubeconfig", str(kubeconfig), "--lease-namespace", stage.namespace),
         ],
         capture_output=True,
@@ -77,7 +77,7 @@ def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_d
     stage.wait_for_limits({"a": 300})
     status = stage.wait_for_growth("a", "InEffect", "Accepted")
     assert (status["cpuMillicores"], status["cpuAcceptedMillicores"]) == (1000, 300)
-    assert controller.metric("slopewise_not_given_back", name=policy) == 1
+    assert controller.metric("slopewise_restore_pending_pods", name=policy) == 1
     assert controller.metric("slopewise_unconfirmed_pods", job_node=NODE) == 1
 
     stage.wait_for_growth("a", "InEffect", "KubeletBehind", 120)
@@ -90,7 +90,7 @@ def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_d
     assert controller.stop() == 0
     exit_code, result = restore_all(stage, 5)
     assert (exit_code, result["complete"], result["restored"]) == (1, False, {})
-    assert f"pod {stage.namespace}/a" in {**result["accepted"], **result["left"]}
+    assert f"pod {stage.namespace}/a" in {**result["accepted"], **result["pending"]}
 
     faults.resume(KUBELET)
     exit_code, result = restore_all(stage, 120)
@@ -114,7 +114,7 @@ def test_a_policy_that_is_deleted_waits_a_minute_for_a_kubelet_that_is_down_and_
 
     faults.stop(KUBELET)
     stage.delete_policy(seconds=100)
-    told = controller.wait_for_line("policy ends")
+    told = controller.wait_for_line("finalization delayed")
     assert "do not have their original resources back (1)" in told["reason"]
     assert f"the API server has accepted limit 300m, request 100m; {NODE}" in told["reason"]
     assert stage.originals() == {"a": STORED}

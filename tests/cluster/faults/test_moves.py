@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from support.movable import CRASHES, EXITS_ZERO, IGNORES, Json, gated
 from support.moving_stage import HERE, THERE, MovingStage
 from support.waiting import wait_for
 
-from controller.adapters.kube.records import MOVES_ALLOWED, MOVES_LABEL
+from slopewise.adapters.kube.cache.records import MOVES_ALLOWED, MOVES_LABEL
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -21,7 +23,7 @@ BUDGET = {
 MOVED = ("plain", "on-failure", "gang-0", "gang-1")
 
 LOST = " steps, though it says that it saves when it is told to end"
-STAYS = "withheld: stays: not moved again: lost "
+STAYS = "withheld: move_blocked: not moved again: lost "
 
 STEPS_TO_LOSE = 150
 """More than are done between two scrapes and a pass, so that it is seen that they are done again."""
@@ -51,12 +53,12 @@ def test_who_can_come_back_goes_on_elsewhere_without_losing_a_step_and_the_other
         "plain": "no_return: ",
         "on-failure": "no_return: ",
         "guarded": "disruption budget",
-        "bare": "a bare pod does not come back",
+        "bare": "a bare pod is not recreated",
         "daemon": "DaemonSet",
         "fixed": "does not say that it may be moved",
     }
     for name, words in reasons.items():
-        wait_for(f"why {name} stays", lambda name=name: moves.told(controller, name), lambda told, w=words: w in told)
+        moves.wait_told(controller, name, words)
     assert {len(trainings.diary(name).lives) for name in MOVED} == {2}
 
 
@@ -101,14 +103,14 @@ def test_trainers_that_end_badly_are_moved_once_and_never_again(moves: MovingSta
         assert trainings.wait_for_life(name, 1, THERE) == 1
     wait_for("one crashes again and again", lambda: trainings.diary("crashes").told("begins"), lambda it: len(it) > 2)
     for name, words in {"ignores": LOST, "exits": LOST, "crashes": "crashed on resume: "}.items():
-        wait_for(f"what {name} did", lambda name=name: moves.events(name, "MoveHarmed"), bool, 60)
-        (harm,) = moves.events(name, "MoveHarmed")
+        wait_for(f"what {name} did", partial(moves.events, name, "MoveFailed"), bool, 60)
+        (harm,) = moves.events(name, "MoveFailed")
         assert words in harm
         assert harm.endswith("; it is not moved again")
     controller.wait_for_passes(3)
 
     for name in ("ignores", "exits"):
-        wait_for(f"why {name} stays", lambda name=name: moves.told(controller, name), lambda it: STAYS in it)
+        moves.wait_told(controller, name, STAYS)
         (resumed,) = moves.events(name, "Moved")
         assert resumed.startswith(f"resumed on {THERE} after ")
         assert resumed.endswith(" steps lost")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from support.movable import EXITS_ZERO, gated
 from support.moving_stage import HERE, THERE, MovingStage, evicts, owned
-from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -36,7 +35,7 @@ def test_what_comes_back_behind_a_gate_is_evicted_and_placed_and_the_rest_stays(
     assert sorted(name.rsplit("-", 1)[0] for name in evicted) == ["exits", "owned", *plain, "set"]
     told = {"on-failure": "restartPolicy", "ungated": "gate", "exits": "must exit non-zero then, or it counts as done"}
     for name, words in told.items():
-        wait_for(f"why {name} stays", lambda name=name: moves.told(controller, name), lambda told, w=words: w in told)
+        moves.wait_told(controller, name, words)
     labels = ["job-name=owned", "app=set", *(f"job-name={name}" for name in plain)]
     pods = [pod for label in labels for pod in moves.pods_of(label)]
     running = [pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running"]

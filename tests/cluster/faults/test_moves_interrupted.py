@@ -10,9 +10,9 @@ import pytest
 from support.moving_stage import HERE, THERE, MovingStage, Once, resumes
 from support.waiting import wait_for
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.contracts import MERGE_PATCH
-from controller.adapters.kube.suspending import job_path
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH
+from slopewise.adapters.kube.moves.suspend.begin import job_path
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300), pytest.mark.usefixtures("needs_suspending")]
 

@@ -14,7 +14,7 @@ from support.movable import Json
 from support.moving_stage import HERE, THERE, MovingStage, Once, evicts, owned, resumes, suspends
 from support.waiting import wait_for
 
-from controller.adapters.kube.records import PLACE_GATE
+from slopewise.adapters.kube.cache.records import PLACE_GATE
 
 FREED_WITHIN_SECONDS = 60.0
 
@@ -132,7 +132,7 @@ def sweep(moves: MovingStage, older_than_seconds: int) -> Json:
     kubeconfig = moves.stage.write_kubeconfig("sweeper", moves.stage.gateway())
     options = ("--older-than", str(older_than_seconds), "--kubeconfig", str(kubeconfig), "--output", "json")
     done = subprocess.run(
-        [sys.executable, "-m", "controller", "sweep", *options],
+        [sys.executable, "-m", "slopewise", "sweep", *options],
         capture_output=True,
         text=True,
         timeout=120,

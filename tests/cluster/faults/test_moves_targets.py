@@ -84,6 +84,7 @@ def test_a_job_whose_node_is_lost_after_the_move_is_not_tied_to_it(moves: Moving
         "state": {"running": {}},
     }
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [container]}
+    assert pod is not None
     moves.stage.kubectl.patch(
         "pod", pod["metadata"]["name"], moves.stage.namespace, {"status": status}, "--subresource=status"
     )

@@ -25,7 +25,7 @@ def test_somebody_elses_resize_is_left_alone_and_told(stage: Stage) -> None:
     other = {"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "777m"}}}]}}
     resize = ("--subresource=resize", "--field-manager=autopilot")
     stage.kubectl.patch("pod", "a", stage.namespace, other, *resize)
-    stage.wait_for_growth("a", "Managed", "HandsOff")
+    stage.wait_for_growth("a", "Managed", "Ineligible")
     stage.wait_for_event("a", "ResizeWithheld", "autopilot resizes it too")
     listed = wait_for(
         "kubectl get growth says so",
@@ -33,7 +33,7 @@ def test_somebody_elses_resize_is_left_alone_and_told(stage: Stage) -> None:
         lambda text: "autopilot resizes it too" in text,
     )
     assert "Training" in listed or "Starting" in listed
-    assert controller.metric("slopewise_withheld_total", guard="hands_off") >= 1
+    assert controller.metric("slopewise_withheld_total", guard="ineligible") >= 1
     controller.wait_for_passes(2)
     assert stage.limits() == {"a": 777, "b": 1000}
     stage.delete_policy()
@@ -57,7 +57,7 @@ def test_a_pod_that_goes_between_decision_and_patch_gets_nothing(stage: Stage, r
     stage.pods("a", "b")
     stage.policy()
     controller = stage.controller(gateway)
-    told = controller.wait_for_line("pass")
+    told = controller.wait_for_line("pass completed")
     assert told["failed"] == 1
     assert "its pod is gone" in str(told["changes"]) or "its pod was replaced" in str(told["changes"])
     assert controller.metric("slopewise_resizes_total", outcome="failed") == 1
@@ -90,15 +90,15 @@ def test_a_container_that_ends_after_a_change_gets_its_cpu_back_and_is_left_alon
     stage.wait_for_limits({"a": 1000, "b": 1000})
     controller.wait_for_passes(1)
     stage.kubectl.run("exec", "a", "-n", stage.namespace, "--", "touch", "/tmp/end")
-    stage.wait_for_event("a", "Harmed", harm)
+    stage.wait_for_event("a", "Regressed", harm)
     stage.wait_for_limits({"a": 300})
-    status = stage.wait_for_growth("a", "Managed", "LeftAlone")
+    status = stage.wait_for_growth("a", "Managed", "BackingOff")
     message = next(each["message"] for each in status["conditions"] if each["type"] == "Managed")
     assert message.startswith(f"{harm} after its CPU went from 300m to 1000m")
     stage.pods("c")  # another share for everybody
     stage.wait_for_limits({"b": 667, "c": 667})
-    stage.wait_for_event("a", "ResizeWithheld", "left_alone: ")
-    assert controller.metric("slopewise_withheld_total", guard="left_alone") >= 1
+    stage.wait_for_event("a", "ResizeWithheld", "backoff: ")
+    assert controller.metric("slopewise_withheld_total", guard="backoff") >= 1
     assert stage.cpu("a") == {"a": ORIGINAL}
     stage.delete_policy()
     assert stage.limits() == {"a": 300, "b": 300, "c": 300}
@@ -110,7 +110,7 @@ def test_a_container_that_crashes_again_and_again_is_changed_once_and_given_back
     stage.pods("b")
     stage.policy()
     stage.controller()
-    stage.wait_for_event("a", "Harmed", "restarted", 120)
+    stage.wait_for_event("a", "Regressed", "restarted", 120)
     stage.wait_for_limits({"a": 300}, 120)
     wait_for("it crashes on", lambda: _restarts(stage.pod("a")), lambda seen: seen >= 3, 120)
     assert stage.resized["a"] == 2
@@ -131,4 +131,4 @@ def test_a_pod_that_leaves_the_selector_gets_its_cpu_back(stage: Stage) -> None:
     stage.kubectl.run("label", "pod", "a", "leave=true", "-n", stage.namespace)
     stage.wait_for_limits({"a": 300, "b": 2000})
     stage.kubectl.wait_gone("jobgrowth", "a", stage.namespace)
-    assert controller.metric("slopewise_given_back_total", outcome="restored") == 1
+    assert controller.metric("slopewise_restores_total", outcome="restored") == 1

@@ -13,7 +13,7 @@ from support.fault_stage import ORIGINAL, SCRAPE_SECONDS, STORED, Stage
 from support.trainers import CONVERGED, FALLING, Trainers
 from support.waiting import wait_for
 
-from controller.bounds import in_canary
+from slopewise.model import in_canary
 
 
 def test_the_api_server_refuses_an_invalid_policy_in_our_words(stage: Stage) -> None:
@@ -88,7 +88,7 @@ def test_leaving_auto_gives_everything_back_and_lets_the_policy_go(stage: Stage)
     stage.wait_for_event("a", "Restored")
     stage.wait_for_condition("Ready", "ModeRecommend")
     wait_for("nothing is kept", stage.originals, lambda seen: seen == {})
-    assert controller.metric("slopewise_given_back_total", outcome="restored") == 2
+    assert controller.metric("slopewise_restores_total", outcome="restored") == 2
     finalizers = ("get", "trainingpolicy", stage.name("policy"), "-o", "jsonpath={.metadata.finalizers}")
     wait_for("it can go without us", lambda: stage.kubectl.run(*finalizers), lambda seen: not seen)
     controller.kill()
@@ -105,7 +105,7 @@ def test_restore_all_gives_everything_back_when_no_controller_runs(stage: Stage)
     kubeconfig = stage.write_kubeconfig("restore", stage.gateway())
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "controller", "restore", "--all", "--output", "json"),
+            *(sys.executable, "-m", "slopewise", "restore", "--all", "--output", "json"),
             *("--kubeconfig", str(kubeconfig), "--lease-namespace", stage.namespace),
         ],
         capture_output=True,
@@ -117,7 +117,7 @@ def test_restore_all_gives_everything_back_when_no_controller_runs(stage: Stage)
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["complete"]
     assert set(told["restored"]) == {f"pod {stage.namespace}/a", f"pod {stage.namespace}/b"}
-    assert told["policiesLetGo"] == [stage.name("policy")]
+    assert told["finalizersRemoved"] == [stage.name("policy")]
     assert stage.cpu() == {"a": ORIGINAL, "b": ORIGINAL}
     stage.delete_policy()
 

@@ -97,7 +97,9 @@ def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, tr
         assert growth["state"] == "NoLoss"
         assert message in growth["reason"]
         stage.wait_for_event(name, "NoLoss", message)
-    warned = [line["warning"] for line in controller.lines("job") if "reports no loss" in line["warning"]]
+    warned = [
+        line["warning"] for line in controller.lines("job warning raised") if "reports no loss" in line["warning"]
+    ]
     assert len(warned) == len(told), "each is told once"
 
 

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs
 from support.fault_stage import Stage
 from support.gateway import Request
 
-from controller.adapters.kube.paths import resource_of
+from slopewise.adapters.kube.client.paths import resource_of
 
-MOST_QUERIES = 6
+MAX_QUERIES = 6
 PASSES = 3
 
 
@@ -27,11 +27,11 @@ def test_a_pass_that_changes_nothing_writes_to_no_pod_and_asks_for_no_list(stage
     controller = stage.controller(gateway)
     stage.wait_for_limits({"a": 1000, "b": 1000})
     controller.wait_for_passes(2)
-    since, told = time.monotonic(), len(controller.lines("pass"))
+    since, told = time.monotonic(), len(controller.lines("pass completed"))
 
     controller.wait_for_passes(PASSES)
 
-    assert all(line["applied"] == 0 for line in controller.lines("pass")[told:])
+    assert all(line["applied"] == 0 for line in controller.lines("pass completed")[told:])
     asked = [request for request in gateway.requests if request.at_seconds >= since]
     assert [each.kind for each in asked if lists(each) or (each.writes and "pods" in each.kind)] == []
     assert "patch pods/resize" in {request.kind for request in gateway.requests}, "the first passes did change pods"
@@ -47,4 +47,4 @@ def test_a_pass_sends_six_queries_at_most_however_many_jobs_there_are(stage: Sta
 
     by_pass = Counter(parse_qs(request.query)["time"][0] for request in prometheus.requests)
     assert len(by_pass) >= PASSES
-    assert max(by_pass.values()) <= MOST_QUERIES
+    assert max(by_pass.values()) <= MAX_QUERIES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,12 @@ class Account:
 
     def _wait(self, resource: str, verbs: Sequence[str], answer: str) -> None:
         """Until the API server acts by it."""
-        account = self._kubectl.as_account(self._namespace, ACCOUNT)
         for verb in verbs:
-            ask = ("auth", "can-i", verb, *_words(resource), "-n", self._namespace)
-            wait_for(f"can-i {verb} {resource}", lambda ask=ask: account.attempt(*ask).stdout.strip(), answer.__eq__)
+            wait_for(f"can-i {verb} {resource}", partial(self._can_i, verb, resource), answer.__eq__)
+
+    def _can_i(self, verb: str, resource: str) -> str:
+        account = self._kubectl.as_account(self._namespace, ACCOUNT)
+        return account.attempt("auth", "can-i", verb, *_words(resource), "-n", self._namespace).stdout.strip()
 
 
 def _words(resource: str) -> list[str]:
@@ -101,7 +104,7 @@ def test_without_the_right_to_resize_it_says_so_and_goes_on_when_it_is_back(stag
     assert stage.limits() == {"a": 300, "b": 300}
     account.give_back()
     stage.wait_for_limits({"a": 1000, "b": 1000})
-    stage.wait_for_condition("Degraded", "AllWell")
+    stage.wait_for_condition("Degraded", "AsExpected")
     account.take_away("pods/resize", "patch")
     stage.kubectl.run("delete", "trainingpolicy", stage.name("policy"), "--wait=false")
     stage.wait_for_event(stage.name("policy"), "RestoreFailed", "2 jobs")
@@ -143,9 +146,9 @@ def test_a_policy_that_cannot_be_held_back_from_deletion_is_not_obeyed(stage: St
     stage.policy()
     told = stage.wait_for_condition("Degraded", "CannotDoAll")
     assert "trainingpolicies" in told["message"]
-    controller.wait_for_line("policy not obeyed")
+    controller.wait_for_line("policy not applied")
     assert gateway.writes("pods/resize") == []
     assert stage.limits() == {"a": 300}
     account.give_back()
     stage.wait_for_limits({"a": 2000})
-    stage.wait_for_condition("Degraded", "AllWell")
+    stage.wait_for_condition("Degraded", "AsExpected")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,7 +33,12 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
     gpu, restarts = shape.pod("gpu"), shape.pod("restarts")
     gpu["spec"]["containers"][0]["resources"]["limits"][device] = "1"
     restarts["spec"]["containers"][0]["resizePolicy"] = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
-    same = {"cpu_request": "100m", "cpu_limit": "100m", "memory_request": "32Mi", "memory_limit": "32Mi"}
+    same: dict[str, Any] = {
+        "cpu_request": "100m",
+        "cpu_limit": "100m",
+        "memory_request": "32Mi",
+        "memory_limit": "32Mi",
+    }
     whole_pod = replace(shape, cpu_request=None, cpu_limit=None).pod("whole-pod")
     whole_pod["spec"]["resources"] = {"requests": {"cpu": "50m"}, "limits": {"cpu": "700m"}}
     stage.kubectl.apply(
@@ -48,12 +54,12 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
         namespace=stage.namespace,
     )
     reasons = {
-        "gpu": (f"hands_off: it asks for {DEVICE}", "HandsOff"),
-        "restarts": ("hands_off: its resizePolicy restarts it", "HandsOff"),
-        "whole-pod": ("its resources are set for the whole pod", "HandsOff"),
-        "best-effort": ("a BestEffort pod cannot be resized", "HandsOff"),
-        "no-limit": ("it has no CPU limit", "HandsOff"),
-        "guaranteed": ("hands_off: it is Guaranteed", "HandsOff"),
+        "gpu": (f"ineligible: it asks for {DEVICE}", "Ineligible"),
+        "restarts": ("ineligible: its resizePolicy restarts it", "Ineligible"),
+        "whole-pod": ("its resources are set for the whole pod", "Ineligible"),
+        "best-effort": ("a BestEffort pod cannot be resized", "Ineligible"),
+        "no-limit": ("it has no CPU limit", "Ineligible"),
+        "guaranteed": ("ineligible: it is Guaranteed", "Ineligible"),
         "equal": ("accepted_range: ", "Managed"),
     }
     managed = (*reasons, "ordinary")
@@ -67,12 +73,12 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
         assert words in status["reason"]
     assert stage.growth("whole-pod")["cpu"].startswith("0.7")
     listed = stage.kubectl.run("get", "growth", "-n", stage.namespace)
-    assert all(words.removeprefix("hands_off: ")[:30] in listed for words, _ in reasons.values())
+    assert all(words.removeprefix("ineligible: ")[:30] in listed for words, _ in reasons.values())
     assert "not-ours" not in listed
     for name in ("gpu", "restarts", "guaranteed", "equal"):
         stage.wait_for_event(name, "ResizeWithheld", reasons[name][0])
     controller.wait_for_passes(1)
-    assert controller.metric("slopewise_withheld_total", guard="hands_off") >= 3
+    assert controller.metric("slopewise_withheld_total", guard="ineligible") >= 3
     after = stage.cpu()
     assert {name for name in before if before[name] != after[name]} == {"ordinary"}
     assert stage.originals().keys() == {"ordinary"}
@@ -118,9 +124,9 @@ def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_
     controller = stage.controller(gateway)
     for name in ("a", "b"):
         stage.wait_for_event(name, reason, words)
-        shown = wait_for("it is shown", lambda name=name: stage.growth(name).get("reason", ""), lambda it: words in it)
+        shown = wait_for("it is shown", partial(stage.growth, name), lambda it: words in it.get("reason", ""))["reason"]
         assert shown.startswith(f"{outcome}: ")
-        assert "asked again at " in shown
+        assert "tried again at " in shown
     controller.wait_for_passes(3)
     assert len(gateway.writes("pods/resize")) == 2
     assert stage.limits() == {"a": 300, "b": 300}

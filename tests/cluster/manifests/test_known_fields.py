@@ -17,12 +17,12 @@ from support.accounts import ACCOUNT, EARLIER, GROUP, SYSTEM, a_growth, a_lease,
 from support.cluster import Kubectl, PodShape
 from support.field_changes import JSON_PATCH, Change, Schemas, add, applied, changed_paths, remove, replace
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.api_error import ApiError
-from controller.adapters.kube.contracts import Json
-from controller.adapters.kube.paths import path_of
-from controller.adapters.kube.pinning import pinned
-from controller.adapters.kube.records import API_VERSION, FINALIZER, MOVE, PLACE_GATE, PLACED
+from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MOVE, PLACE_GATE, PLACED
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import Json
+from slopewise.adapters.kube.moves.node_affinity import pinned
 
 DRY = {"dryRun": "All"}
 NOWHERE = "a-node-that-is-not-there"
@@ -125,7 +125,7 @@ Made = Callable[[KubeApi, str, str], Write]
 def _of_resize(api: KubeApi, stage: str, _: str) -> Write:
     path = path_of("v1", "pods", stage, "managed")
     cpu = replace("/spec/containers/0/resources/limits/cpu", "400m")
-    may = r"/spec/(containers/0|initContainers/0)/resources/(limits|requests)/cpu"
+    may = r"/spec/(containers/0|initContainers/0)/resources/(limits|requests)/(cpu|memory)"
     return Write(f"{path}/resize", api.get(path), (cpu,), may, "Pod")
 
 

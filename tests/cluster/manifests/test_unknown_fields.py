@@ -22,12 +22,12 @@ from support.field_changes import JSON_PATCH, Change, add, applied, of_unknown_f
 from support.rendering import MANIFESTS, Documents, render
 from support.waiting import wait_for
 
-from controller.adapters.kube.api import KubeApi
-from controller.adapters.kube.contracts import Json
-from controller.adapters.kube.events import REPORTING_CONTROLLER
-from controller.adapters.kube.paths import path_of
-from controller.adapters.kube.pinning import pinned
-from controller.adapters.kube.records import FINALIZER, MANAGED_LABEL, MOVE, PLACE_GATE
+from slopewise.adapters.kube.cache.records import AT_TARGET, FINALIZER, MANAGED_LABEL, MOVE, PLACE_GATE, STOP
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import Json
+from slopewise.adapters.kube.events import REPORTING_CONTROLLER
+from slopewise.adapters.kube.moves.node_affinity import pinned
 
 GROUP = "tomorrow.slopewise.dev"
 VERSION = f"{GROUP}/v1"
@@ -91,6 +91,14 @@ _JOB = {
     "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
     "template": {"metadata": {"labels": {MANAGED_LABEL: "true"}, "annotations": {"a": "b"}}, "spec": _pod_spec()},
 }
+_STOPPING_JOB = {
+    **_JOB,
+    "suspend": False,
+    "template": {
+        "metadata": {"labels": {MANAGED_LABEL: "true"}, "annotations": {AT_TARGET: STOP}},
+        "spec": _pod_spec(),
+    },
+}
 _POD_STATUS = {"phase": "Running", "containerStatuses": [{"name": "trainer", "resources": {"limits": {"cpu": "1"}}}]}
 
 
@@ -117,7 +125,7 @@ class Case:
         yield from self.metadata
 
 
-METADATA = (
+METADATA: tuple[Change, ...] = (
     add("/metadata/labels/example.org~1tomorrow", "b"),
     replace("/metadata/labels/example.org~1a", "c"),
     remove("/metadata/labels/example.org~1a"),
@@ -142,7 +150,7 @@ NEW_METADATA = (
     add("/metadata/generateName", "tomorrow-"),
 )
 
-_CPU = r"replace /spec/(containers/\d|initContainers/1)/resources/(limits|requests)/cpu"
+_RESIZED = r"replace /spec/(containers/\d|initContainers/1)/resources/(limits|requests)/(cpu|memory)"
 _NODE_AFFINITY = r"\w+ {}/affinity/nodeAffinity(/.*)?"
 _GATED = _pod_spec(schedulingGates=[{"name": "example.org/quota"}, {"name": PLACE_GATE}])
 _EVENT = {
@@ -164,7 +172,7 @@ CASES = {
         "slopewise-resize",
         _anything(_metadata("resize"), spec=_pod_spec(), status=_POD_STATUS),
         (replace("/spec/containers/0/resources/limits/cpu", "2"),),
-        _CPU,
+        _RESIZED,
     ),
     "gate": Case(
         "slopewise-gates",
@@ -182,6 +190,12 @@ CASES = {
         (replace("/spec/suspend", True), add("/metadata/annotations/slopewise.dev~1move", "{}")),
         _NODE_AFFINITY.format("/spec/template/spec"),
         tuple(each for each in METADATA if "ownerReferences" not in each.path),
+    ),
+    "Job that stops": Case(
+        "slopewise-jobs",
+        _anything(_metadata("stops", ownerReferences=[]), spec=_STOPPING_JOB, status={"active": 1}),
+        (replace("/spec/suspend", True), add("/metadata/annotations/slopewise.dev~1stopped", "{}")),
+        metadata=tuple(each for each in METADATA if "ownerReferences" not in each.path),
     ),
     "Job that moves": Case(
         "slopewise-jobs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from support.cluster import Kubectl
 from support.rendering import MANIFESTS, OVERLAYS, only, render, render_mine
 from support.waiting import wait_for
 
-from controller.adapters.kube.api import KubeApi
+from slopewise.adapters.kube.client.client import KubeApi
 
 OPERATOR_CRDS = Path(__file__).with_name("prometheus-operator-crds.yaml")
 
@@ -102,8 +103,8 @@ def test_the_sweepers_account_has_the_rights_that_are_written_down_and_no_other(
     for here in ("default", SYSTEM):
         wait_for(
             "it has what is written down",
-            lambda here=here: rights_in(here, sweeper) - everybodys,
-            lambda has: has == written,
+            partial(rights_in, here, sweeper),
+            lambda has: has - everybodys == written,
         )
 
 

@@ -8,8 +8,8 @@ import pytest
 import requests
 from prometheus_client import CollectorRegistry, Gauge
 
-from controller.adapters.health import HealthServer
-from controller.errors import SlopewiseError
+from slopewise.adapters.health import HealthServer
+from slopewise.errors import SlopewiseError
 
 LOOPBACK = "127.0.0.1"
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from controller.demo.command import DemoOptions, document, run_demo, run_rounds
-from controller.demo.results import RunResult
-from controller.documents import runnable_name
-from controller.errors import UsageError
-from controller.interrupts import Interrupted
-from controller.settings import TrainingPolicy, validate
+from slopewise.config.pass_settings import runnable_name
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.validation import validate
+from slopewise.demo.command import DemoOptions, document, run_demo, run_names, run_rounds
+from slopewise.demo.report.results import RunResult
+from slopewise.errors import UsageError
+from slopewise.signals import Interrupted
 
 OPTIONS = DemoOptions([], None, None, None, None, 1.0, "auto", None)
 
@@ -55,9 +56,9 @@ def refusal(options: DemoOptions) -> str:
 
 
 def test_a_policy_that_must_know_the_future_is_refused_with_where_it_can_run() -> None:
-    said = refusal(replace(OPTIONS, policies=["srpt-oracle"]))
-    assert said.startswith("policy srpt-oracle: it must know how much work each job has left")
-    assert "slopewise simulate" in said
+    text = refusal(replace(OPTIONS, policies=["srpt-oracle"]))
+    assert text.startswith("policy srpt-oracle: it must know how much work each job has left")
+    assert "slopewise simulate" in text
 
 
 @pytest.mark.parametrize("name", ["kube-default", "kube_default"])
@@ -66,19 +67,41 @@ def test_a_policys_name_is_told_with_dashes_however_it_was_written(name: str) ->
 
 
 def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
-    said = refusal(replace(OPTIONS, jobs_file=Path("mine.yaml"), workload="served"))
-    assert said == "--workload and --jobs contradict each other; leave one of them out."
+    text = refusal(replace(OPTIONS, jobs_file=Path("mine.yaml"), workload="served"))
+    assert text == "--workload and --jobs contradict each other; leave one of them out."
 
 
 def test_a_policy_that_could_do_nothing_is_refused_before_anything_is_started() -> None:
-    said = refusal(replace(OPTIONS, policies=["flowcon", "specon"], nodes=1))
-    assert said == "policy specon could do nothing here: it chooses among nodes, and there is one; add --nodes 2."
+    text = refusal(replace(OPTIONS, policies=["flowcon", "specon"], nodes=1))
+    assert text == "policy specon could do nothing here: it chooses among nodes, and there is one; add --nodes 2."
+
+
+def test_a_placement_is_composed_with_the_first_policy_and_with_no_other() -> None:
+    options = replace(OPTIONS, policies=["flowcon", "las"], placement="specon")
+    names = run_names(options, None)
+    assert names == ["fair", "flowcon+specon", "las"]
+    specs = [document(name, "requests", options, None).spec for name in names]
+    assert [spec.policy_name for spec in specs] == names
+    assert specs[1].placement is not None
+    assert specs[1].placement.parameters == {"requireAllConverged": False}
+
+
+def test_a_placement_that_chooses_no_nodes_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"spec\.placement\.name: policy las chooses no nodes; use one"):
+        run_names(replace(OPTIONS, placement="las"), None)
+
+
+def test_a_documents_two_policies_run_beside_the_baseline_alone() -> None:
+    base = TrainingPolicy.model_validate({"spec": {"mode": "Auto", "placement": {"name": "specon"}}})
+    assert run_names(OPTIONS, base) == ["fair", "flowcon+specon"]
+    assert document("flowcon+specon", "requests", OPTIONS, base) is base
+    assert document("fair", "requests", OPTIONS, base).spec.policy_name == "fair"
 
 
 def test_a_document_that_would_change_nothing_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("spec: {mode: Recommend}")
-    said = refusal(replace(OPTIONS, policy_file=tmp_path / "p.yaml"))
-    assert said.endswith("p.yaml: spec.mode is Recommend, in which nothing would be changed; write Auto for a demo.")
+    text = refusal(replace(OPTIONS, policy_file=tmp_path / "p.yaml"))
+    assert text.endswith("p.yaml: spec.mode is Recommend, in which nothing would be changed; write Auto for a demo.")
 
 
 # --- rounds -----------------------------------------------------------------------------------------------
@@ -103,20 +126,21 @@ class Maker:
 
 
 def test_rounds_go_through_the_policies_forwards_and_backwards_in_turn() -> None:
-    make, said = Maker(), []
-    rounds, stopped = run_rounds(documents("fair", "flowcon", "las"), 3, make, said.append)
+    make = Maker()
+    text: list[str] = []
+    rounds, stopped = run_rounds(documents("fair", "flowcon", "las"), 3, make, text.append)
     assert make.made == [
         "fair", "flowcon", "las", "las-2", "flowcon-2", "fair-2", "fair-3", "flowcon-3", "las-3",
     ]  # fmt: skip
     assert [[run.policy for run in of_round] for of_round in rounds] == [["fair", "flowcon", "las"]] * 3
     assert stopped is None
-    assert said[:4] == ["Round 1 of 3: fair", "Round 1 of 3: flowcon", "Round 1 of 3: las", "Round 2 of 3: las"]
+    assert text[:4] == ["Round 1 of 3: fair", "Round 1 of 3: flowcon", "Round 1 of 3: las", "Round 2 of 3: las"]
 
 
 def test_one_round_alone_is_not_announced() -> None:
-    said: list[str] = []
-    run_rounds(documents("fair", "flowcon"), 1, Maker(), said.append)
-    assert said == []
+    text: list[str] = []
+    run_rounds(documents("fair", "flowcon"), 1, Maker(), text.append)
+    assert text == []
 
 
 def test_what_was_interrupted_keeps_the_rounds_that_are_whole() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from support.worlds import START
 
-from controller.adapters.job_record import JobRecord
-from controller.adapters.prometheus import JobSeries, PrometheusReading
-from controller.adapters.prometheus_series import JobKey
-from controller.demo.paces import mean_pace, mean_paces
-from controller.jobs import JobSpec
-from controller.model import Promises, Responses
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.config.jobs_file import JobSpec
+from slopewise.demo.paces import mean_pace, mean_paces
+from slopewise.model import Objectives, Responses
 
 
 class FakeReader:
@@ -27,7 +27,7 @@ class FakeReader:
 
 
 def a_record(name: str, qoe: float | None = 0.2, ended: float | None = 40.0) -> JobRecord:
-    record = JobRecord(JobSpec(name, ["x"], 0.0, promises=Promises(qoe_seconds=qoe)), 20_000)
+    record = JobRecord(JobSpec(name, ["x"], 0.0, objectives=Objectives(qoe_seconds=qoe)), 20_000)
     record.started_at_seconds = START
     record.finished_at_seconds = None if ended is None else START + ended
     return record
@@ -69,8 +69,8 @@ def test_nothing_done_a_restart_or_no_counter_is_unknown(before: JobSeries | Non
 
 
 def test_counters_of_two_processes_are_not_compared_even_where_the_second_is_ahead() -> None:
-    before = JobSeries(responses=Responses(50, 9.0), life_started_at_seconds=START)
-    after = JobSeries(responses=Responses(80, 9.5), life_started_at_seconds=START + 25)
+    before = JobSeries(responses=Responses(50, 9.0), process_started_at_seconds=START)
+    after = JobSeries(responses=Responses(80, 9.5), process_started_at_seconds=START + 25)
     assert mean_pace(before, after, 20.0) is None
-    same_process = JobSeries(responses=Responses(80, 9.6), life_started_at_seconds=START)
+    same_process = JobSeries(responses=Responses(80, 9.6), process_started_at_seconds=START)
     assert mean_pace(before, same_process, 20.0) == pytest.approx(0.02)

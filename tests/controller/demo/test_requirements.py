@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from controller import policies
-from controller.demo.requirements import Surroundings, refuse_idle_policies, refuse_migration, refuse_mode
-from controller.demo.workloads import fair_stays, longest_seconds
-from controller.errors import UsageError
-from controller.jobs import JobSpec
-from controller.model import Promises
-from controller.settings import TrainingPolicy, validate
+from slopewise import policies
+from slopewise.config.jobs_file import JobSpec
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.validation import validate
+from slopewise.demo.requirements import Surroundings, refuse_idle_policies, refuse_migration, refuse_mode
+from slopewise.demo.workloads import fair_stays, longest_seconds
+from slopewise.errors import UsageError
+from slopewise.model import Objectives
 
-ALL_OF_IT = Promises(qoe_seconds=0.2, target_level=0.1)
+ALL_OF_IT = Objectives(qoe_seconds=0.2, target_level=0.1)
 JOBS = [
-    JobSpec(name, ["true"], 0.0, promises=ALL_OF_IT, deadline_seconds=50.0, migratable=True) for name in ("a", "b", "c")
+    JobSpec(name, ["true"], 0.0, objectives=ALL_OF_IT, deadline_seconds=50.0, migratable=True)
+    for name in ("a", "b", "c")
 ]
 AMPLE = Surroundings(JOBS, nodes=2, cores=2, interval_seconds=5.0, longest_seconds=40.0)
 MINE = Path("mine.yaml")
 
 
-def bare(given: Surroundings, **changes: object) -> Surroundings:
+def bare(given: Surroundings, **changes: Any) -> Surroundings:
     """The same surroundings with other jobs."""
     return replace(given, jobs=[replace(job, **changes) for job in given.jobs])
 
@@ -54,8 +57,8 @@ def test_a_machine_of_one_core_cannot_be_two_nodes() -> None:
 
 
 def test_specon_is_refused_where_no_job_may_be_moved() -> None:
-    said = refusal("specon", replace(bare(AMPLE, migratable=False), jobs_file=MINE))
-    assert said == (
+    text = refusal("specon", replace(bare(AMPLE, migratable=False), jobs_file=MINE))
+    assert text == (
         "policy specon could do nothing here: it moves running jobs, and none of these may be moved; write "
         "`migratable: true` beside those that save on SIGTERM and resume, in mine.yaml."
     )
@@ -65,8 +68,8 @@ def test_specon_is_refused_where_no_job_may_be_moved() -> None:
     ("name", "changes", "key", "workload"),
     [
         ("deadline", {"deadline_seconds": None}, "a deadline; write `deadlineSeconds`", "deadlines"),
-        ("dqoes", {"promises": Promises(target_level=0.1)}, "an objective; write `qoeSeconds`", "served"),
-        ("tradl", {"promises": Promises(qoe_seconds=0.1)}, "a target; write `targetLoss`", "targets"),
+        ("dqoes", {"objectives": Objectives(target_level=0.1)}, "an objective; write `qoeSeconds`", "served"),
+        ("tradl", {"objectives": Objectives(qoe_seconds=0.1)}, "a target; write `targetLoss`", "targets"),
     ],
 )
 def test_a_policy_about_promises_is_refused_where_none_were_made(
@@ -78,7 +81,7 @@ def test_a_policy_about_promises_is_refused_where_none_were_made(
 
 
 def test_one_promise_is_enough() -> None:
-    one = [JOBS[0], *(replace(job, promises=Promises(), deadline_seconds=None) for job in JOBS[1:])]
+    one = [JOBS[0], *(replace(job, objectives=Objectives(), deadline_seconds=None) for job in JOBS[1:])]
     refuse_idle_policies(["deadline", "dqoes", "tradl"], replace(AMPLE, jobs=one))
 
 
@@ -86,7 +89,7 @@ def test_one_promise_is_enough() -> None:
 def test_jobs_that_end_within_an_interval_are_refused_where_their_length_is_known(name: str) -> None:
     """Even on a machine that is half as fast: 2 · 2.4 s are less than 5 s."""
     assert refusal(name, replace(AMPLE, longest_seconds=2.4)) == (
-        f"policy {name} could do nothing here: it looks once every 5 s, and the longest of these jobs takes about 2 s; "
+        f"policy {name} could do nothing here: it decides every 5 s, and the longest of these jobs takes about 2 s; "
         "give a shorter --interval or a larger --scale."
     )
     refuse_idle_policies([name], replace(AMPLE, longest_seconds=2.5))
@@ -94,12 +97,12 @@ def test_jobs_that_end_within_an_interval_are_refused_where_their_length_is_know
 
 def test_flowcon2_still_places_jobs_that_are_short() -> None:
     refuse_idle_policies(["flowcon2"], replace(AMPLE, longest_seconds=1.0))
-    assert "looks once every 5 s" in refusal("flowcon2", replace(AMPLE, nodes=1, longest_seconds=1.0))
+    assert "decides every 5 s" in refusal("flowcon2", replace(AMPLE, nodes=1, longest_seconds=1.0))
 
 
 def test_a_job_alone_has_nobody_to_share_with() -> None:
-    said = refusal("flowcon", replace(AMPLE, jobs=JOBS[:1], jobs_file=MINE))
-    assert said.startswith("There is one job, and a policy shares CPU or nodes among several;")
+    text = refusal("flowcon", replace(AMPLE, jobs=JOBS[:1], jobs_file=MINE))
+    assert text.startswith("There is one job, and a policy shares CPU or nodes among several;")
     refuse_idle_policies([], replace(AMPLE, jobs=JOBS[:1]))
 
 
@@ -128,6 +131,16 @@ def test_specon_is_refused_where_its_document_forbids_moves(name: str, enabled: 
             refuse_migration(document, Path("p.yaml"))
     else:
         refuse_migration(document, Path("p.yaml"))
+
+
+def test_a_placement_that_only_moves_is_refused_where_its_document_forbids_moves() -> None:
+    document = validate(TrainingPolicy, {"spec": {"mode": "Auto", "placement": {"name": "specon"}}}, where="p.yaml")
+    with pytest.raises(UsageError, match="policy specon could do nothing here: it only moves jobs"):
+        refuse_migration(document, Path("p.yaml"))
+
+
+def test_each_of_two_composed_policies_is_checked() -> None:
+    assert refusal("flowcon+specon", replace(AMPLE, nodes=1)).startswith("policy specon could do nothing here: it ch")
 
 
 # --- how long built-in jobs take --------------------------------------------------------------------------

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.adapters.job_record import JobRecord
-from controller.demo.results import Curves, JobResult, RunResult
-from controller.demo.runner import time_to_level, trouble, with_times_to_quality
-from controller.jobs import JobSpec
-from controller.model import Objective
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.config.jobs_file import JobSpec
+from slopewise.demo.report.results import Curves, JobResult, RunResult
+from slopewise.demo.runner import time_to_level, trouble, with_times_to_quality
+from slopewise.model import Objective
 
 
 def a_run(policy: str, arrived: float, *points: tuple[float, float], objective: Objective = "min") -> RunResult:
@@ -36,7 +36,7 @@ def test_an_accuracy_is_to_rise() -> None:
 
 
 @pytest.mark.parametrize("points", [(), ((1.0, 0.5), (2.0, 0.5)), ((1.0, 0.5), (2.0, 0.9))])
-def test_a_job_that_never_improved_never_reached_anything(points: tuple) -> None:
+def test_a_job_that_never_improved_never_reached_anything(points: tuple[tuple[float, float], ...]) -> None:
     assert times(a_run("fair", 0.0, *points)) == [None]
 
 
@@ -52,7 +52,7 @@ def test_time_to_a_level_counts_from_the_arrival_to_the_first_time_it_was_seen(
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "ended_by_move", "told"),
+    ("status", "text", "ended_by_move", "reported"),
     [
         (0, "", "", ""),
         (1, "Traceback\nKeyError: 'x'", "", "a failed with status 1: KeyError: 'x'"),
@@ -61,8 +61,8 @@ def test_time_to_a_level_counts_from_the_arrival_to_the_first_time_it_was_seen(
     ],
 )
 def test_a_job_that_failed_or_left_its_work_in_a_move_is_told_with_the_figures(
-    status: int, words: str, ended_by_move: str, told: str
+    status: int, text: str, ended_by_move: str, reported: str
 ) -> None:
     record = JobRecord(JobSpec("a", ["x"], 0.0), 20_000, finished_at_seconds=1.0, exit_status=status)
-    record.last_words, record.ended_by_move = words, ended_by_move
-    assert trouble(record) == told
+    record.last_output_lines, record.ended_by_move = text, ended_by_move
+    assert trouble(record) == reported

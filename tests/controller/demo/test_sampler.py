@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from support.worlds import START
 
-from controller.adapters.local import LocalJob
-from controller.adapters.machine_cpu import CpuCount, MachineCpu
-from controller.demo.sampler import OtherCpuSampler, allotted_cores
-from controller.model import CpuAllocation
+from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu
+from slopewise.adapters.local.ports import LocalJob
+from slopewise.demo.sampler import OtherCpuSampler, allotted_cores
+from slopewise.model import CpuAllocation
 
 NODES = {"node-1": 1.0, "node-2": 3.0}
 JOBS = [LocalJob(name, "run", START, node=node) for name, node in (("a", "node-1"), ("b", "node-1"), ("c", "node-2"))]

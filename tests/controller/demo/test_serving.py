@@ -18,11 +18,13 @@ import psutil
 import pytest
 from support.waiting import eventually, runs
 
-from controller.demo.serving.calibration import _start, calibrate, request_cpu_seconds
-from controller.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
-from controller.demo.serving.load import keep_busy
-from controller.demo.serving.server import ModelServer
-from controller.errors import SlopewiseError, UsageError
+from slopewise.demo.serving.calibration import _start, calibrate, request_cpu_seconds
+from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
+from slopewise.demo.serving.load import keep_busy
+from slopewise.demo.serving.open_loop import OpenLoop
+from slopewise.demo.serving.server import ModelServer
+from slopewise.demo.serving.worker import RequestFailedError, Worker
+from slopewise.errors import SlopewiseError, UsageError
 
 NAMES = list(SERVED_MODELS)
 ONE_TENTH = dict.fromkeys(NAMES, 0.1)
@@ -30,14 +32,24 @@ ONE_TENTH = dict.fromkeys(NAMES, 0.1)
 
 def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=30) as answer:
-        return answer.read().decode()
+        text: str = answer.read().decode()
+    return text
 
 
-def responses(url: str) -> tuple[float, float]:
+def status(url: str) -> int:
+    try:
+        fetch(url)
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200
+
+
+def responses(url: str, outcome: str = "ok") -> tuple[float, float]:
     """Count and sum of the histogram."""
     page = fetch(f"{url}/metrics")
     found = [
-        re.search(rf"^inference_response_duration_seconds_{end} (\S+)$", page, re.MULTILINE) for end in ("count", "sum")
+        re.search(rf'^inference_response_duration_seconds_{end}{{outcome="{outcome}"}} (\S+)$', page, re.MULTILINE)
+        for end in ("count", "sum")
     ]
     return tuple(float(match[1]) for match in found if match)  # type: ignore[return-value]
 
@@ -46,7 +58,7 @@ def responses(url: str) -> tuple[float, float]:
 def served(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A served model as a process, once it answers."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "controller.demo.serving", *arguments],
+        [sys.executable, "-P", "-m", "slopewise.demo.serving", *arguments],
         env={**os.environ, "SLOPEWISE_EXPORTER_PORT": "0", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -69,7 +81,7 @@ def served(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Pop
 def test_a_served_model_reads_real_digits(name: str) -> None:
     predictor = ServedModel(name, "", 449, 0.5).load()
     answer = predictor.answer(0)
-    right = sum(said == label for said, label in zip(answer, predictor.labels, strict=True))
+    right = sum(output == label for output, label in zip(answer, predictor.labels, strict=True))
     assert right / len(answer) > 0.95
     assert predictor.answer(0) == answer
 
@@ -153,6 +165,80 @@ def test_the_load_sends_one_request_after_another_and_ends_with_the_server() -> 
     assert asked == list(range(len(asked)))
 
 
+def test_a_response_that_fails_is_counted_apart() -> None:
+    with (
+        Worker(lambda request: [request], fail_ratio=0.5) as worker,
+        ModelServer("127.0.0.1", 0, worker.answer) as server,
+    ):
+        codes = [status(f"{server.url}/predict/{number}") for number in range(4)]
+        assert codes == [200, 500, 200, 500]
+        assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (2, 2))
+
+
+def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -> None:
+    with ModelServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer, 2) as server:
+        with worker:
+            assert status(f"{server.url}/predict/0") == 200
+            waiting = [threading.Thread(target=status, args=(f"{server.url}/predict/{number}",)) for number in (1, 2)]
+            for one in waiting:
+                one.start()
+            assert eventually(lambda: "inference_requests_in_flight 2.0" in fetch(f"{server.url}/metrics"))
+            assert status(f"{server.url}/predict/3") == 503
+            assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
+        for one in waiting:
+            one.join(30)
+        assert eventually(lambda: responses(server.url, "failed")[0] == 3)
+
+
+@pytest.mark.parametrize(("ratio", "failed"), [(0.0, []), (0.25, [4, 8]), (0.4, [3, 5, 8]), (1.0, [*range(1, 9)])])
+def test_the_requests_that_fail_are_evenly_spread(ratio: float, failed: list[int]) -> None:
+    worker, found = Worker(lambda request: [request], fail_ratio=ratio), []
+    for number in range(1, 9):
+        try:
+            worker.answer(number)
+        except RequestFailedError:
+            found.append(number)
+    assert found == failed
+
+
+@contextmanager
+def hanging_after(requests: int) -> Iterator[ModelServer]:
+    """A server that answers so many requests; those that wait when it is left fail."""
+    worker = Worker(lambda request: [request], hang_after=requests)
+    with ModelServer("127.0.0.1", 0, worker.answer) as server, worker:
+        yield server
+
+
+# --- load at a fixed rate -----------------------------------------------------------------------------------
+
+
+def test_a_fixed_rate_goes_on_while_nothing_is_answered() -> None:
+    with hanging_after(3) as server:
+        load = OpenLoop(server.url, rate_per_second=50, timeout_seconds=30)
+        load.run(0.4, print)
+        assert eventually(lambda: "inference_requests_in_flight 17.0" in fetch(f"{server.url}/metrics"))
+    assert eventually(lambda: sum(load.sent.outcomes.values()) == 20)
+    assert load.sent.outcomes == {"ok": 3, "failed": 17}
+    assert re.fullmatch(r"3 ok in \S+ s each, 17 failed", load.sent.line())
+    assert load.sent.line() == "0 ok"
+
+
+def test_a_request_that_is_not_answered_in_time_is_given_up() -> None:
+    with hanging_after(1) as server:
+        load = OpenLoop(server.url, rate_per_second=20, timeout_seconds=0.5)
+        load.run(0.1, print)
+        assert eventually(lambda: load.sent.outcomes == {"ok": 1, "timed out": 1})
+
+
+def test_a_server_that_does_not_listen_is_told_in_one_sentence() -> None:
+    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
+        url = server.url
+    with pytest.raises(
+        SlopewiseError, match=r"^127\.0\.0\.1:\d+ does not listen within 0\.1 s \(.*\); start the served"
+    ):
+        OpenLoop(url, 1, 1).wait_until_it_listens(0.1)
+
+
 # --- the process ------------------------------------------------------------------------------------------
 
 
@@ -208,19 +294,22 @@ def test_a_load_outlives_a_killed_server_by_no_more_than_a_moment() -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         (["resnet"], "there is no served model 'resnet'; choose one of "),
-        (["digits-kernel", "--seconds", "0"], "argument --seconds: '0' is not a number of seconds above 0; "),
-        (["digits-kernel", "--seconds", "nan"], "argument --seconds: 'nan' is not a number of seconds above 0; "),
+        (["digits-kernel", "--seconds", "0"], "argument --seconds: '0' is not a number above 0; "),
+        (["digits-kernel", "--seconds", "nan"], "argument --seconds: 'nan' is not a number above 0; "),
+        (["digits-kernel", "--rows", "0"], "argument --rows: '0' is not a whole number of at least 1; "),
+        (["digits-kernel", "--fail-ratio", "1.5"], "argument --fail-ratio: '1.5' is not a number from 0 to 1; "),
+        (["digits-kernel", "--hang-after", "0"], "argument --hang-after: '0' is not a whole number of at least 1; "),
         ([], "the following arguments are required: NAME; "),
     ],
 )
-def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], sentence: str) -> None:
+def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], message: str) -> None:
     with served(*arguments) as (process, _):
         printed, complaint = process.communicate(timeout=60)
     assert (process.returncode, printed) == (2, "")
-    assert complaint.startswith(sentence)
+    assert complaint.startswith(message)
 
 
 @pytest.mark.processes
@@ -244,13 +333,13 @@ def test_an_objective_is_the_response_time_at_the_cpu_that_the_catalogue_gives()
     jobs = {job.name: job for job in serving_jobs(ONE_TENTH, cores=2)}
     assert list(jobs) == NAMES
     for name, job in jobs.items():
-        assert job.promises.qoe_seconds == pytest.approx(0.1 / SERVED_MODELS[name].needed_cores)
+        assert job.objectives.qoe_seconds == pytest.approx(0.1 / SERVED_MODELS[name].needed_cores)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 5, 7, 64])
 def test_on_any_machine_all_objectives_can_be_kept_and_an_even_split_keeps_half_of_them(cores: float) -> None:
     jobs = serving_jobs(ONE_TENTH, cores)
-    needed = [0.1 / (job.promises.qoe_seconds or 0.0) for job in jobs]
+    needed = [0.1 / (job.objectives.qoe_seconds or 0.0) for job in jobs]
     even = cores / len(jobs)
     assert sum(needed) == pytest.approx(0.8 * cores)
     assert max(needed) <= 1

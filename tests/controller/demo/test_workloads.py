@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller import policies
-from controller.demo import workloads
-from controller.demo.trainings.catalogue import TRAININGS, demo_jobs
-from controller.demo.workloads import (
-    ALONE,
+from slopewise import policies
+from slopewise.demo import workloads
+from slopewise.demo.trainings.catalogue import TRAININGS, demo_jobs
+from slopewise.demo.workloads import (
+    SOLO_RUNS,
     WorkloadName,
     build_workload,
     fitting_nodes,
@@ -29,6 +29,8 @@ SPENT_AROUND_SECONDS = 4.0
         (["deadline"], "deadlines"),
         (["tradl"], "targets"),
         (["specon"], "uneven"),
+        (["flowcon+specon"], "uneven"),
+        (["deadline+kube-default"], "deadlines"),
         (["flowcon"], "trainings"),
         (["flowcon2", "dqoes"], "trainings"),
         (["dqoes", "deadline"], "served"),
@@ -41,8 +43,8 @@ def test_the_first_policy_named_chooses_the_jobs(names: list[str], expected: Wor
 
 def test_what_was_chosen_and_why_is_said_unless_there_was_nothing_to_choose() -> None:
     assert reason_for(["flowcon", "fair"], "trainings") == ""
-    said = reason_for(["dqoes", "deadline"], "served")
-    assert said == (
+    text = reason_for(["dqoes", "deadline"], "served")
+    assert text == (
         "The jobs are served models with response-time objectives, which fit dqoes, the first policy named; "
         "--workload chooses others."
     )
@@ -51,7 +53,13 @@ def test_what_was_chosen_and_why_is_said_unless_there_was_nothing_to_choose() ->
 
 @pytest.mark.parametrize(
     ("names", "cores", "expected"),
-    [(["specon"], 2, 2), (["flowcon", "kube-default"], 8, 2), (["specon"], 1, 1), (["flowcon"], 8, 1)],
+    [
+        (["specon"], 2, 2),
+        (["flowcon+specon"], 2, 2),
+        (["flowcon", "kube-default"], 8, 2),
+        (["specon"], 1, 1),
+        (["flowcon"], 8, 1),
+    ],
 )
 def test_policies_that_choose_among_nodes_get_two_where_there_are_two_cores(
     names: list[str], cores: int, expected: int
@@ -61,11 +69,11 @@ def test_policies_that_choose_among_nodes_get_two_where_there_are_two_cores(
 
 def test_every_policy_that_is_named_here_is_one() -> None:
     known = {name.replace("_", "-") for name in policies.names()}
-    assert workloads._PLACING | set(workloads._FITTING) <= known
+    assert {workloads._ON_ONE_NODE, *workloads._FITTING} <= known
 
 
 def test_every_training_was_measured_alone() -> None:
-    assert set(ALONE) == set(TRAININGS)
+    assert set(SOLO_RUNS) == set(TRAININGS)
 
 
 @pytest.mark.parametrize("workload", ["trainings", "deadlines", "targets"])
@@ -80,7 +88,8 @@ def test_every_list_of_usual_trainings_is_the_same_work_and_scales(workload: Wor
 def test_deadlines_are_between_one_and_a_half_and_four_times_what_a_job_needs_alone() -> None:
     jobs = build_workload("deadlines", 1.0, CORES)
     factors = [
-        ((job.deadline_seconds or 0.0) - workloads.GRACE_SECONDS) / (ALONE[job.name].seconds - workloads.START_SECONDS)
+        ((job.deadline_seconds or 0.0) - workloads.GRACE_SECONDS)
+        / (SOLO_RUNS[job.name].seconds - workloads.START_SECONDS)
         for job in jobs
     ]
     assert all(1.49 < factor < 4.01 for factor in factors)
@@ -96,7 +105,7 @@ def test_all_deadlines_can_be_met_on_two_cores_and_even_sharing_misses_some(
 ) -> None:
     """Earliest deadline first is the proof that they can; sharing is what happens without anybody."""
     jobs = {job.name: job for job in build_workload("deadlines", 1.0, CORES)}
-    left = {name: ALONE[name].seconds for name in jobs}
+    left = {name: SOLO_RUNS[name].seconds for name in jobs}
     ended: dict[str, float] = {}
     now = 0.0
     while len(ended) < len(jobs):
@@ -114,10 +123,10 @@ def test_all_deadlines_can_be_met_on_two_cores_and_even_sharing_misses_some(
 
 def test_targets_lie_between_the_first_and_the_best_loss_the_final_one_lower() -> None:
     for job in build_workload("targets", 1.0, CORES):
-        alone, asked = ALONE[job.name], job.promises
+        solo, asked = SOLO_RUNS[job.name], job.objectives
         assert asked.deliverable_level is not None
         assert asked.target_level is not None
-        assert alone.best_loss < asked.target_level < asked.deliverable_level < alone.first_loss
+        assert solo.best_loss < asked.target_level < asked.deliverable_level < solo.first_loss
 
 
 def test_uneven_jobs_are_long_and_short_in_turn_and_all_there_before_the_first_has_ended() -> None:
@@ -127,5 +136,5 @@ def test_uneven_jobs_are_long_and_short_in_turn_and_all_there_before_the_first_h
     ratios = [int(mine.command[-1]) / int(theirs.command[-1]) for mine, theirs in zip(uneven, usual, strict=True)]
     assert ratios == pytest.approx([1.5, 0.4] * 4)
     assert [job.name for job in uneven] == [job.name for job in usual]
-    shortest = min(0.4 * (ALONE[job.name].seconds - 1.5) for job in uneven)
+    shortest = min(0.4 * (SOLO_RUNS[job.name].seconds - 1.5) for job in uneven)
     assert uneven[-1].arrive_seconds <= 4 * shortest  # four jobs share a core from the fourth on

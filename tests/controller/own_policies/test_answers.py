@@ -9,15 +9,15 @@ import pytest
 from support.own_policy import a_file, deciding
 from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot, known
 
-from controller.bounds import Bounds
-from controller.corrections import Patience
-from controller.errors import PolicyError
-from controller.growth import Measuring
-from controller.model import CpuAllocation, MemoryState
-from controller.own_policies.loading import load_file
-from controller.policies import PolicyProtocol, Setting
-from controller.ports import Ports
-from controller.reconcile import PassSettings, reconcile
+from slopewise.errors import PolicyError
+from slopewise.estimators.growth import Measuring
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.feedback.rollback import RollbackSettings
+from slopewise.model import Bounds, CpuAllocation, MemoryState
+from slopewise.own_policies.loading import load_file
+from slopewise.policies import PolicyProtocol, Setting
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
 
 WORLD = a_snapshot([a_job("a", limit=1000), a_job("b")], [a_node("n1", 2.0), a_node("n2", 2.0)])
 MEMORY = MemoryState({uid: known().altered(original=CpuAllocation(2000, 1000)) for uid in ("a", "b")})
@@ -43,9 +43,9 @@ def test_a_policy_that_decides_well_is_heard(tmp_path: Path) -> None:
 
 
 def test_a_policy_may_give_back_what_a_job_came_with(tmp_path: Path) -> None:
-    back = 'resize = Resize("a", "n1", "limits", 1000, 2000, "its own", gives_back=True)'
+    back = 'resize = Resize("a", "n1", "limits", 1000, 2000, "its own", is_rollback=True)'
     (resize,) = policy(tmp_path, back, "return replace(fair, resizes=(resize,))").decide(WORLD, MEMORY).resizes
-    assert resize.gives_back
+    assert resize.is_rollback
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,23 @@ def test_a_policy_may_give_back_what_a_job_came_with(tmp_path: Path) -> None:
             "return replace(fair, memory=replace(memory, jobs={uid: JobMemory() for uid in memory.jobs}))",
             "memory.jobs has another series for a, which is not the policy's to write",
         ),
-        ("memory.jobs['a'].original = None; return self.fair(snapshot, memory)", "another original for a, which is"),
-        ("memory.jobs['a'].wanted_cores = float('nan'); return fair", "memory.jobs wants nan cores for a"),
+        ("memory.jobs['a'].original = None; return fair", "immutable type: 'JobMemory'"),
+        (
+            "memory.jobs['a'] = memory.jobs['a'].altered(original=None); return self.fair(snapshot, memory)",
+            "another original for a, which is",
+        ),
+        (
+            "memory.jobs['a'] = memory.jobs['a'].altered(wanted_cores=-1.0); return self.fair(snapshot, memory)",
+            "memory.jobs wants -1.0 cores for a",
+        ),
         ("return replace(fair, memory=memory)", "memory.nodes has none for n"),
         (
             NODES.format("NodeMemory(frozenset(), 0.0, 20.0)"),
-            "asks for the next look at n1 in the past",
+            "evaluates n1 next in the past",
         ),
         (
             NODES.format("replace(look, interval_seconds=0.01)"),
-            "asks for a look at n1 every 0.01 s; at least 1 s must lie between",
+            "evaluates n1 every 0.01 s; at least 1 s must lie between",
         ),
         ("return replace(fair, resizes=(Resize('c', 'n1', 'limits', 1, 2, 'why'),))", "resizes has c, which is no job"),
         (
@@ -94,9 +101,11 @@ def test_a_policy_may_give_back_what_a_job_came_with(tmp_path: Path) -> None:
             "the resize of a goes to 0 millicores; the least is 1",
         ),
         (
-            "return replace(fair, resizes=(Resize('a', 'n1', 'limits', 1000, 1999, 'why', gives_back=True),))",
-            "the resize of a says gives_back, and does not go to what the job came with",
+            "return replace(fair, resizes=(Resize('a', 'n1', 'limits', 1000, 1999, 'why', is_rollback=True),))",
+            "the resize of a says is_rollback, and does not go to the job's original",
         ),
+        ("return replace(fair, held=['a'])", "held is a list, and not a Mapping"),
+        ("return replace(fair, held={'a': 'why'})", "held has a, which does not wait for a node"),
         ("return replace(fair, moves=(Place('a', 'n2', 'why'),))", "moves places a, which does not wait for a node"),
         ("return replace(fair, moves=(Migrate('a', 'n2', 'n1', 'why'),))", "moves has a leave n2, where it is not"),
         (
@@ -127,8 +136,8 @@ def test_a_pass_under_a_policy_that_raises_is_held_and_the_next_one_is_tried_aga
     actuator, memory = FakeActuator(), FakeMemory()
     ports = Ports(FakeObserver([WORLD, later]), actuator, memory, FakeClock())
     bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
-    settings = PassSettings("mine", Measuring(20.0), bounds, Patience(20.0, 120.0, 600.0))
+    settings = PassSettings("mine", Measuring(20.0), bounds, RollbackSettings(20.0, 120.0, 600.0))
     first, second = (reconcile(ports, mine, settings) for _ in range(2))
     assert first.policy_failed
     assert "ZeroDivisionError" in (first.held or "")
-    assert (second.held, memory.saved[-1].jobs.keys()) == (None, {"a"})
+    assert (second.held, set(memory.saved[-1].jobs)) == (None, {"a"})

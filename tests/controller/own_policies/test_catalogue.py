@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from support.own_policy import a_file, a_name, deciding, failing
 
-from controller.errors import UsageError
-from controller.own_policies import catalogue
-from controller.own_policies.catalogue import Unusable, find, name_file, name_of, names, own
-from controller.policies import PolicyFile
+from slopewise.errors import UsageError
+from slopewise.own_policies import catalogue
+from slopewise.own_policies.catalogue import Unusable, find, name_file, name_of, names, own
+from slopewise.policies import PolicyFile
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_policy_is_named_by_its_path_from_here_or_from_the_file_that_names_it(
 
 def test_a_file_is_executed_once_however_often_its_policy_is_asked_for(tmp_path: Path) -> None:
     path = a_file(tmp_path)
-    path.write_text(path.read_text() + f"\nopen({str(tmp_path / 'log')!r}, 'a').write('x')\n")
+    path.write_text(path.read_text() + f"\nwith open({str(tmp_path / 'log')!r}, 'a') as log:\n    log.write('x')\n")
     name = name_file(path).name
     for _ in range(3):
         find(name)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
 
-from controller.errors import UsageError
-from controller.model import ClusterSnapshot, JobState, MemoryState, Node
-from controller.own_policies.check import CheckResult, check_file, written
-from controller.own_policies.contract import START
+from slopewise.errors import UsageError
+from slopewise.model import ClusterSnapshot, JobState, MemoryState, Node
+from slopewise.own_policies.check import CheckResult, check_file, written
+from slopewise.own_policies.drawn_worlds import START
 
 FEW = 25
 
@@ -48,8 +48,8 @@ def test_a_policy_that_was_just_written_keeps_to_the_contract(tmp_path: Path) ->
     ("lines", "place", "sentence"),
     [
         (["import time", "return fair"], "what it imports and calls", "imports time; decide is pure: no clock, no"),
-        (["from controller import model", "return fair"], "what it imports and calls", "imports controller, which may"),
-        (["import controller.model as m", "return fair"], "what it imports and calls", "imports controller.model"),
+        (["from slopewise import model", "return fair"], "what it imports and calls", "imports slopewise, which may"),
+        (["import slopewise.model as m", "return fair"], "what it imports and calls", "imports slopewise.model"),
         (["print(memory)", "return fair"], "what it imports and calls", "calls print; decide is pure: what it has"),
         (["return None"], "ordinary worlds", "decide returned None, and not Decisions"),
         (["return snapshot.jobs[0] and fair"], "ordinary worlds", "failed: IndexError: tuple index out of range"),

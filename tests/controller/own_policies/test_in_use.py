@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from support.command_line import slopewise
 from support.own_policy import a_file, a_name, deciding, failing
 from support.worlds import a_job, a_snapshot
 
-from controller.adapters.kube.policies import parse_policy
-from controller.demo.command import DemoOptions, run_names
-from controller.documents import policy_of
-from controller.errors import SlopewiseError, UsageError
-from controller.local_run import LocalRunOptions, document
-from controller.model import MemoryState
-from controller.own_policies.contract import decide
-from controller.settings import PolicyChoice, load_training_policy, policy_parameters
-from controller.simulator.scenario import load_scenario, policy_runs
-from controller.simulator.sweep import simulate
+from slopewise.adapters.kube.state.training_policies import parse_policy
+from slopewise.config.pass_settings import policy_of, with_interval
+from slopewise.config.training_policy import PolicyChoice, load_training_policy, policy_parameters
+from slopewise.demo.command import DemoOptions, run_names
+from slopewise.errors import SlopewiseError, UsageError
+from slopewise.local.run import LocalRunOptions, document
+from slopewise.model import MemoryState
+from slopewise.own_policies.contract import decide
+from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
+from slopewise.simulator.sweep import simulate
 
 DEMO = DemoOptions([], None, None, None, None, 1.0, "auto", None)
 LOCAL = LocalRunOptions(Path("jobs.yaml"), None, True, "auto", 0, False)
@@ -51,8 +50,10 @@ class TestDocuments:
         path = a_file(tmp_path)
         document = load_training_policy(a_document(tmp_path, f"./{path.name}", floorRatio=0.5))
         assert document.spec.policy.name == path.stem.replace("_", "-")
-        decisions = decide(policy_of(document), a_snapshot([a_job("only")]), MemoryState())
-        assert decisions.reasons == {"only": "1 in order of age, limit 1 of 1 cores"}
+        decisions = decide(
+            policy_of(with_interval(document, scrape_interval_seconds=1.0)), a_snapshot([a_job("only")]), MemoryState()
+        )
+        assert decisions.reasons == {"only": "1 in order of age, weight 1000 of 1000, as if limited to 1 of 1 cores"}
 
     def test_a_mistake_in_the_policys_file_is_told_with_where_it_was_named(self, tmp_path: Path) -> None:
         path = a_file(tmp_path, failing("1 / 0"))
@@ -155,25 +156,20 @@ class TestOnThisMachine:
             document(replace(LOCAL, policy="las", policy_file=a_document(tmp_path, "las")))
 
 
-def slopewise(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "controller", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
-
-
 def test_from_a_new_file_to_a_simulation(tmp_path: Path) -> None:
-    new = slopewise(tmp_path, "policies", "new", "shortest-first")
+    new = slopewise("policies", "new", "shortest-first", cwd=tmp_path)
     assert (new.returncode, new.stdout) == (0, "shortest_first.py\n")
     assert "slopewise policies check ./shortest_first.py" in new.stderr
-    again = slopewise(tmp_path, "policies", "new", "shortest-first")
+    again = slopewise("policies", "new", "shortest-first", cwd=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == "slopewise: shortest_first.py: is there already; give another name, or remove it first.\n"
-    checked = slopewise(tmp_path, "policies", "check", "shortest_first.py", "--worlds", "5", "-o", "json")
+    checked = slopewise("policies", "check", "shortest_first.py", "--worlds", "5", "-o", "json", cwd=tmp_path)
     assert (checked.returncode, json.loads(checked.stdout)["kept"]) == (0, True)
     options = ("--policy", "./shortest_first.py", "--seeds", "1", "-o", "json")
-    simulated = slopewise(tmp_path, "simulate", a_scenario(tmp_path), *options)
+    simulated = slopewise("simulate", a_scenario(tmp_path), "--workers", "1", *options, cwd=tmp_path)
     assert list(json.loads(simulated.stdout)["policies"]) == ["fair", "shortest-first"], simulated.stderr
     a_file(tmp_path, failing("1 / 0"), name="broken")
-    listed = slopewise(tmp_path, "policies", "--policies-dir", ".", "-o", "json")
+    listed = slopewise("policies", "--policies-dir", ".", "-o", "json", cwd=tmp_path)
     told = {policy["name"]: policy["mistake"] for policy in json.loads(listed.stdout)}
     assert told["shortest-first"] is told["flowcon"] is None
     assert "ZeroDivisionError" in told["broken"]
@@ -181,8 +177,8 @@ def test_from_a_new_file_to_a_simulation(tmp_path: Path) -> None:
 
 def test_a_check_that_fails_is_exit_code_1_and_a_file_that_cannot_be_loaded_2(tmp_path: Path) -> None:
     a_file(tmp_path, deciding("return None"), name="wrong")
-    wrong = slopewise(tmp_path, "policies", "check", "wrong.py")
+    wrong = slopewise("policies", "check", "wrong.py", cwd=tmp_path)
     assert (wrong.returncode, "decide returned None" in wrong.stdout) == (1, True)
     a_file(tmp_path, "def", name="broken")
-    broken = slopewise(tmp_path, "policies", "check", "broken.py")
+    broken = slopewise("policies", "check", "broken.py", cwd=tmp_path)
     assert (broken.returncode, broken.stdout, len(broken.stderr.splitlines())) == (2, "", 1)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
 
-from controller.errors import UsageError
-from controller.own_policies.loading import load_file
-from controller.policies import Setting
+from slopewise.errors import UsageError
+from slopewise.own_policies.loading import load_file
+from slopewise.policies import Setting
 
 POLICY = "class Policy:\n    def decide(self, snapshot, memory):\n        return None\n"
 
@@ -42,7 +42,7 @@ def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
             "imports nowhere_to_be_found, which is not there; install it where slopewise",
         ),
         (failing("import sys\nsys.exit(3)"), "mine.py: cannot be loaded: SystemExit: 3 (line 2); mend it."),
-        (failing("from controller.policy_api import Jobs"), "ImportError: cannot import name 'Jobs'"),
+        (failing("from slopewise.policy_api import Jobs"), "ImportError: cannot import name 'Jobs'"),
         ("x = '\0'\n", "mine.py"),
         ("", "mine.py: has no class Policy with a method decide(snapshot, memory); add it"),
         (failing("x = 1"), "mine.py: has no class Parameters(PolicyParameters); add one, also an empty one"),
@@ -58,7 +58,10 @@ def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_mistake_in_a_file_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "slopewise_policy_mine", raising=False)  # of another test's file
     path = a_file(tmp_path, text, name="mine")
     with pytest.raises(UsageError) as refused:
         load_file(path)

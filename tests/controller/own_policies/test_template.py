@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from controller import policy_api
-from controller.errors import UsageError
-from controller.own_policies.loading import load_file
-from controller.own_policies.template import template, write_new
+from slopewise import policy_api
+from slopewise.errors import UsageError
+from slopewise.own_policies.loading import load_file
+from slopewise.own_policies.template import template, write_new
 
 
 def test_a_new_policy_has_its_name_everywhere_and_can_be_loaded(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_it_imports_only_what_is_public() -> None:
     imports = [node for node in ast.walk(ast.parse(template("mine"))) if isinstance(node, ast.ImportFrom | ast.Import)]
     modules = {node.module for node in imports if isinstance(node, ast.ImportFrom)}
     (ours,) = [node for node in imports if isinstance(node, ast.ImportFrom) and node.module == policy_api.__name__]
-    assert modules == {"__future__", "collections.abc", "controller.policy_api"}
+    assert modules == {"__future__", "collections.abc", "slopewise.policy_api"}
     assert {alias.name for alias in ours.names} <= set(policy_api.__all__)
     assert not [node for node in imports if isinstance(node, ast.Import)]
 

@@ -10,41 +10,40 @@ from hypothesis import given
 from support.searching import examples
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import (
+from slopewise.model import (
     Arrival,
     ClusterSnapshot,
     CpuAllocation,
     CpuControl,
+    Decisions,
     Job,
     JobMemory,
     JobState,
     MemoryState,
     Node,
+    Objectives,
     Pace,
-    Place,
-    Promises,
 )
-from controller.own_policies.contract import (
-    INTERVAL,
+from slopewise.own_policies.answers import first_mistake
+from slopewise.own_policies.contract import (
+    ContractError,
     check_everything,
     check_limits_add_up,
     decide,
-    worlds,
+    measured,
 )
-from controller.policies import DecidesOn, PolicyProtocol, Setting, build, find, names
+from slopewise.own_policies.drawn_worlds import INTERVAL, worlds
+from slopewise.policies import Action, DecidesOn, PolicyProtocol, Setting, build, find, names
 
 CONTROLS = ("limits", "requests")
 
 SOFT_LIMITS = {"flowcon", "flowcon2"}
 """Policies whose limits may add up to more than the node, as their paper says (thesis 5.1.1)."""
 
-PLACING = {"deadline", "draps", "flowcon2", "kube_default", "procon"}
+PLACING = {name for name in names() if "place" in find(name).actions}
 """Policies that choose the node of an arriving job; with the others the default scheduler does."""
 
-MOVING = {"draps", "specon"}
-"""Policies that may move running jobs."""
-
-LEAVES_CPU_ALONE = {"draps", "fair", "kube_default", "procon", "specon"}
+LEAVES_CPU_ALONE = {name for name in names() if "resize" not in find(name).actions}
 """Policies that resize nobody."""
 
 World = tuple[ClusterSnapshot, MemoryState]
@@ -78,7 +77,7 @@ def a_busy_world() -> World:
             "nan": known(efficiency=0.02),
             "gone": known(efficiency=0.02),
         },
-        looked_at=START - INTERVAL,
+        evaluated_at=START - INTERVAL,
         on_node=["fast", "slow", "nan", "silent"],
     )
     return a_snapshot(jobs, [a_node("n1", 2.0), a_node("n2", 4.0)]), memory
@@ -95,14 +94,12 @@ class TestEveryPolicy:
     @examples(40)
     @given(world=worlds())
     def test_keeps_to_the_contract_in_any_world(self, name: str, control: CpuControl, world: World) -> None:
-        decisions = check_everything(maker(name, control), control, *world, decides_on(name))
-        assert name in PLACING or not any(isinstance(move, Place) for move in decisions.moves)
-        assert name in MOVING or all(isinstance(move, Place) for move in decisions.moves)
+        check_everything(maker(name, control), control, *world, decides_on(name), find(name).actions)
         if name not in SOFT_LIMITS:
             check_limits_add_up(maker(name, control), *world)
 
     @pytest.mark.parametrize("jobs", [[], [a_job("only", level=None)], [a_job("only")]])
-    def test_survives_no_jobs_one_job_and_unknown_growth(self, name: str, control: CpuControl, jobs: list) -> None:
+    def test_survives_no_jobs_one_job_and_unknown_growth(self, name: str, control: CpuControl, jobs: list[Job]) -> None:
         decisions = check_everything(maker(name, control), control, a_snapshot(jobs), MemoryState(), decides_on(name))
         assert set(decisions.reasons) == {job.uid for job in jobs}
 
@@ -112,7 +109,36 @@ class TestEveryPolicy:
             memory = check_everything(maker(name, control), control, snapshot, memory, decides_on(name)).memory
             later = snapshot.taken_at_seconds + INTERVAL
             snapshot = replace(snapshot, taken_at_seconds=later)
-        assert all(look.looked_at_seconds > START for look in memory.nodes.values())
+        assert all(look.evaluated_at_seconds > START for look in memory.nodes.values())
+
+
+HOLDING = {"deadline", "dqoes"}
+"""Policies that may hold back arrivals which fit nowhere."""
+
+
+@pytest.mark.parametrize("name", names())
+class TestHolds:
+    def that_holds(self, name: str, world: World) -> Decisions:
+        setting = Setting(INTERVAL, "requests", max_hold_seconds=600.0)
+        return build(name, find(name).parameters(), setting).decide(world[0], measured(*world))
+
+    @examples(40)
+    @given(world=worlds())
+    def test_what_is_held_back_waits_and_is_placed_nowhere(self, name: str, world: World) -> None:
+        decisions = self.that_holds(name, world)
+        assert first_mistake(decisions, world[0], measured(*world), "requests") is None
+        without = build(name, find(name).parameters(), Setting(INTERVAL, "requests")).decide(world[0], measured(*world))
+        assert without.held == {}
+
+    def test_only_those_that_keep_promises_hold_anything_back(self, name: str) -> None:
+        promise = Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 2000.0)
+        busy = replace(
+            a_job("busy", started_at=START - 900), objectives=promise, steps_total=100.0, steps_planned=1900.0
+        )
+        arrival = Arrival("new", "new", "team", START, objectives=promise)
+        snapshot = replace(a_snapshot([busy], [a_node(cpu_cores=1.0)]), waiting=(arrival,))
+        memory = MemoryState({"busy": known(paces=(Pace(START - 1, 1.0, 0.95),), job_class="S")})
+        assert list(self.that_holds(name, (snapshot, memory)).held) == (["new"] if name in HOLDING else [])
 
 
 SQUEEZED, CAME_WITH = CpuAllocation(100, 100), CpuAllocation(1500, 900)
@@ -125,7 +151,7 @@ def a_world_beside(silent: Job, known_of_it: JobMemory, reporting: JobState = Jo
             a_job(uid, cpu_seconds=seconds, state=reporting),
             steps_total=100.0,
             steps_planned=1000.0,
-            promises=Promises(0.2, START + 600.0, target_level=0.2),
+            objectives=Objectives(0.2, START + 600.0, target_level=0.2),
         )
         for uid, seconds in (("a", 20.0), ("b", 90.0))
     ]
@@ -148,7 +174,7 @@ class TestSilentJobs:
         world = a_world_beside(silent, JobMemory(wanted_cores=wanted_before(name)))
         decisions = check_everything(maker(name, control), control, *world, decides_on(name))
         assert "silent" not in {resize.job_uid for resize in decisions.resizes}
-        assert "left alone" in decisions.reasons["silent"] or not decisions.resizes
+        assert "unchanged" in decisions.reasons["silent"] or not decisions.resizes
 
     def test_it_changes_nothing_for_the_others_but_the_size_of_what_they_share(
         self, name: str, control: CpuControl
@@ -171,7 +197,7 @@ class TestSilentJobs:
         decisions = check_everything(maker(name, control), control, *a_world_beside(silent, before), decides_on(name))
         assert decisions.resizes or name in LEAVES_CPU_ALONE
         back = [resize for resize in decisions.resizes if resize.job_uid == "silent"]
-        assert [(each.to_millicores, each.gives_back) for each in back] == (
+        assert [(each.to_millicores, each.is_rollback) for each in back] == (
             [(1500 if control == "limits" else 900, True)] if decisions.resizes else []
         )
 
@@ -200,6 +226,25 @@ def test_every_policy_states_what_it_computes_and_documents_every_parameter(name
         assert field.description
         assert isinstance(field.json_schema_extra, dict)
         assert {"unit", "source"} <= set(field.json_schema_extra)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("resize", {"deadline", "dqoes", "flowcon", "flowcon2", "las", "srpt_oracle", "tradl"}),
+        ("place", {"deadline", "dqoes", "draps", "flowcon2", "kube_default", "procon"}),
+        ("migrate", {"deadline", "dqoes", "draps", "specon"}),
+    ],
+)
+def test_every_policy_names_what_it_may_decide(action: Action, expected: set[str]) -> None:
+    assert {name for name in names() if action in find(name).actions} == expected
+
+
+def test_an_action_that_a_file_does_not_name_breaks_the_contract() -> None:
+    arrival = Arrival("new", "new", "team", START, 1000)
+    world = replace(a_snapshot([a_job("a")]), waiting=(arrival,))
+    with pytest.raises(ContractError, match="decides to place a job, which ACTIONS does not name; add 'place' to it"):
+        check_everything(maker("kube_default", "limits"), "limits", world, MemoryState(), "loss", frozenset())
 
 
 def test_only_the_oracle_needs_what_no_cluster_tells() -> None:

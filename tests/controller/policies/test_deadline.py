@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from controller.model import (
+from slopewise.model import (
     Arrival,
     Decisions,
     Job,
@@ -18,13 +20,13 @@ from controller.model import (
     MemoryState,
     Node,
     NodeMemory,
+    Objectives,
     Pace,
     Place,
-    Promises,
 )
-from controller.policies import Setting
-from controller.policies._reservations import Reservations
-from controller.policies.deadline import Parameters, Policy
+from slopewise.policies import Setting
+from slopewise.policies.deadline import Parameters, Policy
+from slopewise.policies.shared.reservations import Reservations
 
 ITVAL = 20.0
 FLOOR = 0.05
@@ -36,8 +38,8 @@ def training(
     """A job of one thread with so many steps and seconds left."""
     job = a_job(uid, started_at=START - age, useful_cores=useful)
     planned, total = (None, None) if steps is None else (steps + 100, 100.0)
-    promises = Promises(deadline_at_seconds=None if within is None else START + within)
-    return replace(job, steps_total=total, steps_planned=planned, promises=promises)
+    objectives = Objectives(deadline_at_seconds=None if within is None else START + within)
+    return replace(job, steps_total=total, steps_planned=planned, objectives=objectives)
 
 
 def timed(cpu_seconds: float = 1.0, wanted: float | None = None, cores: float = 0.5, **more: object) -> JobMemory:
@@ -51,13 +53,13 @@ def decide(
     known: Mapping[str, JobMemory],
     nodes: list[Node] | None = None,
     waiting: tuple[Arrival, ...] = (),
-    looked_at: bool = False,
-    **parameters: object,
+    evaluated: bool = False,
+    **parameters: Any,
 ) -> Decisions:
     without_reserve = {"ending_scrapes": 0.0, **parameters}
-    policy = Policy(Parameters(**without_reserve), Setting(ITVAL, "limits"))  # type: ignore[arg-type]
+    policy = Policy(Parameters(**without_reserve), Setting(ITVAL, "limits"))
     snapshot = replace(a_snapshot(jobs, nodes or [a_node()]), waiting=waiting)
-    looks = {"n1": NodeMemory(frozenset(known), START - ITVAL, ITVAL)} if looked_at else {}
+    looks = {"n1": NodeMemory(frozenset(known), START - ITVAL, ITVAL)} if evaluated else {}
     return policy.decide(snapshot, MemoryState(known, looks))
 
 
@@ -104,6 +106,18 @@ class TestNeeds:
         jobs, known = [training("job", useful=None)], {"job": timed(2.0)}
         assert classes(decide(jobs, known)) == {"job": "hopeless"}
         assert classes(decide(jobs, known, [a_node(), a_node("n2", 4.0)])) == {"job": "best-effort"}
+
+    def test_no_more_is_promised_than_other_pods_leave(self) -> None:
+        jobs, known = [training("job", steps=500), BUSY], {"job": timed(), "busy": JobMemory()}
+        assert sum(limits(decide(jobs, known, [a_node(available_cores=0.7)])).values()) == pytest.approx(0.7)
+        scarce = decide(jobs, known, [a_node(available_cores=0.4)])
+        assert classes(scarce)["job"] == "hopeless"
+        assert sum(limits(scarce).values()) == pytest.approx(0.4)
+
+    def test_the_largest_node_is_the_one_that_others_leave_most_of(self) -> None:
+        jobs, known = [training("job", useful=None)], {"job": timed(2.0)}
+        nodes = [a_node(), a_node("n2", 4.0, available_cores=0.5)]
+        assert classes(decide(jobs, known, nodes)) == {"job": "hopeless"}
 
     def test_time_that_no_cpu_saves_counts(self) -> None:
         """0.4 s + 0.8 CPU-seconds a step: 500 steps in 1000 s take 0.8/1.6 cores."""
@@ -209,38 +223,38 @@ class TestHysteresis:
         return {"job": job, "busy": JobMemory(wanted_cores=1 - wanted)}
 
     def test_a_small_change_is_not_made(self) -> None:
-        decisions = decide(self.jobs(460), self.known(0.5), looked_at=True, gamma=1.0)
+        decisions = decide(self.jobs(460), self.known(0.5), evaluated=True, gamma=1.0)
         assert limits(decisions) == {"job": 0.5, "busy": 0.5}
         assert decisions.memory.jobs["job"].streak == 0
 
     def test_a_decrease_is_made_when_two_looks_in_a_row_want_it(self) -> None:
-        first = decide(self.jobs(300), self.known(0.5), looked_at=True, gamma=1.0)
+        first = decide(self.jobs(300), self.known(0.5), evaluated=True, gamma=1.0)
         assert limits(first) == {"job": 0.5, "busy": 0.5}
         streak = first.memory.jobs["job"].streak
-        second = decide(self.jobs(300), self.known(0.5, streak=streak), looked_at=True, gamma=1.0)
+        second = decide(self.jobs(300), self.known(0.5, streak=streak), evaluated=True, gamma=1.0)
         assert limits(second) == pytest.approx({"job": 0.3, "busy": 0.7})
         assert second.memory.jobs["job"].streak == 0
 
     def test_a_job_that_would_be_late_gets_more_at_once(self) -> None:
-        decisions = decide(self.jobs(600), self.known(0.5), looked_at=True, gamma=1.0)
+        decisions = decide(self.jobs(600), self.known(0.5), evaluated=True, gamma=1.0)
         assert limits(decisions) == pytest.approx({"job": 0.6, "busy": 0.4})
 
     def test_limits_follow_at_once_when_a_job_arrives_or_is_timed(self) -> None:
         known = self.known(0.5)
         more = decide([*self.jobs(300), training("new", age=1)], {**known, "new": JobMemory()}, gamma=1.0)
         assert limits(more)["job"] == pytest.approx(0.3)
-        profiled = {**known, "job": replace(known["job"], job_class="profiling")}
-        assert limits(decide(self.jobs(300), profiled, looked_at=True, gamma=1.0))["job"] == pytest.approx(0.3)
+        profiled = {**known, "job": structs.replace(known["job"], job_class="profiling")}
+        assert limits(decide(self.jobs(300), profiled, evaluated=True, gamma=1.0))["job"] == pytest.approx(0.3)
 
     def test_limits_that_are_more_than_the_node_has_now_are_not_kept(self) -> None:
-        decisions = decide(self.jobs(460), self.known(0.5), [a_node(cpu_cores=0.9)], looked_at=True, gamma=1.0)
+        decisions = decide(self.jobs(460), self.known(0.5), [a_node(cpu_cores=0.9)], evaluated=True, gamma=1.0)
         assert sum(limits(decisions).values()) == pytest.approx(0.9)
 
 
 def arrival(uid: str, *, within: float | None = 1000, useful: float | None = 1.0) -> Arrival:
     deadline = None if within is None else START + within
     return Arrival(
-        uid, uid, "team", START, useful_parallelism_cores=useful, promises=Promises(deadline_at_seconds=deadline)
+        uid, uid, "team", START, useful_parallelism_cores=useful, objectives=Objectives(deadline_at_seconds=deadline)
     )
 
 
@@ -298,7 +312,7 @@ class TestPlacement:
         nodes = [a_node("n1"), a_node("n2")]
         decisions = decide(jobs, {job.uid: timed() for job in jobs}, nodes, (arrival("new"),), autoscaling=False)
         assert decisions.resizes == ()
-        assert all("left alone" in decisions.reasons[uid] for uid in ("a", "b", "c"))
+        assert all("unchanged" in decisions.reasons[uid] for uid in ("a", "b", "c"))
         assert placed(decisions) == [("new", "n2")]
 
 

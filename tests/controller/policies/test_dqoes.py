@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from controller.model import (
+from slopewise.allocation import capacity_cores
+from slopewise.estimators.pace import KEPT
+from slopewise.estimators.promises import deviation, listed_as
+from slopewise.model import (
+    Answering,
     CpuAllocation,
     Decisions,
     Job,
     JobMemory,
     MemoryState,
     NodeMemory,
+    Objectives,
     Pace,
-    Promises,
     Responses,
 )
-from controller.policies import Setting
-from controller.policies._qoe import deviation, listed_as
-from controller.policies._speed import had_cores, speed
-from controller.policies.dqoes import Parameters, Policy
+from slopewise.policies import Setting
+from slopewise.policies.dqoes import Parameters, Policy
+from slopewise.policies.shared.pace_models import had_cores, speed
 
 ITVAL = 20.0
 ASKED = 10.0
@@ -31,7 +36,7 @@ ASKED = 10.0
 
 def served(uid: str, *, asked: float | None = ASKED, weight: float = 1.0, useful: float | None = None) -> Job:
     job = a_job(uid, level=None, useful_cores=useful)
-    return replace(job, promises=Promises(qoe_seconds=asked, weight=weight), responses=Responses(0, 0.0))
+    return replace(job, objectives=Objectives(qoe_seconds=asked, weight=weight), responses=Responses(0, 0.0))
 
 
 def took(seconds: float, cores: float | None, wanted: float | None = None, **more: object) -> JobMemory:
@@ -43,8 +48,8 @@ def that_wants(cores: float, **more: object) -> JobMemory:
     return took(2 * ASKED, cores / 2, **more)  # type: ignore[arg-type]
 
 
-def decide(jobs: list[Job], known: Mapping[str, JobMemory], cores: float = 1.0, **parameters: object) -> Decisions:
-    policy = Policy(Parameters(**parameters), Setting(ITVAL, "limits"))  # type: ignore[arg-type]
+def decide(jobs: list[Job], known: Mapping[str, JobMemory], cores: float = 1.0, **parameters: Any) -> Decisions:
+    policy = Policy(Parameters(**parameters), Setting(ITVAL, "limits"))
     return policy.decide(a_snapshot(jobs, [a_node(cpu_cores=cores)]), MemoryState(known))
 
 
@@ -67,6 +72,73 @@ class TestClasses:
         assert "not timed yet" in decisions.reasons["new"]
         assert "shares evenly what the others leave" in decisions.reasons["none"]
 
+    def test_a_server_that_hangs_is_named_and_has_an_even_share(self) -> None:
+        """Beside one that needs 0.4 of the core, which it has."""
+        hangs = replace(served("hangs"), responses=Responses(0, 0.0, in_flight=12))
+        silent = JobMemory(answering=Answering(0.0, START - 75), wanted_cores=0.1)
+        decisions = decide([hangs, served("works")], {"hangs": silent, "works": that_wants(0.4)})
+        assert decisions.reasons["hangs"].startswith(
+            "unknown: 10 s asked, no responses for 75 s, requests that wait: 12"
+        )
+        assert limits(decisions) == pytest.approx({"hangs": 0.5, "works": 0.5})
+
+    @pytest.mark.parametrize("variant", ["direct", "step"])
+    @pytest.mark.parametrize(
+        ("known", "message"),
+        [
+            (took(10, 0.5, answering=Answering(0.4)), "S: 10 s of 10 s asked, 40% of responses fail"),
+            (took(10, 0.5, answering=Answering(0.0)), "S: 10 s of 10 s asked"),
+            (
+                JobMemory(answering=Answering(1.0, START - 60)),
+                "unknown: 10 s asked, no responses for 60 s, all responses fail",
+            ),
+        ],
+    )
+    def test_a_server_that_errs_is_named(self, variant: str, known: JobMemory, message: str) -> None:
+        reason = decide([served("errs")], {"errs": known}, variant=variant).reasons["errs"]
+        assert reason.startswith(message)
+        assert ("fail" in reason) == ("fail" in message)
+
+    def test_a_server_that_is_offered_too_much_is_out_of_reach_and_the_others_are_kept(self) -> None:
+        """Its responses take longer with every interval, at all the CPU that it had."""
+        growing = tuple(Pace(START - 20 * (4 - n), 15.0 * 2**n, 0.5) for n in range(4))
+        jobs = [served("overloaded", useful=1.0), served("kept"), served("training", asked=None)]
+        known = {"overloaded": JobMemory(paces=growing), "kept": that_wants(0.5), "training": JobMemory()}
+        decisions = decide(jobs, known)
+        assert classes(decisions)["overloaded"] == "unsatisfiable"
+        assert "needs" in decisions.reasons["overloaded"]
+        given = limits(decisions)
+        assert given["kept"] >= 0.47
+        assert given["training"] >= 0.05 / 3
+        assert sum(given.values()) <= 1 + 1e-9
+
+
+class TestRequestsThatComeAnyway:
+    """Two a second of 0.1 CPU-seconds each: 0.2 cores, for 80 % of the time with 0.25."""
+
+    def test_a_loose_objective_never_leaves_less_cpu_than_they_take(self) -> None:
+        limit = 0.5
+        paces: tuple[Pace, ...] = ()
+        for _ in range(3 * KEPT):
+            paces = (*paces, Pace(START - 1, 0.1 / limit, limit, busy_ratio=0.2 / limit))[-KEPT:]
+            known = JobMemory(paces=paces, wanted_cores=limit)
+            decisions = decide([served("loose"), served("rest", asked=None)], {"loose": known, "rest": JobMemory()})
+            limit = limits(decisions)["loose"]
+            assert limit >= 0.25 - 1e-9
+        assert limit == pytest.approx(0.25)
+
+    def test_a_client_that_waits_for_each_answer_gets_what_its_objective_needs(self) -> None:
+        known = JobMemory(paces=(Pace(START - 1, 0.2, 0.5, busy_ratio=0.95),))
+        found = speed(known, 0.5)
+        assert found is not None
+        assert found.limit_for(0.25) == pytest.approx(0.4)
+
+    def test_a_model_whose_cpu_is_not_known_has_no_demand(self) -> None:
+        known = JobMemory(paces=(Pace(START - 1, 0.2, None, busy_ratio=0.5), Pace(START - 1, 0.2, 0.5)))
+        found = speed(known, 0.5)
+        assert found is not None
+        assert found.limit_for(10.0) == pytest.approx(0.25)
+
 
 class TestDirect:
     def test_a_job_that_took_20_s_of_10_at_0_2_cores_wants_0_4(self) -> None:
@@ -81,6 +153,17 @@ class TestDirect:
         assert limits(decisions) == pytest.approx({"a": 0.2, "b": 0.3, "c": 0.4, "d": 0.1})
         assert classes(decisions)["d"] == "unsatisfiable"
         assert "d needs 0.467 cores" in decisions.reasons["d"]
+
+    @pytest.mark.parametrize(("available", "satisfied"), [(None, {"a", "b", "c"}), (0.6, {"a", "b"}), (-1.0, set())])
+    def test_no_more_is_promised_than_other_pods_leave(self, available: float | None, satisfied: set[str]) -> None:
+        wants = {"a": 0.2, "b": 0.3, "c": 0.4}
+        node = a_node(cpu_cores=1.0, available_cores=available)
+        policy = Policy(Parameters(), Setting(ITVAL, "limits"))
+        snapshot = a_snapshot([served(uid) for uid in wants], [node])
+        memory = MemoryState({uid: that_wants(cores) for uid, cores in wants.items()})
+        decisions = policy.decide(snapshot, memory)
+        assert {uid for uid, listed in classes(decisions).items() if listed != "unsatisfiable"} == satisfied
+        assert sum(limits(decisions).values()) <= capacity_cores(node) * (1 + 1e-9)
 
     def test_the_tolerance_satisfies_one_more_than_the_objectives_themselves(self) -> None:
         """0.5 and 0.53 are more than a core; within 7 % of the objective, 0.467 and 0.495 are not."""
@@ -147,7 +230,7 @@ class TestDirect:
         assert got == pytest.approx({"a": 0.4, "x": 0.6})  # the line says 0.392
 
     def test_a_training_may_ask_for_seconds_a_step_beside_served_models(self) -> None:
-        training = replace(a_job("job"), promises=Promises(qoe_seconds=0.5))
+        training = replace(a_job("job"), objectives=Objectives(qoe_seconds=0.5))
         got = limits(decide([training, served("x", asked=None)], {"job": took(1.0, 0.3), "x": JobMemory()}))
         assert got["job"] == pytest.approx(0.6)
 
@@ -175,7 +258,9 @@ class TestClosedLoop:
             measured = {uid: memory.jobs.get(uid, JobMemory()) for uid in asked}
             if look:
                 paces = {uid: Pace(at, 1 / speed(cores), cores) for uid, cores in had.items()}
-                measured = {uid: replace(job, paces=(*job.paces, paces[uid])[-12:]) for uid, job in measured.items()}
+                measured = {
+                    uid: structs.replace(job, paces=(*job.paces, paces[uid])[-12:]) for uid, job in measured.items()
+                }
                 ratios.append({uid: paces[uid].seconds / asked[uid] for uid in asked})
             jobs = [
                 replace(served(uid, asked=asked[uid]), allocation=CpuAllocation(round(1000 * cores), 1000))
@@ -199,7 +284,7 @@ class TestClosedLoop:
 
 
 class TestStep:
-    def step(self, jobs: list[Job], known: Mapping[str, JobMemory], **more: object) -> Decisions:
+    def step(self, jobs: list[Job], known: Mapping[str, JobMemory], **more: Any) -> Decisions:
         return decide(jobs, known, variant="step", **more)
 
     def test_over_achieving_jobs_shrink_by_their_part_of_beta(self) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import (
+from slopewise.model import (
     Arrival,
     ClusterSnapshot,
     Decisions,
@@ -18,13 +19,13 @@ from controller.model import (
     JobState,
     MemoryState,
     Migrate,
-    Mobility,
+    Movability,
     Node,
     NodeMemory,
     Usage,
 )
-from controller.policies import Setting
-from controller.policies.draps import Parameters, Policy
+from slopewise.policies import Setting
+from slopewise.policies.draps import Parameters, Policy
 
 GIB = 2**30
 
@@ -39,7 +40,7 @@ def job(uid: str, on: str, *, gib: float = 0.0, migratable: bool = True, **more:
 
 
 def using(cores: float | None, at: float = START) -> JobMemory:
-    return known() if cores is None else replace(known(), growth=Growth(at, 20.0, 0.01, cores))
+    return known() if cores is None else structs.replace(known(), growth=Growth(at, 20.0, 0.01, cores))
 
 
 def arrival(uid: str = "new", cores: float | None = None, gib: float | None = None, millicores: int = 0) -> Arrival:
@@ -103,7 +104,7 @@ def test_a_full_nodes_largest_user_moves_to_the_node_with_most_of_it_free() -> N
     reason = "largest user of cpu on n1, of which 90% is used; n3 has most free (100%)"
     assert decisions.moves == (Migrate("big", "n1", "n3", reason),)
     assert decisions.reasons["big"] == reason
-    assert decisions.reasons["small"] == "left alone: needs most cpu; cpu of n1 is 90% used"
+    assert decisions.reasons["small"] == "not moved: needs most cpu; cpu of n1 is 90% used"
     assert decisions.memory.jobs["big"].job_class == "cpu"
 
 
@@ -134,7 +135,7 @@ def test_a_move_without_gain_is_not_made() -> None:
         job("big", "n1", migratable=False),
         job("big", "n1", state=JobState.CHECKPOINTING),
         job("big", "n1", state=JobState.STARTING),
-        replace(job("big", "n1"), mobility=Mobility(stays_because="a bare pod")),
+        replace(job("big", "n1"), movability=Movability(blocked_reason="a bare pod")),
     ],
 )
 def test_a_job_that_may_not_move_is_passed_over_for_the_next_largest(passed_over: Job) -> None:
@@ -144,8 +145,8 @@ def test_a_job_that_may_not_move_is_passed_over_for_the_next_largest(passed_over
 
 
 def test_a_job_goes_to_the_next_best_node_where_the_best_would_not_take_it() -> None:
-    tainted = Mobility("suspend", refused_nodes={"n2": "a taint"})
-    jobs = [replace(job("big", "n1"), mobility=tainted), job("small", "n1"), job("c", "n3")]
+    tainted = Movability("suspend", refused_nodes={"n2": "a taint"})
+    jobs = [replace(job("big", "n1"), movability=tainted), job("small", "n1"), job("c", "n3")]
     snapshot = world([node("n1"), node("n2"), node("n3")], jobs)
     moves = decide(snapshot, {"big": using(0.5), "small": using(0.45), "c": using(0.2)}).moves
     assert [(move.job_uid, move.node) for move in moves] == [("big", "n3")]
@@ -173,7 +174,7 @@ def test_a_job_moves_only_on_a_measurement_made_since_the_last_look() -> None:
 
 def test_between_two_looks_nobody_is_moved() -> None:
     cores = {"a": using(0.5), "b": using(0.5)}
-    looked = remembering(cores, looked_at=START - 5)
+    looked = remembering(cores, evaluated_at=START - 5)
     assert decide(world([node("n1"), node("n2")], [job("a", "n1"), job("b", "n1")]), looked).moves == ()
 
 

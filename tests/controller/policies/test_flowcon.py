@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import ClusterSnapshot, Decisions, Growth, JobMemory, JobState, MemoryState
-from controller.policies import Setting
-from controller.policies.flowcon import COMPLETING, NEW, WATCHING, Parameters, Policy
+from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, JobState, MemoryState
+from slopewise.policies import Setting
+from slopewise.policies.flowcon import COMPLETING, NEW, WATCHING, Parameters, Policy
 
 ITVAL = 20.0
-SLOW, FAST = 0.001, 0.02  # per second; α = 0.05 per 20 s is 0.0025 per second
+SLOW, FAST = 0.0005, 0.02  # per second; α = 0.05 per minute is 0.00083 per second
 
 
 def decide(snapshot: ClusterSnapshot, memory: MemoryState, control: str = "limits", **parameters: object) -> Decisions:
@@ -31,7 +32,7 @@ def classes(decisions: Decisions) -> dict[str, str | None]:
 def test_vector_a_an_old_completing_job_gets_a_quarter_and_the_newcomer_the_whole_node() -> None:
     memory = remembering(
         {"old": known(efficiency=0.0, job_class=COMPLETING, wanted=1.0), "new": known()},
-        looked_at=START - 5,
+        evaluated_at=START - 5,
         on_node=["old"],
     )
     decisions = decide(a_snapshot([a_job("old"), a_job("new")]), memory, beta=2)
@@ -43,7 +44,7 @@ def test_vector_b_growth_below_alpha_twice_goes_from_new_to_watching_to_completi
     jobs = [a_job("slow"), a_job("fast")]
     memory = remembering(
         {"slow": known(efficiency=SLOW, job_class=NEW), "fast": known(efficiency=FAST, job_class=NEW)},
-        looked_at=START - ITVAL,
+        evaluated_at=START - ITVAL,
     )
     first = decide(a_snapshot(jobs), memory)
     assert classes(first) == {"slow": WATCHING, "fast": NEW}
@@ -63,7 +64,7 @@ def test_vector_b_growth_below_alpha_twice_goes_from_new_to_watching_to_completi
 def test_vector_c_all_completing_frees_every_limit_and_doubles_the_interval_until_an_arrival_resets_it() -> None:
     memory = remembering(
         {uid: known(efficiency=SLOW, job_class=COMPLETING, wanted=0.3) for uid in ("a", "b")},
-        looked_at=START - ITVAL,
+        evaluated_at=START - ITVAL,
     )
     backed_off = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
     assert limits(backed_off) == {"a": 1.0, "b": 1.0}
@@ -72,7 +73,7 @@ def test_vector_c_all_completing_frees_every_limit_and_doubles_the_interval_unti
     soon = START + 3
     with_newcomer = {**backed_off.memory.jobs, "c": known()}
     arrival = decide(
-        a_snapshot([a_job(uid, at=soon) for uid in ("a", "b", "c")], at=soon),
+        a_snapshot([a_job("a", at=soon), a_job("b", at=soon), a_job("c", at=soon, started_at=soon)], at=soon),
         MemoryState(with_newcomer, backed_off.memory.nodes),
     )
     assert arrival.memory.nodes["n1"].interval_seconds == ITVAL
@@ -86,7 +87,7 @@ def test_limits_are_in_proportion_to_growth_with_a_floor_for_every_list() -> Non
             "fair": known(efficiency=0.01, job_class=NEW),
             "done": known(efficiency=0.0, job_class=COMPLETING),
         },
-        looked_at=START - ITVAL,
+        evaluated_at=START - ITVAL,
     )
     got = limits(decide(a_snapshot([a_job(u) for u in ("fast", "fair", "done")]), memory, beta=2))
     assert got["fast"] == pytest.approx(0.9)
@@ -98,44 +99,44 @@ def test_a_watching_job_keeps_its_limit_while_its_growth_still_counts_in_the_sum
     memory = remembering(
         {
             "watched": known(efficiency=SLOW, measured_at=START - 1, job_class=WATCHING, wanted=0.42),
-            "fast": known(efficiency=0.003, measured_at=START - 1, job_class=NEW),
+            "fast": known(efficiency=0.0015, measured_at=START - 1, job_class=NEW),
         },
-        looked_at=START,
+        evaluated_at=START,
         on_node=["watched"],
     )
     decisions = decide(a_snapshot([a_job("watched"), a_job("fast")]), memory)
     assert limits(decisions)["watched"] == 0.42
-    assert limits(decisions)["fast"] == pytest.approx(0.75)  # 0.003 of 0.004
+    assert limits(decisions)["fast"] == pytest.approx(0.75)  # 0.0015 of 0.002
 
 
 def test_an_event_recomputes_limits_but_reclassifies_only_what_was_measured_since_the_last_look() -> None:
     memory = remembering(
         {"a": known(efficiency=SLOW, measured_at=START - 10, job_class=NEW, wanted=1.0), "b": known()},
-        looked_at=START - 10,
+        evaluated_at=START - 10,
         on_node=["a"],
     )
     decisions = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
     assert classes(decisions)["a"] == NEW
-    assert decisions.memory.nodes["n1"].looked_at_seconds == START
+    assert decisions.memory.nodes["n1"].evaluated_at_seconds == START
 
 
 def test_one_job_in_and_one_out_is_an_event_although_the_count_is_the_same() -> None:
-    memory = remembering({"new": known()}, looked_at=START - 1, on_node=["gone"])
+    memory = remembering({"new": known()}, evaluated_at=START - 1, on_node=["gone"])
     decisions = decide(a_snapshot([a_job("new")]), memory)
     assert limits(decisions) == {"new": 1.0}
 
 
 def test_between_looks_nothing_is_decided_and_the_reason_says_when_the_next_look_comes() -> None:
-    memory = remembering({"a": known(efficiency=FAST, job_class=NEW, wanted=0.5)}, looked_at=START - 5)
+    memory = remembering({"a": known(efficiency=FAST, job_class=NEW, wanted=0.5)}, evaluated_at=START - 5)
     decisions = decide(a_snapshot([a_job("a", limit=500)]), memory)
     assert decisions.resizes == ()
-    assert decisions.reasons["a"] == "NL, still learning: next look in 15 s, limit 0.5 of 1 cores"
+    assert decisions.reasons["a"] == "NL, still learning: next evaluation in 15 s, limit 0.5 of 1 cores"
 
 
 def test_a_job_that_grows_again_after_back_off_returns_to_the_new_list_and_resets_the_interval() -> None:
     memory = remembering(
         {"a": known(efficiency=FAST, job_class=COMPLETING), "b": known(efficiency=SLOW, job_class=COMPLETING)},
-        looked_at=START - 80,
+        evaluated_at=START - 80,
         interval=80.0,
     )
     decisions = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
@@ -144,7 +145,9 @@ def test_a_job_that_grows_again_after_back_off_returns_to_the_new_list_and_reset
 
 
 def test_back_off_stops_at_its_cap() -> None:
-    memory = remembering({"a": known(efficiency=SLOW, job_class=COMPLETING)}, looked_at=START - 80, interval=4 * ITVAL)
+    memory = remembering(
+        {"a": known(efficiency=SLOW, job_class=COMPLETING)}, evaluated_at=START - 80, interval=4 * ITVAL
+    )
     decisions = decide(a_snapshot([a_job("a")]), memory, max_interval_ratio=4)
     assert decisions.memory.nodes["n1"].interval_seconds == 4 * ITVAL
 
@@ -152,13 +155,13 @@ def test_back_off_stops_at_its_cap() -> None:
 @pytest.mark.parametrize(
     "broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}, {"samples": 1}]
 )
-def test_a_job_whose_growth_cannot_be_trusted_keeps_class_and_limit_and_leaves_the_sum(broken: dict) -> None:
+def test_a_job_whose_growth_cannot_be_trusted_keeps_class_and_limit_and_leaves_the_sum(broken: dict[str, Any]) -> None:
     memory = remembering(
         {
             "odd": known(efficiency=0.5, job_class=NEW, wanted=0.3),
             "fast": known(efficiency=FAST, job_class=NEW, wanted=0.7),
         },
-        looked_at=START - ITVAL,
+        evaluated_at=START - ITVAL,
     )
     decisions = decide(a_snapshot([a_job("odd", **broken), a_job("fast")]), memory)
     assert limits(decisions) == {"odd": 0.3, "fast": 1.0}
@@ -168,19 +171,21 @@ def test_a_job_whose_growth_cannot_be_trusted_keeps_class_and_limit_and_leaves_t
 
 def both_converged(**more: object) -> MemoryState:
     converged = {uid: known(efficiency=SLOW, job_class=COMPLETING, wanted=0.2) for uid in ("a", "b")}
-    return remembering({**converged, **more}, looked_at=START - ITVAL)  # type: ignore[dict-item]
+    return remembering({**converged, **more}, evaluated_at=START - ITVAL)  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("control", ["limits", "requests"])
 @pytest.mark.parametrize(
     ("broken", "why"), [({"finite": False}, "has had no finite loss yet"), ({"level": None}, "reports no loss")]
 )
-def test_a_job_without_a_loss_keeps_what_it_came_with_and_is_left_out(broken: dict, why: str, control: str) -> None:
+def test_a_job_without_a_loss_keeps_what_it_came_with_and_is_left_out(
+    broken: dict[str, Any], why: str, control: str
+) -> None:
     odd = a_job("odd", limit=300, **broken)
     world = a_snapshot([a_job("a"), a_job("b"), odd]), both_converged(odd=JobMemory(wanted_cores=0.5))
     decisions = decide(*world, control=control)
     assert limits(decisions)["odd"] is None
-    assert decisions.reasons["odd"] == f"left alone: {why}, keeps the CPU that it came with"
+    assert decisions.reasons["odd"] == f"unchanged: {why}, keeps its original CPU"
     assert decisions.resizes == ()
     assert decisions.memory.nodes["n1"].interval_seconds == 2 * ITVAL, "the others are all of the node's jobs"
 
@@ -188,7 +193,7 @@ def test_a_job_without_a_loss_keeps_what_it_came_with_and_is_left_out(broken: di
 def test_a_job_is_a_newcomer_for_three_intervals_from_its_first_loss_and_then_shares_evenly_without_a_reading() -> None:
     late = a_job("late", started_at=START - 1000)
 
-    def after(seconds: float, **more: object) -> float | None:
+    def after(seconds: float, **more: Any) -> float | None:
         listed = known(job_class=NEW, class_since_seconds=START - seconds, wanted=1.0, **more)
         return limits(decide(a_snapshot([a_job("a"), a_job("b"), late]), both_converged(late=listed)))["late"]
 
@@ -203,7 +208,7 @@ def test_a_job_is_a_newcomer_for_three_intervals_from_its_first_loss_and_then_sh
     decisions = decide(a_snapshot([a_job("a"), a_job("b"), late]), both_converged(late=unknown))
     assert limits(decisions)["late"] == pytest.approx(1 / 3)
     assert decisions.reasons["late"].startswith(
-        "NL, still learning: growth unknown (nobody counts its CPU), limit 0.333"
+        "NL, still learning: growth unknown (its CPU is not counted), limit 0.333"
     )
 
 
@@ -219,7 +224,7 @@ def test_a_job_that_waits_for_a_long_time_has_an_even_share_and_says_what_it_use
 def test_a_job_that_has_diverged_has_an_even_share_at_most(had: float, expected: float) -> None:
     memory = remembering(
         {"lost": known(efficiency=0.5, job_class=NEW, wanted=had), "fast": known(efficiency=FAST, job_class=NEW)},
-        looked_at=START - ITVAL,
+        evaluated_at=START - ITVAL,
     )
     decisions = decide(a_snapshot([a_job("lost", finite=False), a_job("fast")]), memory)
     assert limits(decisions)["lost"] == expected
@@ -233,20 +238,20 @@ def test_back_off_goes_on_beside_a_job_whose_growth_is_unknown() -> None:
 
 
 def test_a_job_that_has_ended_is_a_departure() -> None:
-    memory = remembering({uid: known(efficiency=FAST, job_class=NEW) for uid in ("a", "b")}, looked_at=START - 1)
+    memory = remembering({uid: known(efficiency=FAST, job_class=NEW) for uid in ("a", "b")}, evaluated_at=START - 1)
     decisions = decide(a_snapshot([a_job("a"), a_job("b", state=JobState.FINISHED)]), memory)
     assert decisions.memory.nodes["n1"].job_uids == frozenset({"a"})
     assert "b" in decisions.memory.jobs  # it may say something else in a moment
 
 
 def test_between_looks_what_guards_cut_short_is_asked_for_again() -> None:
-    memory = remembering({"a": known(efficiency=SLOW, job_class=COMPLETING, wanted=1.0)}, looked_at=START - 5)
+    memory = remembering({"a": known(efficiency=SLOW, job_class=COMPLETING, wanted=1.0)}, evaluated_at=START - 5)
     (resize,) = decide(a_snapshot([a_job("a", limit=500)]), memory).resizes
     assert (resize.from_millicores, resize.to_millicores) == (500, 1000)
 
 
 def test_alpha_per_second_makes_the_same_growth_a_slow_one() -> None:
-    memory = remembering({"a": known(efficiency=FAST, job_class=NEW)}, looked_at=START - ITVAL)
+    memory = remembering({"a": known(efficiency=FAST, job_class=NEW)}, evaluated_at=START - ITVAL)
     snapshot = a_snapshot([a_job("a")])
     assert classes(decide(snapshot, memory, alpha_per="interval"))["a"] == NEW
     assert classes(decide(snapshot, memory, alpha_per="second"))["a"] == WATCHING
@@ -259,19 +264,19 @@ def test_the_class_that_another_policy_gave_a_job_counts_as_new() -> None:
 
 def test_nodes_are_looked_at_one_by_one() -> None:
     jobs = {"a": known(efficiency=FAST, job_class=NEW), "b": known(efficiency=SLOW, job_class=NEW)}
-    first = remembering({"a": jobs["a"]}, looked_at=START - ITVAL, node="n1")
-    second = remembering({"b": jobs["b"]}, looked_at=START - 1, node="n2")
+    first = remembering({"a": jobs["a"]}, evaluated_at=START - ITVAL, node="n1")
+    second = remembering({"b": jobs["b"]}, evaluated_at=START - 1, node="n2")
     memory = MemoryState(jobs, {**first.nodes, **second.nodes})
     snapshot = a_snapshot([a_job("a"), a_job("b", node="n2")], [a_node("n1"), a_node("n2", cpu_cores=4)])
     decisions = decide(snapshot, memory)
-    assert decisions.memory.nodes["n1"].looked_at_seconds == START
+    assert decisions.memory.nodes["n1"].evaluated_at_seconds == START
     assert decisions.memory.nodes["n2"] == memory.nodes["n2"]
 
 
 def test_soft_limits_are_written_as_shares_that_give_75_and_25_percent_and_keep_the_sum_of_requests() -> None:
     memory = remembering(
         {"old": known(efficiency=0.0, job_class=COMPLETING, wanted=1.0), "new": known()},
-        looked_at=START - 5,
+        evaluated_at=START - 5,
         on_node=["old"],
     )
     decisions = decide(a_snapshot([a_job("old"), a_job("new")]), memory, control="requests")
@@ -285,10 +290,10 @@ def test_a_reason_says_what_its_class_means_and_what_is_given_in_the_unit_that_i
             "a": known(efficiency=0.005, job_class=NEW, wanted=1.0),
             "b": known(efficiency=0.015, job_class=NEW, wanted=1.0),
         },
-        looked_at=START - ITVAL,
+        evaluated_at=START - ITVAL,
     )
     hard = decide(a_snapshot(jobs, [a_node(cpu_cores=2.0)]), memory)
-    assert hard.reasons["a"] == "NL, still learning: growth 0.1/interval ≥ α 0.05, limit 0.5 of 2 cores"
+    assert hard.reasons["a"] == "NL, still learning: growth 0.15/minute ≥ α 0.05, limit 0.5 of 2 cores"
     soft = decide(a_snapshot(jobs, [a_node(cpu_cores=2.0)]), memory, control="requests", beta=1000)
     assert soft.reasons["a"].endswith("≥ α 0.05, weight 500 of 2000, as if limited to 0.5 of 2 cores")
     assert {each.job_uid: (each.to_millicores, each.reason) for each in soft.resizes} == {
@@ -301,6 +306,60 @@ def test_a_reason_says_what_its_class_means_and_what_is_given_in_the_unit_that_i
     ("job_class", "meaning"), [(NEW, "still learning"), (WATCHING, "slowing down"), (COMPLETING, "converged")]
 )
 def test_each_class_is_named_with_its_meaning(job_class: str, meaning: str) -> None:
-    memory = remembering({"a": known(job_class=job_class, wanted=0.5)}, looked_at=START - ITVAL)
+    memory = remembering({"a": known(job_class=job_class, wanted=0.5)}, evaluated_at=START - ITVAL)
     decisions = decide(a_snapshot([a_job("a", at=START - 1000)]), memory)
     assert decisions.reasons["a"].startswith(f"{job_class}, {meaning}: ")
+
+
+def class_of(job: Job, growth: Growth, *, cores: float, interval: float) -> str | None:
+    policy = Policy(Parameters(), Setting(interval, "limits"))
+    memory = remembering({"j": known(job_class=NEW)}, evaluated_at=START - interval, interval=interval)
+    memory = MemoryState({"j": replace(memory.jobs["j"], growth=growth)}, memory.nodes)
+    decisions = policy.decide(a_snapshot([job], [a_node(cpu_cores=cores)]), memory)
+    return decisions.memory.jobs["j"].job_class
+
+
+@pytest.mark.parametrize("interval", [20.0, 60.0])
+@pytest.mark.parametrize("cores", [2.0, 16.0, 64.0])
+@pytest.mark.parametrize(
+    ("useful", "used", "progress_a_minute", "expected"),
+    [
+        (1.0, 1.0, 0.005, WATCHING),  # half a per cent a minute, whatever 64 cores would make of it
+        (1.0, 1.0, 0.06, NEW),
+        (1.0, 0.5, 0.03, NEW),  # a core would give it twice that
+        (None, 1.0, 0.005, WATCHING),
+        (None, 1.0, 0.06, NEW),
+        (None, 2.0, 0.04, WATCHING),  # two cores were used for it
+        (2.0, 1.0, 0.03, NEW),
+        (0.2, 0.2, 0.02, NEW),  # it waits for most of the time; a whole core of such progress is 0.1
+    ],
+)
+def test_alpha_means_the_same_on_any_node_and_with_any_interval(
+    useful: float | None, used: float, progress_a_minute: float, expected: str, cores: float, interval: float
+) -> None:
+    per_second = progress_a_minute / 60
+    growth = Growth(START, interval, per_second, used, {"cpu": per_second / (used / cores)})
+    assert class_of(a_job("j", useful_cores=useful), growth, cores=cores, interval=interval) == expected
+
+
+def test_the_interval_of_an_arrival_counts_from_its_start_and_not_from_its_first_loss() -> None:
+    """With scrapes of 5 s: its level is there 10 s later, and its first growth is due another 10 s later."""
+
+    def interval_of(age: float) -> float:
+        memory = remembering({"new": known()}, evaluated_at=START - age, on_node=[])
+        decisions = decide(a_snapshot([a_job("new", started_at=START - age)]), memory)
+        return decisions.memory.nodes["n1"].interval_seconds
+
+    assert interval_of(10.0) == pytest.approx(10.0)
+    assert interval_of(15.0) == ITVAL, "what is left is too short to measure growth over"
+    assert interval_of(1000.0) == ITVAL
+
+
+def test_the_short_interval_of_an_arrival_is_followed_by_whole_ones() -> None:
+    memory = remembering(
+        {"a": known(efficiency=FAST, job_class=NEW), "b": known(efficiency=FAST, job_class=NEW)},
+        evaluated_at=START - 10,
+        interval=10.0,
+    )
+    decisions = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
+    assert decisions.memory.nodes["n1"].interval_seconds == ITVAL

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory, JobState, MemoryState, Node, Place
-from controller.policies import Setting, flowcon
-from controller.policies.flowcon import COMPLETING, NEW, WATCHING
-from controller.policies.flowcon2 import Parameters, Policy
+from slopewise.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory, JobState, MemoryState, Node, Place
+from slopewise.policies import Setting, flowcon
+from slopewise.policies.flowcon import COMPLETING, NEW, WATCHING
+from slopewise.policies.flowcon2 import Parameters, Policy
 
 SETTING = Setting(20.0, "requests")
 TWO_NODES = (a_node("a", 2.0), a_node("b", 1.0))
@@ -70,7 +71,7 @@ def test_a_tie_goes_to_the_node_with_the_lowest_measured_cpu_fraction() -> None:
     jobs = [a_job("busy", node="a"), a_job("waits-for-data", node="b")]
     idle = known(efficiency=0.01)
     assert idle.growth is not None
-    idle = replace(idle, growth=replace(idle.growth, cpu_cores=0.1))
+    idle = structs.replace(idle, growth=structs.replace(idle.growth, cpu_cores=0.1))
     memory = remembering({"busy": known(efficiency=0.01), "waits-for-data": idle})
     snapshot = replace(a_snapshot(jobs, nodes), waiting=(an_arrival("new"),))
     assert places(decide(snapshot, memory)) == {"new": "b"}

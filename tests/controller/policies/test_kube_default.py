@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, a_job, a_snapshot
 
-from controller.growth import Measuring, measure
-from controller.model import Arrival, Decisions, Job, MemoryState, Node
-from controller.policies import Setting
-from controller.policies.kube_default import Parameters, Policy
+from slopewise.estimators.growth import Measuring, measure
+from slopewise.model import Arrival, Decisions, Job, MemoryState, Node
+from slopewise.policies import Setting
+from slopewise.policies.kube_default import Parameters, Policy
 
 GIB = 2.0**30
 
@@ -30,7 +30,7 @@ def arrival(uid: str = "new", millicores: int = 0, gib: float | None = None) -> 
 
 def decide(nodes: Sequence[Node], jobs: Sequence[Job], waiting: Sequence[Arrival], requests: str = "pods") -> Decisions:
     snapshot = replace(a_snapshot(jobs, nodes), waiting=tuple(waiting))
-    policy = Policy(Parameters(requests=requests), Setting(20.0, "limits"))  # type: ignore[arg-type]
+    policy = Policy(Parameters(requests=requests), Setting(20.0, "limits"))
     return policy.decide(snapshot, measure(snapshot, MemoryState(), Measuring(20.0)))
 
 
@@ -84,4 +84,4 @@ def test_where_they_only_weigh_the_least_crowded_node_is_found_beyond_its_cores_
 def test_within_a_node_everything_is_left_alone() -> None:
     decisions = decide([node("n1")], [pod("a", "n1", 100)], [])
     assert (decisions.policy, decisions.resizes) == ("kube-default", ())
-    assert decisions.reasons == {"a": "fair sharing: left alone"}
+    assert decisions.reasons == {"a": "fair sharing: unchanged"}

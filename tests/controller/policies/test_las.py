@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from controller.model import Decisions, Job, JobMemory, MemoryState
-from controller.policies import Setting
-from controller.policies.las import Parameters, Policy
+from slopewise.model import Decisions, Job, JobMemory, MemoryState
+from slopewise.policies import Setting
+from slopewise.policies.las import Parameters, Policy
 
 
 def decide(jobs: Sequence[Job], cpu_cores: float = 1.0, **parameters: float) -> Decisions:

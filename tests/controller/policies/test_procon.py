@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from controller.model import Arrival, Decisions, Job, JobMemory, MemoryState, Node, Pace, Responses
-from controller.policies import Setting
-from controller.policies.procon import Parameters, Policy
+from slopewise.model import Arrival, Decisions, Job, JobMemory, MemoryState, Node, Pace, Responses
+from slopewise.policies import Setting
+from slopewise.policies.procon import Parameters, Policy
 
 
 def job(uid: str, on: str, steps_left: float | None = None) -> Job:
@@ -35,7 +35,7 @@ def test_the_vector_one_job_with_ten_to_do_costs_less_than_two_with_four_each() 
     decisions = decide(jobs, {uid: at_pace(0.5) for uid in "abc"})
     assert [move.node for move in decisions.moves] == ["n1"]
     assert decisions.moves[0].reason == "least cost 11: 1 jobs, 10 s to do"
-    assert decisions.reasons["a"] == "left alone: 10 s to do at its present pace"
+    assert decisions.reasons["a"] == "unchanged: 10 s to do at its present pace"
     assert decisions.resizes == ()
 
 
@@ -52,7 +52,7 @@ def test_a_job_that_nobody_knows_counts_as_the_mean_of_the_known() -> None:
     jobs = [job("a", "n1", 10), job("plain", "n2"), job("c", "n3", 30)]
     memory = {"a": at_pace(1.0), "plain": at_pace(1.0), "c": at_pace(1.0)}
     decisions = decide(jobs, memory, nodes=[a_node("n1"), a_node("n2"), a_node("n3")])
-    assert decisions.reasons["plain"] == "left alone: what it has to do is not known, counted as the mean of 20 s"
+    assert decisions.reasons["plain"] == "unchanged: what it has to do is not known, counted as the mean of 20 s"
     assert [move.node for move in decisions.moves] == ["n1"]
     without_the_first = decide(jobs[1:], {"plain": at_pace(1.0), "c": at_pace(1.0)}, nodes=[a_node("n2"), a_node("n3")])
     assert "cost 31" in without_the_first.moves[0].reason

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from controller.growth import Measuring, measure
-from controller.model import (
+from slopewise.estimators.growth import Measuring, measure
+from slopewise.model import (
     ClusterSnapshot,
     Decisions,
     Growth,
@@ -18,20 +20,20 @@ from controller.model import (
     JobState,
     MemoryState,
     Migrate,
-    Mobility,
+    Movability,
     MoveUnderWay,
     Node,
     NodeMemory,
 )
-from controller.policies import Setting
-from controller.policies.specon import Parameters, Policy
+from slopewise.policies import Setting
+from slopewise.policies.specon import Parameters, Policy
 
 INTERVAL = 30.0
 FOUR_NODES = tuple(a_node(name) for name in ("n1", "n2", "n3", "n4"))
 
 
 def decide(snapshot: ClusterSnapshot, memory: MemoryState, **parameters: object) -> Decisions:
-    policy = Policy(Parameters(**parameters), Setting(INTERVAL, "requests"))  # type: ignore[arg-type]
+    policy = Policy(Parameters(**parameters), Setting(INTERVAL, "requests"))
     return policy.decide(snapshot, memory)
 
 
@@ -43,20 +45,20 @@ def grown(
     now: float | None, before: float | None, category: str | None, *, cores: float = 1.0, **more: object
 ) -> JobMemory:
     """A job's memory with two measurements, as growth per interval."""
-    return replace(
+    return structs.replace(
         known(job_class=category, **more),  # type: ignore[arg-type]
         growth=None if now is None else growth(now, cores=cores),
         previous_growth=None if before is None else growth(before, START - INTERVAL),
     )
 
 
-def a_movable_job(uid: str, node: str = "n1", **more: object) -> Job:
+def a_movable_job(uid: str, node: str = "n1", **more: Any) -> Job:
     memory_bytes = more.pop("memory_bytes", None)
-    job = a_job(uid, node=node, **more)  # type: ignore[arg-type]
+    job = a_job(uid, node=node, **more)
     return replace(job, migratable=True, memory_request_bytes=memory_bytes)
 
 
-def looked_at(nodes: Sequence[Node], at: float = START - INTERVAL) -> dict[str, NodeMemory]:
+def evaluated_at(nodes: Sequence[Node], at: float = START - INTERVAL) -> dict[str, NodeMemory]:
     return {node.name: NodeMemory(frozenset(), at, INTERVAL) for node in nodes}
 
 
@@ -69,7 +71,7 @@ def a_cluster(
         for number, category in enumerate(categories_on.get(node.name, ())):
             uid = f"{node.name}-{number}"
             jobs.append(a_movable_job(uid, node.name))
-            remembered[uid] = replace(known(job_class=category), growth=growth(0.5, START - INTERVAL))
+            remembered[uid] = structs.replace(known(job_class=category), growth=growth(0.5, START - INTERVAL))
     return jobs, remembered
 
 
@@ -89,7 +91,7 @@ def told(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[boo
     categories, requests = [], []
     for look, value in enumerate(growths):
         at = START + look * INTERVAL
-        mine = replace(
+        mine = structs.replace(
             state.jobs.get("job", known()),
             growth=growth(value, at),
             previous_growth=None if before is None else growth(before, at - INTERVAL),
@@ -167,7 +169,7 @@ def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:
 
 
 def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_again() -> None:
-    memory = MemoryState({"a": grown(0.004, 0.006, "WC")}, looked_at([a_node()], at=START))
+    memory = MemoryState({"a": grown(0.004, 0.006, "WC")}, evaluated_at([a_node()], at=START))
     later = a_snapshot([a_job("a", at=START + INTERVAL)], at=START + INTERVAL)
     decisions = decide(later, memory)
     assert decisions.memory.jobs["a"].job_class == "WC"
@@ -175,25 +177,25 @@ def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_agai
 
 
 @pytest.mark.parametrize("broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}])
-def test_a_job_whose_growth_is_unknown_stays_in_its_category(broken: dict) -> None:
+def test_a_job_whose_growth_is_unknown_stays_in_its_category(broken: dict[str, Any]) -> None:
     decisions = decide(a_snapshot([a_job("a", **broken)]), MemoryState({"a": grown(0.004, 0.006, "WC")}))
     assert decisions.memory.jobs["a"].job_class == "WC"
     assert "growth unknown" in decisions.reasons["a"]
 
 
 def test_growth_is_per_interval_of_the_setting_however_long_the_measured_one_was() -> None:
-    late = replace(grown(None, 0.02, "PC"), growth=Growth(START, 2 * INTERVAL, 0.009 / INTERVAL, 1.0))
+    late = structs.replace(grown(None, 0.02, "PC"), growth=Growth(START, 2 * INTERVAL, 0.009 / INTERVAL, 1.0))
     decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": late}))
     assert decisions.memory.jobs["a"].job_class == "WC"
 
 
 def test_an_event_between_looks_categorises_nobody_and_lets_newcomers_into_progressing() -> None:
     nodes = [a_node("n1"), a_node("joined")]
-    memory = MemoryState({"a": grown(0.004, 0.006, "WC"), "new": JobMemory()}, looked_at([nodes[0]], at=START - 10))
+    memory = MemoryState({"a": grown(0.004, 0.006, "WC"), "new": JobMemory()}, evaluated_at([nodes[0]], at=START - 10))
     decisions = decide(a_snapshot([a_job("a"), a_job("new", node="joined")], nodes), memory)
     assert {uid: job.job_class for uid, job in decisions.memory.jobs.items()} == {"a": "WC", "new": "PC"}
-    assert decisions.reasons == {"a": "WC: next look in 20 s", "new": "PC: next look in 20 s"}
-    assert {node.look_at_seconds for node in decisions.memory.nodes.values()} == {START + 20}
+    assert decisions.reasons == {"a": "WC: next evaluation in 20 s", "new": "PC: next evaluation in 20 s"}
+    assert {node.requeue_at_seconds for node in decisions.memory.nodes.values()} == {START + 20}
     assert decisions.moves == ()
 
 
@@ -201,20 +203,22 @@ def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() ->
     entered = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.004, 0.006, "WC")})).memory.jobs["a"]
     assert (entered.job_class, entered.class_since_seconds) == ("CC", START)
     later = START + INTERVAL
-    still = replace(entered, growth=growth(0.003, later), previous_growth=entered.growth)
+    still = structs.replace(entered, growth=growth(0.003, later), previous_growth=entered.growth)
     after = decide(a_snapshot([a_job("a", at=later)], at=later), MemoryState({"a": still})).memory.jobs["a"]
     assert after.class_since_seconds == START
 
 
 def test_a_job_without_a_loss_is_no_growing_job_and_keeps_nobody_from_being_rebalanced() -> None:
     silent = a_movable_job("silent", level=None)
-    snapshot, memory = a_request({"n1": ["CC"], "n4": ["CC"]})
+    snapshot, memory = a_request({"n1": ["PC"], "n4": ["CC"]})
     memory = MemoryState({**memory.jobs, "silent": JobMemory()}, memory.nodes)
     beside_slow = replace(snapshot, jobs=(*snapshot.jobs, replace(silent, node="n4")))
     decisions = decide(beside_slow, memory)
     assert moves(decisions) == {}, "nobody grows beside it"
-    assert decisions.reasons["silent"] == "PC: reports no loss, left alone"
-    settled = {uid: replace(known, job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()}
+    assert decisions.reasons["silent"] == "PC: reports no loss, unchanged"
+    settled = {
+        uid: structs.replace(known, job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()
+    }
     waits = MemoryState({**settled, "silent": JobMemory()}, memory.nodes)
     assert ("n4", "n2") in moves(decide(beside_slow, waits)).values(), "all that report have converged"
 
@@ -232,7 +236,7 @@ def a_request(
     jobs, remembered = a_cluster(categories_on, nodes)
     jobs.append(a_movable_job("slow", host, **more))
     remembered["slow"] = grown(0.004, 0.006, "CC", class_since_seconds=START - INTERVAL)
-    return a_snapshot(jobs, nodes), MemoryState(remembered, looked_at(nodes))
+    return a_snapshot(jobs, nodes), MemoryState(remembered, evaluated_at(nodes))
 
 
 def test_vector_the_request_goes_to_the_node_of_least_score() -> None:
@@ -255,7 +259,7 @@ def test_a_host_that_has_the_least_score_keeps_the_job_for_good() -> None:
 
 def test_a_job_that_was_reallocated_is_not_watched_any_more_and_keeps_its_category() -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["PC"] * 5})
-    settled = replace(grown(0.5, 0.6, "CC"), marks=frozenset({"migrated"}))
+    settled = structs.replace(grown(0.5, 0.6, "CC"), marks=frozenset({"migrated"}))
     decisions = decide(snapshot, MemoryState({**memory.jobs, "slow": settled}, memory.nodes))
     assert decisions.moves == ()
     assert decisions.memory.jobs["slow"] == settled
@@ -265,7 +269,7 @@ def after_the_answer(first: Decisions, snapshot: ClusterSnapshot, node: str, **a
     """The look after `first`, the job `slow` being on that node, with what is remembered of the answer to its move."""
     later = START + INTERVAL
     slow = first.memory.jobs["slow"]
-    slow = replace(slow, growth=growth(0.003, later), previous_growth=slow.growth, **answer)  # type: ignore[arg-type]
+    slow = structs.replace(slow, growth=growth(0.003, later), previous_growth=slow.growth, **answer)
     jobs = [replace(job, node=node if job.uid == "slow" else job.node) for job in snapshot.jobs]
     fresh = [replace(job, evaluation=a_job(job.uid, at=later).evaluation) for job in jobs]
     return decide(
@@ -293,7 +297,7 @@ def test_a_move_that_was_made_is_the_only_one() -> None:
 def test_a_move_is_known_to_be_made_also_by_a_job_that_was_between_two_nodes_at_the_next_look() -> None:
     snapshot, memory = a_request({"n1": ["PC"] * 2, "n2": ["PC"] * 3, "n3": ["PC"] * 3, "n4": ["PC"] * 5})
     asked = decide(snapshot, memory)
-    slow = replace(asked.memory.jobs["slow"], moves_total=1, moved_at_seconds=START)
+    slow = structs.replace(asked.memory.jobs["slow"], moves_total=1, moved_at_seconds=START)
     missing = replace(snapshot, taken_at_seconds=START + INTERVAL, jobs=snapshot.jobs[:-1])
     others = {job.uid: asked.memory.jobs[job.uid] for job in missing.jobs}
     between = decide(missing, MemoryState(others, asked.memory.nodes))
@@ -306,15 +310,15 @@ def test_a_move_is_known_to_be_made_also_by_a_job_that_was_between_two_nodes_at_
 
 def test_a_node_that_would_not_take_the_job_is_no_candidate() -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
-    tainted = Mobility("suspend", refused_nodes={"n1": "a taint", "gone": "a taint"})
-    jobs = [replace(job, mobility=tainted) for job in snapshot.jobs]
+    tainted = Movability("suspend", refused_nodes={"n1": "a taint", "gone": "a taint"})
+    jobs = [replace(job, movability=tainted) for job in snapshot.jobs]
     assert moves(decide(replace(snapshot, jobs=tuple(jobs)), memory)) == {"slow": ("n4", "n2")}
 
 
 def test_a_job_that_could_not_come_back_asks_for_nothing_and_is_not_marked() -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
-    bare = Mobility(stays_because="a bare pod")
-    decisions = decide(replace(snapshot, jobs=tuple(replace(job, mobility=bare) for job in snapshot.jobs)), memory)
+    bare = Movability(blocked_reason="a bare pod")
+    decisions = decide(replace(snapshot, jobs=tuple(replace(job, movability=bare) for job in snapshot.jobs)), memory)
     assert decisions.moves == ()
     assert decisions.memory.jobs["slow"].marks == frozenset()
     assert decisions.reasons["slow"].endswith("no move, a bare pod")
@@ -332,10 +336,24 @@ def test_a_job_that_is_on_its_way_counts_on_its_target_already() -> None:
 def test_of_several_nodes_of_least_score_the_one_with_the_least_cpu_use_is_taken() -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"], "n3": ["PC"], "n4": ["PC"] * 5})
     used = {"n1-0": 0.9, "n2-0": 0.7, "n3-0": 0.2}
-    busy = {uid: replace(memory.jobs[uid], growth=growth(0.5, START - INTERVAL, cores)) for uid, cores in used.items()}
+    busy = {
+        uid: structs.replace(memory.jobs[uid], growth=growth(0.5, START - INTERVAL, cores))
+        for uid, cores in used.items()
+    }
     assert moves(decide(snapshot, MemoryState({**memory.jobs, **busy}, memory.nodes))) == {"slow": ("n4", "n3")}
-    quiet = {uid: replace(memory.jobs[uid], growth=None) for uid in used}
+    quiet = {uid: structs.replace(memory.jobs[uid], growth=None) for uid in used}
     assert moves(decide(snapshot, MemoryState({**memory.jobs, **quiet}, memory.nodes))) == {"slow": ("n4", "n1")}
+
+
+def test_cpu_use_is_a_fraction_of_the_node_so_that_a_large_node_may_use_more_cores() -> None:
+    nodes = (a_node("n1", cpu_cores=2.0), a_node("n2", cpu_cores=16.0), a_node("n3", cpu_cores=4.0), a_node("n4"))
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"], "n3": ["PC"], "n4": ["PC"] * 5}, nodes)
+    used = {"n1-0": 0.9, "n2-0": 2.0, "n3-0": 1.0}  # 45 %, 13 % and 25 %: the fewest cores are the largest fraction
+    busy = {
+        uid: structs.replace(memory.jobs[uid], growth=growth(0.5, START - INTERVAL, cores))
+        for uid, cores in used.items()
+    }
+    assert moves(decide(snapshot, MemoryState({**memory.jobs, **busy}, memory.nodes))) == {"slow": ("n4", "n2")}
 
 
 def test_each_move_counts_for_the_next_request_longest_converged_first() -> None:
@@ -365,7 +383,7 @@ def test_a_node_without_the_memory_is_no_candidate() -> None:
 
 
 @pytest.mark.parametrize("held", [{"migratable": False}, {"state": JobState.CHECKPOINTING}])
-def test_a_job_that_may_not_be_moved_now_is_not_asked_for_and_its_reason_says_so(held: dict) -> None:
+def test_a_job_that_may_not_be_moved_now_is_not_asked_for_and_its_reason_says_so(held: dict[str, Any]) -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["PC"] * 5})
     jobs = [replace(job, **held) if job.uid == "slow" else job for job in snapshot.jobs]
     decisions = decide(replace(snapshot, jobs=tuple(jobs)), memory)
@@ -378,8 +396,15 @@ def test_a_job_that_may_not_be_moved_now_is_not_asked_for_and_its_reason_says_so
 
 
 def settled(converged_at: float, *marks: str, **more: object) -> JobMemory:
-    memory = replace(grown(0.001, 0.002, "CC", class_since_seconds=converged_at), marks=frozenset({"migrated", *marks}))
-    return replace(memory, **more)  # type: ignore[arg-type]
+    memory = structs.replace(
+        grown(0.001, 0.002, "CC", class_since_seconds=converged_at), marks=frozenset({"migrated", *marks})
+    )
+    return structs.replace(memory, **more)
+
+
+def without_marks(memory: JobMemory) -> JobMemory:
+    """A job that Algorithm 4 never dealt with: in CC, and no growing job was ever beside it."""
+    return structs.replace(memory, marks=frozenset())
 
 
 def a_converged_cluster(*loads: int) -> tuple[ClusterSnapshot, MemoryState]:
@@ -387,7 +412,23 @@ def a_converged_cluster(*loads: int) -> tuple[ClusterSnapshot, MemoryState]:
     nodes = [a_node(f"n{number}") for number in range(1, len(loads) + 1)]
     jobs, remembered = a_cluster({node.name: ["CC"] * load for node, load in zip(nodes, loads, strict=True)}, nodes)
     remembered = {job.uid: settled(START - 1000 + number) for number, job in enumerate(jobs)}
-    return a_snapshot(jobs, nodes), MemoryState(remembered, looked_at(nodes))
+    return a_snapshot(jobs, nodes), MemoryState(remembered, evaluated_at(nodes))
+
+
+def test_vector_of_5_2_3_two_of_four_jobs_end_and_the_idle_node_takes_one_though_nobody_was_marked() -> None:
+    """Two jobs a node, all converged; c1 and c2 on w1 end, and w1 has nothing to do."""
+    workers = [a_node("w1"), a_node("w2")]
+    jobs = [a_movable_job(f"c{number}", "w1" if number < 3 else "w2") for number in (1, 2, 3, 4)]
+    memory = MemoryState(
+        {job.uid: without_marks(settled(START - 100 + number)) for number, job in enumerate(jobs)},
+        evaluated_at(workers),
+    )
+    even = decide(a_snapshot(jobs, workers), memory)
+    assert even.moves == ()
+    assert all(not known.marks for known in even.memory.jobs.values())
+    later = START + INTERVAL
+    (move,) = decide(a_snapshot(jobs[2:], workers, at=later), even.memory).moves
+    assert (move.job_uid, move.node) == ("c4", "w1")
 
 
 def test_vector_one_move_to_each_of_two_idle_nodes() -> None:
@@ -399,15 +440,15 @@ def test_vector_one_move_to_each_of_two_idle_nodes() -> None:
 
 def test_an_idle_node_takes_the_latest_that_it_would_not_refuse() -> None:
     snapshot, memory = a_converged_cluster(3, 0)
-    refused = Mobility("suspend", refused_nodes={"n2": "a taint"})
-    jobs = [replace(job, mobility=refused) if job.uid == "n1-2" else job for job in snapshot.jobs]
+    refused = Movability("suspend", refused_nodes={"n2": "a taint"})
+    jobs = [replace(job, movability=refused) if job.uid == "n1-2" else job for job in snapshot.jobs]
     assert moves(decide(replace(snapshot, jobs=tuple(jobs)), memory)) == {"n1-1": ("n1", "n2")}
 
 
 def test_an_idle_node_takes_another_one_in_the_place_of_a_job_that_could_not_be_moved() -> None:
     snapshot, memory = a_converged_cluster(3, 0)
-    waits = Mobility("suspend", backoff_reason="until 12:05:00 UTC: a disruption budget says no")
-    jobs = [replace(job, mobility=waits) if job.uid == "n1-2" else job for job in snapshot.jobs]
+    waits = Movability("suspend", backoff_reason="until 12:05:00 UTC: a disruption budget says no")
+    jobs = [replace(job, movability=waits) if job.uid == "n1-2" else job for job in snapshot.jobs]
     assert moves(decide(replace(snapshot, jobs=tuple(jobs)), memory)) == {"n1-1": ("n1", "n2")}
 
 
@@ -434,16 +475,32 @@ def test_balanced_nodes_exchange_nothing() -> None:
     assert decide(*a_converged_cluster(1, 1, 1, 0)).moves == ()
 
 
-def test_a_job_is_rebalanced_at_most_once_and_only_after_it_was_reallocated() -> None:
+def test_a_job_is_rebalanced_at_most_once_whether_it_was_reallocated_or_not() -> None:
     snapshot, memory = a_converged_cluster(4, 0)
     odd = {
         "n1-3": settled(START, "rebalanced"),
-        "n1-2": replace(settled(START), marks=frozenset()),
-        "n1-1": settled(START - 1),
-        "n1-0": settled(START - 2),
+        "n1-2": without_marks(settled(START - 1)),
+        "n1-1": settled(START - 2),
+        "n1-0": settled(START - 3),
     }
-    odd["n1-2"] = replace(odd["n1-2"], growth=growth(0.5, START - 2 * INTERVAL))
-    assert moves(decide(snapshot, MemoryState(odd, memory.nodes))) == {"n1-1": ("n1", "n2")}
+    assert moves(decide(snapshot, MemoryState(odd, memory.nodes))) == {"n1-2": ("n1", "n2")}
+
+
+def test_a_job_that_converged_at_this_very_look_is_the_latest() -> None:
+    snapshot, memory = a_converged_cluster(3, 0)
+    fresh = {"n1-0": grown(0.004, 0.006, "WC", class_since_seconds=START - INTERVAL)}
+    decisions = decide(snapshot, MemoryState({**memory.jobs, **fresh}, memory.nodes))
+    assert moves(decisions) == {"n1-0": ("n1", "n2")}
+    assert decisions.reasons["n1-0"].endswith("converged 0 s ago, the latest there")
+
+
+def test_a_rebalanced_job_may_still_be_reallocated_and_a_failed_reallocation_does_not_rebalance_it_again() -> None:
+    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
+    slow = structs.replace(memory.jobs["slow"], marks=frozenset({"rebalanced"}), moves_total=1)
+    first = decide(snapshot, MemoryState({**memory.jobs, "slow": slow}, memory.nodes))
+    failed = after_the_answer(first, snapshot, "n4")
+    assert moves(first) == moves(failed) == {"slow": ("n4", "n1")}
+    assert failed.memory.jobs["slow"].marks >= {"rebalanced", "migrated"}
 
 
 def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_not() -> None:
@@ -452,7 +509,7 @@ def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_n
     later = a_snapshot(snapshot.jobs, snapshot.nodes, at=START + INTERVAL)
     assert moves(first) == {"n1-2": ("n1", "n2")}
     assert moves(decide(later, first.memory)) == {"n1-2": ("n1", "n2")}
-    moved = replace(first.memory.jobs["n1-2"], moves_total=1, moved_at_seconds=START)
+    moved = structs.replace(first.memory.jobs["n1-2"], moves_total=1, moved_at_seconds=START)
     made = MemoryState({**first.memory.jobs, "n1-2": moved}, first.memory.nodes)
     there = [replace(job, node="n2") if job.uid == "n1-2" else job for job in snapshot.jobs]
     after = decide(replace(later, jobs=tuple(there)), made)
@@ -506,4 +563,4 @@ def test_nodes_that_another_policy_looked_at_at_other_times_wait_together() -> N
     nodes = {"n1": NodeMemory(frozenset(), START - 5.0, 320.0), "n2": NodeMemory(frozenset(), START - 20.0, 20.0)}
     snapshot = a_snapshot([], [a_node("n1"), a_node("n2")])
     waits = decide(snapshot, MemoryState({}, nodes)).memory.nodes
-    assert {look.look_at_seconds for look in waits.values()} == {START - 5.0 + INTERVAL}
+    assert {look.requeue_at_seconds for look in waits.values()} == {START - 5.0 + INTERVAL}

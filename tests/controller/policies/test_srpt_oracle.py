@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from support.worlds import a_job, a_node, a_snapshot, known
 
-from controller.model import Decisions, Job, MemoryState
-from controller.policies import Setting, find
-from controller.policies.srpt_oracle import Parameters, Policy
+from slopewise.model import Decisions, Job, MemoryState
+from slopewise.policies import Setting, find
+from slopewise.policies.srpt_oracle import Parameters, Policy
 
 
 def decide(jobs: Sequence[Job], remaining: Mapping[str, float], cpu_cores: float = 1.0) -> Decisions:

@@ -1,4 +1,4 @@
-"""TRADL's tiers and shares: who is urgent, how sure a hit must be, and who gives CPU back."""
+"""TRADL's tiers and shares: who is urgent, and who gives CPU back. `test_targets.py` has how sure a hit must be."""
 
 from __future__ import annotations
 
@@ -6,41 +6,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from controller.model import Decisions, Job, JobMemory, Node, Promises
-from controller.policies import Setting
-from controller.policies.tradl import DELIVERABLE, RELEASED, UNTARGETED, URGENT, Parameters, Policy
+from slopewise.model import Decisions, Job, JobMemory, Node, Objectives, TargetHits
+from slopewise.policies import Setting
+from slopewise.policies.tradl import DELIVERABLE, RELEASED, UNTARGETED, URGENT, Parameters, Policy
 
 INTERVAL = 20.0
-TARGETS = Promises(target_level=0.1, deliverable_level=0.4)
+TIERS = (URGENT, DELIVERABLE, RELEASED)
+TARGETS = Objectives(target_level=0.1, deliverable_level=0.4)
 
 
-def job(uid: str, level: float | None, promises: Promises = TARGETS, **more: object) -> Job:
-    return replace(a_job(uid, level=level, **more), promises=promises)  # type: ignore[arg-type]
+def job(uid: str, level: float | None, objectives: Objectives = TARGETS, **more: object) -> Job:
+    return replace(a_job(uid, level=level, **more), objectives=objectives)  # type: ignore[arg-type]
 
 
-def in_class(job_class: str | None, streak: int = 0, *, measured: bool = True, first: float = 1.0) -> JobMemory:
-    remembered = known(job_class=job_class, streak=streak, efficiency=0.01 if measured else None)
-    return replace(remembered, first_level=first)
+def in_class(listed: str | None, streak: int = 0, *, first: float = 1.0) -> JobMemory:
+    hits = TargetHits(streak, TIERS.index(listed)) if listed in TIERS else None
+    remembered = known(job_class=listed, efficiency=0.01, targets=hits)
+    return structs.replace(remembered, first_level=first)
 
 
 def decide(jobs: Sequence[Job], memory: dict[str, JobMemory], node: Node | None = None) -> Decisions:
     policy = Policy(Parameters(), Setting(INTERVAL, "limits"))
-    return policy.decide(a_snapshot(jobs, [node or a_node()]), remembering(memory, looked_at=START - INTERVAL))
+    return policy.decide(a_snapshot(jobs, [node or a_node()]), remembering(memory, evaluated_at=START - INTERVAL))
 
 
 def limits(decisions: Decisions) -> dict[str, float | None]:
     return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
-
-
-def after_measurements(levels: Sequence[float], promises: Promises = TARGETS, before: str = URGENT) -> list[str | None]:
-    """The class of one job after each of these evaluations, one a look."""
-    remembered, classes = in_class(before), []
-    for level in levels:
-        remembered = decide([job("a", level, promises)], {"a": remembered}).memory.jobs["a"]
-        classes.append(remembered.job_class)
-    return classes
 
 
 def test_the_vector_two_urgent_jobs_share_by_their_distance_to_the_first_target() -> None:
@@ -61,7 +55,9 @@ def test_a_released_job_keeps_the_floor_even_alone_and_a_deliverable_one_takes_w
 
 
 def test_a_job_without_targets_has_an_even_share_beside_an_urgent_one() -> None:
-    decisions = decide([job("u", 0.7), job("plain", 0.7, Promises())], {"u": in_class(URGENT), "plain": in_class(None)})
+    decisions = decide(
+        [job("u", 0.7), job("plain", 0.7, Objectives())], {"u": in_class(URGENT), "plain": in_class(None)}
+    )
     assert limits(decisions) == pytest.approx({"u": 0.5, "plain": 0.5})
     assert decisions.memory.jobs["plain"].job_class == UNTARGETED
 
@@ -72,32 +68,19 @@ def test_what_an_urgent_job_cannot_use_goes_to_the_others() -> None:
     assert got == pytest.approx({"narrow": 1.0, "d": 3.0})
 
 
-def test_a_target_counts_after_three_measurements_in_a_row_and_one_miss_begins_anew() -> None:
-    assert after_measurements([0.3, 0.3, 0.3]) == [URGENT, URGENT, DELIVERABLE]
-    assert after_measurements([0.3, 0.3, 0.5, 0.3, 0.3, 0.3]) == [URGENT] * 5 + [DELIVERABLE]
+def test_a_job_of_another_policy_begins_in_the_class_of_the_targets_that_were_counted_under_that_one() -> None:
+    remembered = structs.replace(in_class(None), job_class="NL", targets=TargetHits(0, 1))
+    assert decide([job("a", 0.3)], {"a": remembered}).memory.jobs["a"].job_class == DELIVERABLE
 
 
-def test_a_job_below_both_targets_passes_them_one_after_another() -> None:
-    assert after_measurements([0.05] * 6) == [URGENT] * 2 + [DELIVERABLE] * 3 + [RELEASED]
-
-
-def test_a_target_is_lost_after_three_misses_in_a_row() -> None:
-    assert after_measurements([0.2] * 3, before=RELEASED) == [RELEASED, RELEASED, DELIVERABLE]
-    assert after_measurements([0.05, 0.5, 0.05, 0.05, 0.5], before=DELIVERABLE) == [DELIVERABLE] * 5
-
-
-def test_a_lone_final_target_releases_after_three_hits_and_a_lone_first_one_never() -> None:
-    assert after_measurements([0.05] * 3, Promises(target_level=0.1)) == [URGENT, URGENT, RELEASED]
-    assert after_measurements([0.05] * 7, Promises(deliverable_level=0.1))[2:] == [DELIVERABLE] * 5
-
-
-def test_targets_stated_the_wrong_way_round_are_read_in_the_order_in_which_they_are_passed() -> None:
-    swapped = Promises(target_level=0.4, deliverable_level=0.1)
-    assert after_measurements([0.3] * 6, swapped) == after_measurements([0.3] * 6) == [URGENT] * 2 + [DELIVERABLE] * 4
+def test_a_job_whose_owner_drops_a_target_is_in_no_class_that_needs_it() -> None:
+    remembered = in_class(RELEASED)
+    only_first = decide([job("a", 0.05, Objectives(deliverable_level=0.1))], {"a": remembered})
+    assert only_first.memory.jobs["a"].job_class == DELIVERABLE
 
 
 def test_a_metric_that_rises_is_read_in_its_own_direction() -> None:
-    wanted = Promises(target_level=0.95, deliverable_level=0.8)
+    wanted = Objectives(target_level=0.95, deliverable_level=0.8)
     memory = {"far": in_class(URGENT, first=0.2), "near": in_class(URGENT, first=0.2)}
     jobs = [job("far", 0.35, wanted, objective="max"), job("near", 0.65, wanted, objective="max")]
     assert limits(decide(jobs, memory)) == pytest.approx({"far": 0.75, "near": 0.25})
@@ -108,16 +91,11 @@ def test_a_job_that_got_worse_than_it_began_counts_no_more_than_one_that_has_jus
     assert got == pytest.approx({"worse": 0.5, "new": 0.5})
 
 
-def test_without_a_new_measurement_nothing_is_counted() -> None:
-    decisions = decide([job("a", 0.3)], {"a": in_class(URGENT, streak=2, measured=False)})
-    assert (decisions.memory.jobs["a"].job_class, decisions.memory.jobs["a"].streak) == (URGENT, 2)
-
-
 @pytest.mark.parametrize("listed", [URGENT, DELIVERABLE, RELEASED])
-def test_a_job_whose_evaluation_is_not_known_keeps_its_class_and_its_count(listed: str) -> None:
+def test_a_job_whose_evaluation_is_not_known_keeps_its_class(listed: str) -> None:
     diverged = job("a", float("nan"), finite=False)
     decisions = decide([diverged, job("b", 0.7)], {"a": in_class(listed, streak=1), "b": in_class(URGENT)})
     after = decisions.memory.jobs["a"]
-    assert (after.job_class, after.streak) == (listed, 1)
+    assert (after.job_class, after.targets) == (listed, in_class(listed, streak=1).targets)
     assert after.wanted_cores == pytest.approx(0.5 if listed == URGENT else 0.25)
     assert "not known" in decisions.reasons["a"]

@@ -1,4 +1,4 @@
-"""`slopewise simulate` as a user meets it: real processes, one sentence for a mistake, whole seeds after Ctrl-C."""
+"""`slopewise simulate` as a user meets it: one sentence for a mistake, whole seeds after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.command_line import slopewise, slopewise_process
 from support.waiting import eventually, runs
 
 SCENARIO = """
@@ -28,7 +29,7 @@ spec:
   policies: [fair, flowcon]
   seeds: 3
 """
-COMMAND = (sys.executable, "-m", "controller", "simulate")
+COMMAND = (sys.executable, "-m", "slopewise", "simulate")
 
 
 @pytest.fixture
@@ -38,12 +39,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def simulate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=120, cwd=folder, check=False
-    )  # fmt: skip
+    """In this process."""
+    return slopewise("simulate", "--workers", "1", *arguments, cwd=folder)
 
 
-def the_sentence(result: subprocess.CompletedProcess[str]) -> str:
+def message_of(result: subprocess.CompletedProcess[str]) -> str:
     assert (result.returncode, result.stdout) == (2, "")
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1, result.stderr
@@ -64,8 +64,8 @@ def test_json_has_every_policy_and_measure_with_its_interval_and_its_ratio_to_fa
 
 
 def test_the_same_seeds_give_the_same_figures_with_any_number_of_workers(folder: Path) -> None:
-    printed = [simulate(folder, "small.yaml", "-o", "json", "--workers", workers).stdout for workers in ("1", "3")]
-    assert printed[0] == printed[1] != ""
+    several = slopewise_process("simulate", "small.yaml", "-o", "json", "--workers", "3", cwd=folder)
+    assert several.stdout == simulate(folder, "small.yaml", "-o", "json").stdout != ""
 
 
 def test_one_seed_has_means_and_null_intervals(folder: Path) -> None:
@@ -99,8 +99,8 @@ def test_policies_of_the_command_line_replace_the_scenarios(folder: Path) -> Non
     assert list(json.loads(simulate(folder, *arguments).stdout)["policies"]) == ["fair", "las", "kube-default"]
 
 
-def test_the_shipped_scenarios_are_listed_one_a_line(folder: Path) -> None:
-    listed = simulate(folder, "--list").stdout.splitlines()
+def test_the_shipped_scenarios_are_listed_one_a_line() -> None:
+    listed = slopewise("simulate", "--list").stdout.splitlines()
     assert "flowcon-10" in listed
     assert listed == sorted(listed)
 
@@ -110,7 +110,7 @@ def test_the_help_starts_with_what_it_does_and_has_an_example(folder: Path) -> N
 
 
 def test_progress_keeps_out_of_the_way_where_no_terminal_listens(folder: Path) -> None:
-    assert simulate(folder, "small.yaml", "-o", "json").stderr == ""
+    assert slopewise_process("simulate", "small.yaml", "-o", "json", cwd=folder).stderr == ""
 
 
 # --- what it writes ---------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_a_report_is_written_after_the_figures(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         ((), "name a scenario file or a shipped scenario"),
         (("nope",), "there is no shipped scenario 'nope'"),
@@ -151,9 +151,9 @@ def test_a_report_is_written_after_the_figures(folder: Path) -> None:
     ],
 )
 def test_a_mistake_is_told_in_one_sentence_before_anything_runs(
-    folder: Path, arguments: tuple[str, ...], sentence: str
+    folder: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    assert sentence in the_sentence(simulate(folder, *arguments))
+    assert message in message_of(simulate(folder, *arguments))
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------

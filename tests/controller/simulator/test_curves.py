@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.simulator.curve_settings import FLATTEST, MOST_INVERSE, MOST_POWER, STEEPEST
-from controller.simulator.curves import (
+from slopewise.simulator.curves import (
     Diverging,
     Exponential,
     Inverse,
@@ -20,7 +19,8 @@ from controller.simulator.curves import (
     Steps,
     points,
 )
-from controller.simulator.model import Curve
+from slopewise.simulator.scenario.curve_settings import FLATTEST, MAX_INVERSE, MAX_POWER, STEEPEST
+from slopewise.simulator.world.model import Curve
 
 rates = st.floats(FLATTEST, STEEPEST)
 inner = st.floats(0.05, 0.95)
@@ -43,8 +43,8 @@ def recorded(draw: st.DrawFn) -> Curve:
 
 falling = st.one_of(
     st.builds(Exponential, rates),
-    st.builds(Power, st.floats(FLATTEST, MOST_POWER)),
-    st.builds(Inverse, st.floats(0.01, MOST_INVERSE)),
+    st.builds(Power, st.floats(FLATTEST, MAX_POWER)),
+    st.builds(Inverse, st.floats(0.01, MAX_INVERSE)),
     st.builds(Sigmoid, inner, rates),
     steps(),
     recorded(),
@@ -79,8 +79,8 @@ class TestEveryCurveThatFalls:
         Exponential(STEEPEST),
         Power(0.05),
         Power(0.8690707296228953),
-        Power(MOST_POWER),  # 101^-10 added to 1 is 1: its last value was 0, and could not be taken to a power
-        Inverse(MOST_INVERSE),
+        Power(MAX_POWER),  # 101^-10 added to 1 is 1: its last value was 0, and could not be taken to a power
+        Inverse(MAX_INVERSE),
         Sigmoid(0.95, STEEPEST),
         Steps((0.33, 0.66), (0.5, 0.2)),
         Steps((0.1,), (0.5,)),
@@ -132,7 +132,7 @@ def test_recorded_points_are_scaled_and_joined_by_straight_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "sentence"),
+    ("pairs", "message"),
     [
         ([(0, 1), (0.5, 0.2), (1, 0.4)], "the curve rises from 0.2 to 0.4 at x = 1; a recorded curve may only fall"),
         ([(0, 1), (0.5, 0.4), (0.5, 0.2), (1, 0)], "x must increase, and 0.5 follows 0.5"),
@@ -144,6 +144,6 @@ def test_recorded_points_are_scaled_and_joined_by_straight_lines() -> None:
         ([(0, 1), (1, 1)], "the curve stays at 1; its last value must be below its first"),
     ],
 )
-def test_recorded_points_that_are_no_falling_curve_are_refused(pairs: list, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence.replace("(", r"\(")):
+def test_recorded_points_that_are_no_falling_curve_are_refused(pairs: list[tuple[float, float]], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         points(pairs)

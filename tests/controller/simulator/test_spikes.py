@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from support.instances import AT_ONCE, Exponential, a_policy_run, a_sim_job, an_instance
 
-from controller.model import CpuControl
-from controller.simulator.engine import run
-from controller.simulator.model import Physics, Spike
+from slopewise.model import CpuControl
+from slopewise.simulator.engine import run
+from slopewise.simulator.world.model import Physics, Spike
 
 ONE_SCRAPE, WHOLE_WINDOWS = 0.004, 0.05
 """Of the work, which takes 600 s of half a core: 2.4 s and 30 s, where a window is 20 s."""

@@ -9,14 +9,14 @@ from multiprocessing import active_children
 
 import pytest
 
-from controller.errors import SlopewiseError, UsageError
-from controller.interrupts import Interrupted
-from controller.settings import validate
-from controller.simulator import engine
-from controller.simulator.model import Instance, PolicyRun, RunOutcome
-from controller.simulator.results import SweepResult
-from controller.simulator.scenario import Scenario
-from controller.simulator.sweep import FAIR_RUNS, Simulator, simulate
+from slopewise.config.validation import validate
+from slopewise.errors import SlopewiseError, UsageError
+from slopewise.signals import Interrupted
+from slopewise.simulator import engine
+from slopewise.simulator.results.sweep_result import SweepResult
+from slopewise.simulator.scenario.scenario import Scenario
+from slopewise.simulator.sweep import FAIR_RUNS, Simulator, simulate
+from slopewise.simulator.world.model import Instance, PolicyRun, RunOutcome
 
 SEEDS = (1, 2, 3)
 

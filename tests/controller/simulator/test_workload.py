@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controller.settings import validate
-from controller.simulator.model import Instance, SimJob
-from controller.simulator.scenario import Scenario
-from controller.simulator.workload import draw
+from slopewise.config.validation import validate
+from slopewise.simulator.scenario.scenario import Scenario
+from slopewise.simulator.workload import draw
+from slopewise.simulator.world.model import Instance, SimJob
 
 FIRST = [("gru", 49.017245, 115.271219), ("gru", 95.152904, 181.802733), ("gru", 120.117681, 154.596106)]
 

@@ -6,8 +6,8 @@ such a test is about: the moves say that they relieve the node's memory, which s
 
 from __future__ import annotations
 
-from controller.model import ClusterSnapshot, Decisions, Job, JobState, MemoryState, Migrate, Move, Place
-from controller.policies import PolicyParameters, Setting, parameter
+from slopewise.model import ClusterSnapshot, Decisions, Job, JobState, MemoryState, Migrate, Move, Place
+from slopewise.policies import PolicyParameters, Setting, parameter
 
 _SOURCE = "tests"
 

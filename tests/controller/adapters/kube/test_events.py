@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,7 +11,8 @@ from support.api_server import ApiServer, Hang, refusal
 from support.managed_pods import a_managed_pod
 from support.waiting import eventually
 
-from controller.adapters.kube.events import MOST_WAITING, About, Event, EventRecorder
+from slopewise.adapters.kube.client.fencing import FencedApi
+from slopewise.adapters.kube.events import MAX_WAITING, About, Event, EventRecorder
 
 POD = About.pod(a_managed_pod())
 
@@ -28,14 +29,13 @@ class Recording:
     def __init__(self, server: ApiServer, *, may_write: bool = True) -> None:
         self.now = 1_000_000.0
         self.recorder = EventRecorder(
-            server.client(),
-            lambda: may_write,
+            FencedApi(server.client(), lambda: may_write),
             instance="replica-a",
             events_per_second=1000.0,
             clock=lambda: self.now,
         )
 
-    def __enter__(self) -> Recording:
+    def __enter__(self) -> Self:
         self.recorder.start()
         return self
 
@@ -110,13 +110,13 @@ def test_a_refused_event_is_counted_and_told_once(server: ApiServer) -> None:
             recording.recorder.emit(Event(POD, "Resized", note))
         assert eventually(lambda: stored(server))
         assert recording.recorder.dropped == 2
-    assert len([line for line in logs if line["event"] == "event not written"]) == 1
+    assert len([line for line in logs if line["event"] == "event write failed"]) == 1
 
 
 def test_a_full_queue_drops_events_and_nobody_waits(server: ApiServer) -> None:
     server.fault(Hang(), method="POST", times=99)
     recording = Recording(server)
-    for number in range(MOST_WAITING + 5):
+    for number in range(MAX_WAITING + 5):
         recording.recorder.emit(Event(POD, "Resized", str(number)))
     assert recording.recorder.dropped == 5
 
@@ -124,7 +124,7 @@ def test_a_full_queue_drops_events_and_nobody_waits(server: ApiServer) -> None:
 def test_one_that_does_not_lead_tells_nothing(server: ApiServer) -> None:
     with Recording(server, may_write=False) as recording:
         recording.recorder.emit(Event(POD, "Resized", "x"))
-    assert server.requests == []
+    assert (server.requests, recording.recorder.dropped) == ([], 0)
 
 
 def test_a_long_note_in_any_letters_fits(server: ApiServer) -> None:

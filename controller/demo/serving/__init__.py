@@ -1,6 +1,0 @@
-"""The served models of `slopewise demo`: real classifiers behind HTTP, each under a load that never pauses.
-
-`python -m controller.demo.serving NAME --seconds S` is one job: `catalogue.py` says which there are, `models.py`
-fits one, `server.py` answers requests and exports how long each took, `load.py` is the one client of each.
-`calibration.py` finds out what a request costs on this machine, from which the objectives follow.
-"""

@@ -1,0 +1,85 @@
+"""The controller's own endpoint: `/healthz` and `/readyz` for the kubelet, `/metrics` for Prometheus."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from socketserver import ThreadingMixIn
+from types import TracebackType
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from slopewise.errors import SlopewiseError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = 10
+    """A client that says nothing for 10 s loses its connection, not the controller a thread."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """A line for each scrape and probe would drown the log line of each pass."""
+
+
+class HealthServer(AbstractContextManager["HealthServer"]):
+    """Serves on `address:port` (port 0: a free one) until it is closed."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        is_alive: Callable[[], bool],
+        address: str,
+        port: int,
+        not_ready_reason: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`not_ready_reason`: None once it may be counted on; else what it still waits for, in words."""
+        metrics: WSGIApplication = make_wsgi_app(registry)
+
+        def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            if environ["PATH_INFO"] == "/metrics":
+                return metrics(environ, start_response)
+            status, text = _answer(environ["PATH_INFO"], is_alive, not_ready_reason)
+            start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+            return [text.encode()]
+
+        try:
+            self._server = make_server(address, port, app, server_class=_Server, handler_class=_Quiet)
+        except OSError as error:
+            raise SlopewiseError(
+                f"{address}:{port} cannot serve /healthz, /readyz and /metrics ({error.strerror}); choose another port."
+            ) from error
+        self.port: int = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop serving and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _answer(path: str, is_alive: Callable[[], bool], not_ready_reason: Callable[[], str | None]) -> tuple[str, str]:
+    if path == "/healthz":
+        return _verdict(None if is_alive() else "no pass for three intervals, or a thread that hangs")
+    if path == "/readyz":
+        return _verdict(not_ready_reason())
+    return "404 Not Found", "not found: use /healthz, /readyz or /metrics\n"
+
+
+def _verdict(trouble: str | None) -> tuple[str, str]:
+    return ("200 OK", "ok\n") if trouble is None else ("503 Service Unavailable", f"{trouble}\n")

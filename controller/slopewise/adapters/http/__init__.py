@@ -1,0 +1,1 @@
+"""HTTP requests to one host within a deadline, configured by an `http_config`."""

@@ -1,0 +1,264 @@
+"""Validates the `http_config` file of an HTTP client: credentials, TLS, headers and proxy.
+
+The keys are Prometheus' own: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config. The
+file is what `promtool --http.config.file` reads. `http/access.py` reads the files that it names. An error message
+repeats no value, because any value may be a secret in the wrong place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+
+from slopewise.config.validation import load_yaml, validation_message
+from slopewise.errors import UsageError
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A header's name, and a scheme of authorization (RFC 9110, 5.6.2)."""
+
+RESERVED_HEADERS = frozenset(
+    {
+        "authorization", "host", "content-encoding", "content-length", "content-type", "user-agent", "connection",
+        "keep-alive", "proxy-authenticate", "proxy-authorization", "www-authenticate", "accept-encoding",
+        "x-prometheus-remote-write-version", "x-prometheus-remote-read-version", "x-prometheus-scrape-timeout-seconds",
+        "x-amz-date", "x-amz-security-token", "x-amz-content-sha256",
+    }
+)  # fmt: skip
+"""What Prometheus itself refuses among `http_headers` (`ReservedHeaders` of prometheus/common)."""
+
+_NO_OAUTH2 = "is not supported; have a token kept fresh in a file, and name that as authorization.credentials_file"
+_OF_PROMETHEUS_YML = frozenset({"global", "scrape_configs", "rule_files", "alerting", "remote_write", "remote_read"})
+_OF_WEB_CONFIG = frozenset({"tls_server_config", "http_server_config", "basic_auth_users"})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A Prometheus, or what speaks like one, as a command line names it. Its URL may be shown: it holds no secret."""
+
+    url: str
+    config_file: Path | None = None
+    """Its `http_config`; None: no credentials, the system's authorities, no proxy."""
+
+    def __post_init__(self) -> None:
+        parts = split_url(self.url)
+        if "@" in (self.url if parts is None else parts.netloc) or (parts is not None and parts.query):
+            raise UsageError(
+                "The URL of Prometheus holds a user, a password or a token, and URLs are shown in logs and process "
+                "lists; write it without, and those as basic_auth or authorization into a file that "
+                "--prometheus-config names."
+            )
+        if parts is None or parts.fragment:
+            raise UsageError(f"{self.url!r} is not the URL of a Prometheus; write it like http://127.0.0.1:9090.")
+
+
+class HttpDocument(BaseModel):
+    """Base of the parts: unknown keys are refused, and no message repeats what was written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, document: object) -> object:
+        if not isinstance(document, Mapping):
+            raise ValueError(f"must be a mapping of keys to values, not {type(document).__name__}")  # noqa: TRY004
+        if unknown := [str(key) for key in document if key not in cls.model_fields]:
+            raise ValueError(_unknown(unknown, sorted(cls.model_fields)))
+        return document
+
+
+class BasicAuth(HttpDocument):
+    """User and password, sent with every request."""
+
+    username: str | None = None
+    username_file: str | None = None
+    password: SecretStr | None = None
+    password_file: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> BasicAuth:
+        _at_most_one(self, "username", "username_file")
+        _at_most_one(self, "password", "password_file")
+        if not (self.username or self.username_file):
+            raise ValueError("names no user; add username or username_file")
+        return self
+
+
+class Authorization(HttpDocument):
+    """The header `Authorization`: a scheme and its credentials."""
+
+    type: str = "Bearer"
+    credentials: SecretStr | None = None
+    credentials_file: str | None = None
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> Authorization:
+        _at_most_one(self, "credentials", "credentials_file")
+        if not (self.credentials or self.credentials_file):
+            raise ValueError("names no credentials; add credentials_file or credentials")
+        if self.type.lower() == "basic":
+            raise ValueError("type cannot be Basic; use basic_auth instead")
+        if not _TOKEN.fullmatch(self.type):
+            raise ValueError("type is not a scheme of authorization; write Bearer, and the token as credentials")
+        return self
+
+
+class TlsConfig(HttpDocument):
+    """Whom to trust, and which certificate to show."""
+
+    ca: str | None = None
+    ca_file: str | None = None
+    cert: str | None = None
+    cert_file: str | None = None
+    key: SecretStr | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+    insecure_skip_verify: bool = False
+    min_version: Literal["TLS12", "TLS13"] = "TLS12"
+    max_version: Literal["TLS12", "TLS13"] | None = None
+
+    @model_validator(mode="after")
+    def _whole_pairs(self) -> TlsConfig:
+        for name in ("ca", "cert", "key"):
+            _at_most_one(self, name, f"{name}_file")
+        has_key = self.key is not None or self.key_file is not None
+        if self.has_certificate != has_key:
+            missing = "key_file" if self.has_certificate else "cert_file"
+            raise ValueError(f"a client certificate needs both cert_file and key_file; add {missing}")
+        if self.min_version == "TLS13" and self.max_version == "TLS12":
+            raise ValueError("min_version is above max_version; swap them")
+        return self
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a certificate to show."""
+        return self.cert is not None or self.cert_file is not None
+
+    @field_validator("min_version", "max_version", mode="before")
+    @classmethod
+    def _not_broken(cls, version: object) -> object:
+        if version in ("TLS10", "TLS11"):
+            raise ValueError(f"{version} is broken and not spoken; write TLS12 or TLS13")
+        return version
+
+
+class HeaderValues(HttpDocument):
+    """The values of one further header; several are sent as one list, separated by commas."""
+
+    values: tuple[str, ...] = ()
+    secrets: tuple[SecretStr, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_one(self) -> HeaderValues:
+        if not (self.values or self.secrets or self.files):
+            raise ValueError("has no value; add values, secrets or files")
+        return self
+
+
+class HttpConfig(HttpDocument):
+    """One `http_config`. Without any key it means what it means to Prometheus: no credentials and no proxy."""
+
+    basic_auth: BasicAuth | None = None
+    authorization: Authorization | None = None
+    oauth2: Any = None
+    bearer_token: SecretStr | None = None
+    bearer_token_file: str | None = None
+    tls_config: TlsConfig = Field(default_factory=TlsConfig)
+    follow_redirects: bool = True
+    enable_http2: bool = Field(True, description="HTTP/1.1 is spoken, whatever it says")
+    proxy_url: SecretStr | None = None
+    no_proxy: str | None = None
+    proxy_from_environment: bool = False
+    proxy_connect_header: dict[str, tuple[SecretStr, ...]] = Field(default_factory=dict)
+    http_headers: dict[str, HeaderValues] = Field(default_factory=dict)
+
+    @field_validator("oauth2", mode="before")
+    @classmethod
+    def _no_oauth2(cls, given: object) -> object:
+        if given is not None:
+            raise ValueError(_NO_OAUTH2)
+        return given
+
+    @field_validator("proxy_url", mode="after")
+    @classmethod
+    def _usable_proxy(cls, given: SecretStr | None) -> SecretStr | None:
+        parts = None if given is None else split_url(given.get_secret_value())
+        if given is not None and parts is None:
+            raise ValueError("is not the URL of an HTTP proxy; write it like http://proxy.example.org:3128")
+        return given
+
+    @field_validator("http_headers", "proxy_connect_header", mode="before")
+    @classmethod
+    def _sendable_headers(cls, given: object) -> object:
+        if isinstance(given, Mapping) and not all(_TOKEN.fullmatch(str(name)) for name in given):
+            raise ValueError("a key is not the name of a header; write the name alone, like X-Scope-OrgID")
+        return given
+
+    @field_validator("http_headers", mode="after")
+    @classmethod
+    def _no_reserved_headers(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        for name in given:
+            if name.lower() in RESERVED_HEADERS:
+                raise ValueError(f"{name} cannot be set; use basic_auth or authorization for credentials")
+        return given
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> HttpConfig:
+        _at_most_one(self, "basic_auth", "authorization", "bearer_token", "bearer_token_file")
+        return self
+
+    @model_validator(mode="after")
+    def _one_proxy(self) -> HttpConfig:
+        _at_most_one(self, "proxy_url", "proxy_from_environment")
+        if self.no_proxy is not None and self.proxy_url is None:
+            raise ValueError("no_proxy is for proxy_url; add that, or leave it out (NO_PROXY is the environment's)")
+        if self.proxy_connect_header and self.proxy_url is None and not self.proxy_from_environment:
+            raise ValueError("proxy_connect_header needs proxy_url or proxy_from_environment; add one")
+        return self
+
+
+def load_http_config(path: Path) -> HttpConfig:
+    """Read and validate the file; UsageError without any value in its message."""
+    try:
+        return HttpConfig.model_validate(load_yaml(path))
+    except ValidationError as error:
+        message = validation_message(error, HttpConfig, str(path))
+    except UsageError as error:
+        message = str(error)
+    raise UsageError(message)  # outside of the blocks above: what they caught shows the line, and a secret in it
+
+
+def split_url(url: str) -> SplitResult | None:
+    """The parts of an HTTP URL; None when it is none."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, or above 65535; a bracket that is not closed
+        return None
+    return parts if usable else None
+
+
+def _at_most_one(document: BaseModel, *names: str) -> None:
+    if len(given := [name for name in names if getattr(document, name)]) > 1:
+        raise ValueError(f"{given[0]} and {given[1]} exclude each other; leave one of them out")
+
+
+def _unknown(keys: list[str], known: list[str]) -> str:
+    """An unknown key is repeated only where it is a known one mistyped: it may be a secret in the wrong place."""
+    if _OF_PROMETHEUS_YML & set(keys):
+        return "is a configuration of Prometheus itself; write only the http_config of a client, e.g. basic_auth"
+    if _OF_WEB_CONFIG & set(keys):
+        return "is the web.config.file of a server; write the http_config of its client, e.g. basic_auth"
+    for key in keys:
+        if key == "http_config":
+            return "holds http_config as a key; write what is below it at the top"
+        if close := difflib.get_close_matches(key, known, 1, 0.8):
+            return f"{key} is an unknown key; write {close[0]}"
+    return f"holds an unknown key; it may hold {', '.join(known)}"

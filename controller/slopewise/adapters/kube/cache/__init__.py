@@ -1,0 +1,1 @@
+"""Watched objects, parsed into records and kept in stores."""

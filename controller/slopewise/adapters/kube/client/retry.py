@@ -1,0 +1,40 @@
+"""Reads, checks and writes an object, and repeats that after a conflict: client-go's RetryOnConflict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from slopewise.adapters.kube.client.errors import ApiError
+
+T = TypeVar("T")
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+def is_conflict(error: ApiError) -> bool:
+    """Whether another client wrote first."""
+    return error.is_conflict
+
+
+def update(
+    write: Callable[[T | K], R],
+    read: Callable[[], T],
+    known: K | None = None,
+    *,
+    tries: int = 2,
+    again: Callable[[ApiError], bool] = is_conflict,
+) -> R:
+    """What `write` returns for the object `known`, or for the one read; after an error for `again` it is read again.
+
+    `write` decides by the object that it gets, and may write nothing. ApiError of the last try, and of every other
+    error.
+    """
+    for left in reversed(range(tries)):
+        found, known = read() if known is None else known, None
+        try:
+            return write(found)
+        except ApiError as error:
+            if not left or not again(error):
+                raise
+    raise AssertionError("an update takes at least one try")

@@ -1,0 +1,1 @@
+"""Moves pods by eviction, and steers their replacements by a scheduling gate."""

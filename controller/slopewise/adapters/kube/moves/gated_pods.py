@@ -1,0 +1,327 @@
+"""Places and releases gated pods: where a policy decides, or to the default scheduler after a bounded wait.
+
+The first of these releases a gated pod:
+
+- a policy places it: `place`, one PATCH with its node (`moves/scheduling_gate.py`);
+- a pass saw it and neither placed nor held it back, in whatever mode: `after_pass`, and the next `tick`;
+- it was held back, and that is over (`holding.py`): the next `tick`;
+- it has waited for 30 s, because no pass could observe, or no policy selects it: `tick`.
+
+`evict/controller.py` releases the replacements of evicted pods (`reserved`). A pinned pod that finds no room for 20 s
+is evicted: it has done no work, its owner recreates it (only such pods are pinned), and the new pod is released without
+a node. All state is read from the pods, so a new leader does the same; it counts the seconds again, 60 s in all at
+most.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+
+import structlog
+
+from slopewise.adapters.kube.cache.records import MOVE, PLACED, PodRecord
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.fencing import NotLeadingError
+from slopewise.adapters.kube.client.protocol import Api, Store, TakeTurn
+from slopewise.adapters.kube.events import About, Event
+from slopewise.adapters.kube.moves.eviction import evict, not_recreated_reason
+from slopewise.adapters.kube.moves.holding import RENEWED_PER_TICK, HeldJobs, held_until_text, renewal
+from slopewise.adapters.kube.moves.node_affinity import is_pinned_to
+from slopewise.adapters.kube.moves.recreation import EVICTABLE
+from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser, SizeFirst
+from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.crds import history
+from slopewise.crds.job_growth import Action
+from slopewise.errors import SlopewiseError
+from slopewise.model import JobUid, Move, Outcome, PassReport, Place
+from slopewise.ports import Clock
+from slopewise.tracking import FirstSeen, TtlMap
+
+TICK_SECONDS = 0.5
+"""A pass that changes 5,000 pods triggers 20 ticks a second; checking all pods takes 2 ms."""
+
+MAX_WAIT_SECONDS = 30.0
+"""A pass is every 20 s or so; with two replicas and a takeover no pod waits for more than 60 s."""
+
+STRANDED_SECONDS = 20.0
+"""A node that is full for a moment, while a pod on it ends, is waited for."""
+
+RETRY_SECONDS = 5.0
+"""Between two tries to release, or to evict, the same pod."""
+
+NOT_PINNED_SECONDS = 600.0
+"""How long the default scheduler places a job that found no room where it was pinned."""
+
+RELEASED_PER_TICK = 50
+"""Half a second of requests, so that evictions and suspended Jobs are not delayed."""
+
+_LOG_EVENTS = {"GateReleased": "gate released", "Unpinned": "pod unpinned"}
+"""By the reason of the Kubernetes Event."""
+_VERDICTS_KEPT = 1000
+_VERDICT_SECONDS = 60.0
+
+
+class GatedPodController:
+    """All gated pods of the cluster. `tick` is called by one thread, everything else by any."""
+
+    def __init__(
+        self,
+        api: Api,
+        pods: Store[PodRecord],
+        owners: Owners,
+        gate_releaser: GateReleaser,
+        take_turn: TakeTurn,
+        clock: Clock,
+        *,
+        may_evict_in: Callable[[str], bool] = lambda _: True,
+        reserved: Callable[[], Container[str]] = tuple,
+        on_stranded: Callable[[PodRecord], None] = lambda _: None,
+        emit: Callable[[Event], None] = lambda _: None,
+        act: Callable[[str, Action], object] = lambda uid, action: None,
+    ) -> None:
+        """`may_evict_in`: whether pods of this namespace may be evicted; elsewhere none is pinned.
+
+        `reserved`: uids of owners whose pods another controller releases. `on_stranded` gets each pod that is evicted
+        next. `act` appends an action to the history of the workload of that uid.
+        """
+        self._pods = pods
+        self._owners = owners
+        self._gate_releaser = gate_releaser
+        self._recreated = _RecreatedPods(api, clock)
+        self._api = api
+        self._take_turn = take_turn
+        self._clock = clock
+        self._may_evict_in = may_evict_in
+        self._reserved = reserved
+        self._on_stranded = on_stranded
+        self._emit = emit
+        self._act = act
+        self._ticked_at = float("-inf")
+        self._seen: Sequence[PodRecord] | None = None
+        self._waiting: list[PodRecord] = []
+        self._pinned: list[PodRecord] = []
+        self._first_seen = FirstSeen[str]()
+        """Since when a pod waits, or is stranded, by its uid and by our own clock."""
+        self._tried: dict[str, float] = {}
+        self._passed_over: set[str] = set()
+        """Uids of jobs that a pass saw and did not place."""
+        self._held = HeldJobs()
+        self._were_held: set[str] = set()
+        """Uids of gated pods that have been held back."""
+        self._left_to_scheduler = TtlMap[str, None](NOT_PINNED_SECONDS, clock.monotonic)
+        """Uids of jobs."""
+        self._lock = threading.Lock()
+        self._log = structlog.get_logger("slopewise")
+
+    def place(self, move: Place, size: SizeFirst = lambda pod: (pod, "")) -> Outcome[Move]:
+        """Release an arriving job's pod, with its node, once `size` has seen it; NotLeadingError without the lease."""
+        found = self._owners.resolve(self._pods.items()).gated.get(move.job_uid)
+        if found is None:
+            return Outcome(move, "failed", "its pod is gone, or its gate is off already")
+        pod = found[1]
+        if _owner_uid(pod) in self._reserved():
+            return Outcome(move, "deferred", "it is the replacement of an evicted pod, and goes where that was to go")
+        if move.job_uid in self._left_to_scheduler:
+            return Outcome(move, "failed", "there was no room where it was pinned; the default scheduler places it")
+        if (wait := self._take_turn(move.node, pod.namespace)) is not None:
+            return Outcome(move, "deferred", wait)
+        freed_by_eviction = self._may_evict_in(pod.namespace) and self._recreated.includes(pod)
+        pod, about_size = size(pod)
+        release = self._gate_releaser.release(pod, Aim(move.node, pin=freed_by_eviction))
+        return Outcome(move, release.result, "; ".join(filter(None, (release.detail, about_size))))
+
+    def after_pass(self, report: PassReport) -> None:
+        """Release the pods that this pass saw and did not place, in the next tick; held and deferred ones wait."""
+        if report.snapshot is None:
+            return
+        kept = {
+            outcome.decision.job_uid
+            for outcome in report.moves
+            if isinstance(outcome.decision, Place) and outcome.result in ("applied", "deferred")
+        }
+        waiting = {arrival.uid for arrival in report.snapshot.waiting}
+        self._held.note(report, waiting)
+        with self._lock:
+            self._passed_over |= waiting - kept - report.held_back.keys()
+
+    def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
+        """Release pods that have waited long enough, unpin those without room; errors of one pod stop no other.
+
+        `after_each` of these pods.
+        """
+        now = self._clock.monotonic()
+        if now - self._ticked_at < TICK_SECONDS:
+            return
+        self._ticked_at = now
+        self._refresh(now)
+        held = self._held_pods(now)
+        for pod, until in self._to_renew(held):
+            self._safely(pod, partial(self._gate_releaser.hold, until=held_until_text(until)))
+            after_each()
+        for pod in self._releasable(self._due(now, held)):
+            self._safely(pod, self._release)
+            after_each()
+        for pod in self._pinned:
+            if self._is_due(pod, STRANDED_SECONDS, now):
+                self._safely(pod, self._unpin)
+                after_each()
+
+    def _refresh(self, now: float) -> None:
+        """Update the waiting and stranded pods, if the store has changed."""
+        pods = self._pods.items()
+        if pods is self._seen:
+            return
+        self._seen = pods
+        self._waiting = [pod for pod in pods if pod.waits_for_us]
+        self._pinned = [pod for pod in pods if is_stranded(pod)]
+        there = {pod.uid for pod in (*self._waiting, *self._pinned)}
+        self._first_seen.keep(there, now)
+        self._tried = {uid: at for uid, at in self._tried.items() if uid in there}
+        self._were_held &= there
+
+    def _held_pods(self, now: float) -> dict[str, float]:
+        """Until when each pod is held back, by its uid, in Unix time. One that no longer is waits like any other."""
+        current = self._held.current(self._clock.now()) if self._waiting else {}
+        gated = self._owners.resolve(self._pods.items()).gated if current else {}
+        held = {
+            gated[uid][1].uid: until
+            for uid, until in current.items()
+            if uid in gated and uid not in self._left_to_scheduler
+        }
+        for uid in held:  # its wait begins when the hold is over: a placement may have to wait for its turn
+            self._first_seen.forget(uid)
+            self._first_seen.at(uid, now)
+        self._were_held |= held.keys()
+        return held
+
+    def _to_renew(self, held: Mapping[str, float]) -> list[tuple[PodRecord, float]]:
+        """The held pods whose annotation is to be written now, and what it is to say."""
+        due = [pod for pod in self._waiting if pod.uid in held and self._is_due(pod, 0.0, self._clock.monotonic())]
+        stated = ((pod, renewal(pod, held[pod.uid], self._clock.now())) for pod in due)
+        return [(pod, until) for pod, until in stated if until is not None][:RENEWED_PER_TICK]
+
+    def _due(self, now: float, held: Container[str]) -> list[PodRecord]:
+        with self._lock:
+            passed_over, self._passed_over = self._passed_over, set()
+        if not self._waiting:
+            return []
+        soon = {pod.uid for pod in self._waiting if self._is_steered_already(pod)}
+        if uids := {*passed_over, *self._left_to_scheduler}:
+            gated = self._owners.resolve(self._pods.items()).gated
+            soon |= {gated[uid][1].uid for uid in uids if uid in gated}
+        for uid in soon:  # kept as if it had waited, so that a try that fails is not the last
+            self._first_seen.at(uid, now - MAX_WAIT_SECONDS)
+        return [pod for pod in self._waiting if pod.uid not in held and self._is_due(pod, MAX_WAIT_SECONDS, now)]
+
+    def _is_steered_already(self, pod: PodRecord) -> bool:
+        """Whether its Job is moved by suspension, and its template is pinned."""
+        owner = pod.owner
+        job = None if owner is None or owner.kind != "Job" else self._owners.jobs.get(pod.namespace, owner.name)
+        return job is not None and owner is not None and job.uid == owner.uid and MOVE in job.annotations
+
+    def _is_due(self, pod: PodRecord, wait_seconds: float, now: float) -> bool:
+        waited = self._first_seen.seconds(pod.uid, now)
+        return waited >= wait_seconds and now - self._tried.get(pod.uid, float("-inf")) >= RETRY_SECONDS
+
+    def _releasable(self, due: Sequence[PodRecord]) -> list[PodRecord]:
+        reserved = self._reserved() if due else ()
+        return [pod for pod in due if _owner_uid(pod) not in reserved][:RELEASED_PER_TICK]
+
+    def _safely(self, pod: PodRecord, act: Callable[[PodRecord], None]) -> None:
+        """An error about one pod must not delay the others."""
+        self._tried[pod.uid] = self._clock.monotonic()
+        try:
+            act(pod)
+        except NotLeadingError:
+            return  # another replica leads, and does it
+        except SlopewiseError as error:
+            self._warn("gated pod failed", pod, str(error))
+        except Exception as error:
+            self._log.error("gated pod failed", pod=_name(pod), reason=repr(error), exc_info=error)
+
+    def _release(self, pod: PodRecord) -> None:
+        release = self._gate_releaser.release(pod)
+        if release.result == "applied":
+            held = pod.uid in self._were_held
+            why = "it was held back for as long as it may be" if held else "no policy placed it"
+            self._report(pod, "GateReleased", f"{why}; the default scheduler places it", warning=False)
+        elif not release.over:
+            self._warn("gate release failed", pod, release.detail)
+
+    def _unpin(self, pod: PodRecord) -> None:
+        job_uid = self._note_stranded(pod)
+        refused = evict(self._api, pod)
+        if refused is None:
+            node = pod.annotations[PLACED]
+            reason = (
+                f"{node} has had no room for it for {STRANDED_SECONDS:.0f} s; evicted, its next pod may run anywhere"
+            )
+            self._report(pod, "Unpinned", reason, warning=True)
+            if job_uid is not None:
+                action = history.move_ended(job_uid, f"{node} to any node", "released", reason, self._clock.now())
+                self._act(JobUid.of(job_uid).workload, action)
+        elif not refused.gone:
+            self._warn("pod unpinning failed", pod, refused.detail)
+
+    def _note_stranded(self, pod: PodRecord) -> str | None:
+        """Keep its replacement from being pinned again. Returns the uid of its job."""
+        self._on_stranded(pod)
+        job_uid = self._owners.job_uid(pod, self._pods.items())
+        if job_uid is not None:
+            self._left_to_scheduler.put(job_uid, None)
+        return job_uid
+
+    def _report(self, pod: PodRecord, reason: str, note: str, *, warning: bool) -> None:
+        """In the log, and as an event of the pod."""
+        log = self._log.warning if warning else self._log.info
+        log(_LOG_EVENTS[reason], pod=_name(pod), reason=note)
+        about = About("v1", "Pod", pod.name, pod.uid, pod.namespace)
+        self._emit(Event(about, reason, note, warning=warning, action="Place"))
+
+    def _warn(self, event: str, pod: PodRecord, reason: str) -> None:
+        self._log.warning(event, pod=_name(pod), reason=reason)
+
+
+def is_stranded(pod: PodRecord) -> bool:
+    """A pod that we pinned and that no node takes: its node has filled up, is tainted, or deleted.
+
+    The annotation alone is not enough: a copy of a pod's YAML carries it too.
+    """
+    node, scheduling = pod.annotations.get(PLACED), pod.scheduling
+    if node is None or scheduling is None or pod.unschedulable_since_seconds is None:
+        return False
+    waits = pod.node is None and not pod.deleting and not pod.gates
+    is_recreated = pod.owner is not None and pod.owner.kind in EVICTABLE
+    return waits and is_recreated and is_pinned_to(scheduling.affinity, node)
+
+
+class _RecreatedPods:
+    """Which pods are recreated after an eviction, by their owners; each owner is read at most once a minute."""
+
+    def __init__(self, api: Api, clock: Clock) -> None:
+        self._api = api
+        self._verdicts = TtlMap[str, bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
+        """By the owner's uid."""
+
+    def includes(self, pod: PodRecord) -> bool:
+        """False also where it is unknown."""
+        owner = pod.owner
+        if owner is None or owner.kind not in EVICTABLE:
+            return False
+        return self._verdicts.get(owner.uid, lambda: self._check(pod))
+
+    def _check(self, pod: PodRecord) -> bool:
+        try:
+            return not_recreated_reason(self._api, pod) is None
+        except ApiError:
+            return False
+
+
+def _owner_uid(pod: PodRecord) -> str:
+    return "" if pod.owner is None else pod.owner.uid
+
+
+def _name(pod: PodRecord) -> str:
+    return f"{pod.namespace}/{pod.name}"

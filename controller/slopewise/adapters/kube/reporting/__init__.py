@@ -1,0 +1,1 @@
+"""Reports passes and moves: statuses, events and history."""

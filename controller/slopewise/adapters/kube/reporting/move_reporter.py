@@ -1,0 +1,129 @@
+"""Emits events and history entries of moves: placed, begun, resumed, failed, and withheld with the reason.
+
+An event of a migration is about the workload, because its pods are replaced meanwhile; one of a placement is about the
+pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from slopewise.adapters.kube.events import About, Event, EventRecorder
+from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
+from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.crds import history
+from slopewise.crds.job_growth import Action
+from slopewise.guards.at_target import STOPPING
+from slopewise.model import JobUid, Move, MoveEvent, MoveStage, Outcome, OutcomeResult, PassReport, Place, Withheld
+
+Act = Callable[[str, Action], None]
+"""Appends an action to the history of the job of that uid."""
+
+_PLACED: Mapping[OutcomeResult, str] = {
+    "applied": "Placed",
+    "deferred": "PlaceDeferred",
+    "infeasible": "PlaceInfeasible",
+    "failed": "PlaceFailed",
+}
+_MOVED: Mapping[OutcomeResult, str] = {
+    "applied": "MoveBegun",
+    "deferred": "MoveDeferred",
+    "infeasible": "MoveInfeasible",
+    "failed": "MoveFailed",
+}
+_STAGES: Mapping[MoveStage, str] = {
+    "begun": "MoveBegun",
+    "resumed": "Moved",
+    "cancelled": "MoveCancelled",
+    "failed": "MoveFailed",
+}
+
+_ROUTINE_GUARDS = frozenset({
+    "move_paused", "move_canary", "migration_disabled", "may_migrate", "under_way", "minimum_stay", "no_return",
+    "all_or_nothing", "node_budget", "concurrency", "gain", "move_backoff", "attempts", STOPPING,
+})  # fmt: skip
+"""These hold moves back in every other pass and need no action: no events. The decision record and the metric of
+withheld moves have them."""
+
+
+class MoveReporter:
+    """Reports the moves of one policy. Called by one thread at a time."""
+
+    def __init__(self, index: JobIndex, job_growths: JobGrowthStore, events: EventRecorder, act: Act) -> None:
+        self._index = index
+        self._job_growths = job_growths
+        self._events = events
+        self._act = act
+        self._refused: dict[str, OutcomeResult] = {}
+        """Results of the moves that the last pass tried without success, by job."""
+        self._withheld: dict[str, str] = {}
+        """The guards that held moves back in the last pass, by job."""
+
+    def emit(self, report: PassReport) -> None:
+        """Report all moves of one pass with a snapshot."""
+        now = report.taken_at_seconds
+        jobs = report.snapshot.jobs if report.snapshot is not None else ()
+        waiting = {job.uid for job in jobs if job.movability is not None and job.movability.backoff_reason is not None}
+        self._emit_outcomes(report.moves, waiting, now)
+        for event in report.move_events:
+            self._emit_event(event, now)
+        self._emit_withheld(report.moves_withheld, now)
+
+    def _emit_outcomes(self, outcomes: Sequence[Outcome[Move]], waiting: Collection[str], now: float) -> None:
+        """A begun migration has its own event; a repeated failure is reported once.
+
+        `waiting`: uids of the jobs whose last move could not be begun, and that this pass does not try.
+        """
+        before = self._refused
+        self._refused = {uid: result for uid, result in before.items() if uid in waiting}
+        self._refused |= {each.decision.job_uid: each.result for each in outcomes if each.result != "applied"}
+        for outcome in outcomes:
+            placed, uid = isinstance(outcome.decision, Place), outcome.decision.job_uid
+            if (outcome.result == "applied" and not placed) or before.get(uid) == outcome.result:
+                continue
+            reason = (_PLACED if placed else _MOVED)[outcome.result]
+            # How it was placed, and why there and so: a size that was clamped says so in the decision's reason.
+            parts = (outcome.detail, outcome.decision.reason if placed or not outcome.detail else "")
+            why = "; ".join(filter(None, parts))
+            self._emit(outcome.decision, reason, why, warning=outcome.result != "applied")
+            self._act(uid, history.moved(outcome, now))
+
+    def _emit_event(self, event: MoveEvent, now: float) -> None:
+        self._act(event.job_uid, history.move_event(event, now))
+        if (about := self._about_workload(event.job_uid)) is not None:
+            self._events.emit(Event(about, _STAGES[event.stage], event.message, event.warning, "Move"))
+
+    def _emit_withheld(self, withheld: Sequence[Withheld[Move]], now: float) -> None:
+        before = self._withheld
+        self._withheld = {each.decision.job_uid: each.guard for each in withheld if each.guard not in _ROUTINE_GUARDS}
+        for each in withheld:
+            uid = each.decision.job_uid
+            if self._withheld.get(uid) == each.guard and before.get(uid) != each.guard:
+                self._emit(each.decision, "MoveWithheld", each.reason, warning=False)
+                self._act(uid, history.withheld(each, now))
+
+    def _emit(self, move: Move, reason: str, why: str, *, warning: bool) -> None:
+        """About the pod that arrives, or the workload to be moved."""
+        placed = isinstance(move, Place)
+        about = about_pod(self._index, move.job_uid) if placed else self._about_workload(move.job_uid)
+        if about is not None:
+            note = f"{history.move_text(move)}: {why}"
+            self._events.emit(Event(about, reason, note, warning, "Place" if placed else "Move"))
+
+    def _about_workload(self, job_uid: str) -> About | None:
+        return about_workload(self._index, self._job_growths, job_uid)
+
+
+def about_pod(index: JobIndex, job_uid: str) -> About | None:
+    """A job's pod; None: it is gone."""
+    managed = index.find(job_uid)
+    return None if managed is None else About.pod(managed)
+
+
+def about_workload(index: JobIndex, job_growths: JobGrowthStore, job_uid: str) -> About | None:
+    """A job's workload; its pod where the workload has no document yet."""
+    document = job_growths.find(JobUid.of(job_uid).workload)
+    if document is None:
+        return about_pod(index, job_uid)
+    owner = document.workload
+    return About(owner.api_version, owner.kind, owner.name, owner.uid, document.namespace)

@@ -1,0 +1,1 @@
+"""Resizes pods in place, by `pods/resize`."""

@@ -1,0 +1,212 @@
+"""Computes a container's CPU and memory after a resize, within the rules of `pods/resize`, and the patch. Pure.
+
+What Kubernetes always refuses is found here, with a message, instead of by a request: a limit below its request,
+another QoS class, a request above its limit. Observed on 1.36: a limit that is given to a container without a request
+brings a request of the same size, so that one is written as 0; a limit, once set, stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from slopewise.adapters.kube.cache.records import (
+    BEST_EFFORT,
+    GUARANTEED,
+    ContainerRecord,
+    ManagedPod,
+    PodRecord,
+    Resources,
+)
+from slopewise.adapters.kube.client.protocol import Json
+from slopewise.config.quantities import cpu_quantity, memory_quantity
+from slopewise.config.training_policy import ResourceSettings
+from slopewise.model import CpuAllocation, MemoryAllocation, Resize, ResizeMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """A resize that Kubernetes would refuse; the reason names the remedy."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The CPU after a restore; `note` names what of the original cannot be restored."""
+
+    allocation: CpuAllocation
+    note: str = ""
+
+
+def resized(
+    managed: ManagedPod, resize: Resize, original: CpuAllocation, settings: ResourceSettings
+) -> CpuAllocation | Impossible:
+    """The container's request and limit after this resize. `original` bounds how far a request rises again."""
+    if managed.pod.qos_class == BEST_EFFORT:
+        return Impossible("its pod is BestEffort, and a resize may not change that; give it a CPU or memory request")
+    if resize.control == "requests":
+        return _with_request(managed, resize.to_millicores)
+    if managed.pod.qos_class == GUARANTEED:
+        return _both(managed, resize.to_millicores, original, settings)
+    return _with_limit(managed, resize.to_millicores, original, settings)
+
+
+def _both(
+    managed: ManagedPod, target: int, original: CpuAllocation, settings: ResourceSettings
+) -> CpuAllocation | Impossible:
+    """Guaranteed: request and limit are equal, and stay equal."""
+    if not settings.lower_requests:
+        return Impossible(
+            "its pod is Guaranteed, so its request moves with its limit; set resources.lowerRequests to allow that"
+        )
+    highest = max(original.request_millicores, managed.container.desired.request_millicores)
+    if target > highest:
+        return Impossible(
+            f"its pod is Guaranteed, so its request would grow beyond its original {highest}m; "
+            "give it a request below its limit"
+        )
+    return CpuAllocation(target, target)
+
+
+def _with_limit(
+    managed: ManagedPod, target: int, original: CpuAllocation, settings: ResourceSettings
+) -> CpuAllocation | Impossible:
+    """Worked example: request 1000m, limit 2000m; at 400m its request is 400m too, and back at 1500m 1000m again."""
+    has = managed.container.desired
+    if has.limit_millicores is None and not settings.add_limits:
+        return Impossible("it has no CPU limit; set resources.addLimits to give it one, which can never be removed")
+    request = has.request_millicores
+    if settings.lower_requests:
+        request = min(target, max(request, original.request_millicores))
+    if target < request:
+        return Impossible(
+            f"a limit cannot go below its request of {request}m; set resources.lowerRequests, or lower the request"
+        )
+    if target != request or not managed.pod.guaranteed_but_for_cpu_of(managed.container):
+        return CpuAllocation(target, request)
+    # Its QoS class may not become Guaranteed: 1m apart is enough, and has no effect.
+    lowers = settings.lower_requests and request > 1
+    return CpuAllocation(target, request - 1) if lowers else CpuAllocation(target + 1, request)
+
+
+def _with_request(managed: ManagedPod, target: int) -> CpuAllocation | Impossible:
+    limit = managed.container.desired.limit_millicores
+    if managed.pod.qos_class == GUARANTEED:
+        return Impossible("its pod is Guaranteed, so its request cannot move alone; use resources.control: limits")
+    if limit is not None and target > limit:
+        return Impossible(f"a request cannot go above its limit of {limit}m; raise the limit, or remove it")
+    apart = int(target == limit and target > 1 and managed.pod.guaranteed_but_for_cpu_of(managed.container))
+    return CpuAllocation(limit, target - apart)
+
+
+def sized(managed: ManagedPod, millicores: int) -> CpuAllocation | Impossible:
+    """The container's request and limit before it starts: a limit rises with the request, and never falls.
+
+    Worked example: request 1000m, limit 2000m; sized to 600m it has 600m and 2000m, sized to 3000m 3000m for both.
+    """
+    has = managed.container.desired
+    if managed.pod.qos_class == BEST_EFFORT:
+        return Impossible("its pod is BestEffort, and a resize may not change that; give it a CPU or memory request")
+    limit = None if has.limit_millicores is None else max(has.limit_millicores, millicores)
+    if managed.pod.qos_class == GUARANTEED:
+        if limit != millicores:
+            return Impossible("its pod is Guaranteed, so its limit would fall with its request; limits stay")
+        return CpuAllocation(millicores, millicores)
+    if limit == millicores and managed.pod.guaranteed_but_for_cpu_of(managed.container):
+        limit = millicores + 1  # its QoS class may not become Guaranteed
+    return CpuAllocation(limit, millicores)
+
+
+def with_memory(managed: ManagedPod, resize: ResizeMemory) -> Resources | Impossible:
+    """The container's CPU and memory after this change of memory.
+
+    Worked example: request 512Mi, limit 1Gi, CPU 1 for both: a request of 1Gi would make the pod Guaranteed, so it is
+    one byte less.
+    """
+    container, has = managed.container, managed.container.memory
+    if managed.pod.qos_class != "Burstable":
+        return Impossible(f"its pod is {managed.pod.qos_class}, and a resize may not change that")
+    if has.of(resize.bound) is None:
+        return Impossible(f"it has no memory {resize.bound}, and one that is added cannot be removed")
+    to = has.altered(resize.bound, resize.to_bytes)
+    if to.limit_bytes is not None and to.request_bytes is not None and to.request_bytes > to.limit_bytes:
+        return Impossible(f"its memory request of {to.request_bytes} would be above its limit of {to.limit_bytes}")
+    if to.request_bytes is not None and to.request_bytes == to.limit_bytes:
+        apart = int(managed.pod.guaranteed_but_for_memory_of(container))
+        to = to.altered("request", to.request_bytes - apart)
+    return Resources(container.desired, to)
+
+
+def restored_memory(managed: ManagedPod, original: MemoryAllocation | None) -> MemoryAllocation:
+    """The container's memory after a restore; a part that is None stays as it is."""
+    has = managed.container.memory
+    if original is None:
+        return has
+    return MemoryAllocation(
+        has.request_bytes if original.request_bytes is None else original.request_bytes,
+        has.limit_bytes if original.limit_bytes is None else original.limit_bytes,
+    )
+
+
+def restored(managed: ManagedPod, original: CpuAllocation, settings: ResourceSettings) -> Goal:
+    """The container's original CPU, as far as it can be restored.
+
+    A limit that was added cannot be removed. It is raised to the ceiling, so that it has no effect.
+    """
+    added = managed.container.desired.limit_millicores
+    if original.limit_millicores is not None or added is None:
+        return Goal(original)
+    limit = max(added, settings.cpu.max, original.request_millicores)
+    return Goal(
+        CpuAllocation(limit, original.request_millicores),
+        f"its limit was added by us and cannot be removed; it stays, at {limit}m",
+    )
+
+
+def without_room(managed: ManagedPod, goal: CpuAllocation) -> CpuAllocation:
+    """The part of the goal that needs no room on the node: the limit, and the request as far as it is in effect.
+
+    While a request waits for room, nothing of its pod's resize is applied, also not the limit.
+    """
+    reported = managed.container.reported or managed.container.desired
+    if managed.pod.qos_class == GUARANTEED:
+        return reported
+    return CpuAllocation(goal.limit_millicores, min(reported.request_millicores, goal.request_millicores))
+
+
+def memory_without_room(managed: ManagedPod, goal: MemoryAllocation) -> MemoryAllocation:
+    """The part of a memory goal that needs no room: the limit, and the request as far as it is in effect."""
+    reported = managed.container.reported_memory or managed.container.memory
+    if goal.request_bytes is None or reported.request_bytes is None:
+        return goal
+    return goal.altered("request", min(reported.request_bytes, goal.request_bytes))
+
+
+def patch_body(pod: PodRecord, container: ContainerRecord, to: Resources) -> Json:
+    """The strategic-merge patch of `pods/resize`, with only what changes of the container's CPU and memory.
+
+    uid and resourceVersion are preconditions: a pod of the same name, or one that another client has changed meanwhile,
+    is answered with 409.
+    """
+    kind = "initContainers" if container.init else "containers"
+    return {
+        "metadata": {"uid": pod.uid, "resourceVersion": pod.resource_version},
+        "spec": {kind: [{"name": container.name, "resources": _changes(container, to)}]},
+    }
+
+
+def _changes(container: ContainerRecord, to: Resources) -> dict[str, Any]:
+    cpu, has, memory, had = to.cpu, container.desired, to.memory, container.memory
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    if cpu.limit_millicores is not None and cpu.limit_millicores != has.limit_millicores:
+        limits["cpu"] = cpu_quantity(cpu.limit_millicores)
+    defaulted = "cpu" in limits and not container.has_request
+    if defaulted or cpu.request_millicores != has.request_millicores:
+        requests["cpu"] = cpu_quantity(cpu.request_millicores)
+    if memory.limit_bytes is not None and memory.limit_bytes != had.limit_bytes:
+        limits["memory"] = memory_quantity(memory.limit_bytes)
+    if memory.request_bytes is not None and memory.request_bytes != had.request_bytes:
+        requests["memory"] = memory_quantity(memory.request_bytes)
+    return {side: values for side, values in (("limits", limits), ("requests", requests)) if values}

@@ -1,0 +1,177 @@
+"""Builds the jobs of a snapshot from pod facts and Prometheus readings. Pure.
+
+The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from slopewise.adapters.kube.cache.records import PodPending
+from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited, unconfirmed
+from slopewise.adapters.kube.workloads.job_facts import JobFacts
+from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.model import ContainerHealth, Job, JobState, Movability, OutcomeResult, PendingResize
+from slopewise.tracking import FirstSeen
+
+GRACE_SECONDS = 60.0
+"""How long after its start a job may lack a target or a kubelet's figures without a warning: Prometheus discovers
+targets every 5 s or more, and a kubelet measures containers every 10 to 15 s."""
+
+_NO_SERIES = JobSeries()
+_PENDING_RESULTS: Mapping[str, OutcomeResult] = {"Deferred": "deferred", "Infeasible": "infeasible", "Error": "failed"}
+_ENDED: Mapping[str, JobState] = {"Succeeded": JobState.FINISHED, "Failed": JobState.FAILED}
+
+_SCRAPE_FAILS = "Prometheus cannot scrape it; see whether its exporter listens and answers"
+_NO_USE = "no kubelet reports its usage; scrape /metrics/cadvisor or /metrics/resource of its node"
+
+
+def jobs(
+    job_facts: Iterable[JobFacts],
+    reading: PrometheusReading,
+    now_seconds: float,
+    first_seen: FirstSeen[Hashable],
+    movability_inputs: Mapping[str, Movability],
+    waited_seconds: WaitedSeconds = nothing_awaited,
+) -> Iterator[Job]:
+    """One job for each pod, in the order given; `movability_inputs` by job uid, of jobs that may be moved.
+
+    `waited_seconds`: since when a pod's kubelet has not carried out what was accepted (`ResizeProgress`).
+    """
+    job_facts = list(job_facts)
+    series = _series_by_uid(job_facts, reading)
+    for facts in job_facts:
+        pod, container = facts.managed.pod, facts.managed.container
+        use = reading.resources.get(ContainerKey(pod.namespace, pod.name, container.name))
+        uid = facts.managed.job_uid
+        job = _job(facts, series[uid], use, now_seconds, first_seen, movability_inputs.get(uid))
+        yield job if facts.matches_spec else with_cpu(job, facts, waited_seconds)
+
+
+def with_cpu(job: Job, facts: JobFacts, waited_seconds: WaitedSeconds) -> Job:
+    """The job with its pod's current CPU: accepted, actual, and what its kubelet has not carried out yet."""
+    pod, container = facts.managed.pod, facts.managed.container
+    ready, late = facts.node is None or facts.node.ready, waited_seconds(pod.uid)
+    return replace(
+        job,
+        allocation=container.desired,
+        actual=container.actual,
+        memory=container.memory,
+        unconfirmed=unconfirmed(facts.managed, late, node_is_ready=ready) if pod.awaits_kubelet else None,
+    )
+
+
+def _series_by_uid(job_facts: Iterable[JobFacts], reading: PrometheusReading) -> dict[str, JobSeries]:
+    """The series of each job; a silent one gets those of the first rank of its workload that reports."""
+    own: dict[str, JobSeries] = {}
+    workloads: dict[str, list[str]] = defaultdict(list)
+    for facts in job_facts:
+        managed = facts.managed
+        own[managed.job_uid] = reading.jobs.get(JobKey(managed.pod.namespace, managed.pod.name), _NO_SERIES)
+        workloads[managed.workload.uid].append(managed.job_uid)
+    for uids in workloads.values():
+        if len(uids) == 1:
+            continue
+        reporter = min((uid for uid in uids if own[uid].evaluation is not None), key=_rank, default=None)
+        if reporter is not None:
+            own.update({uid: own[reporter] for uid in uids if _is_silent(own[uid])})
+    return own
+
+
+def _rank(job_uid: str) -> tuple[int, str]:
+    """Ranks as numbers: 2 comes before 10."""
+    return len(job_uid), job_uid
+
+
+def _is_silent(series: JobSeries) -> bool:
+    return series.evaluation is None and series.responses is None and series.steps_total is None
+
+
+def _job(
+    facts: JobFacts,
+    series: JobSeries,
+    use: ContainerUse | None,
+    now_seconds: float,
+    first_seen: FirstSeen[Hashable],
+    movability: Movability | None,
+) -> Job:
+    managed, requested = facts.managed, facts.requested
+    pod, container = managed.pod, managed.container
+    return Job(
+        uid=managed.job_uid,
+        name=pod.name,
+        namespace=pod.namespace,
+        node=pod.node or "",
+        state=_state(facts, series),
+        started_at_seconds=min(facts.started_at_seconds, now_seconds),
+        allocation=container.desired,
+        actual=container.desired if container.reported is not None else None,
+        pod_level=pod.pod_level,
+        evaluation=series.evaluation,
+        usage=None if use is None else use.usage,
+        steps_total=series.steps_total,
+        steps_planned=series.steps_planned,
+        useful_parallelism_cores=requested.useful_parallelism_cores,
+        restarted=series.restarted,
+        process_started_at_seconds=series.process_started_at_seconds,
+        first_step_at_seconds=series.first_step_at_seconds,
+        warnings=(*facts.warnings, *series.warnings, *_blind_spots(facts, series, use, now_seconds)),
+        responses=series.responses,
+        objectives=requested.objectives,
+        memory_request_bytes=facts.memory_request_bytes,
+        memory_at_start_bytes=facts.memory_at_start_bytes,
+        memory=container.memory,
+        memory_ineligible_reason=facts.memory_ineligible_reason,
+        migratable=requested.migratable,
+        accepts=facts.accepts,
+        ineligible_reason=facts.ineligible_reason,
+        container_health=ContainerHealth(
+            restarts_total=container.restarts_total,
+            oom_killed_at_seconds=container.oom_killed_at_seconds,
+            cpu_periods_total=use.cpu_periods_total if use else None,
+            cpu_throttled_periods_total=use.cpu_throttled_periods_total if use else None,
+        ),
+        pending=None if pod.pending is None else _pending(facts, pod.pending, now_seconds, first_seen),
+        checkpoint=series.checkpoint,
+        movability=movability,
+        workload_class=facts.workload_class,
+    )
+
+
+def _state(facts: JobFacts, series: JobSeries) -> JobState:
+    """How the pod ended, else the state that the job reports."""
+    pod, container = facts.managed.pod, facts.managed.container
+    if (ended := _ENDED.get(pod.phase)) is not None:
+        return ended
+    if container.running_since_seconds is None:
+        return JobState.STARTING
+    return series.reported_state
+
+
+def _pending(
+    facts: JobFacts, pending: PodPending, now_seconds: float, first_seen: FirstSeen[Hashable]
+) -> PendingResize:
+    managed = facts.managed
+    key = (managed.pod.uid, pending.kind, pending.since_seconds)
+    return PendingResize(
+        result=_PENDING_RESULTS[pending.kind],
+        since_seconds=first_seen.at(key, now_seconds),
+        detail=pending.message,
+        actual=managed.container.reported or managed.container.desired,
+        actual_memory=None if managed.container.memory_matches_spec else managed.container.reported_memory,
+    )
+
+
+def _blind_spots(facts: JobFacts, series: JobSeries, use: ContainerUse | None, now_seconds: float) -> Iterator[str]:
+    """Missing measurements of a job that has run for a while, and the remedy of each."""
+    since = facts.managed.container.running_since_seconds
+    if facts.managed.pod.ended or since is None or now_seconds - since < GRACE_SECONDS:
+        return
+    if series.up is False and series.evaluation is not None:  # without one `unreported.py` has the cause
+        yield _SCRAPE_FAILS
+    if use is None:
+        yield _NO_USE

@@ -1,0 +1,1 @@
+"""Stored state: statuses of JobGrowths and TrainingPolicies."""

@@ -1,0 +1,1 @@
+"""Workloads, jobs and their facts, from pods."""

@@ -1,0 +1,330 @@
+"""Decides whether a container may be resized, and the range of targets that Kubernetes accepts. Pure.
+
+`observer.py` puts the answers into `Job.ineligible_reason` and `Job.accepts`; the guards of those names withhold or
+clamp. Each reason names the obstacle and the remedy. What only the node can detect (lack of room, an unlabelled static
+CPU manager) appears later, as `Job.pending`.
+
+Two rules of Kubernetes shape the range: a limit is never below its request, and a resize never changes the QoS class.
+Worked example: request 500m, limit 2, memory 1Gi for both, `lowerRequests: false`: the limit may go down to 501m,
+because at 500m the pod would become Guaranteed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from slopewise.adapters.kube.cache.parsing import VPA_MARKS
+from slopewise.adapters.kube.cache.records import BEST_EFFORT, GUARANTEED, ContainerRecord, NodeRecord, PodRecord
+from slopewise.config.training_policy import ResourceSettings
+from slopewise.model import AcceptedRange, CpuAllocation
+
+KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+_MANY_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One container and the facts that decide. `original`: what it had before its first resize."""
+
+    pod: PodRecord
+    container: ContainerRecord
+    node: NodeRecord | None
+    settings: ResourceSettings
+    original: CpuAllocation
+    autoscaler: str | None = None
+    """The HorizontalPodAutoscaler that scales its owner by CPU."""
+
+    @property
+    def by_limits(self) -> bool:
+        """Whether the policy resizes hard limits."""
+        return self.settings.control == "limits"
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether request and limit must stay equal."""
+        return self.pod.qos_class == GUARANTEED
+
+    @property
+    def must_stay_burstable(self) -> bool:
+        """Whether request = limit here would make a Burstable pod Guaranteed."""
+        return self.pod.guaranteed_but_for_cpu_of(self.container)
+
+
+Reason = Callable[[Case], str | None]
+
+
+def ineligible_reason(case: Case) -> str | None:
+    """Why this container may not be resized; None: it may be, or it has ended."""
+    return _first(_REASONS, case)
+
+
+def memory_ineligible_reason(case: Case) -> str | None:
+    """Why this container's memory may not be changed; None: it may be, or it has ended."""
+    return _first(_MEMORY_REASONS, case)
+
+
+def _first(reasons: Iterable[Reason], case: Case) -> str | None:
+    if case.pod.ended:
+        return None
+    return next((reason for each in reasons if (reason := each(case)) is not None), None)
+
+
+def unsizable_reason(case: Case) -> str | None:
+    """Why an arriving job starts with the CPU that it came with; None: it may be given another request.
+
+    A request, and a limit for the policy to resize by, need not be there: a size brings the request.
+    """
+    return next((reason for each in _ARRIVAL_REASONS if (reason := each(case)) is not None), None)
+
+
+def _deleting(case: Case) -> str | None:
+    return "the pod is being deleted" if case.pod.deleting else None
+
+
+def _static_pod(case: Case) -> str | None:
+    owner = case.pod.owner
+    if owner is None or owner.kind != "Node":
+        return None
+    return "a static pod belongs to its node's kubelet and cannot be resized; run the training as a Job"
+
+
+def _lost_node(case: Case) -> str | None:
+    if case.node is None or case.node.ready:
+        return None
+    return f"node {case.node.name} is not ready; changes go on when it is"
+
+
+def _extended_resources(case: Case) -> str | None:
+    names = sorted({name for container in case.pod.containers for name in container.extended_resources})
+    if not names:
+        return None
+    return f"it asks for {_listed(names)}, and CPU is not what such a job is short of; it is never changed"
+
+
+def _pod_level_resources(case: Case) -> str | None:
+    if not case.pod.pod_level_resources:
+        return None
+    return "its resources are set for the whole pod (spec.resources); set them for the container instead"
+
+
+def _best_effort(case: Case) -> str | None:
+    if case.pod.qos_class != BEST_EFFORT:
+        return None
+    return "a BestEffort pod cannot be resized; give its container a CPU request and a CPU limit"
+
+
+def _restart_policy(case: Case) -> str | None:
+    if not case.container.resize_restarts:
+        return None
+    return "its resizePolicy restarts it when CPU changes; remove RestartContainer for cpu from the pod template"
+
+
+def other_resizer(pod: PodRecord) -> str | None:
+    """Who else resizes a pod; None: no other resizer is visible."""
+    if pod.foreign_resizers:
+        return _listed(pod.foreign_resizers)
+    return "a VerticalPodAutoscaler" if any(mark in pod.annotations for mark in VPA_MARKS) else None
+
+
+def _other_resizer(case: Case) -> str | None:
+    who = other_resizer(case.pod)
+    if case.pod.foreign_resizers:
+        return f"{who} resizes it too; set slopewise.dev/managed to 'false', or stop the other one and replace the pod"
+    return None if who is None else f"{who} sizes it; delete that for this workload and replace the pod"
+
+
+def _autoscaled(case: Case) -> str | None:
+    if case.autoscaler is None:
+        return None
+    return (
+        f"HorizontalPodAutoscaler {case.autoscaler} scales it by CPU, which a resize changes; scale it by another "
+        "metric, or set slopewise.dev/managed to 'false'"
+    )
+
+
+def _static_cpu_manager(case: Case) -> str | None:
+    if not case.guaranteed or case.node is None or not case.node.static_cpu_manager:
+        return None
+    return (
+        f"it is Guaranteed on node {case.node.name}, whose static CPU manager pins cores and refuses every resize; "
+        "make its limit larger than its request"
+    )
+
+
+def _guaranteed_memory(case: Case) -> str | None:
+    """Of pods on a node with the static memory manager too: it pins the memory of Guaranteed pods alone."""
+    if not case.guaranteed:
+        return None
+    return "it is Guaranteed, and another memory request would change its QoS class; make its memory limit larger"
+
+
+def _no_memory_request(case: Case) -> str | None:
+    if case.container.memory_request_bytes is not None:
+        return None
+    return "it has no memory request that could be lowered; set one"
+
+
+def _memory_restart_policy(case: Case) -> str | None:
+    if not case.container.memory_resize_restarts:
+        return None
+    return "its resizePolicy restarts it when memory changes; remove RestartContainer for memory from the pod template"
+
+
+def _swap(case: Case) -> str | None:
+    if case.node is None or not case.node.swap_bytes:
+        return None
+    unseen = "what is swapped out is not in its working set, and kubelets resize no memory there"
+    return f"node {case.node.name} swaps: {unseen}"
+
+
+def _other_memory_resizer(case: Case) -> str | None:
+    if not case.pod.foreign_memory_resizers:
+        return None
+    return f"{_listed(case.pod.foreign_memory_resizers)} resizes its memory; it is left to that"
+
+
+def _not_running(case: Case) -> str | None:
+    container = case.container
+    if container.running_since_seconds is None:
+        ending = " after it was killed for memory" if container.oom_killed_at_seconds is not None else ""
+        started = "is restarting" if container.restarts_total else "does not run yet"
+        return f"container {container.name} {started}{ending}; it is changed when it runs and is ready"
+    return None if container.ready else f"container {container.name} is not ready; it is changed when it is"
+
+
+def _no_support(case: Case) -> str | None:
+    if case.container.reported is not None:
+        return None
+    return "its node's kubelet does not report actual CPU, so it cannot resize; it needs Kubernetes 1.33 or later"
+
+
+def _no_limit(case: Case) -> str | None:
+    if not case.by_limits or case.container.desired.limit_millicores is not None or case.settings.add_limits:
+        return None
+    return (
+        "it has no CPU limit, and one that is added cannot be removed; set one, or spec.resources.addLimits: true, or "
+        "control: requests"
+    )
+
+
+def _no_request(case: Case) -> str | None:
+    if case.by_limits or case.container.desired.request_millicores > 0:
+        return None
+    return "it has no CPU request to give shares by; set one, or spec.resources.control: limits"
+
+
+def _pinned(case: Case) -> str | None:
+    if not case.guaranteed or case.settings.lower_requests:
+        return None
+    return (
+        "it is Guaranteed, so its request must stay equal to its limit; set spec.resources.lowerRequests: true to let "
+        "both move, or make its limit larger than its request"
+    )
+
+
+_REASONS: tuple[Reason, ...] = (
+    _deleting,
+    _static_pod,
+    _lost_node,
+    _extended_resources,
+    _pod_level_resources,
+    _best_effort,
+    _restart_policy,
+    _other_resizer,
+    _autoscaled,
+    _static_cpu_manager,
+    _no_limit,
+    _no_request,
+    _pinned,
+    _not_running,
+    _no_support,
+)
+"""Permanent obstacles first, then what the owner can change, then what passes: of several reasons the most useful is
+shown."""
+
+
+_MEMORY_REASONS: tuple[Reason, ...] = (
+    _deleting,
+    _static_pod,
+    _lost_node,
+    _extended_resources,
+    _pod_level_resources,
+    _best_effort,
+    _guaranteed_memory,
+    _no_memory_request,
+    _memory_restart_policy,
+    _other_resizer,
+    _other_memory_resizer,
+    _autoscaled,
+    _swap,
+    _not_running,
+    _no_support,
+)
+
+
+def accepted_range(case: Case) -> AcceptedRange:
+    """The targets that the API server accepts, in the controlled dimension."""
+    if case.guaranteed:
+        return _guaranteed_range(case)
+    return _limits_range(case) if case.by_limits else _requests_range(case)
+
+
+def _guaranteed_range(case: Case) -> AcceptedRange:
+    """Request and limit move together: below the original and back, never above the reserved amount."""
+    most = case.original.request_millicores
+    return AcceptedRange(1, most, f"it is Guaranteed and reserved {most}m")
+
+
+def _limits_range(case: Case) -> AcceptedRange:
+    """A limit may rise freely, and fall to its request, or lower where the request may follow."""
+    request = case.container.desired.request_millicores
+    apart = case.must_stay_burstable
+    if case.settings.lower_requests:
+        # At a limit of 1m the request would have to be 0 to stay apart, and a request cannot be taken away.
+        return AcceptedRange(2 if apart else 1, None, "its QoS class must stay Burstable" if apart else "")
+    remedy = "spec.resources.lowerRequests: true allows less"
+    if apart:
+        return AcceptedRange(request + 1, None, f"request {request}m, and it must stay Burstable; {remedy}")
+    return AcceptedRange(max(1, request), None, f"request {request}m; {remedy}")
+
+
+def _requests_range(case: Case) -> AcceptedRange:
+    """A request may rise to its limit. Kueue does not account for resizes, so its admitted amount is the bound."""
+    limit = case.container.desired.limit_millicores
+    bounds: list[tuple[int, str]] = []
+    if limit is not None:
+        apart = case.must_stay_burstable
+        reason = f"limit {limit}m, and it must stay Burstable" if apart else f"limit {limit}m"
+        bounds.append((limit - apart, reason))
+    if KUEUE_LABEL in case.pod.labels:
+        admitted = case.original.request_millicores
+        bounds.append((admitted, f"Kueue admitted it with {admitted}m"))
+    most, reason = min(bounds, default=(None, ""))
+    return AcceptedRange(1, most, reason)
+
+
+def _queued(case: Case) -> str | None:
+    if KUEUE_LABEL not in case.pod.labels:
+        return None
+    return f"Kueue admitted it with {case.original.request_millicores}m, and does not account for resizes"
+
+
+_ARRIVAL_REASONS: tuple[Reason, ...] = (
+    _deleting,
+    _extended_resources,
+    _pod_level_resources,
+    _best_effort,
+    _other_resizer,
+    _autoscaled,
+    _queued,
+    _pinned,
+)
+"""Those of `_REASONS` that apply before a pod runs. A container that restarts when CPU changes has not started yet."""
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    """Names for a message, bounded in number."""
+    more = f" and {len(names) - _MANY_NAMES} more" if len(names) > _MANY_NAMES else ""
+    return ", ".join(names[:_MANY_NAMES]) + more

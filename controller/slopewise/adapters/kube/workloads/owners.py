@@ -1,0 +1,282 @@
+"""Resolves pods to workloads and slots, which make up `Job.uid`.
+
+The workload is the highest controlling owner that exists: Pod → Job → JobSet → TrainJob, Pod → PyTorchJob, Pod →
+ReplicaSet → Deployment. An owner reference is text that a tenant may write, so a link counts only when an object of
+that name and uid is in the pod's own namespace.
+
+A pod keeps its workload and its slot for its lifetime, also when a right is granted or a second pod comes: its original
+resources are stored under them, and under another name resized CPU would be taken for the original.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from slopewise.adapters.kube.cache.parsing import controlling_owner
+from slopewise.adapters.kube.cache.records import ObjectRecord, OwnerRef, PodRecord
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import Api, Store
+from slopewise.model import JobUid
+
+ONLY_SLOT = "0"
+
+_PLURALS: Mapping[tuple[str, str], str] = {
+    ("batch", "Job"): "jobs",
+    ("jobset.x-k8s.io", "JobSet"): "jobsets",
+    ("trainer.kubeflow.org", "TrainJob"): "trainjobs",
+    ("kubeflow.org", "PyTorchJob"): "pytorchjobs",
+    ("apps", "ReplicaSet"): "replicasets",
+    ("apps", "Deployment"): "deployments",
+    ("apps", "StatefulSet"): "statefulsets",
+}
+"""The kinds that our account may read; the manifests grant exactly these."""
+
+_EACH_RUN_COUNTS = ("batch", "CronJob")
+"""Every run of a CronJob is a training of its own, with a loss that starts again."""
+
+_MAX_CHAIN = 5
+"""Pod → Job → JobSet → TrainJob is three links; owners that own each other in a circle end here."""
+
+_MAX_OWNERS_KEPT = 20_000
+
+_SLOT_LABELS = (
+    ("jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index"),
+    ("training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"),
+    ("batch.kubernetes.io/job-completion-index",),
+    ("apps.kubernetes.io/pod-index",),
+)
+"""Index labels that controllers write on their pods, from the outermost grouping to the innermost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The workload and slot under which a pod's memory is stored."""
+
+    workload: OwnerRef
+    slot: str
+    """The completion index (of a JobSet `<replicated job>-<job>-<index>`), `0` for a workload's only pod, or the pod's
+    name where several are alike."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def job_uid(self) -> str:
+        """`<workload uid>:<slot>`."""
+        return str(JobUid(self.workload.uid, self.slot))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The jobs of all pods, at one moment."""
+
+    pods: Mapping[str, tuple[Identity, PodRecord]]
+    """By job uid; of several pods in one slot the running one, and the newest of those."""
+    left_out: Mapping[str, str]
+    """Pods, as `namespace/name`, whose owners could not be read, and the reason; the next pass retries."""
+    gated: Mapping[str, tuple[Identity, PodRecord]] = field(default_factory=dict)
+    """By job uid, the gated pods; also where the pod that they replace still exists."""
+
+
+def owner_path(namespace: str, link: OwnerRef) -> str | None:
+    """The path of an owner; None for a kind that is not read."""
+    plural = _PLURALS.get((_group(link), link.kind))
+    if plural is None:
+        return None
+    group, _, version = link.api_version.rpartition("/")
+    # The version and the name are a tenant's text: quoted, they cannot lead the request elsewhere.
+    return path_of(f"{group}/{_quoted(version)}", plural, namespace, _quoted(link.name))
+
+
+def nothing_recorded(pod: PodRecord) -> Identity | None:
+    """Where no memory is kept."""
+    return None
+
+
+class Owners:
+    """Resolves pods to jobs; safe from several threads. Share one instance, so that owners are read once."""
+
+    def __init__(
+        self,
+        jobs: Store[ObjectRecord],
+        api: Api,
+        recorded: Callable[[PodRecord], Identity | None] = nothing_recorded,
+    ) -> None:
+        """`recorded`: the stored identity of a pod, after a restart of the controller."""
+        self.jobs = jobs
+        """Must be synced before pods are resolved: otherwise each Job would be read by itself."""
+        self._api = api
+        self._recorded = recorded
+        self._lock = threading.Lock()
+        self._identities: dict[str, Identity] = {}
+        self._owners: dict[tuple[str, str], _Owner] = {}
+        self._resolved: tuple[Sequence[PodRecord], Resolution] | None = None
+
+    def resolve(self, pods: Sequence[PodRecord]) -> Resolution:
+        """All jobs of these pods, which must be all known pods: a slot depends on the other pods.
+
+        Costs nothing for the same list again (a store returns a new one when something has changed).
+        """
+        with self._lock:
+            if self._resolved is None or self._resolved[0] is not pods:
+                self._resolved = (pods, self._resolve(pods))
+            resolution = self._resolved[1]
+            if resolution.left_out:
+                self._resolved = None
+            return resolution
+
+    def job_uid(self, pod: PodRecord, pods: Sequence[PodRecord]) -> str | None:
+        """The job of one of these pods, also of one that is not its slot's; None: its workload is unknown."""
+        with self._lock:
+            known = self._identities.get(pod.uid)
+        if known is None:
+            self.resolve(pods)
+            with self._lock:
+                known = self._identities.get(pod.uid)
+        return None if known is None else known.job_uid
+
+    def _resolve(self, pods: Sequence[PodRecord]) -> Resolution:
+        left_out: dict[str, str] = {}
+        workloads = self._workloads([pod for pod in pods if pod.uid not in self._identities], left_out)
+        peers = _LivePeers(
+            (workloads[pod.uid][0] if pod.uid in workloads else self._identities[pod.uid].workload, pod)
+            for pod in (pods if workloads else ())  # only new pods need their peers
+            if pod.uid in workloads or pod.uid in self._identities
+        )
+        identities: dict[str, Identity] = {}
+        found: dict[str, tuple[Identity, PodRecord]] = {}
+        gated: dict[str, tuple[Identity, PodRecord]] = {}
+        for pod in pods:
+            identity = self._identities.get(pod.uid)
+            if identity is None:
+                if pod.uid not in workloads:
+                    continue
+                workload, warnings = workloads[pod.uid]
+                identity = self._recorded(pod) or Identity(workload, peers.slot(workload, pod), warnings)
+            identities[pod.uid] = identity
+            rival = found.get(identity.job_uid)
+            if rival is None or _presence(pod) > _presence(rival[1]):
+                found[identity.job_uid] = (identity, pod)
+            if pod.waits_for_us:
+                gated[identity.job_uid] = (identity, pod)
+        self._identities = identities
+        return Resolution(found, left_out, gated)
+
+    def _workloads(
+        self, pods: Iterable[PodRecord], left_out: dict[str, str]
+    ) -> dict[str, tuple[OwnerRef, tuple[str, ...]]]:
+        """Workload and warnings of each pod, by uid. Stops reading once the API server does not answer."""
+        workloads = {}
+        silent: ApiError | None = None
+        for pod in pods:
+            try:
+                workloads[pod.uid] = self._workload(pod, silent)
+            except ApiError as error:
+                left_out[f"{pod.namespace}/{pod.name}"] = f"its owner cannot be read: {error}"
+                silent = error if error.status == 0 else silent
+        return workloads
+
+    def _workload(self, pod: PodRecord, silent: ApiError | None) -> tuple[OwnerRef, tuple[str, ...]]:
+        top, link = OwnerRef("v1", "Pod", pod.name, pod.uid), pod.owner
+        for _ in range(_MAX_CHAIN):
+            if link is None:
+                break
+            owner = self._find(pod.namespace, link, silent)
+            if owner.missing is not None:
+                return top, (owner.missing,) if owner.missing else ()
+            top, link = link, owner.owner
+        return top, ()
+
+    def _find(self, namespace: str, link: OwnerRef, silent: ApiError | None) -> _Owner:
+        kind = (_group(link), link.kind)
+        if kind == ("batch", "Job"):
+            job = self.jobs.get(namespace, link.name)
+            if job is not None and job.uid == link.uid:
+                return _Owner(job.owner)
+        path = owner_path(namespace, link)
+        if path is None:
+            return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _unread(link))
+        known = self._owners.get((namespace, link.uid))
+        if known is None:
+            if silent is not None:
+                raise silent
+            known = self._read_owner(link, path)
+            if len(self._owners) >= _MAX_OWNERS_KEPT:
+                self._owners.clear()
+            self._owners[namespace, link.uid] = known
+        return known
+
+    def _read_owner(self, link: OwnerRef, path: str) -> _Owner:
+        try:
+            found = self._api.get(path, metadata_only=True)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            what = "may not be read" if error.status == 403 else "is not there"
+            return _Owner(missing=_message(link, what))
+        if found["metadata"]["uid"] != link.uid:
+            return _Owner(missing=_message(link, "has been replaced"))
+        return _Owner(controlling_owner(found["metadata"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """One link of a chain: its owner, or why it does not count (empty where no warning is needed)."""
+
+    owner: OwnerRef | None = None
+    missing: str | None = None
+
+
+class _LivePeers:
+    """How many live pods without an index each workload has."""
+
+    def __init__(self, pods: Iterable[tuple[OwnerRef, PodRecord]]) -> None:
+        self._alike: dict[str, int] = {}
+        for workload, pod in pods:
+            if _is_alike(pod):
+                self._alike[workload.uid] = self._alike.get(workload.uid, 0) + 1
+
+    def slot(self, workload: OwnerRef, pod: PodRecord) -> str:
+        """The slot of a new pod.
+
+        A pod that succeeded counts: its work is done and it is not replaced. One that failed, or is being deleted,
+        leaves its slot to its replacement.
+        """
+        if (index := _index(pod)) is not None:
+            return index
+        return ONLY_SLOT if self._alike.get(workload.uid, 0) <= 1 else pod.name
+
+
+def _is_alike(pod: PodRecord) -> bool:
+    return not pod.deleting and pod.phase != "Failed" and _index(pod) is None
+
+
+def _index(pod: PodRecord) -> str | None:
+    parts = [
+        pod.labels[label] for labels in _SLOT_LABELS if all(each in pod.labels for each in labels) for label in labels
+    ]
+    return "-".join(parts) if parts else None
+
+
+def _presence(pod: PodRecord) -> tuple[int, float, str]:
+    """The order of pods in one slot: running, then ending, then without a node."""
+    rank = 0 if pod.node is None else 1 if pod.deleting or pod.ended else 2
+    return rank, pod.created_at_seconds, pod.name
+
+
+def _group(link: OwnerRef) -> str:
+    return link.api_version.rpartition("/")[0]
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
+
+
+def _message(link: OwnerRef, what: str) -> str:
+    return f"its owner {link.kind} {link.name} {what}, so its job is only known up to there"
+
+
+def _unread(link: OwnerRef) -> str:
+    return f"its owner {link.kind} {link.name} is of a kind that is not read, so its job is only known up to there"

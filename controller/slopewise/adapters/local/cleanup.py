@@ -1,0 +1,223 @@
+"""The entries of a crash journal, and how the process, cgroup, folder or file of each is cleaned up.
+
+Only what provably belongs to a run of Slopewise is touched. Cleaning up is idempotent.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+import psutil
+from pydantic import BaseModel, Field, TypeAdapter
+
+from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX, CgroupFiles, is_run, remove_run
+from slopewise.adapters.local.limiters.identity import ProcessIdentity
+from slopewise.adapters.local.limiters.process_group import group_members, running
+
+RUN_VARIABLE = "SLOPEWISE_RUN_ID"
+"""Environment variable of every process that a run starts; its children inherit it."""
+
+GROUP_VARIABLE = "SLOPEWISE_GROUP"
+"""Environment variable with the process group in which a process was started, also after it left the group."""
+
+_KILL_TRIES = 100
+_KILL_PAUSE_SECONDS = 0.02
+
+
+class StartedCommand(BaseModel):
+    """The command, folder and port of a user's job, by which a later controller recognises and continues it."""
+
+    arguments: tuple[str, ...]
+    working_directory: Path | None
+    log_path: Path
+    port: int
+    """The port of its metrics."""
+    arrived_at_seconds: float
+    started_at_seconds: float
+    """Unix seconds."""
+
+
+class StartedProcess(BaseModel):
+    """A process group that the run started.
+
+    `ours`: it ends with the run; otherwise it is the user's and keeps running.
+    """
+
+    kind: Literal["process"] = "process"
+    name: str
+    pid: int
+    started_ticks: int
+    boot_id: str
+    ours: bool
+    command: StartedCommand | None = None
+    """Of a user's job."""
+    mark: str | None = None
+    """The earlier run whose mark it carries, when it was taken over from that run."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (process group {self.pid})"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """End the group, or let it run on; returns a message, or None when nothing was left."""
+        if not self.members(run_id):
+            return None
+        if self.ours:
+            self._kill(run_id)
+            return f"ended {self}"
+        self._signal(run_id, signal.SIGCONT)
+        return f"let {self} run on without limits"
+
+    @property
+    def leader_runs(self) -> bool:
+        """True while the process itself runs, whatever has become of what it started."""
+        same = self.boot_id == current_boot_id() and ProcessIdentity(self.pid, self.started_ticks).exists
+        return same and bool(running([self.pid]))
+
+    def members(self, run_id: str) -> list[int]:
+        """The group's running processes.
+
+        While the leader exists, the group's number is its own. Afterwards the number may belong to another program,
+        so only processes with the run's mark count.
+        """
+        if self.boot_id != current_boot_id():
+            return []
+        members = running(group_members(self.pid))
+        if ProcessIdentity(self.pid, self.started_ticks).exists:
+            return members
+        return [pid for pid in members if _carries(pid, {RUN_VARIABLE: self.mark or run_id})]
+
+    def _kill(self, run_id: str) -> None:
+        for _ in range(_KILL_TRIES):
+            if not self._signal(run_id, signal.SIGKILL):
+                return
+            time.sleep(_KILL_PAUSE_SECONDS)
+        raise TimeoutError(f"{self} does not end")
+
+    def _signal(self, run_id: str, number: int) -> bool:
+        members = self.members(run_id)
+        for pid in members:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return bool(members)
+
+
+class EndedJob(BaseModel):
+    """A user's job whose end was observed; no controller starts it again by itself."""
+
+    kind: Literal["ended"] = "ended"
+    name: str
+    boot_id: str
+    status: int | None
+    """None: not known."""
+    at_seconds: float
+    arrived_at_seconds: float
+    cpu_seconds: float | None
+    stopped_at_target: str = ""
+    """Why it was stopped at its target; empty: it was not."""
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Nothing is left of it."""
+        return None
+
+
+class RunOf(BaseModel):
+    """The identity of a run's jobs, by which the same command finds them after a crash."""
+
+    kind: Literal["run"] = "run"
+    jobs: str
+    """The jobs file as an absolute path, or a digest of what came on standard input."""
+    started_at_seconds: float
+    memory: Path | None = None
+    """The file of the run's Memory."""
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Nothing is left of it."""
+        return None
+
+
+class MadeCgroup(BaseModel):
+    """A run's cgroup; `enabled`: the controllers that the run switched on in the cgroup above (v2)."""
+
+    kind: Literal["cgroup"] = "cgroup"
+    path: Path
+    enabled: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"the cgroup {self.path}"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Lift the limits by moving what still runs to the cgroup above, and remove it with all its jobs."""
+        if self.path.name != f"{RUN_PREFIX}{run_id}" or not is_run(self.path):
+            return None
+        remove_run(CgroupFiles(), self.path, self.enabled)
+        return f"removed {self}"
+
+
+class MadeFolder(BaseModel):
+    """A temporary folder."""
+
+    kind: Literal["folder"] = "folder"
+    path: Path
+
+    def __str__(self) -> str:
+        return f"the folder {self.path}"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Remove it with all that is in it."""
+        ours = self.path.name.startswith(RUN_PREFIX) and run_id in self.path.name
+        if not ours or self.path.is_symlink() or not self.path.is_dir():
+            return None
+        shutil.rmtree(self.path)
+        return f"removed {self}"
+
+
+class MadeFile(BaseModel):
+    """A file outside the run's folders that names the run, such as the targets file of a user's Prometheus."""
+
+    kind: Literal["file"] = "file"
+    path: Path
+
+    def __str__(self) -> str:
+        return f"the file {self.path}"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Remove it if it still belongs to this run; a later run may have replaced it."""
+        try:
+            ours = run_id in self.path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+        if not ours:
+            return None
+        self.path.unlink(missing_ok=True)
+        return f"removed {self}"
+
+
+JournalEntry = StartedProcess | MadeCgroup | MadeFolder | MadeFile | EndedJob | RunOf
+JOURNAL_ENTRY: TypeAdapter[JournalEntry] = TypeAdapter(Annotated[JournalEntry, Field(discriminator="kind")])
+ORDER = (StartedProcess, MadeCgroup, MadeFolder, MadeFile, EndedJob, RunOf)
+"""Processes come first because they keep cgroups busy and write into folders."""
+
+
+def current_boot_id() -> str:
+    """An id that changes with every start of the machine, because pids and start times restart then."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def started_in_group(run_id: str, group: int) -> list[int]:
+    """The processes that come from this run's process group, those that have left it (`setsid`) included."""
+    marks = {RUN_VARIABLE: run_id, GROUP_VARIABLE: str(group)}
+    return [pid for pid in psutil.pids() if _carries(pid, marks)]
+
+
+def _carries(pid: int, marks: Mapping[str, str]) -> bool:
+    try:
+        return marks.items() <= psutil.Process(pid).environ().items()
+    except psutil.Error:
+        return False

@@ -1,0 +1,169 @@
+"""The record of one job of a local run, from its planned arrival to its end.
+
+`supervisor.py` updates the records; passes, the live table and the result read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from slopewise.adapters.local.launcher import ManagedProcess
+from slopewise.adapters.local.move import RESTART_SECONDS, RESUME_SECONDS, Ending, LocalMove, MoveMade
+from slopewise.adapters.local.ports import LocalJob
+from slopewise.config.jobs_file import JobSpec
+from slopewise.model import Arrival, JobState, Movability
+
+SHOWN_SECONDS = 90.0
+"""How long a job that ended during a move stays in observations: `feedback/move_tracking.py` waits 60 s for a
+restart before it ends the move, and other moves wait for that."""
+
+STOPPED_AT_TARGET = "stopped at target"
+"""State of a job that has reached its target and was told to end, as its owner asked (`atTarget: stop`)."""
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """One job of the run. Times are Unix seconds; None: not reached yet."""
+
+    spec: JobSpec
+    port: int
+    process: ManagedProcess | None = None
+    arrived_at_seconds: float | None = None
+    """Its arrival; on several nodes it starts a moment later."""
+    node: str = ""
+    """The node where it runs or is about to start; empty until that is known."""
+    started_at_seconds: float | None = None
+    """The start of its present process; a moved job had earlier ones."""
+    noticed_end_seconds: float | None = None
+    """When its end was observed or caused; the job counts as ended once it is collected."""
+    finished_at_seconds: float | None = None
+    exit_status: int | None = None
+    cpu_seconds: float | None = None
+    """Of all its processes, once it has ended."""
+    last_output_lines: str = ""
+    """The end of its log, when it failed."""
+    move: LocalMove | None = None
+    """The move that is under way."""
+    moves: list[MoveMade] = field(default_factory=list)
+    starts_left: int = 0
+    """How many more starts it has if resuming fails."""
+    earlier_cpu_seconds: float = 0.0
+    """Of the processes before the one that runs now."""
+    blocked_reason: str | None = None
+    """Why it is not moved again."""
+    ended_by_move: str = ""
+    """A message without its name, if its last move ended the job."""
+    ended_before_move: bool = False
+    """The job had ended by itself before its move could begin."""
+    stopping: Ending | None = None
+    """It is told to end at its target."""
+    stopped_at_target: str = ""
+    """Why it was stopped at its target, which is a success whatever its exit status; empty: it was not."""
+    status_unknown: bool = False
+    """It was taken over from a killed controller, so its exit status is unknown."""
+    ended_unseen: bool = False
+    """It had ended before it could be taken over."""
+
+    @property
+    def state(self) -> str:
+        """waiting, running, moving, stopping, finished, stopped at target, failed, or ended (exit status unknown)."""
+        if self.finished_at_seconds is not None:
+            if self.stopped_at_target:
+                return STOPPED_AT_TARGET
+            if self.status_unknown:
+                return "ended"
+            return "finished" if self.exit_status == 0 else "failed"
+        if self.move is not None:
+            return "moving"
+        if self.stopping is not None:
+            return "stopping"
+        return "waiting" if self.started_at_seconds is None else "running"
+
+    @property
+    def bound_for(self) -> str:
+        """The node on which it counts: its present one, or the target of its move."""
+        return self.node if self.move is None else self.move.node
+
+    @property
+    def waits_for_node(self) -> bool:
+        """True when it has arrived and has no node yet."""
+        return self.arrived_at_seconds is not None and not self.node
+
+    def not_moved_reason(self) -> str | None:
+        """Why its running process cannot be moved; None: it can."""
+        if not self.spec.migratable:
+            return "it has no `migratable: true`, which says that it saves on SIGTERM and resumes"
+        return self.blocked_reason
+
+    def is_resuming(self, now_seconds: float) -> bool:
+        """True for `RESUME_SECONDS` after the restart of a move, during which a failure counts as failing to resume."""
+        if self.started_at_seconds is None or not self.moves:
+            return False
+        return now_seconds - self.started_at_seconds < RESUME_SECONDS
+
+    def begin_process(self, process: ManagedProcess, at_seconds: float) -> None:
+        """Record the start of a process, the first one or a restart."""
+        self.process, self.started_at_seconds = process, at_seconds
+        if self.move is not None:
+            ended_at = at_seconds if self.move.ended_at_seconds is None else self.move.ended_at_seconds
+            self.moves.append(MoveMade(self.move.from_node, self.node, self.move.since_seconds, ended_at, at_seconds))
+            self.move = None
+
+    def running(self, namespace: str, grace_seconds: float) -> LocalJob | None:
+        """The job for the observer; None while it waits, moves or is told to end, and after its end."""
+        if self.noticed_end_seconds is not None or self.move is not None or self.stopping is not None:
+            return None
+        return self._as_local(namespace, grace_seconds)
+
+    def just_ended(self, namespace: str, grace_seconds: float, now_seconds: float) -> LocalJob | None:
+        """The same for `SHOWN_SECONDS` after a job ended during its move or just before it.
+
+        Passes wait for such a job.
+        """
+        if not (self.ended_by_move or self.ended_before_move):
+            return None
+        if self.noticed_end_seconds is None or self.finished_at_seconds is None:
+            return None
+        if now_seconds - self.noticed_end_seconds > SHOWN_SECONDS:
+            return None
+        job = self._as_local(namespace, grace_seconds)
+        return job and replace(job, ended=JobState.FINISHED if self.exit_status == 0 else JobState.FAILED)
+
+    def _as_local(self, namespace: str, grace_seconds: float) -> LocalJob | None:
+        if self.arrived_at_seconds is None or self.started_at_seconds is None:
+            return None
+        blocked_reason = self.not_moved_reason()
+        return LocalJob(
+            self.spec.name,
+            namespace,
+            self.started_at_seconds,
+            _useful_cores(self.spec),
+            self.node,
+            self.spec.objectives_at(self.arrived_at_seconds),
+            self.spec.migratable,
+            Movability(
+                None if blocked_reason else "restart",
+                blocked_reason,
+                grace_seconds=grace_seconds,
+                restart_seconds=RESTART_SECONDS,
+                members=(self.spec.name,),
+            ),
+        )
+
+    def waiting(self, namespace: str) -> Arrival | None:
+        """The job as an arrival to place; None before it arrives and once it has a node."""
+        if self.arrived_at_seconds is None or self.node:
+            return None
+        return Arrival(
+            self.spec.name,
+            self.spec.name,
+            namespace,
+            self.arrived_at_seconds,
+            useful_parallelism_cores=_useful_cores(self.spec),
+            objectives=self.spec.objectives_at(self.arrived_at_seconds),
+        )
+
+
+def _useful_cores(spec: JobSpec) -> float | None:
+    millicores = spec.max_useful_cpu_millicores
+    return None if millicores is None else millicores / 1000

@@ -1,0 +1,77 @@
+"""Chooses the limiter that works on this machine by trying it: cgroup v2, cgroup v1, stop and continue.
+
+The output and the report show the `description` of the chosen limiter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import structlog
+
+from slopewise.adapters.local.crash_journal import Journal
+from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.limiters.cgroup_files import CgroupFiles
+from slopewise.adapters.local.limiters.cgroup_jobs import CgroupLimiter
+from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
+from slopewise.adapters.local.limiters.cgroup_v2 import CgroupV2Limiter
+from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
+from slopewise.adapters.local.limiters.mounts import PROC_SELF, UNIFIED, own_cgroups
+from slopewise.errors import MissingToolError, UsageError
+
+ActuatorChoice = Literal["auto", "cgroup", "duty-cycle"]
+
+_log = structlog.get_logger(__name__)
+
+
+def choose_limiter(
+    journal: Journal,
+    choice: str = "auto",
+    *,
+    proc_self: Path = PROC_SELF,
+    files: CgroupFiles | None = None,
+) -> Limiter:
+    """The best way that works here: cgroup v2, cgroup v1, stop and continue.
+
+    `choice` is the user's `--actuator`. UsageError for one that does not exist, MissingToolError when cgroups
+    are asked for and cannot be used. `proc_self` and `files` let tests lay out another machine.
+    """
+    if choice not in get_args(ActuatorChoice):
+        raise UsageError(f"--actuator {choice}: is none of {', '.join(get_args(ActuatorChoice))}; use one of them.")
+    if choice == "duty-cycle":
+        return _chosen(DutyCycleLimiter("as asked for", journal.run_id))
+    refusals = []
+    for version, limiter in _candidates(journal, proc_self, files or CgroupFiles()).items():
+        if limiter is None:
+            refusals.append(f"{version}: not mounted")
+            continue
+        try:
+            limiter.prepare()
+        except MissingToolError as refusal:
+            refusals.append(f"{version}: {refusal}")
+        else:
+            return _chosen(limiter)
+    if choice == "cgroup":
+        raise MissingToolError(
+            f"--actuator cgroup: no cgroup can be used here ({'; '.join(refusals)}); "
+            "run as root, or use --actuator duty-cycle."
+        )
+    return _chosen(DutyCycleLimiter(f"no cgroups: {'; '.join(refusals)}", journal.run_id))
+
+
+def _candidates(journal: Journal, proc_self: Path, files: CgroupFiles) -> dict[str, CgroupLimiter | None]:
+    try:
+        own = own_cgroups(proc_self)
+    except OSError:  # no /proc, or one without cgroups
+        own = {}
+    unified, cpu, cpuacct = (own.get(name) for name in (UNIFIED, "cpu", "cpuacct"))
+    return {
+        "cgroup v2": CgroupV2Limiter(unified, journal, files) if unified else None,
+        "cgroup v1": CgroupV1Limiter(cpu, cpuacct, journal, files) if cpu and cpuacct else None,
+    }
+
+
+def _chosen(limiter: Limiter) -> Limiter:
+    _log.info("cpu is given by", actuator=limiter.description)
+    return limiter

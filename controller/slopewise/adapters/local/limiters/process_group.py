@@ -1,0 +1,161 @@
+"""Lists the processes of a process group, and sums their CPU use, also of those that have ended."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+_SCAN_SERVES_SECONDS = 0.2
+
+
+def process_groups() -> dict[int, list[int]]:
+    """The pids of every process group's processes, zombies included: one look at the whole of /proc."""
+    groups: dict[int, list[int]] = {}
+    for pid in psutil.pids():
+        group = _group_of(pid)
+        if group is not None:
+            groups.setdefault(group, []).append(pid)
+    return groups
+
+
+def group_members(group: int) -> list[int]:
+    """The pids of the group's processes, zombies included."""
+    return process_groups().get(group, [])
+
+
+def running(pids: Iterable[int]) -> list[int]:
+    """Those of `pids` that still run: neither gone nor zombies that wait to be collected."""
+    return [pid for pid in pids if _status(pid) not in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)]
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+def _status(pid: int) -> str | None:
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return None
+
+
+class GroupScan:
+    """Who is in which group, from a look that serves for 0.2 s: a pass over 100 jobs looks once, not 100 times."""
+
+    def __init__(
+        self,
+        list_groups: Callable[[], dict[int, list[int]]] = process_groups,
+        monotonic_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._list_groups = list_groups
+        self._monotonic_seconds = monotonic_seconds
+        self._lock = threading.Lock()
+        self._groups: dict[int, list[int]] = {}
+        self._stale_at_seconds = -math.inf
+
+    def members(self, group: int) -> list[int]:
+        """The pids of the group's processes, zombies included, as they were at most 0.2 s ago."""
+        with self._lock:
+            now = self._monotonic_seconds()
+            if now >= self._stale_at_seconds:
+                self._groups = self._list_groups()
+                self._stale_at_seconds = now + _SCAN_SERVES_SECONDS
+            return self._groups.get(group, [])
+
+    def forget(self) -> None:
+        """Read the processes again the next time: a group was just started."""
+        with self._lock:
+            self._stale_at_seconds = -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """CPU time and block I/O since the start, and resident memory now, of one process or of several."""
+
+    cpu_seconds: float = 0.0
+    block_io_bytes: float = 0.0
+    memory_bytes: float = 0.0
+
+    def __add__(self, other: ProcessUse) -> ProcessUse:
+        return ProcessUse(
+            self.cpu_seconds + other.cpu_seconds,
+            self.block_io_bytes + other.block_io_bytes,
+            self.memory_bytes + other.memory_bytes,
+        )
+
+
+class ProcessMeter:
+    """Adds up what changing processes use, so that the totals never go back.
+
+    The kernel adds the CPU time and the I/O of an ended child to those of the parent that collects it. So a
+    process that is gone is kept on our books only when no parent of it is left among the others. Example: a
+    shell (0.1 s) ran a training (5 s) that has ended: the shell now shows 5.1 s; with the training's own 5 s
+    it would be 10.1 s.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[psutil.Process, tuple[int, ProcessUse]] = {}
+        self._gone = ProcessUse()
+        self._highest = ProcessUse()
+
+    def read(self, pids: Iterable[int]) -> ProcessUse:
+        """Read the processes that are there now and return the totals of all that were ever read.
+
+        Passes and the sampler between them ask from threads of their own; one after the other, or a process
+        that ends meanwhile would be booked twice.
+        """
+        with self._lock:
+            return self._read(pids)
+
+    def _read(self, pids: Iterable[int]) -> ProcessUse:
+        now = self._processes(pids)
+        there = {process.pid for process in now}
+        for process, (parent, use) in self._last.items():
+            if process not in now and parent not in there:
+                self._gone += ProcessUse(use.cpu_seconds, use.block_io_bytes)
+        self._last = now
+        total = sum((use for _, use in now.values()), self._gone)
+        self._highest = ProcessUse(
+            max(self._highest.cpu_seconds, total.cpu_seconds),
+            max(self._highest.block_io_bytes, total.block_io_bytes),
+            total.memory_bytes,
+        )
+        return self._highest
+
+    def _processes(self, pids: Iterable[int]) -> dict[psutil.Process, tuple[int, ProcessUse]]:
+        found = {}
+        for pid in pids:
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(pid)
+                former = self._last.get(process, (0, ProcessUse()))[1]
+                found[process] = (process.ppid(), _use(process, former))
+        return found
+
+
+def _use(process: psutil.Process, former: ProcessUse) -> ProcessUse:
+    with process.oneshot():
+        return ProcessUse(
+            cpu_seconds=sum(process.cpu_times()[:4]),  # user, system, and those of collected children
+            block_io_bytes=_block_io_bytes(process, former.block_io_bytes),
+            memory_bytes=float(process.memory_info().rss),
+        )
+
+
+def _block_io_bytes(process: psutil.Process, former: float) -> float:
+    """Bytes read from and written to storage; the former figure where the kernel does not let us look."""
+    try:
+        counters = process.io_counters()
+    except (psutil.AccessDenied, OSError):
+        return former
+    return float(counters.read_bytes + counters.write_bytes)

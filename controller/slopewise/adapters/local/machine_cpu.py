@@ -1,0 +1,105 @@
+"""Measures the CPU that other programs on this machine use: the kernel's busy time less that of the run's processes.
+
+The demo compares only runs in which other programs used similar amounts. Time that a hypervisor gave to other
+machines (steal) is counted separately.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from slopewise.adapters.local.limiters.process_group import ProcessMeter
+
+_STAT = Path("/proc/stat")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# proc(5): user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of user and nice.
+_BUSY = (0, 1, 2, 5, 6)
+_STEAL = 7
+_COUNTED_RATIO = 0.5
+"""Least share of the elapsed time that a kernel must have counted; a sandbox may show constant zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCount:
+    """Counters at one moment, in seconds; only differences are meaningful."""
+
+    at_seconds: float
+    busy_seconds: float
+    """Busy time of these cores, by any process."""
+    stolen_seconds: float
+    counted_seconds: float
+    """All time that the kernel has counted, idle or not."""
+    ours_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class OtherUse:
+    """Means over some time, in cores."""
+
+    other_cores: float
+    """Used by other processes, and by the kernel for them."""
+    stolen_cores: float
+    """Given to other machines by the hypervisor while these cores had work."""
+
+    @property
+    def away_cores(self) -> float:
+        """The sum of both: what the jobs could not use."""
+        return self.other_cores + self.stolen_cores
+
+
+def descendants() -> list[int]:
+    """Pids of this process and of all that it has started, directly or not."""
+    ours = psutil.Process()
+    return [ours.pid, *(child.pid for child in ours.children(recursive=True))]
+
+
+class MachineCpu:
+    """Reads the CPU time of a set of cores. `ours` returns the pids of the run's processes."""
+
+    def __init__(
+        self,
+        cpus: Collection[int],
+        ours: Callable[[], Iterable[int]] = descendants,
+        stat: Path = _STAT,
+        monotonic_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._names = {f"cpu{number}" for number in cpus}
+        self._ours = ours
+        self._meter = ProcessMeter()
+        self._stat = stat
+        self._monotonic_seconds = monotonic_seconds
+
+    def count(self) -> CpuCount | None:
+        """The counters now; None where the kernel does not show them."""
+        with suppress(OSError, ValueError, IndexError):
+            lines = [line.split() for line in self._stat.read_text().splitlines()]
+            ticks = [[int(field) for field in fields[1:]] for fields in lines if fields and fields[0] in self._names]
+            return CpuCount(
+                self._monotonic_seconds(),
+                sum(sum(of_cpu[place] for place in _BUSY) for of_cpu in ticks) / _TICKS_PER_SECOND,
+                sum(of_cpu[_STEAL] for of_cpu in ticks) / _TICKS_PER_SECOND,
+                sum(sum(of_cpu[: _STEAL + 1]) for of_cpu in ticks) / _TICKS_PER_SECOND,
+                self._meter.read(self._ours()).cpu_seconds,
+            )
+        return None
+
+    def use(self, before: CpuCount | None, after: CpuCount | None) -> OtherUse | None:
+        """What everything else used between two counts; None where the kernel did not count.
+
+        Worked example: in 10 s two cores were busy for 15 s, 12 s of it by the run: others used 0.3 cores.
+        """
+        if before is None or after is None or after.at_seconds <= before.at_seconds:
+            return None
+        elapsed = after.at_seconds - before.at_seconds
+        if after.counted_seconds - before.counted_seconds < _COUNTED_RATIO * elapsed * len(self._names):
+            return None
+        ours = after.ours_seconds - before.ours_seconds
+        others = max(0.0, after.busy_seconds - before.busy_seconds - ours)
+        return OtherUse(others / elapsed, (after.stolen_seconds - before.stolen_seconds) / elapsed)

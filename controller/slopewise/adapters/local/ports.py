@@ -1,0 +1,227 @@
+"""Observer and Actuator of this machine: read Prometheus and cgroups, write cgroups.
+
+They are FlowCon's test-bed, without Docker.
+A job is a process group that `supervisor.py` started. Its name is its uid and its `pod` label, and the namespace is
+its run. `nodes.py` defines the nodes of this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from slopewise.adapters.local.limiters.base import UNLIMITED, Limiter
+from slopewise.adapters.local.nodes import ONLY_NODE
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, unreachable, with_missing
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, PrometheusReading
+from slopewise.errors import ActuationError
+from slopewise.model import (
+    NO_OBJECTIVES,
+    Arrival,
+    ClusterSnapshot,
+    CpuAllocation,
+    Job,
+    JobState,
+    MemoryAllocation,
+    Migrate,
+    MissingEvaluation,
+    Movability,
+    Move,
+    MoveUnderWay,
+    Node,
+    Objectives,
+    Outcome,
+    Resize,
+    ResizeMemory,
+    Restored,
+    Stop,
+)
+from slopewise.ports import Clock
+
+_NO_SERIES = JobSeries()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJob:
+    """A job whose process runs on this machine."""
+
+    name: str
+    namespace: str
+    started_at_seconds: float
+    useful_parallelism_cores: float | None = None
+    node: str = ONLY_NODE
+    objectives: Objectives = NO_OBJECTIVES
+    migratable: bool = False
+    movability: Movability | None = None
+    ended: JobState | None = None
+    """The state in which it ended during a move; no process is left, so the observation must carry it."""
+
+
+class LocalObserver:
+    """Joins the jobs' series in Prometheus with the measurements of the limiter."""
+
+    def __init__(
+        self,
+        reader: PrometheusReader,
+        limiter: Limiter,
+        running: Callable[[], Sequence[LocalJob]],
+        clock: Clock,
+        nodes: Sequence[Node],
+        waiting: Callable[[], Sequence[Arrival]] = tuple,
+        moving: Callable[[], Sequence[MoveUnderWay]] = tuple,
+        missing: MissingEvaluations | None = None,
+    ) -> None:
+        """`running` returns the jobs that run and those that just ended during a move.
+
+        `waiting` returns those without a node, `moving` the moves under way.
+        `missing` finds out why jobs report no evaluation.
+        """
+        self._reader = reader
+        self._limiter = limiter
+        self._running = running
+        self._clock = clock
+        self._nodes = tuple(nodes)
+        self._waiting = waiting
+        self._moving = moving
+        self._missing = missing
+        self.reading: PrometheusReading | None = None
+        """The reading of the last observation, also of jobs that have ended since; None: there was none."""
+
+    def observe(self) -> ClusterSnapshot:
+        """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read."""
+        now = self._clock.now()
+        self.reading = None
+        self.reading = reading = self._reader.read(now)
+        moving = tuple(self._moving())  # before `running`: a job arriving in between is observed twice, not missed
+        running = self._running()
+        causes = self._causes(running, reading, now)
+        jobs = []
+        for local in running:
+            key = JobKey(local.namespace, local.name)
+            job = self._job(local, reading.jobs.get(key, _NO_SERIES), causes.get(key))
+            if job is not None:
+                jobs.append(job)
+        waiting = tuple(self._waiting())
+        interval = self._reader.scrape_interval_seconds
+        return ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
+
+    def _causes(
+        self, running: Sequence[LocalJob], reading: PrometheusReading, now_seconds: float
+    ) -> Mapping[JobKey, MissingEvaluation]:
+        """Why jobs that should report an evaluation by now do not."""
+        if self._missing is None:
+            return {}
+        keys = {JobKey(local.namespace, local.name): local for local in running if local.ended is None}
+        silent = (
+            unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - local.started_at_seconds)
+            for key, local in keys.items()
+        )
+        return self._missing.of((job for job in silent if job is not None), now_seconds)
+
+    def _job(self, local: LocalJob, series: JobSeries, missing: MissingEvaluation | None) -> Job | None:
+        """The job of the snapshot; None when its process ended during the observation."""
+        if local.ended is not None:
+            allocation, usage = UNLIMITED, None
+        else:
+            try:
+                allocation = self._limiter.read(local.name)
+                usage = self._limiter.usage(local.name)
+            except ActuationError:
+                return None
+        return Job(
+            uid=local.name,
+            name=local.name,
+            namespace=local.namespace,
+            node=local.node,
+            state=local.ended or series.reported_state,
+            started_at_seconds=local.started_at_seconds,
+            allocation=allocation,
+            evaluation=series.evaluation,
+            usage=usage,
+            steps_total=series.steps_total,
+            steps_planned=series.steps_planned,
+            useful_parallelism_cores=local.useful_parallelism_cores,
+            restarted=series.restarted,
+            process_started_at_seconds=series.process_started_at_seconds,
+            first_step_at_seconds=series.first_step_at_seconds,
+            warnings=with_missing(series.warnings, missing),
+            responses=series.responses,
+            objectives=local.objectives,
+            migratable=local.migratable,
+            checkpoint=series.checkpoint,
+            movability=local.movability,
+            missing_evaluation=missing,
+        )
+
+
+class LocalActuator:
+    """Writes limits or weights of process groups, places jobs and moves them."""
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        place: Callable[[str, str], None],
+        migrate: Callable[[Migrate], Outcome[Move]],
+        stop: Callable[[Stop], Outcome[Stop]],
+    ) -> None:
+        """`place`: starts a waiting job, by uid, on a node, by name; ActuationError when that cannot be.
+
+        `migrate` begins the move of a running job and returns the outcome; `stop` tells one to save and to end.
+        """
+        self._limiter = limiter
+        self._place = place
+        self._migrate = migrate
+        self._stop = stop
+
+    def resize(self, resize: Resize) -> Outcome[Resize]:
+        """Applied, or `ActuationError`; this machine defers nothing."""
+        if resize.control == "requests":
+            self._limiter.set_request(resize.job_uid, resize.to_millicores)
+        else:
+            self._limiter.set_limit(resize.job_uid, resize.to_millicores)
+        return Outcome(resize, "applied")
+
+    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        """Infeasible: jobs of one machine have no memory request that anything else is placed by."""
+        return Outcome(resize, "infeasible", "memory is not changed on one machine")
+
+    def move(self, move: Move) -> Outcome[Move]:
+        """Start a waiting job on its node, or begin to move a running one, within a tenth of a second."""
+        if isinstance(move, Migrate):
+            return self._migrate(move)
+        self._place(move.job_uid, move.node)
+        return Outcome(move, "applied")
+
+    def stop(self, stop: Stop) -> Outcome[Stop]:
+        """Begin to end a running job, within a tenth of a second."""
+        return self._stop(stop)
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """Restore the job's original allocation; a job that has ended needs nothing."""
+        self._limiter.restore(job_uid, original)
+        return Restored("applied")
+
+
+class DryRunActuator:
+    """The Actuator of `--dry-run`, which carries nothing out."""
+
+    def resize(self, resize: Resize) -> Outcome[Resize]:
+        """What would have been done."""
+        return Outcome(resize, "deferred", "dry run: nothing was changed")
+
+    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        """What would have been done."""
+        return Outcome(resize, "deferred", "dry run: nothing was changed")
+
+    def move(self, move: Move) -> Outcome[Move]:
+        """What would have been done."""
+        return Outcome(move, "deferred", "dry run: nothing was changed")
+
+    def stop(self, stop: Stop) -> Outcome[Stop]:
+        """What would have been done."""
+        return Outcome(stop, "deferred", f"dry run: nothing was changed ({stop.reason})")
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """Nothing was changed, so there is nothing to restore."""
+        return Restored("applied", "dry run: nothing was changed")

@@ -1,0 +1,113 @@
+"""Uses a Prometheus that the user runs: writes the file from which it reads the targets of a run.
+
+The user's scrape configuration reads the file (`file_sd_configs`). Each target carries the label of the run, so that
+jobs of the same name on another machine or of an earlier run are kept apart.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from slopewise.adapters.local.prometheus_server import TargetGroup
+from slopewise.adapters.prometheus.client import Target
+from slopewise.errors import ObservationError, UsageError
+
+RUN_LABEL = "slopewise_run"
+"""The label on every target of a run, and in every query about it."""
+
+_KNOWN_WITHIN_SECONDS = 15.0
+"""Prometheus reads a changed file at once, and takes changed targets over every 5 s."""
+
+_POLL_SECONDS = 0.5
+
+Announce = Callable[[str], None]
+
+
+class GivenPrometheus:
+    """A context manager: its entry writes the file and its exit removes it. Prometheus itself is not changed."""
+
+    needs_restart = False
+    """False: the user runs it."""
+
+    def __init__(
+        self,
+        url: str,
+        run_id: str,
+        file: Path,
+        groups: Sequence[TargetGroup],
+        ask_targets: Callable[[], Sequence[Target]],
+        announce: Announce,
+    ) -> None:
+        """`ask_targets` returns the targets that Prometheus scrapes now, or raises ObservationError.
+
+        `groups` are those to scrape.
+        """
+        self.url = url
+        self._run_id = run_id
+        self._file = file
+        self._groups = groups
+        self._ask_targets = ask_targets
+        self._announce = announce
+
+    def __enter__(self) -> Self:
+        """UsageError for a file that no run has written."""
+        check_owner(self._file)
+        labelled = [
+            TargetGroup(targets=group["targets"], labels={**group["labels"], RUN_LABEL: self._run_id})
+            for group in self._groups
+        ]
+        draft = self._file.with_name(f".{self._file.name}.new")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps(labelled, indent=1), encoding="utf-8")
+            draft.chmod(0o644)  # Prometheus is another user
+            draft.replace(self._file)
+        except OSError as error:
+            raise UsageError(
+                f"--targets-file {self._file}: cannot be written ({error.strerror}); name another place."
+            ) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.unlink(missing_ok=True)
+
+    def wait_for_targets(self, timeout_seconds: float = _KNOWN_WITHIN_SECONDS) -> None:
+        """Wait until it scrapes the jobs; when it does not, announce what it needs, and continue without losses."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self._is_known():
+            if time.monotonic() >= deadline:
+                wanted = f"`file_sd_configs: [{{files: ['{self._file.absolute()}']}}]`"
+                self._announce(
+                    f"Prometheus at {self.url} does not scrape the jobs, as far as it says; "
+                    f"let one of its scrape_configs have {wanted}."
+                )
+                return
+            time.sleep(_POLL_SECONDS)
+
+    def restart(self) -> None:
+        """Nothing: the user runs it."""
+
+    def _is_known(self) -> bool:
+        expected = sum(len(group["targets"]) for group in self._groups)
+        try:
+            targets = self._ask_targets()
+        except ObservationError:  # one that only stores what others scrape has no such API
+            return False
+        return sum(target.labels.get(RUN_LABEL) == self._run_id for target in targets) >= expected
+
+
+def check_owner(file: Path) -> None:
+    """UsageError when the file exists and no run has written it: it may hold other targets."""
+    try:
+        groups = json.loads(file.read_text(encoding="utf-8") or "[]")
+        ours = all(RUN_LABEL in group["labels"] for group in groups)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError, TypeError, KeyError):
+        ours = False
+    if not ours:
+        raise UsageError(f"--targets-file {file}: holds targets of another program; name a file of its own.")

@@ -1,0 +1,302 @@
+"""Starts the jobs of one local run as they arrive, and records their ends.
+
+`session.py` polls it from the main thread; passes read the running jobs from another. Every job gets its metrics
+port beforehand, so that all targets are in Prometheus from the start: it applies changed targets only every 5 s, a
+third of a short job's run time.
+
+On one node a job starts when it arrives. On several it waits for one pass, in which the policy may `place` it or hold
+it back; after that pass, or after `PLACEMENT_WAIT_SECONDS`, it starts on the node with the fewest jobs. A running job
+with `migratable: true` can move to another node (`migrate`). `job_processes.py` starts and ends the processes.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
+from slopewise.adapters.local.job_processes import LINGER_SECONDS, LOOPBACK, JobProcesses
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.launcher import AdoptedProcess, Launcher
+from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.move import Ending, LocalMove
+from slopewise.adapters.local.nodes import LocalNode, fewest_jobs
+from slopewise.adapters.local.ports import LocalJob
+from slopewise.adapters.local.prometheus_server import TargetGroup
+from slopewise.config.jobs_file import JobSpec
+from slopewise.errors import ActuationError
+from slopewise.model import Arrival, Migrate, Move, MoveUnderWay, Outcome, OutcomeResult, PassReport, Stop
+from slopewise.ports import Clock
+
+_log = structlog.get_logger("slopewise")
+
+PORTS = range(20_000, 32_000)
+"""Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one in between."""
+
+PLACEMENT_WAIT_SECONDS = 3.0
+"""How long an arrived job waits for a pass that places it. A pass takes 0.03 s; one that hangs must not delay the
+job."""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """The jobs of one run. `ours`: they are the built-in trainings, and end with a killed controller."""
+
+    specs: Sequence[JobSpec]
+    namespace: str
+    launcher: Launcher
+    limiter: Limiter
+    folder: Path
+    clock: Clock
+    nodes: Sequence[LocalNode]
+    ours: bool
+    on_event: Callable[[], None]
+    linger_seconds: float = LINGER_SECONDS
+    earlier: EarlierRun = NOTHING_EARLIER
+    """The jobs that killed controllers left running: they are taken over and never started a second time."""
+    on_end: Callable[[JobRecord], None] = lambda _: None
+    records: dict[str, JobRecord] = field(init=False)
+    started_at_seconds: float = field(init=False, default=0.0)
+    _processes: JobProcesses = field(init=False)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _held_until: Mapping[str, float] = field(init=False, default_factory=dict)
+    """Until when each arrival that the last pass has held back waits, by uid, in Unix time."""
+
+    def __post_init__(self) -> None:
+        """UsageError when one of the commands cannot be started, before any of them is."""
+        known = {name: job.started.command.port for name, job in self.earlier.jobs.items() if job.started.command}
+        taken = {spec.port for spec in self.specs} | set(known.values())
+        ports = (port for port in free_ports() if port not in taken)
+        self.records = {
+            spec.name: JobRecord(spec, spec.port or known.get(spec.name) or next(ports)) for spec in self.specs
+        }
+        self._processes = JobProcesses(
+            self.launcher,
+            self.limiter,
+            self.folder,
+            self.clock,
+            tuple(self.nodes),
+            self.ours,
+            self._lock,
+            self.linger_seconds,
+            self.on_end,
+        )
+        for name, record in self.records.items():
+            if name not in self.earlier.jobs:
+                self._processes.check(record)
+
+    def targets(self) -> list[TargetGroup]:
+        """The scrape targets: every job, also those that have not arrived.
+
+        The node is a label where there is only one; among several it is unknown before a job arrives.
+        """
+        node = {"node": self.nodes[0].name} if len(self.nodes) == 1 else {}
+        return [
+            {
+                "targets": [f"{LOOPBACK}:{record.port}"],
+                "labels": {"namespace": self.namespace, "pod": name, **node},
+            }
+            for name, record in self.records.items()
+        ]
+
+    def start(self) -> None:
+        """Begin or continue the run; the first jobs arrive with the next `poll`."""
+        begun = self.earlier.started_at_seconds
+        self.started_at_seconds = self.clock.now() if begun is None else begun
+        for name, job in self.earlier.jobs.items():
+            if name in self.records:
+                self._go_on(self.records[name], job)
+
+    def poll(self) -> None:
+        """Start arrivals, advance moves, record ends; one `on_event` call for all of it."""
+        happened = [self._attend(record) for record in self.records.values()]
+        if any(happened):
+            self.on_event()
+
+    def running(self) -> list[LocalJob]:
+        """The jobs that run now and are not about to leave their node; thread-safe."""
+        with self._lock:
+            found = [record.running(self.namespace, self._processes.grace_seconds) for record in self.records.values()]
+        return [job for job in found if job is not None]
+
+    def observed(self) -> list[LocalJob]:
+        """The jobs that passes observe: those that run, and those that just ended during a move; thread-safe."""
+        grace, now = self._processes.grace_seconds, self.clock.now()
+        with self._lock:
+            ended = [record.just_ended(self.namespace, grace, now) for record in self.records.values()]
+        return [*self.running(), *(job for job in ended if job is not None)]
+
+    def waiting(self) -> list[Arrival]:
+        """The jobs that have arrived and have no node yet, in the order of their arrival; thread-safe."""
+        with self._lock:
+            found = [record.waiting(self.namespace) for record in self.records.values()]
+        arrived = [arrival for arrival in found if arrival is not None]
+        return sorted(arrived, key=lambda arrival: arrival.arrived_at_seconds)
+
+    def moving(self) -> list[MoveUnderWay]:
+        """The moves under way; thread-safe."""
+        with self._lock:
+            return [record.move.under_way(uid) for uid, record in self.records.items() if record.move is not None]
+
+    def place(self, job_uid: str, node: str) -> None:
+        """Let a waiting job start on a node, with the next `poll`; ActuationError when it does not wait any more."""
+        if not self._is_node(node):
+            raise ActuationError(f"{job_uid}: there is no node {node!r} on this machine.")
+        with self._lock:
+            record = self.records.get(job_uid)
+            if record is None or not record.waits_for_node:
+                raise ActuationError(f"{job_uid}: no such job waits for a node; it has one by now.")
+            record.node = node
+        _log.info("job placed", name=job_uid, node=node, by="the policy")
+
+    def migrate(self, move: Migrate) -> Outcome[Move]:
+        """Move a running job to another node; the move begins with the next `poll`. Thread-safe."""
+        with self._lock:
+            refused = self._refusal(move)
+            if refused is not None:
+                return Outcome(move, *refused)
+            record = self.records[move.job_uid]
+            now = self.clock.now()
+            record.move = LocalMove(now, move.reason, from_node=record.node, node=move.node)
+        _log.info("job moves", name=move.job_uid, node=move.node, reason=move.reason)
+        grace = self._processes.grace_seconds
+        how = f"saves and ends within {grace:g} s, then starts on {move.node}"
+        return Outcome(move, "applied", how, begun_at_seconds=now)
+
+    def end_at_target(self, stop: Stop) -> Outcome[Stop]:
+        """Tell a running job to save and to end; that begins with the next `poll`. Thread-safe."""
+        with self._lock:
+            record = self.records.get(stop.job_uid)
+            if record is None or record.started_at_seconds is None or record.noticed_end_seconds is not None:
+                return Outcome(
+                    stop, "infeasible", "no such job runs on this machine; it has ended or was never started"
+                )
+            if record.move is not None:
+                return Outcome(stop, "deferred", f"it is on its way from {record.move.from_node} to {record.move.node}")
+            if record.stopping is None:
+                record.stopping = Ending(self.clock.now(), stop.reason)
+        _log.info("job stops at its target", name=stop.job_uid, reason=stop.reason)
+        within = f"it saves and ends within {self._processes.grace_seconds:g} s"
+        return Outcome(stop, "applied", f"{stop.reason}; {within}")
+
+    def after_pass(self, report: PassReport) -> None:
+        """Place by default the jobs that this pass observed as waiting, and neither placed nor held back."""
+        seen = {arrival.uid for arrival in report.snapshot.waiting} if report.snapshot else set(self.records)
+        confirmed_by = report.requeue_at_seconds + PLACEMENT_WAIT_SECONDS
+        self._held_until = {uid: min(hold.until_seconds, confirmed_by) for uid, hold in report.held_back.items()}
+        self._place_by_default(uid for uid in self.records if uid in seen - self._held_until.keys())
+
+    def all_ended(self) -> bool:
+        """True when no job is waiting, running or moving."""
+        return all(record.finished_at_seconds is not None for record in self.records.values())
+
+    def stop(self) -> None:
+        """End every job that still runs, all at once, and abandon those that wait or move."""
+        alive = ("running", "moving", "stopping")
+        self._processes.end_all([record for record in self.records.values() if record.state in alive])
+
+    def _go_on(self, record: JobRecord, job: EarlierJob) -> None:
+        """Take over a job that runs; record the end of one that does not."""
+        command, ended = job.started.command, job.ended
+        if command is None:
+            return
+        with self._lock:
+            record.arrived_at_seconds = command.arrived_at_seconds
+            record.started_at_seconds = command.started_at_seconds
+            record.node = self.nodes[0].name
+        if job.runs:
+            members = partial(self.limiter.members, record.spec.name)
+            self._processes.take_over(record, AdoptedProcess(job.started, job.mark, command.log_path, members))
+            return
+        with self._lock:
+            record.exit_status = None if ended is None else ended.status
+            record.stopped_at_target = "" if ended is None else ended.stopped_at_target
+            record.cpu_seconds = None if ended is None else ended.cpu_seconds
+            record.status_unknown = record.exit_status is None
+            record.ended_unseen = ended is None
+            at = self.clock.now() if ended is None else ended.at_seconds
+            record.noticed_end_seconds = record.finished_at_seconds = at
+
+    def _is_node(self, name: str) -> bool:
+        return any(name == node.name for node in self.nodes)
+
+    def _refusal(self, move: Migrate) -> tuple[OutcomeResult, str] | None:
+        """Why a job cannot go to a node, now or at all; None: it can."""
+        record = self.records.get(move.job_uid)
+        if record is None or record.started_at_seconds is None or record.noticed_end_seconds is not None:
+            return "infeasible", "no such job runs on this machine; it has ended or was never started"
+        if record.stopping is not None:
+            return "infeasible", "it is told to end at its target"
+        if record.move is not None:
+            return "deferred", f"it is on its way from {record.move.from_node} to {record.move.node}"
+        if not self._is_node(move.node):
+            return "infeasible", f"there is no node {move.node!r} on this machine"
+        if record.node == move.node:
+            return "infeasible", f"it is on {move.node} already"
+        reason = record.not_moved_reason()
+        return None if reason is None else ("infeasible", reason)
+
+    def _attend(self, record: JobRecord) -> bool:
+        """Advance one job; True when a pass should react to the change."""
+        if record.process is not None and record.move is not None:
+            return self._processes.move_on(record, record.move, record.process)
+        if record.process is not None and record.stopping is not None and record.finished_at_seconds is None:
+            return self._processes.stop_on(record, record.stopping, record.process)
+        if record.process is not None and record.state == "running":
+            ended = record.process.has_ended()
+            if ended:
+                self._processes.end_or_resume(record, record.process)
+            return ended
+        return record.state == "waiting" and self._attend_waiting(record)
+
+    def _attend_waiting(self, record: JobRecord) -> bool:
+        arrives = record.arrived_at_seconds is None and self._is_due(record)
+        if arrives:
+            with self._lock:
+                record.arrived_at_seconds = self.clock.now()
+        if self._need_not_wait(record):
+            self._place_by_default([record.spec.name])
+        if record.node:
+            self._processes.begin(record)
+            return True
+        return arrives
+
+    def _is_due(self, record: JobRecord) -> bool:
+        return self.clock.now() - self.started_at_seconds >= record.spec.arrive_seconds
+
+    def _need_not_wait(self, record: JobRecord) -> bool:
+        """True when there is only one node, or no pass came in time."""
+        if record.arrived_at_seconds is None or self.clock.now() < self._held_until.get(record.spec.name, 0.0):
+            return False
+        return len(self.nodes) == 1 or self.clock.now() - record.arrived_at_seconds >= PLACEMENT_WAIT_SECONDS
+
+    def _place_by_default(self, uids: Iterable[str]) -> None:
+        """Give each of these that still waits the node with the fewest jobs, one after the other."""
+        with self._lock:
+            placed = [(uid, self._assign(self.records[uid])) for uid in uids if self.records[uid].waits_for_node]
+        for uid, node in placed if len(self.nodes) > 1 else []:
+            _log.info("job placed", name=uid, node=node, by="the default scheduler")
+
+    def _assign(self, record: JobRecord) -> str:
+        jobs = Counter(each.bound_for for each in self.records.values() if each.finished_at_seconds is None)
+        record.node = fewest_jobs({node.name: jobs[node.name] for node in self.nodes})
+        return record.node
+
+
+def free_ports() -> Iterator[int]:
+    """Ports without a listener on the loopback address, each at most once."""
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        yield port

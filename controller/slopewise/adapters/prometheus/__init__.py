@@ -1,0 +1,1 @@
+"""Reads losses, progress and CPU from Prometheus."""

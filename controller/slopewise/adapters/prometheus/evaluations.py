@@ -1,0 +1,231 @@
+"""Chooses one evaluation per job from the rows of LEVELS: which of several series counts, and what is wrong with it.
+
+Nothing here does I/O. Preference: an evaluation on held-out data first, then a smoothed training loss. The loss of
+the last minibatch comes last: late in training its trend has the wrong sign in about half of all short windows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from slopewise.adapters.prometheus.client import Row
+from slopewise.adapters.prometheus.queries import STEP_LABELS, VALUE_LABEL, WINDOW_SAMPLES
+from slopewise.config.training_policy import EvaluationSettings
+from slopewise.model import Evaluation, Objective
+
+STAGE_PREFERENCE: Mapping[str, int] = {"eval": 0, "train_ema": 1, "train": 2}
+_ANY_OTHER_STAGE = len(STAGE_PREFERENCE)
+
+TARGET_LABELS = frozenset(
+    {"__name__", "namespace", "pod", "job", "instance", "node", "container", "endpoint", "service", "prometheus"}
+)
+"""Labels of the scrape, which are not part of a series' name: a job that restarts on another port reports the same
+`training_loss{stage="eval"}`. A scrape that copies the pod's labels onto its target (the `labelmap` of many
+configurations) adds more; the target's `up` has them (`Facts.target_labels`)."""
+
+_NOT_ITS_NAME = TARGET_LABELS | {VALUE_LABEL}
+
+_NO_TARGETS: Mapping[str, frozenset[str]] = {}
+
+
+class _Series(NamedTuple):
+    """One series: its labels without `slopewise_value`, and the values of its rows by that label."""
+
+    labels: Mapping[str, str]
+    values: dict[str, float]
+
+
+class JobKey(NamedTuple):
+    """A job as the scrape's own labels name it; the process cannot choose them (`honor_labels: false`)."""
+
+    namespace: str
+    pod: str
+
+
+class SeriesWindow(NamedTuple):
+    """One loss series over the window that ends with the reading. The level is NaN where a sample is not finite."""
+
+    text: str
+    stage_rank: int
+    instance: str
+    level: float
+    sample_count: int
+    """At most `WINDOW_SAMPLES`; larger counts are not reported."""
+    last: float
+    lowest: float
+    sampled_at_seconds: float
+
+
+class Candidates(NamedTuple):
+    """All series of one job that one mapping matches."""
+
+    objective: Objective
+    windows: tuple[SeriesWindow, ...]
+    warnings: tuple[str, ...]
+
+
+class Chosen(NamedTuple):
+    """The chosen series of a job, and the warnings for its owner."""
+
+    window: SeriesWindow | None = None
+    objective: Objective = "min"
+    warnings: tuple[str, ...] = ()
+
+
+def job_key(labels: Mapping[str, str]) -> JobKey | None:
+    """The job that a series belongs to; None for a series without a namespace or a pod."""
+    namespace, pod = labels.get("namespace"), labels.get("pod")
+    return JobKey(namespace, pod) if namespace and pod else None
+
+
+def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
+    """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
+    own = sorted(labels.keys() - _NOT_ITS_NAME - target_labels)
+    return _series_text(metric, tuple((name, labels[name]) for name in own))
+
+
+@lru_cache(maxsize=1024)
+def _series_text(metric: str, own: tuple[tuple[str, str], ...]) -> str:
+    """Nearly all jobs report the same few series: one text for all of them."""
+    inner = ",".join(f'{name}="{_quoted(value)}"' for name, value in own)
+    return f"{metric}{{{inner}}}" if inner else metric
+
+
+def stage_rank(labels: Mapping[str, str]) -> int:
+    """0 for the stage that is preferred most; series without a known stage come last."""
+    return STAGE_PREFERENCE.get(labels.get("stage", ""), _ANY_OTHER_STAGE)
+
+
+def candidates_by_job(
+    settings: EvaluationSettings,
+    rows: Iterable[Row],
+    oldest_seconds: float,
+    target_labels: Callable[[JobKey], Mapping[str, frozenset[str]]] = lambda _: _NO_TARGETS,
+) -> dict[JobKey, Candidates]:
+    """The rows of one mapping, grouped by job and series. `oldest_seconds` is the start of the window.
+
+    `target_labels`: the names of the scrape's own labels by instance, for each of a job's targets.
+    """
+    series: dict[frozenset[tuple[str, str]], _Series] = {}
+    warnings: dict[JobKey, set[str]] = defaultdict(set)
+    for row in rows:
+        labels = dict(row.labels)
+        kind = labels.pop(VALUE_LABEL, "")
+        labels.pop("__name__", None)
+        if kind in STEP_LABELS:
+            if (key := job_key(labels)) is not None:
+                warnings[key].add(_step_warning(settings.metric, kind))
+            continue
+        identity = frozenset(labels.items())
+        if (known := series.get(identity)) is None:
+            known = series[identity] = _Series(labels, {})
+        known.values[kind] = row.sample[1]
+    windows: dict[JobKey, list[SeriesWindow]] = defaultdict(list)
+    for one in series.values():
+        if _is_over(one.values, oldest_seconds):
+            continue
+        if (key := job_key(one.labels)) is not None:
+            of_target = target_labels(key).get(one.labels.get("instance", ""), TARGET_LABELS)
+            text = series_text(settings.metric, one.labels, of_target)
+            windows[key].append(_window(text, one.labels, one.values, oldest_seconds))
+    return {
+        key: Candidates(settings.objective, tuple(windows.get(key, ())), tuple(sorted(warnings.get(key, ()))))
+        for key in windows.keys() | warnings.keys()
+    }
+
+
+def choose(mappings: Sequence[Candidates], latest_instance: str | None, scrape_interval_seconds: float) -> Chosen:
+    """One series for one job: of the first mapping that has any. The warnings of all mappings are kept.
+
+    `latest_instance` is the address of the job's latest process, where that is known: while a restart on another
+    port is within the window, the series of the former process are there too.
+    """
+    speaker = next((one for one in mappings if one.windows), None)
+    warnings = [warning for one in mappings for warning in one.warnings]
+    if speaker is None:
+        return Chosen(warnings=tuple(warnings))
+    of_latest = [window for window in speaker.windows if window.instance == latest_instance]
+    best = _best(of_latest or speaker.windows, scrape_interval_seconds)
+    if len(best) > 1:
+        warnings.append(_duplicate_warning(best))
+    return Chosen(best[0], speaker.objective, tuple(warnings))
+
+
+def evaluation(chosen: Chosen, objective: Objective | None, *, diverged: bool) -> Evaluation | None:
+    """The level as the decision core takes it; None without a series.
+
+    `objective` is the job's own and overrides the mapping's. `diverged`: the reporter counted a NaN or Inf in this
+    window. Without a finite level it is the last finite value, else the lowest, else NaN.
+    """
+    if (window := chosen.window) is None:
+        return None
+    finite = math.isfinite(window.level)
+    shown = (window.last, window.lowest)
+    return Evaluation(
+        level=window.level if finite else next((value for value in shown if math.isfinite(value)), math.nan),
+        sample_count=window.sample_count,
+        sampled_at_seconds=window.sampled_at_seconds,
+        series=window.text,
+        objective=objective or chosen.objective,
+        finite=finite and not diverged,
+    )
+
+
+def _is_over(values: Mapping[str, float], oldest_seconds: float) -> bool:
+    """True when the window holds no sample and only the last one is returned.
+
+    Prometheus returns it for five minutes when there is no staleness marker.
+    """
+    return "level" not in values and values.get("sampled_at", oldest_seconds) < oldest_seconds
+
+
+def _window(text: str, labels: Mapping[str, str], values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:
+    diverged = "last" in values  # this row is only there for a window that holds a NaN or an infinity
+    return SeriesWindow(
+        text=text,
+        stage_rank=stage_rank(labels),
+        instance=labels.get("instance", ""),
+        level=math.nan if diverged else values.get("level", math.nan),
+        sample_count=int(values.get("samples", WINDOW_SAMPLES if "level" in values else 0)),
+        last=values.get("last", math.nan),
+        lowest=values.get("lowest", math.nan),
+        # A series that vanished between two steps of the subquery counts as old as possible, never as fresh.
+        sampled_at_seconds=values.get("sampled_at", oldest_seconds),
+    )
+
+
+def _best(windows: Sequence[SeriesWindow], scrape_interval_seconds: float) -> list[SeriesWindow]:
+    """The live series of the best stage, in the order of their names, so that passes do not alternate.
+
+    Live first: an `eval` that has gone must not win over a `train_ema` that is still reported.
+    """
+    if len(windows) == 1:
+        return list(windows)
+    newest = max(window.sampled_at_seconds for window in windows)
+    live = [window for window in windows if window.sampled_at_seconds >= newest - 2 * scrape_interval_seconds]
+    best_rank = min(window.stage_rank for window in live)
+    best = [window for window in live if window.stage_rank == best_rank]
+    return sorted(best, key=lambda window: (window.text, window.instance))
+
+
+def _duplicate_warning(best: Sequence[SeriesWindow]) -> str:
+    others = ", ".join(dict.fromkeys(window.text for window in best[1:]))
+    return (
+        f"{len(best)} series match: {best[0].text} of {best[0].instance} is used, not {others}; report from one "
+        "process only, or narrow spec.evaluation.labels to one series"
+    )
+
+
+def _step_warning(metric: str, label: str) -> str:
+    return (
+        f"{metric} carries the label `{label}`: every {label} makes a new series and no window fills, so such series "
+        f"are not used; report the {label} as a value of its own, or drop the label with metricRelabelings"
+    )
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

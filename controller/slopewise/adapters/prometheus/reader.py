@@ -1,0 +1,299 @@
+"""Reads all jobs' losses, facts and container usage from Prometheus at one moment.
+
+An Observer joins a `PrometheusReading` with cgroups, processes or pods into a `ClusterSnapshot`. Whatever the number
+of jobs, a reading costs two queries, one for each evaluation mapping and, where kubelets are scraped, one for
+container usage, all evaluated at the same moment. It is complete, or ObservationError is raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from slopewise.adapters.http.config import Endpoint
+from slopewise.adapters.prometheus import node_queries, queries
+from slopewise.adapters.prometheus.client import PrometheusHttp, RangeRow, Target
+from slopewise.adapters.prometheus.container_usage import (
+    ContainerKey,
+    ContainerRow,
+    ContainerUse,
+    Machine,
+    machines_by_node,
+    use_by_container,
+    use_of_others,
+)
+from slopewise.adapters.prometheus.evaluations import (
+    Candidates,
+    JobKey,
+    candidates_by_job,
+    choose,
+    evaluation,
+    job_key,
+    series_text,
+    stage_rank,
+)
+from slopewise.adapters.prometheus.process_facts import Facts, facts_by_job, latest_process
+from slopewise.adapters.prometheus.queries import AnyOf
+from slopewise.config.training_policy import EvaluationSettings
+from slopewise.errors import UsageError
+from slopewise.estimators.growth import SCRAPES_PER_WINDOW
+from slopewise.model import Checkpoint, Evaluation, JobState, Objective, Responses
+
+MAX_POINTS_PER_QUERY = 11_000
+"""Prometheus refuses a range query with more steps than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeries:
+    """The series of one job in Prometheus. None: there is none."""
+
+    evaluation: Evaluation | None = None
+    steps_total: float | None = None
+    steps_planned: float | None = None
+    state: JobState | None = None
+    responses: Responses | None = None
+    """What its latest process has answered since its start; None: it is not a served model."""
+    checkpoint: Checkpoint | None = None
+    """The checkpoints that its latest process reports; None: none."""
+    process_started_at_seconds: float | None = None
+    """When the job's latest process was started."""
+    first_step_at_seconds: float | None = None
+    """When that process ended its first step; None: not reported, or long ago."""
+    restarted: bool = False
+    """Another process than at the start of the window, or a steps counter that went back."""
+    up: bool | None = None
+    """The last scrape worked; None when it has no target any more."""
+    instances: frozenset[str] = frozenset()
+    """The addresses of its targets."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def reported_state(self) -> JobState:
+        """The state that the job reports; a served model reports none: it is `starting` until it exports responses."""
+        return self.state or (JobState.STARTING if self.responses is None else JobState.TRAINING)
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusReading:
+    """All jobs at one moment. Empty `jobs` is a valid reading: no job has series."""
+
+    jobs: Mapping[JobKey, JobSeries]
+    queries: int
+    resources: Mapping[ContainerKey, ContainerUse] = field(default_factory=dict)
+    """Empty where kubelets are not queried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which pods a reading is about, as far as that spares rows; empty: all that the forced matchers let through."""
+
+    namespaces: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+
+
+EVERYTHING = Scope()
+_NO_FACTS = Facts()
+
+
+class PrometheusReader:
+    """Reads one Prometheus. `matchers` are part of every query."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint | str,
+        matchers: Mapping[str, str | AnyOf],
+        scrape_interval_seconds: float,
+        evaluations: Sequence[EvaluationSettings],
+        window_seconds: float,
+        timeout_seconds: float = 5.0,
+        resource_matchers: Mapping[str, str] | None = None,
+    ) -> None:
+        """A window below four scrapes is widened to four; `timeout_seconds` bounds a whole reading.
+
+        `evaluations` are tried in order: the first with a series for a job speaks for it. `resource_matchers` are
+        forced on what is asked of kubelets' series (empty: any kubelet's); None: those are not asked for. UsageError
+        for an endpoint, name or value that cannot be used, before anything is sent.
+        """
+        if not matchers:
+            raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
+        self.scrape_interval_seconds = scrape_interval_seconds
+        self.window_seconds = max(window_seconds, SCRAPES_PER_WINDOW * scrape_interval_seconds)
+        self._forced = tuple(matchers.items())
+        self._evaluations = tuple(evaluations)
+        self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
+        self._render(EVERYTHING)
+        self._http = PrometheusHttp(endpoint, timeout_seconds)
+
+    @property
+    def shown_url(self) -> str:
+        """Where it is, as it may be shown: without a password."""
+        return self._http.shown_url
+
+    def read(self, at_seconds: float, scope: Scope = EVERYTHING) -> PrometheusReading:
+        """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
+        asked = self._render(scope)
+        self._http.begin()
+        # No rows are kept for longer than they are read: those about 5,000 jobs are 30 MB an answer.
+        resources = (
+            use_by_container(self._http.ask_for(ContainerRow, asked.resources, at_seconds)) if asked.resources else {}
+        )
+        # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
+        levels = [self._http.ask(query, at_seconds) for query in asked.levels]
+        facts = facts_by_job(self._http.ask(asked.facts, at_seconds), self._http.ask(asked.events, at_seconds))
+
+        oldest_seconds = at_seconds - self.window_seconds
+        by_mapping = [
+            candidates_by_job(settings, rows, oldest_seconds, lambda key: facts.get(key, _NO_FACTS).target_labels)
+            for settings, rows in zip(self._evaluations, levels, strict=True)
+        ]
+        jobs = {
+            key: self._job(
+                facts.get(key, _NO_FACTS), [found[key] for found in by_mapping if key in found], oldest_seconds
+            )
+            for key in sorted(facts.keys() | set().union(*by_mapping))
+        }
+        return PrometheusReading(jobs, self._http.queries, resources)
+
+    def machines(self, at_seconds: float) -> dict[str, Machine]:
+        """The size of every node whose kubelet is scraped, by the node's name; one query, a reading of its own."""
+        self._http.begin()
+        return machines_by_node(self._http.ask(node_queries.machines(self._of_kubelets or ()), at_seconds))
+
+    def use_of_others(
+        self, at_seconds: float, namespaces: Collection[str], ours: Container[JobKey]
+    ) -> dict[str, float]:
+        """Cores that all pods but `ours` use, by node name; `namespaces`: of ours. One query, a reading of its own."""
+        if self._of_kubelets is None:
+            return {}
+        self._http.begin()
+        query = node_queries.use_by_node(self._of_kubelets, sorted(namespaces))
+        return use_of_others(self._http.ask(query, at_seconds), ours)
+
+    def range_curve(
+        self, start_seconds: float, end_seconds: float, step_seconds: float
+    ) -> dict[str, list[tuple[float, float]]]:
+        """Each pod's evaluation over time, as raw gauge values: (Unix seconds, value), finite ones only.
+
+        A pod's curve is one series, its best stage; the processes of a restarted job are joined.
+        """
+        self._http.begin()
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for one in self._evaluations:
+            query = queries.loss_series(one.metric, self._matchers(one))
+            rows = [
+                row
+                for start, end in _spans(start_seconds, end_seconds, step_seconds)
+                for row in self._http.ask_range(query, start, end, step_seconds)
+            ]
+            curves = _best_curves(one.metric, rows) | curves
+        return curves
+
+    def last_values(self, metric: str, at_seconds: float, window_seconds: float) -> dict[str, float]:
+        """Each pod's last value of a metric within the window, e.g. the steps of a run's jobs at its end."""
+        self._http.begin()
+        rows = self._http.ask(queries.last_values(metric, self._forced, window_seconds), at_seconds)
+        return {row.labels.get("pod", ""): row.value for row in rows}
+
+    def metric_names(self, instances: Mapping[JobKey, Collection[str]], at_seconds: float) -> dict[JobKey, set[str]]:
+        """What each of a few jobs exports at these addresses; one query, a reading of its own."""
+        self._http.begin()
+        addresses = sorted({address for of_job in instances.values() for address in of_job})
+        query = queries.metric_names(self._forced, addresses, sorted({key.pod for key in instances}))
+        found: dict[JobKey, set[str]] = defaultdict(set)
+        for row in self._http.ask(query, at_seconds):
+            if (key := job_key(row.labels)) is not None:
+                found[key].add(row.labels.get("__name__", ""))
+        return found
+
+    def targets(self) -> list[Target]:
+        """What Prometheus scrapes now; a reading of its own. ObservationError when it cannot be asked for that."""
+        self._http.begin()
+        return self._http.targets()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _matchers(self, settings: EvaluationSettings) -> queries.Matchers:
+        return (*self._forced, *settings.labels.items())
+
+    def _render(self, scope: Scope) -> _Queries:
+        here = (("namespace", AnyOf(scope.namespaces)),) if scope.namespaces else ()
+        forced: queries.Matchers = (*self._forced, *here)
+        return _Queries(
+            levels=[
+                queries.levels(
+                    one.metric, (*self._matchers(one), *here), self.window_seconds, self.scrape_interval_seconds
+                )
+                for one in self._evaluations
+            ],
+            facts=queries.facts(forced, self.window_seconds, self._expected_objective()),
+            events=queries.events(forced, self.window_seconds),
+            resources=None
+            if self._of_kubelets is None
+            else queries.resources(self._of_kubelets, AnyOf(scope.containers)),
+        )
+
+    def _expected_objective(self) -> Objective | None:
+        objectives = {one.objective for one in self._evaluations}
+        return objectives.pop() if len(objectives) == 1 else None
+
+    def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:
+        processes = facts.working_processes({window.instance for one in mappings for window in one.windows})
+        latest_instance, process = latest_process(processes)
+        chosen = choose(mappings, latest_instance, self.scrape_interval_seconds)
+        return JobSeries(
+            evaluation=evaluation(chosen, process.objective, diverged=facts.diverged),
+            steps_total=process.numbers.get("training_steps_total"),
+            steps_planned=process.numbers.get("training_steps_planned"),
+            state=process.state,
+            responses=process.responses,
+            checkpoint=process.checkpoint,
+            process_started_at_seconds=None if latest_instance is None else process.started_at_seconds,
+            first_step_at_seconds=process.first_step_at_seconds,
+            restarted=facts.restarted(processes, oldest_seconds - self.scrape_interval_seconds),
+            up=facts.up,
+            instances=frozenset(facts.target_labels),
+            warnings=chosen.warnings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Queries:
+    """What one reading asks."""
+
+    levels: Sequence[str]
+    facts: str
+    events: str
+    resources: str | None
+
+
+def _spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list[tuple[float, float]]:
+    """Parts of a range that each stay under the bound, e.g. 0..25,000 at 1 s: three, on one grid of steps."""
+    steps = math.floor((end_seconds - start_seconds) / step_seconds + 1e-9) + 1
+    firsts = range(0, steps, MAX_POINTS_PER_QUERY)
+    return [
+        (
+            start_seconds + first * step_seconds,
+            start_seconds + (min(first + MAX_POINTS_PER_QUERY, steps) - 1) * step_seconds,
+        )
+        for first in firsts
+    ]
+
+
+def _best_curves(metric: str, rows: Sequence[RangeRow]) -> dict[str, list[tuple[float, float]]]:
+    by_pod: dict[str, dict[tuple[int, str], dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        if (key := job_key(row.labels)) is not None:
+            points = by_pod[key.pod][stage_rank(row.labels), series_text(metric, row.labels)]
+            points.update((at, value) for at, value in row.points if math.isfinite(value))
+    return {pod: sorted(series[min(series)].items()) for pod, series in by_pod.items()}

@@ -1,0 +1,45 @@
+"""Prints the output of the commands: data to stdout, messages and progress to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from slopewise.telemetry import log_lines
+
+out = Console()
+err = Console(stderr=True)
+
+JSON_LOGS = "--json-logs"
+
+
+def announce(message: str) -> None:
+    """Print one line on stderr; foreign text is not interpreted as markup."""
+    with suppress(OSError, ValueError):  # a terminal that was closed is no reason to stop
+        if wants_json():
+            log_lines.announce(message)
+        else:
+            err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def announce_failure(message: str, exit_code: int) -> None:
+    """Print on stderr why the command failed."""
+    if wants_json():
+        log_lines.announce_failure(message, exit_code)
+    else:
+        announce(f"slopewise: {message}")
+
+
+def wants_json() -> bool:
+    """True with `--json-logs`; reads `sys.argv`, because the options may be what cannot be parsed."""
+    return JSON_LOGS in sys.argv[1:]
+
+
+def print_json(data: Any) -> None:
+    """One JSON object to stdout; NaN is not JSON and raises ValueError."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False))

@@ -1,0 +1,33 @@
+"""`slopewise dashboards`: puts the Grafana dashboards into a Grafana."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from slopewise.commands.console import out, print_json
+from slopewise.commands.options import Output, OutputFormat
+
+dashboards = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
+
+
+@dashboards.command("push")
+def push(
+    url: Annotated[str, typer.Option(envvar="GRAFANA_URL", help="Grafana, e.g. https://grafana.example.org.")],
+    token: Annotated[str, typer.Option(envvar="GRAFANA_TOKEN", help="A service account's token.")],
+    folder: Annotated[str, typer.Option(help="Folder, made when missing.")] = "Slopewise",
+    output: Output = OutputFormat.table,
+) -> None:
+    """Put the Slopewise dashboards into a Grafana, replacing older versions of them.
+
+    Example: `GRAFANA_TOKEN=… slopewise dashboards push --url https://grafana.example.org`.
+    """
+    from slopewise.adapters.grafana import push_dashboards
+
+    pushed = push_dashboards(url, token, folder)
+    if output is OutputFormat.json:
+        print_json([vars(each) for each in pushed])
+    else:
+        for each in pushed:
+            out.print(str(each), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,90 @@
+"""Options that several commands share, and the shell completion of policies' names."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class OutputFormat(StrEnum):
+    """How data is printed."""
+
+    table = "table"
+    json = "json"
+
+
+class ActuatorOption(StrEnum):
+    """How CPU is given on this machine."""
+
+    auto = "auto"
+    cgroup = "cgroup"
+    duty_cycle = "duty-cycle"
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Policies whose names begin with `incomplete`, for completion."""
+    from slopewise.own_policies.catalogue import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def complete_runnable_policy(incomplete: str) -> list[str]:
+    """The same, without the policies that only the simulator can run."""
+    from slopewise.policies import find, names
+
+    simulated = {name.replace("_", "-") for name in names() if find(name).simulator_only}
+    return [name for name in complete_policy(incomplete) if name not in simulated]
+
+
+def complete_placing_policy(incomplete: str) -> list[str]:
+    """Shipped policies that choose nodes, and whose names begin with `incomplete`."""
+    from slopewise.own_policies.catalogue import find, shipped
+
+    return [name for name in shipped() if name.startswith(incomplete) and find(name).chooses_nodes]
+
+
+def _use_folders(folders: list[Path] | None) -> list[Path] | None:
+    if folders:
+        from slopewise.own_policies.catalogue import use_folders
+
+        use_folders(folders)
+    return folders
+
+
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
+JobsFile = Annotated[
+    Path | None, typer.Option("--jobs", help="YAML list of {name, command, …} (docs/jobs-file.md); -: standard input.")
+]
+PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A TrainingPolicy document.")]
+Placement = Annotated[
+    str | None,
+    typer.Option(
+        help="A second policy, or its file: it chooses nodes, and the other one decides CPU.",
+        autocompletion=complete_placing_policy,
+    ),
+]
+PoliciesFolders = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policies-dir",
+        callback=_use_folders,
+        help="A folder with policies of your own, also SLOPEWISE_POLICIES; one option each.",
+    ),
+]
+Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weights, or stop-and-continue.")]
+ReportFile = Annotated[Path | None, typer.Option("--report", help="Write one self-contained HTML file.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(help="How to reach the cluster; else as the pod's account, by KUBECONFIG, or by ~/.kube/config."),
+]
+KubeContext = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig; else its current one.")]
+OneNamespace = Annotated[
+    str | None, typer.Option("--namespace", help="Only this namespace of the cluster, with no right beyond it.")
+]
+LeaseNamespace = Annotated[
+    str | None,
+    typer.Option(envvar="POD_NAMESPACE", help="Where the controllers' Lease is; else --namespace or slopewise-system."),
+]

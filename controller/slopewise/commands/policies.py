@@ -1,0 +1,95 @@
+"""`slopewise policies`: lists the policies, writes a new one, checks one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from slopewise.commands.console import announce, out, print_json
+from slopewise.commands.options import Output, OutputFormat, PoliciesFolders, complete_policy
+
+
+class ListsByDefault(TyperGroup):
+    """A group whose command `list` need not be named: `slopewise policies flowcon`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `list` before arguments that begin with no command of the group."""
+        known = bool(args) and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if known else ["list", *args])
+
+
+policies = typer.Typer(cls=ListsByDefault)
+
+
+@policies.callback()
+def _policies_group() -> None:
+    """List the policies, write one of your own, check it against the contract.
+
+    Examples: `slopewise policies`; `slopewise policies flowcon`; `slopewise policies new mine`;
+    `slopewise policies check mine.py`.
+    """
+
+
+@policies.command("list")
+def list_policies(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Only this one, or the one in this file, in full.", autocompletion=complete_policy),
+    ] = None,
+    policies_folders: PoliciesFolders = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """List what each policy is for; of one, its parameters with units, defaults, bounds and sources.
+
+    `list` may be left out. Examples: `slopewise policies`; `slopewise policies flowcon -o json`.
+    """
+    from slopewise.policy_listing import describe, listing, page
+
+    described = describe(name)
+    if output is OutputFormat.json:
+        print_json(described)
+    else:
+        out.print(listing(described) if name is None else page(described[0]))
+
+
+@policies.command("new")
+def new_policy(
+    name: Annotated[str, typer.Argument(help="Its name, e.g. shortest-first; its file is shortest_first.py.")],
+    folder: Annotated[Path, typer.Option(help="Where the file is written.")] = Path(),
+) -> None:
+    """Write a policy of your own that works, to be changed (docs/policies.md says how).
+
+    Example: `slopewise policies new shortest-first`.
+    """
+    from slopewise.own_policies.template import write_new
+
+    path = write_new(name, folder)
+    typer.echo(path)
+    named = path if path.is_absolute() else f"./{path}"
+    announce(f"Change it, then: slopewise policies check {named}; slopewise simulate flowcon-10 --policy {named}")
+
+
+@policies.command("check")
+def check_policy(
+    file: Annotated[Path, typer.Argument(help="A policy's file.")],
+    worlds: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many random worlds.")] = 200,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Check a policy against the contract of all policies.
+
+    It must be pure, explained and within bounds, in ordinary and odd worlds. The check executes the file.
+    Exit code 1: it breaks the contract; 2: it cannot be loaded.
+    Example: `slopewise policies check ./mine.py`.
+    """
+    from slopewise.own_policies.check import check_file
+    from slopewise.policy_listing import checked
+
+    result = check_file(file, worlds)
+    if output is OutputFormat.json:
+        print_json(result.as_json())
+    else:
+        out.print(checked(result), soft_wrap=True)
+    raise typer.Exit(0 if result.kept else 1)

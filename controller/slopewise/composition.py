@@ -1,0 +1,87 @@
+"""Composes two policies into one: the first decides CPU (`spec.policy`), the second nodes (`spec.placement`).
+
+FlowCon on each node under SpeCon's moves is the thesis' "local optimisation" within its "global optimisation". Neither
+policy depends on the other. Each gets a view of the memory in which the fields that policies write are its own (class,
+marks, wanted cores, the evaluations of nodes); measurements are common to both. The resizes are those of the first, the
+moves and held arrivals those of the second. Where both change one job, the guards decide which is carried out
+(`guards/moves.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+
+from slopewise.model import ClusterSnapshot, Decisions, JobMemory, MemoryState, PlacementMemory
+from slopewise.policies import PolicyProtocol
+
+_DECIDED = PlacementMemory.__struct_fields__
+_decided = attrgetter(*_DECIDED)
+
+_UNDECIDED = PlacementMemory()
+
+
+def composed_name(policy: str, placement: str | None) -> str:
+    """How a choice of policies is named in tables, log lines and metrics, e.g. `flowcon+specon`."""
+    return policy if placement is None else f"{policy}+{placement}"
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The policies of such a name: that of CPU, then that of nodes if there are two."""
+    return tuple(name.split("+"))
+
+
+class Composed:
+    """One policy for CPU and one for nodes, as a single policy."""
+
+    def __init__(self, name: str, placement_name: str, cpu: PolicyProtocol, placement: PolicyProtocol) -> None:
+        """`placement_name` stands before the second policy's reasons."""
+        self._name = name
+        self._placement_name = placement_name
+        self._cpu = cpu
+        self._placement = placement
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """The first policy's resizes, the second one's moves, and the reasons and the memory of both."""
+        for_cpu = {uid: _cpu_view(known) for uid, known in memory.jobs.items()}
+        for_placement = {uid: _placement_view(known) for uid, known in memory.jobs.items()}
+        of_cpu = self._cpu.decide(
+            snapshot, MemoryState(for_cpu, memory.nodes, arriving=memory.arriving, classes=memory.classes)
+        )
+        of_nodes = self._placement.decide(
+            snapshot,
+            MemoryState(for_placement, memory.placement_nodes, arriving=memory.arriving, classes=memory.classes),
+        )
+        jobs = {
+            uid: known
+            if (cpu := of_cpu.memory.jobs[uid]) is for_cpu[uid] and of_nodes.memory.jobs[uid] is for_placement[uid]
+            else _merged(cpu, of_nodes.memory.jobs[uid])
+            for uid, known in memory.jobs.items()
+        }
+        return Decisions(
+            self._name,
+            of_cpu.resizes,
+            self._reasons(of_cpu.reasons, of_nodes.reasons),
+            MemoryState(jobs, of_cpu.memory.nodes, of_nodes.memory.nodes),
+            of_nodes.moves,
+            of_nodes.held,
+        )
+
+    def _reasons(self, of_cpu: Mapping[str, str], of_nodes: Mapping[str, str]) -> dict[str, str]:
+        """Both reasons of each job, in the order of what is carried out."""
+        return {uid: f"{reason}; {self._placement_name}: {of_nodes[uid]}" for uid, reason in of_cpu.items()}
+
+
+def _cpu_view(known: JobMemory) -> JobMemory:
+    return known if known.placement is None else known.altered(placement=None)
+
+
+def _placement_view(known: JobMemory) -> JobMemory:
+    """The job with what the second policy decided of it in place of what the first one did."""
+    decided = known.placement or _UNDECIDED
+    return known.altered(**dict(zip(_DECIDED, _decided(decided), strict=True)), placement=None)
+
+
+def _merged(cpu: JobMemory, placement: JobMemory) -> JobMemory:
+    decided = PlacementMemory(*_decided(placement))
+    return cpu.altered(placement=None if decided == _UNDECIDED else decided)

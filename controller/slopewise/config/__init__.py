@@ -1,0 +1,1 @@
+"""What a user writes: read, validated, mistakes in one message."""

@@ -1,0 +1,395 @@
+"""The status of a workload whose pods a pass has seen: columns of `kubectl get growth`, and conditions. Pure.
+
+`state/job_growth_object.py` renders a status only when it is about to be written: with 5,000 jobs, 20 times a second
+and not 5,000 times a pass. `inactive_status.py` is for workloads that no pass sees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from slopewise.allocation import accepted_millicores, actual_millicores
+from slopewise.composition import parts_of
+from slopewise.config.quantities import cpu_quantity
+from slopewise.config.training_policy import Mode
+from slopewise.crds import notices, promise_status
+from slopewise.crds.conditions import Condition, Status, Wanted, timestamp, updated
+from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
+from slopewise.crds.memory_columns import memory_of, memory_reason
+from slopewise.crds.progress import eta, progress_ratio
+from slopewise.estimators import growth
+from slopewise.estimators.contradictions import warnings_of
+from slopewise.model import (
+    Change,
+    ClusterSnapshot,
+    CpuControl,
+    Job,
+    JobMemory,
+    JobState,
+    JobView,
+    MemoryControl,
+    Node,
+    PassReport,
+    Resize,
+    ResizeMemory,
+    Standing,
+    acts,
+)
+from slopewise.text import bounded, mebibytes
+
+NO_LOSS = "NoLoss"
+KUBELET_BEHIND = "KubeletBehind"
+"""Reason of the condition InEffect: a kubelet does not carry out what the API server has accepted."""
+MAX_REASON = 160
+"""A column of `kubectl get`: longer reasons are cut off; the decision record has them whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassView:
+    """One pass by job, for all statuses that are written until the next one."""
+
+    policy: str
+    """Name of the TrainingPolicy."""
+    mode: Mode
+    control: CpuControl
+    snapshot: ClusterSnapshot
+    jobs: Mapping[str, JobView]
+    """By uid."""
+    nodes: Mapping[str, Node]
+    evaluated_nodes: frozenset[str] = frozenset()
+    """Nodes that the policy decided on in this pass: only there is a missing resize a decision to keep the CPU."""
+    max_reason: int = MAX_REASON
+    """Twice as long where two policies decide."""
+    shown_at_seconds: float | None = None
+    """When a kubelet has reported something since the pass; None: it is as the pass saw it."""
+    memory: MemoryControl = "Ignore"
+
+    @property
+    def now_seconds(self) -> float:
+        """When the pass observed."""
+        return self.snapshot.taken_at_seconds
+
+    def of(self, job: Job) -> JobView:
+        """The job in this pass."""
+        return self.jobs.get(job.uid) or JobView(job.uid)
+
+    def known(self, job: Job) -> JobMemory | None:
+        """Its memory."""
+        return self.of(job).known
+
+
+def view_of(
+    report: PassReport, *, policy: str, mode: Mode, control: CpuControl, memory: MemoryControl = "Ignore"
+) -> PassView | None:
+    """The pass by job; None when it was held."""
+    if report.snapshot is None or report.decisions is None:
+        return None
+    now, nodes = report.snapshot.taken_at_seconds, report.decisions.memory.nodes
+    return PassView(
+        policy=policy,
+        mode=mode,
+        control=control,
+        snapshot=report.snapshot,
+        jobs=report.by_job,
+        nodes={node.name: node for node in report.snapshot.nodes},
+        evaluated_nodes=frozenset(name for name, node in nodes.items() if node.evaluated_at_seconds == now),
+        max_reason=MAX_REASON * len(parts_of(report.policy)),
+        memory=memory,
+    )
+
+
+def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobGrowthStatus:
+    """The status of a workload without its `pods`, from the jobs that are its pods, in the order of their slots."""
+    first = jobs[0]
+    known = view.known(first) or JobMemory()
+    cpu = _cpu(jobs, view, previous)
+    memory = memory_of(jobs)
+    done = progress_ratio(jobs)
+    action, acted_at = _last_action(jobs, view, previous)
+    return JobGrowthStatus(
+        state=_state_label(jobs),
+        progress=UNKNOWN if done is None else f"{math.floor(done * 100)}%",
+        progress_ratio=None if done is None else round(done, 4),
+        eta=eta(first, known),
+        cpu=cores_text(cpu.actual)
+        if cpu.desired == cpu.actual
+        else f"{cores_text(cpu.actual)} → {cores_text(cpu.desired)}",
+        cpu_millicores=cpu.actual,
+        cpu_accepted_millicores=cpu.accepted,
+        cpu_wanted_millicores=cpu.desired,
+        reason=bounded(_reason(first, view), view.max_reason),
+        memory=" / ".join(UNKNOWN if each is None else mebibytes(each) for each in memory),
+        memory_working_set_bytes=memory.working_set_bytes,
+        memory_request_bytes=memory.request_bytes,
+        memory_limit_bytes=memory.limit_bytes,
+        memory_reason=memory_reason(jobs, view.of, view.memory),
+        job_class=known.job_class,
+        loss=_rounded(first.evaluation.level) if first.evaluation else None,
+        growth=_rounded(known.growth.cpu_efficiency) if known.growth else None,
+        policy=view.policy,
+        node=", ".join(dict.fromkeys(job.node for job in jobs)),
+        **_promised(jobs, view, previous),
+        last_action=action,
+        last_action_time=acted_at,
+        conditions=_conditions(jobs, view, previous.conditions),
+    )
+
+
+def workload_standing(jobs: Sequence[Job], view: PassView) -> Standing:
+    """How a workload stands to what is asked of it: of each promise as the worst of its pods."""
+    return promise_status.worst(standing for job in jobs if (standing := view.of(job).standing) is not None)
+
+
+def _promised(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> dict[str, Any]:
+    standing = workload_standing(jobs, view)
+    if not all(job.state.ended for job in jobs):
+        return promise_status.shown(standing)
+    succeeded = _state(jobs) is JobState.FINISHED
+    return promise_status.shown_of_ended(standing.target, previous, succeeded=succeeded)
+
+
+Key = tuple[object, ...]
+
+
+def transition_key(jobs: Sequence[Job], view: PassView) -> Key:
+    """What makes a status worth writing at once: two passes with the same key differ in progress only.
+
+    Texts are not in it: `newest sample is 23 s old` is another text in every pass.
+    """
+    return tuple(_job_key(job, view) for job in jobs)
+
+
+def _job_key(job: Job, view: PassView) -> Key:
+    here = view.of(job)
+    known, outcome = here.known, here.outcome
+    return (
+        job.uid,
+        job.state,
+        job.node,
+        job.allocation,
+        job.actual,
+        job.memory,
+        reason_text[0] if (reason_text := _not_in_effect(job, view)) is not None else None,
+        metrics_available(job, known, view.snapshot)[:2],
+        _managed(job, view).reason,
+        job.pending.result if job.pending else None,
+        outcome.result if outcome and outcome.result != "applied" else None,  # applied shows in what was accepted
+        known.job_class if known else None,
+        here.moving.step if here.moving else None,
+        here.moved.result if here.moved else None,
+        None if here.standing is None else promise_status.transitions(here.standing),
+        known.stop.result if known and known.stop else None,
+        here.stop_withheld.guard if here.stop_withheld else None,
+        len(warnings_of(job, known)),
+    )
+
+
+def metrics_available(job: Job, known: JobMemory | None, snapshot: ClusterSnapshot) -> tuple[Status, str, str]:
+    """Whether the job's evaluation can be decided on: a condition's status, reason and message."""
+    evaluation = job.evaluation
+    if evaluation is None and job.missing_evaluation is not None:
+        return "False", job.missing_evaluation.reason, job.missing_evaluation.message
+    if evaluation is None:
+        if known is None or known.series is None:
+            return "Unknown", "NotSeenYet", "no evaluation has been seen yet; does the job report one?"
+        return "False", "Missing", f"{known.series} is missing"
+    if not evaluation.finite:
+        return "False", "NotFinite", f"{evaluation.series} is not finite: the training has diverged"
+    if not growth.is_fresh(evaluation, snapshot):
+        age = growth.age_seconds(evaluation, snapshot)
+        bound = growth.stale_after_seconds(snapshot)
+        return "False", "Stale", f"the newest sample of {evaluation.series} is {age:.0f} s old, bound {bound:.0f} s"
+    if not growth.is_usable(job, snapshot):
+        return "Unknown", "TooFewSamples", "too few samples since the training started"
+    return "True", "Fresh", f"{evaluation.series} is fresh"
+
+
+def _state_label(jobs: Sequence[Job]) -> str:
+    """The state in the column; NoLoss for a job that has to report a loss by now and does not."""
+    state = _state(jobs)
+    silent = state in (JobState.STARTING, JobState.TRAINING) and jobs[0].missing_evaluation is not None
+    return NO_LOSS if silent else state.value.capitalize()
+
+
+def _state(jobs: Sequence[Job]) -> JobState:
+    """Of a workload: failed as soon as a pod has, finished when all have, else what the first running one says."""
+    if any(job.state is JobState.FAILED for job in jobs):
+        return JobState.FAILED
+    return next((job.state for job in jobs if not job.state.ended), JobState.FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cpu:
+    """Of a workload, in millicores, sums over its pods."""
+
+    actual: int
+    accepted: int
+    desired: int
+
+
+def _cpu(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> _Cpu:
+    """Without a new decision, desired is that of the previous status."""
+    actual = accepted = desired = 0
+    has_decision = False
+    for job in jobs:
+        node, resize = view.nodes[job.node], view.of(job).resize
+        has = _accepted_millicores(job, view)
+        actual += actual_millicores(job, node, view.control)
+        accepted += has
+        desired += has if resize is None else resize.to_millicores
+        has_decision = has_decision or resize is not None or job.node in view.evaluated_nodes
+    if not has_decision and previous.cpu_wanted_millicores is not None:
+        desired = previous.cpu_wanted_millicores
+    return _Cpu(actual, accepted, desired)
+
+
+def _accepted_millicores(job: Job, view: PassView) -> int:
+    """With what the API server has accepted in this pass, after the snapshot."""
+    outcome = view.of(job).outcome
+    if outcome is not None and outcome.result == "applied":
+        return outcome.decision.to_millicores
+    return accepted_millicores(job, view.nodes[job.node], view.control)
+
+
+def cores_text(millicores: int) -> str:
+    """Millicores as cores with four digits."""
+    return f"{millicores / 1000:.4g}"
+
+
+def _rounded(value: float | None) -> float | None:
+    """Four digits are enough for people, and a figure that did not change is not written again."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.4g}")
+
+
+_MODE_GUARDS = ("paused", "canary", "move_paused", "move_canary")
+"""Their reasons are the same for every job; the policy's reason is more useful, and the Managed condition has the
+mode."""
+
+
+def _reason(job: Job, view: PassView) -> str:
+    """What stopped a change, or else the policy's reason."""
+    if job.state.ended:
+        return f"job is {job.state}"
+    here = view.of(job)
+    outcome, withheld = here.outcome, here.withheld
+    if (stopping := notices.stopping_reason(here)) is not None:
+        return stopping
+    if here.moving is not None:
+        return f"moves to {here.moving.node or 'another node'}: {here.moving.step}"
+    if here.moved is not None and here.moved.result != "applied":
+        return f"not moved to {here.moved.decision.node}: {here.moved.detail}"
+    if outcome is not None and outcome.result != "applied":
+        return f"{outcome.result}: {outcome.detail}"
+    if job.unconfirmed is not None and job.unconfirmed.late:
+        return job.unconfirmed.detail
+    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+        return withheld.reason
+    if (not_moved := _not_moved(job, here)) is not None:
+        return not_moved
+    if job.ineligible_reason is None and job.missing_evaluation is not None:
+        return f"no loss: {job.missing_evaluation.message}"
+    return job.ineligible_reason or here.reason
+
+
+def _not_moved(job: Job, here: JobView) -> str | None:
+    """Why a move of it waits; None: none does."""
+    if job.movability is not None and job.movability.backoff_reason is not None:
+        return f"not moved {job.movability.backoff_reason}"
+    if here.move_withheld is not None and here.move_withheld.guard not in _MODE_GUARDS:
+        return f"not moved to {here.move_withheld.decision.node}: {here.move_withheld.reason}"
+    return None
+
+
+def _last_action(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> tuple[str | None, datetime | None]:
+    """The newest action: of this pass, of the previous status, or from memory."""
+    for job in jobs:
+        here = view.of(job)
+        if (moved := here.moved) is not None:
+            return f"move to {moved.decision.node} {moved.result}", timestamp(view.now_seconds)
+        if (outcome := here.outcome) is not None:
+            return f"{change_text(outcome.decision)} {outcome.result}", timestamp(view.now_seconds)
+        if (sized := here.memory_outcome) is not None:
+            return f"{change_text(sized.decision)} {sized.result}", timestamp(view.now_seconds)
+    if previous.last_action is not None:
+        return previous.last_action, previous.last_action_time
+    known = view.known(jobs[0])
+    if known is None or known.change is None:
+        return None, None
+    return change_text(known.change), timestamp(known.change.at_seconds)
+
+
+def change_text(change: Resize | ResizeMemory | Change) -> str:
+    """A change as people read it, e.g. `limits 2 to 1500m`, `memory request 1024Mi to 360Mi`."""
+    if isinstance(change, ResizeMemory):
+        return f"memory {change.bound} {mebibytes(change.from_bytes)} to {mebibytes(change.to_bytes)}"
+    return f"{change.control} {cpu_quantity(change.from_millicores)} to {cpu_quantity(change.to_millicores)}"
+
+
+def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Condition]) -> tuple[Condition, ...]:
+    first = jobs[0]
+    status, reason, message = metrics_available(first, view.known(first), view.snapshot)
+    wanted = (
+        Wanted(type="MetricsAvailable", status=status, reason=reason, message=message),
+        _managed(first, view),
+        _in_effect(jobs, view),
+        notices.resize_pending(jobs),
+        notices.finished(jobs),
+        notices.warned(warning for job in jobs for warning in warnings_of(job, view.known(job))),
+        *promise_status.conditions(workload_standing(jobs, view)),
+    )
+    now = updated(wanted, previous, now_seconds=view.shown_at_seconds or view.now_seconds)
+    ended = all(job.state.ended for job in jobs)
+    return (*now, *promise_status.last_conditions(previous, now)) if ended else now
+
+
+def _managed(job: Job, view: PassView) -> Wanted:
+    """Whether the controller may change this job."""
+    known, withheld = view.known(job), view.of(job).withheld
+    if job.state.ended:
+        return not_managed("Ended", f"job is {job.state}")
+    if job.ineligible_reason is not None:
+        return not_managed("Ineligible", job.ineligible_reason)
+    if known is not None and (known.backoff_until_seconds or 0.0) > view.now_seconds:
+        return not_managed("BackingOff", known.backoff_reason or "it regressed after a change")
+    if not acts(view.mode):
+        return not_managed(f"Mode{view.mode}", f"mode is {view.mode}: nothing is changed")
+    if withheld is not None and withheld.guard == "canary":
+        return not_managed("NotInCanary", withheld.reason)
+    return Wanted(type="Managed", status="True", reason="Managed", message="its CPU may be changed")
+
+
+def not_managed(reason: str, message: str) -> Wanted:
+    """The condition `Managed` of a workload that no policy manages."""
+    return Wanted(type="Managed", status="False", reason=reason, message=message)
+
+
+def _in_effect(jobs: Sequence[Job], view: PassView) -> Wanted:
+    """Whether the CPU that the API server has accepted is in effect, as the kubelets of the workload's pods report."""
+    running = [job for job in jobs if not job.state.ended]
+    missing = [reason_text for job in running if (reason_text := _not_in_effect(job, view)) is not None]
+    if missing:
+        reason, message = next((reason_text for reason_text in missing if reason_text[0] == KUBELET_BEHIND), missing[0])
+        return Wanted(type="InEffect", status="False", reason=reason, message=message)
+    if not running:
+        return Wanted(type="InEffect", status="Unknown", reason="Ended", message="nothing of it runs")
+    if any(job.actual is None for job in running):
+        return Wanted(type="InEffect", status="Unknown", reason="NotReported", message="its kubelet does not report it")
+    return Wanted(type="InEffect", status="True", reason="Reported", message="its kubelet reports it")
+
+
+def _not_in_effect(job: Job, view: PassView) -> tuple[str, str] | None:
+    """Why what was accepted is not in effect, as a condition's reason and message; None: it is."""
+    if job.unconfirmed is not None:
+        return KUBELET_BEHIND if job.unconfirmed.late else "Accepted", job.unconfirmed.detail
+    if job.pending is not None:
+        return job.pending.result.capitalize(), job.pending.detail
+    accepted, node = _accepted_millicores(job, view), view.nodes[job.node]
+    if accepted == actual_millicores(job, node, view.control):
+        return None
+    return "Accepted", f"the API server has accepted {accepted}m; {job.node} has not reported it in effect yet"

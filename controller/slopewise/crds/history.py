@@ -1,0 +1,140 @@
+"""The history of a workload: its last actions in the JobGrowth, printed by `slopewise history`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from slopewise.crds.conditions import timestamp
+from slopewise.crds.growth_status import change_text
+from slopewise.crds.job_growth import HISTORY_KEPT, Action
+from slopewise.model import JobUid, Migrate, Move, MoveEvent, Outcome, Resize, ResizeMemory, Stop, Withheld
+from slopewise.text import bounded
+
+MAX_DETAIL = 240
+"""What a move gains and costs is 180 characters; most actions are resizes, with 60."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One action of one workload, for people."""
+
+    namespace: str
+    workload: str
+    action: Action
+
+
+def resized(outcome: Outcome[Resize | ResizeMemory], now_seconds: float) -> Action:
+    """A resize of CPU or memory that was carried out, or tried."""
+    resize = outcome.decision
+    detail = outcome.detail or resize.reason
+    return _action(resize.job_uid, "Resize", change_text(resize), outcome.result, detail, now_seconds)
+
+
+def restored(job_uid: str, detail: str, now_seconds: float) -> Action:
+    """Original resources that are back."""
+    return _action(job_uid, "Restore", "original resources", "applied", detail, now_seconds)
+
+
+def moved(outcome: Outcome[Move], now_seconds: float) -> Action:
+    """A placement, or a migration that could not be begun."""
+    move = outcome.decision
+    name = "Move" if isinstance(move, Migrate) else "Place"
+    return _action(move.job_uid, name, move_text(move), outcome.result, outcome.detail or move.reason, now_seconds)
+
+
+def stopped(outcome: Outcome[Stop], now_seconds: float) -> Action:
+    """A stop at the target that was carried out, or tried."""
+    stop = outcome.decision
+    return _action(stop.job_uid, "Stop", "at its target", outcome.result, outcome.detail or stop.reason, now_seconds)
+
+
+def withheld(move: Withheld[Move], now_seconds: float) -> Action:
+    """A move that a guard did not let through."""
+    what = moved(Outcome(move.decision, "deferred", move.reason), now_seconds)
+    return what.model_copy(update={"result": "withheld"})
+
+
+def move_event(event: MoveEvent, now_seconds: float) -> Action:
+    """What became known of a migration."""
+    came_up_on = event.record.resumed_on if event.stage != "cancelled" else None
+    change = f"{event.record.from_node} to {came_up_on or event.record.node}"
+    return _action(event.job_uid, "Move", change, event.stage, event.message, now_seconds)
+
+
+def move_ended(job_uid: str, change: str, result: str, detail: str, now_seconds: float) -> Action:
+    """A move that came to nothing (`cancelled`), or a job that is tied to its node no more (`released`)."""
+    return _action(job_uid, "Move", change, result, detail, now_seconds)
+
+
+def move_text(move: Move) -> str:
+    """From where to where."""
+    return f"{move.from_node} to {move.node}" if isinstance(move, Migrate) else f"on {move.node}"
+
+
+def _action(job_uid: str, name: str, change: str, result: str, detail: str, now_seconds: float) -> Action:
+    return Action(
+        time=timestamp(now_seconds),
+        slot=JobUid.of(job_uid).slot,
+        action=name,
+        change=change,
+        result=result,
+        detail=bounded(detail, MAX_DETAIL),
+    )
+
+
+def appended(history: Sequence[Action], action: Action) -> tuple[Action, ...]:
+    """The history with one more action, without the oldest where there are too many.
+
+    What is tried in vain again and again is there once, since when: ten refusals of one resize would tell nothing else.
+    """
+    last = next((each for each in reversed(history) if each.slot == action.slot), None)
+    if last is not None and action.result != "applied" and _is_same(last, action):
+        return tuple(history)
+    return (*history, action)[-HISTORY_KEPT:]
+
+
+def _is_same(one: Action, other: Action) -> bool:
+    return (one.action, one.change, one.result) == (other.action, other.change, other.result)
+
+
+def in_order(lines: Iterable[Line]) -> list[Line]:
+    """Oldest first, as they follow one another on a terminal."""
+    return sorted(lines, key=lambda line: (line.action.time, line.namespace, line.workload))
+
+
+def as_json(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """For `--output json`."""
+    return [
+        {
+            "namespace": line.namespace,
+            "workload": line.workload,
+            **line.action.model_dump(mode="json", by_alias=True),
+        }
+        for line in lines
+    ]
+
+
+def listing(lines: Sequence[Line]) -> Text:
+    """Two lines for each action: what was done, in columns, and its reason or outcome."""
+    if not lines:
+        return Text("Nothing was done yet.")
+    rows = [_columns(line) for line in lines]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    text = Text()
+    for row, line in zip(rows, lines, strict=True):
+        columns = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        text.append(f"{columns}\n")
+        if line.action.detail:
+            text.append(f"    {line.action.detail}\n", style="dim")
+    text.rstrip()
+    return text
+
+
+def _columns(line: Line) -> tuple[str, ...]:
+    action, workload = line.action, f"{line.namespace}/{line.workload}"
+    pod = workload if action.slot == "0" else f"{workload} {action.slot}"
+    return action.time.strftime("%Y-%m-%d %H:%M:%S"), pod, action.action, action.change, action.result

@@ -1,0 +1,64 @@
+"""The memory of a workload in the status of its JobGrowth: working set, request, limit, and why they are so. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from slopewise.memory_sizing import APART_BYTES
+from slopewise.model import Job, JobView, MemoryAllocation, MemoryControl
+from slopewise.text import bounded, mebibytes
+
+MAX_REASON = 160
+"""As of the reason of the CPU."""
+
+
+class WorkloadMemory(NamedTuple):
+    """Of a workload, in bytes, sums over its pods; None: not known, or a pod has none."""
+
+    working_set_bytes: int | None
+    request_bytes: int | None
+    limit_bytes: int | None
+
+
+def memory_of(jobs: Sequence[Job]) -> WorkloadMemory:
+    """The sums over those that have not ended."""
+    running = [job for job in jobs if not job.state.ended]
+    accepted = [job.memory or MemoryAllocation() for job in running]
+    used = [job.usage.memory_bytes if job.usage else None for job in running]
+    return WorkloadMemory(
+        _sum(None if each is None else round(each) for each in used),
+        _sum(each.request_bytes for each in accepted),
+        _sum(each.limit_bytes for each in accepted),
+    )
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    """The sum; None when a part is missing, or there is none."""
+    found = list(sizes)
+    known = [size for size in found if size is not None]
+    return sum(known) if found and len(known) == len(found) else None
+
+
+def memory_reason(jobs: Sequence[Job], view_of: Callable[[Job], JobView], control: MemoryControl) -> str | None:
+    """Why the memory of one of its pods was changed or not; None: it has its original, and nothing was decided."""
+    views = ((job, view_of(job)) for job in jobs)
+    reasons = (view.memory_message or _changed(job, view) for job, view in views)
+    found = next((reason for reason in reasons if reason), None)
+    if found is None and control != "Ignore":
+        found = next((job.memory_ineligible_reason for job in jobs if job.memory_ineligible_reason), None)
+    return None if found is None else bounded(found, MAX_REASON)
+
+
+def _changed(job: Job, view: JobView) -> str:
+    """Which part of its memory is another than its original; empty: none is."""
+    original, has = None if view.known is None else view.known.original_memory, job.memory
+    if original is None or has is None:
+        return ""
+    for name, before, now in (
+        ("request", original.request_bytes, has.request_bytes),
+        ("limit", original.limit_bytes, has.limit_bytes),
+    ):
+        if before is not None and now is not None and abs(before - now) > APART_BYTES:
+            return f"{name} {'lowered' if now < before else 'raised'} from its original {mebibytes(before)}"
+    return ""

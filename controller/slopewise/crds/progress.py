@@ -1,0 +1,34 @@
+"""The columns PROGRESS and ETA of a workload that a pass has seen. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from slopewise.crds.job_growth import UNKNOWN
+from slopewise.estimators.pace import NEWEST
+from slopewise.model import Job, JobMemory
+from slopewise.text import duration
+
+
+def progress_ratio(jobs: Sequence[Job]) -> float | None:
+    """From the first pod that reports its steps: the pods of a workload train one model."""
+    for job in jobs:
+        if job.steps_total is not None and job.steps_planned:
+            return min(1.0, max(0.0, job.steps_total / job.steps_planned))
+    return None
+
+
+def eta(job: Job, known: JobMemory) -> str:
+    """Time until the planned steps are done, at the mean pace of the last measurements; `-` when not known.
+
+    Worked example: 400 of 1,000 steps, 0.5 s a step: 600 × 0.5 s = 5m.
+    """
+    if job.state.ended or job.responses is not None or not known.paces:
+        return UNKNOWN
+    if job.steps_total is None or not job.steps_planned:
+        return UNKNOWN
+    pace = fmean(pace.seconds for pace in known.paces[-NEWEST:])
+    left = max(0.0, job.steps_planned - job.steps_total) * pace
+    return duration(left) if math.isfinite(left) else UNKNOWN

@@ -1,0 +1,165 @@
+"""Rules that a schema cannot express, in CEL, with the messages of `config/training_policy.py`.
+
+A message has texts and quantities, but no other numbers: the API server refuses rules with `string(double)`, whose
+length is not bounded. It prints the value in front of the message. `tests/cluster/test_crds.py` tests a real API
+server; `tests/controller/crds` checks that every rule has its counterpart in a validator of the same model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
+from slopewise import policies
+from slopewise.config.quantities import cpu_quantity
+from slopewise.config.selectors import LabelRequirement
+from slopewise.config.training_policy import FORGOTTEN_UNIT_CORES, Behaviour, CpuBounds
+from slopewise.crds.schema.from_models import Format, Rule
+
+_AS_WRITTEN = '(type(self) == string ? "\'" + self + "\'" : string(self))'
+"""As Python prints it: 'text' in quotes, a number without."""
+
+
+FORMATS = {
+    "cpu-quantity": Format(
+        schema={
+            "type": None,
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 20,
+        },
+        rules=(
+            Rule(
+                r"string(self).matches('^[0-9]+(\\.[0-9]+)?m?$')",
+                "not a CPU quantity; write millicores as 250m or cores as 0.25",
+                f"{_AS_WRITTEN} + ' is not a CPU quantity; write millicores as 250m or cores as 0.25'",
+            ),
+            Rule(
+                "!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('500u'))",
+                "less than the smallest CPU quantity; write at least 1m",
+                f"{_AS_WRITTEN} + ' is less than the smallest CPU quantity; write at least 1m'",
+            ),
+        ),
+        default=cpu_quantity,
+    ),
+    "metric-name": Format(
+        schema={},
+        rules=(
+            Rule(
+                "self.matches('^[a-zA-Z_:][a-zA-Z0-9_:]*$')",
+                "not a metric name; use letters, digits, _ and : (PromQL is not accepted)",
+                '"\'" + self + "\' is not a metric name; use letters, digits, _ and : (PromQL is not accepted)"',
+            ),
+        ),
+    ),
+    "label-names": Format(
+        schema={"x-kubernetes-preserve-unknown-fields": None},
+        rules=(
+            Rule(
+                "self.all(name, name.matches('^[a-zA-Z_][a-zA-Z0-9_]*$'))",
+                "a key is not a label name; use letters, digits and _ (PromQL is not accepted)",
+            ),
+        ),
+    ),
+}
+
+
+_UNIT_LEFT_OUT = (
+    r"string(self.min).matches('^[0-9]{1,9}$') && "
+    f"quantity(string(self.min)).compareTo(quantity('{FORGOTTEN_UNIT_CORES}')) >= 0 && "
+    "quantity(string(self.min) + 'm').compareTo(quantity(string(self.max))) <= 0"
+)
+
+RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
+    CpuBounds: (
+        Rule(
+            "!isQuantity(string(self.min)) || !isQuantity(string(self.max)) || "
+            "quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
+            "min is above max; swap them",
+            "'min ' + string(self.min) + ' is above max ' + string(self.max) + "
+            f"({_UNIT_LEFT_OUT} ? '; did you mean ' + string(self.min) + 'm?' : '; swap them')",
+        ),
+    ),
+    Behaviour: (
+        Rule(
+            "1.0 - 1.0 / double(self.maxStepRatio) > double(self.minChangeRatio)",
+            "maxStepRatio allows no decrease as large as minChangeRatio asks for; raise the first or lower the second",
+            field_path=".maxStepRatio",
+        ),
+    ),
+    LabelRequirement: (
+        Rule(
+            "!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",
+            "operators In and NotIn need values",
+            "'operator ' + self.operator + ' needs values'",
+        ),
+        Rule(
+            "self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
+            "operators Exists and DoesNotExist take no values",
+            "'operator ' + self.operator + ' takes no values'",
+        ),
+    ),
+}
+"""By model; the rules of `PolicyChoice` are made from the policies themselves (`parameters.py`)."""
+
+
+def known_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
+    """A policy must be one of the known ones, and one that needs no oracle; with `others`, any name but a path."""
+    known = [name.replace("_", "-") for name in policies.names()]
+    oracles = [name for name in known if policies.find(name).simulator_only]
+    listed = ", ".join(known)
+    only_simulated = (
+        ": it must know how much work each job has left, which only the simulator does; "
+        "use `slopewise simulate`, or another policy"
+    )
+    named = Rule(
+        f"self.name.replace('_', '-') in {known}",
+        f"there is no such policy; use one of {listed}",
+        f'"there is no policy \'" + self.name + "\'; use one of {listed}"',
+        ".name",
+    )
+    return (
+        _NAMEABLE if others else named,
+        Rule(
+            f"!(self.name.replace('_', '-') in {oracles})",
+            f"this policy{only_simulated}",
+            f"'policy ' + self.name.replace('_', '-') + '{only_simulated}'",
+            ".name",
+        ),
+    )
+
+
+_NAMEABLE = Rule(
+    "self.name.matches('^[a-z][a-z0-9]*([-_][a-z0-9]+)*$')",
+    "not the name of a policy; use small letters, digits and _ or - in between",
+    '"\'" + self.name + "\' is not the name of a policy; use small letters, digits and _ or - in between"',
+    ".name",
+)
+
+
+def placing_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
+    """A placement must be a policy that chooses nodes; with `others`, or none of ours, by any name but a path."""
+    found = [policies.find(name.replace("_", "-")) for name in policies.names()]
+    placing = [policy.name for policy in found if policy.chooses_nodes]
+    rest = [policy.name for policy in found if not policy.chooses_nodes]
+    listed = ", ".join(placing)
+    known = "self.name.replace('_', '-')"
+    chooses = Rule(
+        f"!({known} in {rest})" if others else f"{known} in {placing}",
+        f"this policy chooses no nodes; use one that does: {listed}",
+        f"'policy ' + self.name + ' chooses no nodes; use one that does: {listed}'",
+        ".name",
+    )
+    return (_NAMEABLE, chooses) if others else (chooses,)
+
+
+def beside_a_placement_rule() -> Rule:
+    """Beside a placement, a policy that only chooses nodes would do nothing."""
+    idle = [name.replace("_", "-") for name in policies.names() if policies.find(name).only_chooses_nodes]
+    only = "only chooses nodes, which spec.placement does here; name one that decides CPU, or fair, which changes none"
+    return Rule(
+        f"!has(self.placement) || !(self.policy.name.replace('_', '-') in {idle})",
+        f"this policy {only}",
+        f"'policy ' + self.policy.name + ' {only}'",
+        ".policy.name",
+    )

@@ -1,0 +1,121 @@
+"""Samples the CPU that each job of a run used and was allotted, once a second, and the use of other programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pandas as pd
+
+from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu, OtherUse
+from slopewise.adapters.local.ports import LocalJob
+from slopewise.errors import ActuationError
+from slopewise.local.session import Session
+from slopewise.model import CpuAllocation, CpuControl
+
+SAMPLE_SECONDS = 1.0
+"""CPU curves have one point a second; fewer would hide what a five-second interval does."""
+
+OTHER_SAMPLE_SECONDS = 5.0
+"""Finding the run's processes reads every process of the machine, about 20 µs each."""
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(slots=True)
+class CpuSampler:
+    """Reads each running job's CPU counter and allotment once a second."""
+
+    session: Session
+    control: CpuControl
+    rows: list[tuple[float, str, float, float]] = field(default_factory=list)
+    _next_seconds: float = 0.0
+
+    def sample(self, elapsed_seconds: float) -> None:
+        """Take a sample when a second has passed since the last one."""
+        if elapsed_seconds < self._next_seconds:
+            return
+        self._next_seconds = elapsed_seconds + SAMPLE_SECONDS
+        limiter = self.session.workshop.limiter
+        jobs = self.session.supervisor.running()
+        try:
+            used = {job.name: limiter.usage(job.name).cpu_seconds_total for job in jobs}
+            held = {job.name: limiter.read(job.name) for job in jobs}
+        except ActuationError:  # one of them ended in between: the next second has the rest
+            return
+        allotted = allotted_cores(jobs, held, self.session.node_cores, self.control)
+        self.rows += [(elapsed_seconds, name, used[name] or 0.0, allotted[name]) for name in used]
+
+    def cpu_cores(self) -> dict[str, Points]:
+        """CPU used per job in cores, each point the mean since the one before."""
+        frame = self._frame()
+        by_job = frame.groupby("job")
+        frame["cores"] = by_job["cpu"].diff() / by_job["at"].diff()
+        return _points(frame.dropna(subset="cores"), "cores")
+
+    def allotted(self) -> dict[str, Points]:
+        """CPU allotted per job in cores."""
+        return _points(self._frame(), "allotted")
+
+    def _frame(self) -> pd.DataFrame:
+        return pd.DataFrame(self.rows, columns=["at", "job", "cpu", "allotted"])
+
+
+class OtherCpuSampler:
+    """Reads every five seconds what everything else on the machine used."""
+
+    def __init__(self, machine: MachineCpu) -> None:
+        self._machine = machine
+        self._counts: list[tuple[float, CpuCount | None]] = []
+        self._next_seconds = 0.0
+
+    def sample(self, elapsed_seconds: float) -> None:
+        """Take a sample when five seconds have passed since the last one."""
+        if elapsed_seconds >= self._next_seconds:
+            self._next_seconds = elapsed_seconds + OTHER_SAMPLE_SECONDS
+            self._counts.append((elapsed_seconds, self._machine.count()))
+
+    def close(self, elapsed_seconds: float) -> None:
+        """Take the last sample, whenever that is."""
+        self._counts.append((elapsed_seconds, self._machine.count()))
+
+    @property
+    def use(self) -> OtherUse | None:
+        """Means over the whole run; None where the kernel does not show them."""
+        return self._machine.use(self._counts[0][1], self._counts[-1][1]) if self._counts else None
+
+    @property
+    def curve(self) -> Points:
+        """Cores over time, each point the mean since the one before."""
+        found = [(at, self._machine.use(before, after)) for (_, before), (at, after) in pairwise(self._counts)]
+        return [(at, use.away_cores) for at, use in found if use is not None]
+
+
+def allotted_cores(
+    jobs: Sequence[LocalJob],
+    held: Mapping[str, CpuAllocation],
+    node_cores: Mapping[str, float],
+    control: CpuControl,
+) -> dict[str, float]:
+    """What each job may use: a limit is cores already, a request is a share of its node among the jobs that run there.
+
+    Worked example: weights 1500 and 500 on one node of one core are 0.75 and 0.25 cores.
+    """
+    if control == "limits":
+        limits = {job.name: held[job.name].limit_millicores for job in jobs}
+        return {job.name: (limits[job.name] or round(node_cores[job.node] * 1000)) / 1000 for job in jobs}
+    weights: Counter[str] = Counter()
+    for job in jobs:
+        weights[job.node] += held[job.name].request_millicores
+    return {
+        job.name: held[job.name].request_millicores / (weights[job.node] or 1) * node_cores[job.node] for job in jobs
+    }
+
+
+def _points(frame: pd.DataFrame, column: str) -> dict[str, Points]:
+    return {
+        str(job): list(zip(rows["at"].tolist(), rows[column].tolist(), strict=True))
+        for job, rows in frame.groupby("job")
+    }

@@ -1,0 +1,102 @@
+"""The served models by name, their objectives, and the job list of a demo that is about response times.
+
+A request's CPU time differs from machine to machine, so an objective is not a number of seconds but the CPU that
+keeps it: `calibration.py` measures what a request costs here, once, and all policies get the same objectives.
+`__main__.py` looks a model up here; the demo's runner starts the jobs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slopewise.config.jobs_file import JobSpec
+from slopewise.errors import UsageError
+from slopewise.model import Objectives
+
+if TYPE_CHECKING:
+    from slopewise.demo.serving.models import Predictor
+
+SERVING_SECONDS = 90.0
+"""Of a run of usual length: some fifteen passes of five seconds after the last model has arrived."""
+
+ARRIVALS_RATIO = 0.1
+"""The models arrive over the first tenth of the run, so that none is yet to come when the second half begins."""
+
+CATALOGUE_CORES = 2.0
+_ONE_THREAD_MILLICORES = 1000
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One model. `needed_cores`: the CPU at which a response takes just as long as its objective allows."""
+
+    name: str
+    summary: str
+    """One line for the user."""
+    rows_per_request: int
+    needed_cores: float
+
+    def load(self) -> Predictor:
+        """Fit it. Importing here keeps the catalogue free of numpy and its threads."""
+        from slopewise.demo.serving.models import Predictor
+
+        return Predictor(self.name, self.rows_per_request)
+
+
+# 1.6 of two cores: all objectives can be kept at once, with a fifth to spare. An even split gives each half a core,
+# at which the two that need 0.6 take 1.2 times as long as they may, and the others 0.4 times. A request is 60 to
+# 180 ms of CPU on one core of a 2.6 GHz server: long beside the scheduler's slices of a few milliseconds.
+_ALL = (
+    ServedModel("digits-forest", "200 trees, 15,000 images a request", 15_000, 0.20),
+    ServedModel("digits-kernel", "support vectors, 3,000 images a request", 3_000, 0.60),
+    ServedModel("digits-neighbours", "nearest neighbours, 3,000 images a request", 3_000, 0.20),
+    ServedModel("digits-perceptron", "a perceptron, 15,000 images a request", 15_000, 0.60),
+)
+
+SERVED_MODELS: Mapping[str, ServedModel] = {model.name: model for model in _ALL}
+
+
+def find_model(name: str) -> ServedModel:
+    """The served model of that name; UsageError lists those there are."""
+    try:
+        return SERVED_MODELS[name]
+    except KeyError:
+        raise UsageError(f"there is no served model {name!r}; choose one of {', '.join(SERVED_MODELS)}.") from None
+
+
+def serving_jobs(
+    request_cpu_seconds: Mapping[str, float], cores: float, seconds: float = SERVING_SECONDS, scale: float = 1.0
+) -> list[JobSpec]:
+    """Models for a machine of so many cores, each with its objective, in order of their names and arrivals.
+
+    `request_cpu_seconds` is what `calibration.calibrate` measured. All end `seconds`·`scale` after the run's start.
+    On a larger machine each model is there several times, since one can use one core at most; what does not
+    divide makes all objectives tighter: five cores get two of each, and 1.25 times the CPU of the catalogue is
+    needed to keep them.
+    """
+    copies = max(1, int(cores / CATALOGUE_CORES))
+    tightness = cores / (CATALOGUE_CORES * copies)
+    whole_seconds = seconds * scale
+    jobs = []
+    for place, model in enumerate(SERVED_MODELS.values()):
+        arrive_seconds = ARRIVALS_RATIO * whole_seconds * place / len(SERVED_MODELS)
+        objective_seconds = request_cpu_seconds[model.name] / (model.needed_cores * tightness)
+        jobs += [
+            JobSpec(
+                name=model.name if copy == 1 else f"{model.name}-{copy}",
+                command=_command(model.name, whole_seconds - arrive_seconds),
+                arrive_seconds=arrive_seconds,
+                max_useful_cpu_millicores=_ONE_THREAD_MILLICORES,
+                objectives=Objectives(qoe_seconds=objective_seconds),
+            )
+            for copy in range(1, copies + 1)
+        ]
+    return jobs
+
+
+def _command(name: str, seconds: float) -> list[str]:
+    # -P: a folder named `slopewise` in the working directory must not be imported instead
+    return [sys.executable, "-P", "-m", __package__, name, "--seconds", f"{seconds:g}"]

@@ -1,0 +1,193 @@
+"""Chooses the built-in jobs and the number of nodes of a demo that fit its policies.
+
+Every policy runs over the same list. Deadlines and targets follow from what each training needs on its own, by rules
+and not job by job: none was chosen by how a policy fares.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from slopewise.composition import parts_of
+from slopewise.config.jobs_file import JobSpec
+from slopewise.demo.serving.calibration import calibrate
+from slopewise.demo.serving.catalogue import SERVING_SECONDS, serving_jobs
+from slopewise.demo.trainings.catalogue import demo_jobs, require_scikit_learn
+from slopewise.model import Objectives
+from slopewise.own_policies.catalogue import find
+
+WorkloadName = Literal["trainings", "served", "deadlines", "targets", "uneven"]
+
+DESCRIPTIONS: Mapping[WorkloadName, str] = {
+    "trainings": "the built-in trainings",
+    "served": "served models with response-time objectives",
+    "deadlines": "the built-in trainings, each with a deadline",
+    "targets": "the built-in trainings, each with two target losses",
+    "uneven": "the built-in trainings, long and short ones in turn",
+}
+
+_FITTING: Mapping[str, WorkloadName] = {
+    "dqoes": "served",
+    "deadline": "deadlines",
+    "tradl": "targets",
+    "specon": "uneven",
+}
+"""By policy; all others are about losses alone."""
+
+_ON_ONE_NODE = "deadline"
+"""It places jobs too, and its built-in ones have deadlines for one node."""
+
+PLACING_NODES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SoloRun:
+    """A training without competitors, measured once on one core of a 2.6 GHz server at its usual length."""
+
+    seconds: float
+    """From its start to its end; all but `stdlib-stream`, which waits for its data, use the core throughout."""
+    first_loss: float
+    best_loss: float
+
+
+SOLO_RUNS: Mapping[str, SoloRun] = {
+    "cancer-boosting": SoloRun(17.3, 0.6931, 0.0897),
+    "diabetes-overfit": SoloRun(13.3, 2.506, 0.5246),
+    "digits-deep-sigmoid": SoloRun(14.3, 2.411, 0.3546),
+    "digits-field": SoloRun(21.2, 1.102, 0.0196),
+    "digits-lr-drop": SoloRun(13.8, 2.556, 0.0728),
+    "digits-mlp": SoloRun(14.7, 2.303, 0.0885),
+    "stdlib-chars": SoloRun(25.0, 5.056, 1.764),
+    "stdlib-stream": SoloRun(41.6, 2.996, 0.824),
+}
+
+START_SECONDS = 1.5
+"""Of `Alone.seconds`: Python, its libraries and the data, which a shorter training needs as well."""
+
+DEADLINE_SEED = 0
+DEADLINE_FACTORS = (1.5, 4.0)
+"""Deadline = this many times what the training needs alone, drawn evenly, as in the simulator's generator."""
+
+GRACE_SECONDS = 5.0
+"""Added to every deadline, whatever its length: the start, the second and a half in which the first value is held, and
+the one or two in which a job that has finished waits for its last scrape."""
+
+DELIVERABLE_RATIO = 0.9
+TARGET_RATIO = 0.98
+"""Of a training's improvement from its first to its best loss at its usual length. A shorter one may not get there."""
+
+
+UNEVEN_LENGTHS = (1.5, 0.4)
+"""Of the trainings' usual lengths, in turn. A scheduler that counts jobs spreads such jobs evenly, and when the short
+ones have ended one node idles beside another with four: a policy that never moves a running job cannot change that."""
+
+_ROUNDING_SECONDS = 1e-9
+
+UNEVEN_ARRIVAL_SECONDS = 1.5
+"""Between two of them: all are there within 11 s, before the first has ended."""
+
+
+def fitting_workload(policies: Sequence[str]) -> WorkloadName:
+    """The list that the first policy named is about."""
+    parts = parts_of(policies[0])[::-1] if policies else ()
+    return next((_FITTING[part] for part in parts if part in _FITTING), "trainings")
+
+
+def reason_for(policies: Sequence[str], workload: WorkloadName) -> str:
+    """Why these jobs, in one sentence; empty where there was nothing to choose."""
+    fitting = {fitting_workload([name]) for name in policies}
+    if fitting <= {workload} and workload == "trainings":
+        return ""
+    return (
+        f"The jobs are {DESCRIPTIONS[workload]}, which fit {policies[0]}, the first policy named; "
+        "--workload chooses others."
+    )
+
+
+def fitting_nodes(policies: Sequence[str], cores: int) -> int:
+    """Two nodes for policies that choose among nodes, where the machine has two cores; else one."""
+    parts = {part for name in policies for part in parts_of(name)}
+    places = any(find(part).chooses_nodes for part in parts - {_ON_ONE_NODE})
+    return PLACING_NODES if cores >= PLACING_NODES and places else 1
+
+
+def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[JobSpec]:
+    """The jobs of that list; `scale` shrinks or stretches their length, `cores` are those that they share.
+
+    UsageError without scikit-learn. Served models are timed first, which takes about 6 s.
+    """
+    if workload == "served":
+        require_scikit_learn("the served models")
+        return serving_jobs(calibrate(cores), cores, scale=scale)
+    require_scikit_learn()
+    if workload == "uneven":
+        return demo_jobs(scale, UNEVEN_LENGTHS, UNEVEN_ARRIVAL_SECONDS)
+    jobs = demo_jobs(scale)
+    if workload == "deadlines":
+        return _with_deadlines(jobs, scale)
+    return _with_targets(jobs) if workload == "targets" else jobs
+
+
+def longest_seconds(workload: WorkloadName, scale: float, jobs: Sequence[JobSpec], cores: float) -> float:
+    """How long the longest of these built-in jobs takes, with fair shares of so many cores; about, in seconds."""
+    if workload == "served":
+        return SERVING_SECONDS * scale
+    lengths = UNEVEN_LENGTHS if workload == "uneven" else (1.0,)
+    works = [
+        START_SECONDS + scale * lengths[place % len(lengths)] * (SOLO_RUNS[job.name].seconds - START_SECONDS)
+        for place, job in enumerate(jobs)
+    ]
+    return max(fair_stays([(job.arrive_seconds, work) for job, work in zip(jobs, works, strict=True)], cores))
+
+
+def fair_stays(jobs: Sequence[tuple[float, float]], cores: float) -> list[float]:
+    """How long each of (arrival, CPU-seconds), jobs of one thread, stays when all share so many cores evenly; seconds.
+
+    Worked example: two jobs of 10 CPU-seconds at 0 s on one core stay 20 s each, on two cores 10 s.
+    """
+    left = {place: work for place, (_, work) in enumerate(jobs)}
+    ends: dict[int, float] = {}
+    now = 0.0
+    while left:
+        present = [place for place in left if jobs[place][0] <= now]
+        rate = min(1.0, cores / len(present)) if present else 0.0
+        moments = [jobs[place][0] for place in left if jobs[place][0] > now]
+        moments += [now + left[place] / rate for place in present]
+        then = min(moments)
+        left = {place: work - rate * (then - now) if place in present else work for place, work in left.items()}
+        now = then
+        ends |= {place: now for place, work in left.items() if work <= _ROUNDING_SECONDS}
+        left = {place: work for place, work in left.items() if work > _ROUNDING_SECONDS}
+    return [ends[place] - jobs[place][0] for place in range(len(jobs))]
+
+
+def _with_deadlines(jobs: Sequence[JobSpec], scale: float) -> list[JobSpec]:
+    """Worked example: 14.7 s alone and a factor of 2.5 are 5 + 2.5 · 13.2 = 38 s from the arrival."""
+    draw = random.Random(DEADLINE_SEED)  # noqa: S311 - not a secret
+    factors = [draw.uniform(*DEADLINE_FACTORS) for _ in jobs]
+    work_seconds = [scale * (SOLO_RUNS[job.name].seconds - START_SECONDS) for job in jobs]
+    return [
+        replace(job, deadline_seconds=round(GRACE_SECONDS + factor * seconds, 1))
+        for job, factor, seconds in zip(jobs, factors, work_seconds, strict=True)
+    ]
+
+
+def _with_targets(jobs: Sequence[JobSpec]) -> list[JobSpec]:
+    return [
+        replace(
+            job,
+            objectives=Objectives(
+                deliverable_level=_improved(SOLO_RUNS[job.name], DELIVERABLE_RATIO),
+                target_level=_improved(SOLO_RUNS[job.name], TARGET_RATIO),
+            ),
+        )
+        for job in jobs
+    ]
+
+
+def _improved(solo: SoloRun, ratio: float) -> float:
+    """Worked example: 90 % of the way from 2.303 to 0.0885 is 0.31."""
+    return round(solo.first_loss - ratio * (solo.first_loss - solo.best_loss), 4)

@@ -1,0 +1,1 @@
+"""Estimates growth, pace and the range of a loss from what was observed. Pure."""

@@ -1,0 +1,152 @@
+"""Promises: how each job stands to its objective (QoE), its deadline and its targets, under whatever policy.
+
+`standings` computes that from the figures that every policy has: paces, evaluations, counted targets. `confirm` runs
+between `pace.measure` and `decide` and keeps in the memory whether an objective is missed or a deadline hopeless, so
+that neither changes by one noisy figure. Metrics, conditions, events and alerts read both.
+
+Sources: q and the classes G, S and B of DQoES; slack and hopeless as in `policies/shared/deadlines.py` (IJCNN 2019, a
+reconstruction); targets as in TRADL (`targets.py`).
+
+Worked example: asked 10 s, the newest response took 12 s: q = -0.2, class B, missed once that has held for two
+intervals. 900 steps and 1000 s left at 1 s a step: a slack of 100 s; hopeless at 2 CPU-seconds a step and one thread.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from slopewise.estimators.growth import EARLY_RATIO
+from slopewise.estimators.pace import QOE_TOLERANCE_RATIO
+from slopewise.estimators.speed import measured_speed, steps_left, useful_cores
+from slopewise.model import (
+    NO_OBJECTIVES,
+    ClusterSnapshot,
+    Confirmed,
+    DeadlineStanding,
+    Job,
+    JobMemory,
+    MemoryState,
+    Node,
+    QoeClass,
+    QoeStanding,
+    Standing,
+    TargetHits,
+    TargetStanding,
+)
+
+OVER: QoeClass = "G"
+SATISFIED: QoeClass = "S"
+BELOW: QoeClass = "B"
+
+CONFIRMING_INTERVALS = 2
+"""For so long each pass has to find the same before it counts: three measurements in a row, one an interval."""
+
+_UNKNOWN = JobMemory()
+_NO_HITS = TargetHits()
+_NOTHING_ASKED = Standing()
+
+
+def standings(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, Standing]:
+    """How each job stands whose owner asks something of it, by uid; pure.
+
+    An objective or a deadline that is not a finite time is none.
+    """
+    largest = max(snapshot.nodes, key=lambda node: node.cpu_cores, default=None)
+    found = {}
+    for job in snapshot.jobs:
+        if job.objectives is NO_OBJECTIVES or job.objectives == NO_OBJECTIVES:
+            continue
+        known = memory.jobs.get(job.uid, _UNKNOWN)
+        standing = Standing(_qoe(job, known), _deadline(job, known, snapshot, largest), _target(job, known))
+        if standing != _NOTHING_ASKED:
+            found[job.uid] = standing
+    return found
+
+
+def confirm(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: float) -> MemoryState:
+    """The memory with what was found of objectives and deadlines now; of an ended job the last finding stays."""
+    now, found = snapshot.taken_at_seconds, standings(snapshot, memory)
+    enough_seconds = CONFIRMING_INTERVALS * EARLY_RATIO * interval_seconds
+    changed = {}
+    for job in snapshot.jobs:
+        known, standing = memory.jobs.get(job.uid, _UNKNOWN), found.get(job.uid)
+        if job.state.ended or (standing is None and known.objective_missed is None and known.hopeless is None):
+            continue
+        missed = _is_below(standing.qoe if standing else None)
+        hopeless = _is_hopeless(standing.deadline if standing else None)
+        after = known.altered(
+            objective_missed=_confirmed(known.objective_missed, enough_seconds, now, found=missed),
+            hopeless=_confirmed(known.hopeless, enough_seconds, now, found=hopeless),
+        )
+        if after != known:
+            changed[job.uid] = after
+    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+
+
+def deviation(asked_seconds: float, took_seconds: float) -> float:
+    """DQoES's q: 0.2 when 8 s were taken of the 10 s asked."""
+    return (asked_seconds - took_seconds) / asked_seconds
+
+
+def listed_as(relative: float, alpha: float) -> QoeClass:
+    """G, S or B, by relative deviation; what is at `alpha` exactly is satisfied."""
+    if relative > alpha:
+        return OVER
+    return BELOW if relative < -alpha else SATISFIED
+
+
+def _qoe(job: Job, known: JobMemory) -> QoeStanding | None:
+    asked = job.objectives.qoe_seconds
+    if asked is None or not (0 < asked < math.inf) or job.state.ended:
+        return None
+    took = known.paces[-1].seconds if known.paces else None
+    if took is None or not math.isfinite(took):
+        return QoeStanding(asked)
+    relative = deviation(asked, took)
+    missed = known.objective_missed is not None and known.objective_missed.holds
+    return QoeStanding(asked, took, relative, listed_as(relative, QOE_TOLERANCE_RATIO), missed)
+
+
+def _deadline(job: Job, known: JobMemory, snapshot: ClusterSnapshot, largest: Node | None) -> DeadlineStanding | None:
+    at = job.objectives.deadline_at_seconds
+    if at is None or not math.isfinite(at) or job.state.ended:
+        return None
+    left, todo = at - snapshot.taken_at_seconds, steps_left(job)
+    over = left <= 0
+    if todo is None or not known.paces:
+        return DeadlineStanding(at, left, hopeless=over, confirmed_hopeless=over)
+    todo, speed = max(0.0, todo), measured_speed(known)
+    alone = 0.0 if speed is None or largest is None else todo * speed.seconds_at(useful_cores(job, largest))
+    confirmed = over or (known.hopeless is not None and known.hopeless.holds)
+    return DeadlineStanding(at, left, left - todo * known.paces[-1].seconds, over or alone > left, confirmed)
+
+
+def _target(job: Job, known: JobMemory) -> TargetStanding | None:
+    objectives = job.objectives
+    deliverable, target = objectives.deliverable_level is not None, objectives.target_level is not None
+    if not deliverable and not target:
+        return None
+    reached = (known.targets or _NO_HITS).reached
+    return TargetStanding(reached >= 1 if deliverable else None, reached >= 2 if target else None)
+
+
+def _is_below(qoe: QoeStanding | None) -> bool | None:
+    """None: no objective, or not timed yet."""
+    return None if qoe is None or qoe.listed is None else qoe.listed == BELOW
+
+
+def _is_hopeless(deadline: DeadlineStanding | None) -> bool | None:
+    return None if deadline is None else deadline.hopeless
+
+
+def _confirmed(before: Confirmed | None, enough_seconds: float, now: float, *, found: bool | None) -> Confirmed | None:
+    """The finding after this pass; it changes once the opposite was found by each pass for `enough_seconds`."""
+    if found is None:
+        return None
+    finding = before or Confirmed()
+    if finding.holds == found:
+        return finding if finding.doubted_since_seconds is None else Confirmed(found)
+    if finding.doubted_since_seconds is None:
+        return Confirmed(finding.holds, now)
+    return Confirmed(found) if now - finding.doubted_since_seconds >= enough_seconds else finding

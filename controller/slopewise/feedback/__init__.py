@@ -1,0 +1,1 @@
+"""Results of earlier decisions: originals, rollbacks, tracking of moves, restores. Pure."""

@@ -1,0 +1,1 @@
+"""Guards: vetoes and clamps of resizes and moves."""

@@ -1,0 +1,158 @@
+"""Shows the progress of a local run: a live table on a terminal, a line every ten seconds elsewhere.
+
+`Screen.show` is called ten times a second; most calls do nothing. Everything goes to stderr, data to stdout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.allocation import allotted_cores
+from slopewise.local.session import Session
+from slopewise.model import CpuControl, Job, JobMemory, PassReport
+from slopewise.reports.live_table import LiveHeader, LiveRow, live_table, plain_progress_line
+
+NO_LOSS = "no loss"
+"""The state of a running job that has reported no loss after three scrapes."""
+
+REDRAW_SECONDS = 1.0
+LINE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The run at this moment."""
+
+    session: Session
+    policy: str
+    elapsed_seconds: float
+
+
+class Screen(AbstractContextManager["Screen"]):
+    """Shows one run after another."""
+
+    def __init__(self, console: Console, *, transient: bool = False) -> None:
+        """`transient`: the table is removed at the end."""
+        self._console = console
+        self._transient = transient
+        self._live: Live | None = None
+        self._policy = ""
+        self._next_seconds = 0.0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=self._transient)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Redraw, or print a line, when it is time to."""
+        if progress.policy != self._policy:
+            self._policy, self._next_seconds = progress.policy, 0.0
+        ended = progress.session.supervisor.all_ended()  # the last table shows how everything ended
+        if progress.elapsed_seconds < self._next_seconds and not ended:
+            return
+        rows, header = live_rows(progress.session), live_header(progress)
+        if self._live is not None:
+            self._next_seconds = progress.elapsed_seconds + REDRAW_SECONDS
+            self._live.update(live_table(rows, header), refresh=True)
+        else:
+            self._next_seconds = progress.elapsed_seconds + LINE_SECONDS
+            self._console.print(plain_progress_line(rows, header), highlight=False, markup=False, soft_wrap=True)
+
+
+def live_header(progress: Progress) -> LiveHeader:
+    """The run so far."""
+    session, tally = progress.session, progress.session.tally
+    newest = session.newest_report()
+    return LiveHeader(
+        policy=progress.policy,
+        elapsed_seconds=progress.elapsed_seconds,
+        requeue_seconds=max(0.0, newest.requeue_at_seconds - session.clock.now()) if newest else None,
+        passes=session.loop.passes,
+        resizes_applied=tally.resizes_applied,
+        withheld=tally.withheld,
+        note=_note(session, newest),
+        moves_applied=tally.moves_applied,
+    )
+
+
+def _note(session: Session, newest: PassReport | None) -> str:
+    if newest is not None and newest.held is not None:
+        return f"held, nothing is changed: {newest.held}"
+    failed = [name for name, record in session.supervisor.records.items() if record.state == "failed"]
+    if failed:
+        return f"failed: {', '.join(failed)}"
+    jobs = newest.snapshot.jobs if newest is not None and newest.snapshot is not None else ()
+    silent = [f"{job.name}: {job.missing_evaluation.message}" for job in jobs if job.missing_evaluation is not None]
+    more = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""
+    return f"no loss from {silent[0]}{more}" if silent else ""
+
+
+def live_rows(session: Session) -> list[LiveRow]:
+    """One row a job, in the order of the list; figures are those of the last pass that observed."""
+    newest = session.newest_report(observed=True)
+    seen = {job.name: job for job in newest.snapshot.jobs} if newest and newest.snapshot else {}
+    return [
+        _row(record, seen.get(name), newest, session.tally.of(name).history, session)
+        for name, record in session.supervisor.records.items()
+    ]
+
+
+def _row(
+    record: JobRecord, job: Job | None, report: PassReport | None, history: Sequence[float], session: Session
+) -> LiveRow:
+    name, objective = record.spec.name, record.spec.objectives.qoe_seconds
+    if record.state != "running" or job is None or report is None or report.decisions is None:
+        state = "starting" if record.state == "running" else record.state
+        last = history[-1] if history else None
+        return LiveRow(name, state, None, last, history, None, None, None, None, "", objective_seconds=objective)
+    known = report.decisions.memory.jobs[job.uid]
+    now, wanted = _cores(job, report, session.control)
+    return LiveRow(
+        name=name,
+        state=str(job.state) if job.missing_evaluation is None else NO_LOSS,
+        job_class=known.job_class,
+        loss=job.evaluation.level if job.evaluation else None,
+        loss_history=history,
+        growth=known.growth.cpu_efficiency if known.growth else None,
+        cpu_cores_used=known.growth.cpu_cores if known.growth else None,
+        cpu_allotted_millicores_now=now,
+        cpu_wanted_millicores=wanted,
+        reason=job.warnings[0] if job.evaluation is None and job.warnings else report.by_job[job.uid].message,
+        pace_seconds=_pace_seconds(job, known),
+        objective_seconds=objective,
+    )
+
+
+def _pace_seconds(job: Job, known: JobMemory) -> float | None:
+    """The last measured pace; for a served model that was never timed, the mean over all its responses."""
+    if known.paces:
+        return known.paces[-1].seconds
+    if known.answering is not None and known.answering.unanswered_since_seconds is not None:
+        return None
+    responses = job.responses
+    return responses.seconds_total / responses.count_total if responses and responses.count_total > 0 else None
+
+
+def _cores(job: Job, report: PassReport, control: CpuControl) -> tuple[int, int]:
+    """The job's allotted millicores at the start of the pass, and after all resizes that the policy wants."""
+    assert report.snapshot is not None  # noqa: S101 - it is a report that observed this job
+    targets = {uid: resize.to_millicores for uid, each in report.by_job.items() if (resize := each.resize) is not None}
+    now = allotted_cores(report.snapshot, control)[job.uid]
+    wanted = allotted_cores(report.snapshot, control, targets)[job.uid]
+    return round(1000 * now), round(1000 * wanted)

@@ -1,0 +1,225 @@
+"""The result of `slopewise run --local`: each job's end, time, loss and CPU, as a table or one JSON object.
+
+Times and CPU come from the processes, losses and steps from each job's last series in Prometheus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from slopewise.adapters.local.job_record import STOPPED_AT_TARGET, JobRecord
+from slopewise.config.training_policy import Mode
+from slopewise.local.session import Session
+from slopewise.local.tally import JobTally
+from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
+from slopewise.reports.wording import UNKNOWN, counted, of_bound, plain
+from slopewise.text import duration
+
+_STATE_STYLES = {"finished": "green", STOPPED_AT_TARGET: "green", "failed": "red", "stopped": "yellow"}
+_SUCCEEDED = ("finished", STOPPED_AT_TARGET)
+_MAX_NAME = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJobResult:
+    """One job at the end of the run; times in seconds since its start. None: unknown, or not set."""
+
+    name: str
+    state: str
+    """finished, stopped at target, failed, stopped (with the run), ended (how is not known), or waiting (the run was
+    stopped first)."""
+    exit_status: int | None
+    arrived_seconds: float | None
+    finished_seconds: float | None
+    jct_seconds: float | None
+    """From its arrival to its end."""
+    steps: int | None
+    steps_planned: int | None
+    loss_first: float | None
+    loss_last: float | None
+    cpu_seconds: float | None
+    resizes: int
+    qoe_seconds: float | None = None
+    pace_seconds: float | None = None
+    """The last measured time of a response or a step."""
+    deadline_seconds: float | None = None
+    deadline_met: bool | None = None
+    note: str = ""
+    """A remark about its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalResult:
+    """The whole run."""
+
+    policy: str
+    mode: Mode
+    control: str
+    elapsed_seconds: float
+    passes: int
+    passes_held: int
+    resizes_applied: int
+    withheld: int
+    jobs: tuple[LocalJobResult, ...]
+
+    @property
+    def failed(self) -> list[LocalJobResult]:
+        """The jobs that make the command's exit code 1: those that failed, or may have."""
+        return [job for job in self.jobs if job.state in ("failed", "ended")]
+
+    def as_json(self) -> dict[str, Any]:
+        """The one object that `slopewise run --local -o json` prints."""
+        return asdict(self)
+
+
+def gather(session: Session, stopped: Collection[str] = ()) -> LocalResult:
+    """The result of a session whose jobs have all ended. `stopped`: those that ran when the run was stopped."""
+    start, now = session.supervisor.started_at_seconds, session.clock.now()
+    spec = session.plan.policy.spec
+    records = session.supervisor.records
+    return LocalResult(
+        policy=spec.policy_name,
+        mode=spec.mode,
+        control=spec.resources.control,
+        elapsed_seconds=round(now - start, 3) if start else 0.0,
+        passes=session.loop.passes,
+        passes_held=session.loop.passes_held,
+        resizes_applied=session.tally.resizes_applied,
+        withheld=session.tally.withheld,
+        jobs=tuple(
+            _job(record, session.tally.of(name), start, was_stopped=name in stopped) for name, record in records.items()
+        ),
+    )
+
+
+def _job(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool) -> LocalJobResult:
+    arrived, finished, deadline = record.arrived_at_seconds, record.finished_at_seconds, record.spec.deadline_seconds
+    jct = None if arrived is None or finished is None else finished - arrived
+    state = _state(record, tally, was_stopped=was_stopped)
+    return LocalJobResult(
+        name=record.spec.name,
+        state=state,
+        exit_status=record.exit_status,
+        arrived_seconds=None if arrived is None else round(arrived - start_seconds, 3),
+        finished_seconds=None if finished is None else round(finished - start_seconds, 3),
+        jct_seconds=None if jct is None else round(jct, 3),
+        steps=None if tally.steps_total is None else round(tally.steps_total),
+        steps_planned=None if tally.steps_planned is None else round(tally.steps_planned),
+        loss_first=tally.first_level,
+        loss_last=tally.last_level,
+        cpu_seconds=None if record.cpu_seconds is None else round(record.cpu_seconds, 3),
+        resizes=tally.resizes,
+        qoe_seconds=record.spec.objectives.qoe_seconds,
+        pace_seconds=tally.pace_seconds,
+        deadline_seconds=deadline,
+        deadline_met=None if deadline is None else state in _SUCCEEDED and jct is not None and jct <= deadline,
+        note="; ".join(note for note in (_note(record, state), _no_loss(tally)) if note),
+    )
+
+
+def _state(record: JobRecord, tally: JobTally, *, was_stopped: bool) -> str:
+    """The state from its process; for a job that was taken over, its last reported state, if that is an end."""
+    if was_stopped and record.state in ("failed", "ended"):
+        return "stopped"
+    reported = tally.reported_state
+    return str(reported) if record.state == "ended" and reported is not None and reported.ended else record.state
+
+
+def _no_loss(tally: JobTally) -> str:
+    """Why it never reported a loss; empty where that is unknown, or it did."""
+    return f"reported no loss: {tally.missing}" if tally.missing and tally.first_level is None else ""
+
+
+def _note(record: JobRecord, state: str) -> str:
+    if state == "ended":
+        when = "while no controller ran" if record.ended_unseen else "after it was taken over"
+        return f"ended {when}; how it ended is not known, see its output"
+    if record.stopped_at_target:
+        killed = record.stopping is not None and record.stopping.was_killed
+        return record.stopped_at_target + ("; it did not end within its grace, and was killed" if killed else "")
+    if state != "failed":
+        return ""
+    if record.status_unknown:
+        return "reported that it failed; see its output"
+    last = (record.last_output_lines.splitlines() or ["it wrote nothing"])[-1]
+    return f"ended with status {record.exit_status}: {plain(last)}"
+
+
+def table(result: LocalResult) -> RenderableType:
+    """One row a job with the names in full, and remarks below."""
+    return _ResultTable(result)
+
+
+@dataclass(frozen=True, slots=True)
+class _ResultTable:
+    """Laid out when it is drawn, because only then the width is known."""
+
+    result: LocalResult
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = fitting(_columns(self.result.jobs), _ORDER, options.max_width)
+        yield table_of(columns, self.result.jobs)
+        for job in self.result.jobs:
+            if job.note:
+                yield Text(f"{plain(job.name)}: {job.note}", style="yellow")
+        yield Text(_summary(self.result))
+
+
+_ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "CPU S", "CHANGES")
+
+
+def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]:
+    """The columns by importance; objectives only where jobs have any."""
+    yield sized("JOB", jobs, lambda job: one_line(job.name), max_width=_MAX_NAME)
+    yield sized("STATE", jobs, lambda job: Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
+    yield sized("TIME", jobs, lambda job: Text(_known(job.jct_seconds, duration)), "right")
+    if any(job.qoe_seconds is not None for job in jobs):
+        yield sized("TIME / GOAL", jobs, lambda job: Text(_of(job.pace_seconds, job.qoe_seconds)))
+    if any(job.deadline_seconds is not None for job in jobs):
+        yield sized("DEADLINE", jobs, _deadline)
+    yield sized("LOSS", jobs, _loss)
+    yield sized("CPU S", jobs, lambda job: Text(_known(job.cpu_seconds, "{:.1f}".format)), "right")
+    yield sized("CHANGES", jobs, lambda job: Text(str(job.resizes)), "right")
+    yield sized("STEPS", jobs, _steps, "right")
+
+
+def _known(value: float | None, written: Any) -> str:
+    return UNKNOWN if value is None else str(written(value))
+
+
+def _of(value: float | None, bound: float | None) -> str:
+    return UNKNOWN if bound is None else of_bound(value, bound)
+
+
+def _deadline(job: LocalJobResult) -> Text:
+    if job.deadline_seconds is None:
+        return Text(UNKNOWN)
+    return Text(f"{of_bound(job.jct_seconds, job.deadline_seconds)} {'met' if job.deadline_met else 'missed'}")
+
+
+def _loss(job: LocalJobResult) -> Text:
+    if job.loss_first is None or job.loss_last is None:
+        return Text("none reported")
+    return Text(f"{job.loss_first:.3g} → {job.loss_last:.3g}")
+
+
+def _steps(job: LocalJobResult) -> Text:
+    if job.steps is None:
+        return Text(UNKNOWN)
+    return Text(str(job.steps) if job.steps_planned is None else f"{job.steps} of {job.steps_planned}")
+
+
+def _summary(result: LocalResult) -> str:
+    done = [
+        counted(result.passes, "pass", "passes"),
+        f"{counted(result.resizes_applied, 'resize')} applied",
+        f"{result.withheld} withheld",
+    ]
+    what = f"{plain(result.policy)}, mode {result.mode}: {', '.join(done)} in {duration(result.elapsed_seconds)}."
+    acts = result.mode in ("Auto", "Canary")
+    return what if acts else f"{what} Nothing was changed; `mode: Auto` in the policy file has it act."

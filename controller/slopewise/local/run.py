@@ -1,0 +1,169 @@
+"""`slopewise run --local --jobs FILE`: runs the user's own commands on this machine to their ends.
+
+A terminal shows the live table; elsewhere the log is short lines, or with `--json-logs` one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from slopewise.adapters.local.crashed_runs import (
+    NOTHING_EARLIER,
+    EarlierRun,
+    check_goes_on,
+    check_not_running,
+    descriptions,
+    earlier_run,
+)
+from slopewise.config.jobs_file import JobSpec, identity_of, load_jobs, shown
+from slopewise.config.pass_settings import runnable_name
+from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
+from slopewise.errors import UsageError
+from slopewise.local.live import Progress, Screen
+from slopewise.local.progress_log import ProgressLog
+from slopewise.local.result import LocalResult, gather
+from slopewise.local.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session, SessionPlan
+from slopewise.local.short_lines import configure_short_lines
+from slopewise.local.workshop import Announce, Workshop
+from slopewise.loop import calm_garbage_collector
+from slopewise.model import CpuControl
+from slopewise.own_policies import catalogue
+from slopewise.signals import Interrupted
+from slopewise.telemetry.log_lines import configure_logging
+
+NAMESPACE = "local"
+MAX_REPORTS = 10
+"""A run may take weeks; the log and Prometheus have its history."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRunOptions:
+    """The options of the command line."""
+
+    jobs_file: Path
+    policy_file: Path | None
+    dry_run: bool
+    actuator: str
+    port: int
+    json_logs: bool
+    prometheus: PrometheusInUse | None = None
+    scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
+    again: bool = False
+    """Start every job, also those that an earlier controller had started before it was killed."""
+    policy: str | None = None
+    """Instead of a policy file: the name of a policy, or the path of one of the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOutcome:
+    """The outcome of a run."""
+
+    result: LocalResult
+    stopped: Interrupted | None = None
+    """The signal that came before all jobs had ended, which gives the exit code."""
+
+
+def run_local(options: LocalRunOptions, console: Console, announce: Announce) -> LocalOutcome:
+    """Run the jobs to their ends under the policy; after a signal, the result so far."""
+    jobs = load_jobs(options.jobs_file)
+    asked = document(options)
+    on_screen = console.is_terminal and not console.is_dumb_terminal and not options.json_logs
+    _configure_logs(as_json=options.json_logs, on_screen=on_screen)
+    calm_garbage_collector()
+    stopped: Interrupted | None = None
+    with ExitStack() as stack:
+        identity = identity_of(options.jobs_file, jobs)
+        workshop = stack.enter_context(Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity))
+        policy = asked if options.policy_file is not None else _with_control(asked, workshop.best_control)
+        plan = SessionPlan(
+            policy,
+            jobs,
+            NAMESPACE,
+            ours=False,
+            health_port=options.port,
+            dry_run=options.dry_run,
+            max_reports=MAX_REPORTS,
+            scrape_interval_seconds=options.scrape_interval_seconds,
+            prometheus=options.prometheus,
+            earlier=earlier_jobs(workshop.state_dir, identity, options, jobs, announce),
+        )
+        session = stack.enter_context(Session(workshop, plan))
+        announce(f"CPU is given by {workshop.limiter.description}; mode is {policy.spec.mode}.")
+        announce(f"Prometheus: {session.prometheus.url}; /healthz and /metrics on port {session.health.port}.")
+        try:
+            _watch(session, console, on_screen=on_screen)
+        except Interrupted as signal:
+            stopped = signal
+        cut_short = [
+            name for name, record in session.supervisor.records.items() if record.state in ("running", "stopping")
+        ]
+    return LocalOutcome(gather(session, cut_short if stopped else ()), stopped)
+
+
+def earlier_jobs(
+    state_dir: Path, identity: str, options: LocalRunOptions, jobs: Sequence[JobSpec], announce: Announce
+) -> EarlierRun:
+    """The jobs of a killed run to continue; SlopewiseError when they cannot be continued."""
+    where = shown(options.jobs_file)
+    earlier = earlier_run(state_dir, identity)
+    if options.again:
+        for name, job in earlier.jobs.items():
+            if job.runs:
+                announce(
+                    f"{where}: {name} (process {job.started.pid}) of a controller that was killed runs on beside it."
+                )
+        earlier.forget()
+        return NOTHING_EARLIER
+    check_not_running(state_dir, identity, where=where, otherwise=", or start them twice with --again")
+    check_goes_on(earlier, jobs, where=where)
+    if earlier.jobs:
+        announce(f"{where}: its controller was killed, and this one goes on: {'; '.join(descriptions(earlier, jobs))}.")
+    return earlier
+
+
+def _configure_logs(*, as_json: bool, on_screen: bool) -> None:
+    """Beside a live table only warnings are logged."""
+    if as_json:
+        configure_logging(as_json=True)
+    else:
+        configure_short_lines(namespace=NAMESPACE, level=logging.WARNING if on_screen else logging.INFO)
+
+
+def _watch(session: Session, console: Console, *, on_screen: bool) -> None:
+    """Run the session to its end and show its progress."""
+    spec, log = session.plan.policy.spec, ProgressLog(session)
+    title = f"{spec.policy_name}, mode {spec.mode}"
+    with Screen(console, transient=True) if on_screen else nullcontext() as screen:
+
+        def tick() -> None:
+            elapsed = session.clock.now() - session.supervisor.started_at_seconds
+            if screen is not None:
+                screen.show(Progress(session, title, elapsed))
+            else:
+                log.tick(elapsed)
+
+        session.run(tick)
+
+
+def _with_control(policy: TrainingPolicy, control: CpuControl) -> TrainingPolicy:
+    """The same document with that control."""
+    resources = policy.spec.resources.model_copy(update={"control": control})
+    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"resources": resources})})
+
+
+def document(options: LocalRunOptions) -> TrainingPolicy:
+    """The user's TrainingPolicy, or the defaults; UsageError when the policy is named twice."""
+    if options.policy_file is not None:
+        if options.policy is not None:
+            raise UsageError(f"--policy and --policy-file contradict each other; write it into {options.policy_file}.")
+        return load_training_policy(options.policy_file)
+    if options.policy is None:
+        return TrainingPolicy(spec=TrainingPolicySpec())
+    choice = PolicyChoice(name=runnable_name(catalogue.name_of(options.policy)))
+    return TrainingPolicy(spec=TrainingPolicySpec(policy=choice))

@@ -1,0 +1,97 @@
+"""Accumulates a run's counts and each job's evaluations and changes in bounded memory.
+
+A run of weeks drops its passes; the live table and the result read this tally instead. Passes write from their own
+thread, and each value is replaced atomically.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.model import JobState, Objective, PassReport
+
+MAX_HISTORY = 240
+"""Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
+
+
+@dataclass(slots=True)
+class JobTally:
+    """One job so far, also after its end. None: not seen yet."""
+
+    objective: Objective = "min"
+    first_level: float | None = None
+    last_level: float | None = None
+    """The first and the last that were finite."""
+    history: tuple[float, ...] = ()
+    steps_total: float | None = None
+    steps_planned: float | None = None
+    reported_state: JobState | None = None
+    """Its last reported state."""
+    pace_seconds: float | None = None
+    """The last measured time of a response or a step."""
+    resizes: int = 0
+    """Resizes that were applied."""
+    missing: str | None = None
+    """Why it has reported no loss, if that is known."""
+    _stride: int = 1
+    _skipped: int = 0
+
+    def see(self, series: JobSeries) -> None:
+        """Add the job's series of one reading."""
+        self.steps_total = series.steps_total if series.steps_total is not None else self.steps_total
+        self.steps_planned = series.steps_planned if series.steps_planned is not None else self.steps_planned
+        self.reported_state = series.state or self.reported_state
+        if series.evaluation is None:
+            return
+        level = series.evaluation.level
+        self.objective = series.evaluation.objective
+        self._remember(level)
+        if math.isfinite(level):
+            self.first_level = level if self.first_level is None else self.first_level
+            self.last_level = level
+
+    def _remember(self, level: float) -> None:
+        """Keep every `_stride`-th level; beyond `MAX_HISTORY`, drop every second of them."""
+        self._skipped += 1
+        if self.history and self._skipped < self._stride:
+            return
+        self._skipped = 0
+        self.history = (*self.history, level)
+        if len(self.history) > MAX_HISTORY:
+            self.history, self._stride = self.history[::2], 2 * self._stride
+
+
+class RunTally:
+    """All of a run, by the name of the job."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, JobTally] = {}
+        self.resizes_applied = 0
+        self.withheld = 0
+        self.moves_applied = 0
+
+    def count(self, report: PassReport) -> None:
+        """Add the outcomes of one pass."""
+        self.resizes_applied += report.count("applied")
+        self.withheld += len(report.withheld) + len(report.moves_withheld)
+        self.moves_applied += sum(move.result == "applied" for move in report.moves)
+        for outcome in report.outcomes:
+            if outcome.result == "applied":
+                self.of(outcome.decision.job_uid).resizes += 1
+        for job in report.snapshot.jobs if report.snapshot else ():
+            if job.missing_evaluation is not None:
+                self.of(job.name).missing = job.missing_evaluation.message
+        for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
+            if known.paces:
+                self.of(uid).pace_seconds = known.paces[-1].seconds
+
+    def see(self, reading: PrometheusReading) -> None:
+        """Add one reading, also of jobs that have ended in the last seconds."""
+        for key, series in reading.jobs.items():
+            self.of(key.pod).see(series)
+
+    def of(self, name: str) -> JobTally:
+        """The tally of one job, created if missing."""
+        return self.jobs.setdefault(name, JobTally())

@@ -1,0 +1,99 @@
+"""The journal, limiter, launcher and Prometheus program that all runs of one local command share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from slopewise.adapters.local.crash_journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
+from slopewise.adapters.local.launcher import Launcher
+from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.limiters.choose import choose_limiter
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_prometheus
+from slopewise.errors import SlopewiseError
+from slopewise.model import CpuControl
+
+Announce = Callable[[str], None]
+
+
+class ClosesStack:
+    """A context manager whose exit closes the ExitStack that its entry filled, also after a Ctrl-C."""
+
+    _stack: ExitStack
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+class Workshop(ClosesStack):
+    """Journal, limiter, launcher and Prometheus program of one command. Its exit removes everything that it made."""
+
+    def __init__(self, *, actuator: str, announce: Announce, jobs_identity: str | None = None) -> None:
+        """`jobs_identity` (`jobs_file.identity_of`) names the user's jobs.
+
+        With it no controller starts one of them a second time after a crash.
+        None: built-in jobs, which end with this process.
+        """
+        self.jobs_identity = jobs_identity
+        self._actuator_choice = actuator
+        self._announce = announce
+
+    def __enter__(self) -> Self:
+        state_dir = default_state_dir()
+        for message in clean_up_after_killed(state_dir):
+            self._announce(message)
+        with ExitStack() as stack:
+            self._state_dir = state_dir
+            self.journal = Journal.open(state_dir, new_run_id())
+            stack.callback(self._close_journal)
+            self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
+            stack.callback(self.limiter.close)
+            self.launcher = Launcher(self.journal)
+            self._stack = stack.pop_all()
+        return self
+
+    @cached_property
+    def binaries(self) -> PrometheusBinaries:
+        """The Prometheus program of this machine, downloaded where there is none; unused with `--prometheus-url`."""
+        return find_prometheus(announce=self._announce)
+
+    @property
+    def best_control(self) -> CpuControl:
+        """Shares, which FlowCon was written for and which waste no CPU; hard limits where shares cannot be had."""
+        return "requests" if "requests" in self.limiter.controls else "limits"
+
+    @property
+    def state_dir(self) -> Path:
+        """The folder of the journals and of the state that killed runs left."""
+        return self._state_dir
+
+    @property
+    def targets_folder(self) -> Path:
+        """The default folder of the targets files for a Prometheus of the user's."""
+        return self._state_dir / "targets"
+
+    def announce(self, message: str) -> None:
+        """Show the user one line."""
+        self._announce(message)
+
+    def users_logs(self, namespace: str) -> Path:
+        """A new folder for the output of the user's commands; no exit removes it."""
+        folder = self._state_dir / "logs" / self.journal.run_id / namespace
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise SlopewiseError(f"{folder} cannot be made for the commands' output ({error.strerror}).") from error
+        self._announce(f"Output of the commands: {folder}")
+        return folder
+
+    def _close_journal(self) -> None:
+        """Announce only what could not be restored."""
+        for message in self.journal.close():
+            if "cannot" in message:
+                self._announce(message)

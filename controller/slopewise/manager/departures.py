@@ -1,0 +1,119 @@
+"""Finds workloads that a policy has memory of and no longer manages, although a pod of theirs exists.
+
+After each pass: a workload whose owner removed the label, or that the policy no longer selects, would still be shown as
+managed. Its JobGrowth stays, with the reason, until its original resources are restored; without an original it is
+deleted. A workload without any pod is between two pods, or deleted, and is not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, PodRecord
+from slopewise.adapters.kube.resize.actuator import label_removed
+from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
+from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
+from slopewise.adapters.kube.state.unwatched import FindUnwatched
+from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.crds.inactive_status import Departure
+from slopewise.errors import ActuationError
+from slopewise.model import CpuControl, JobUid, PassReport
+from slopewise.ports import Clock
+from slopewise.tracking import OncePerChange
+
+MAX_CHECKED = 20
+"""Workloads after one pass: for each a pod may be read by name, in some 5 ms."""
+
+
+class Departures:
+    """The check of one policy. A sink of its pass reports."""
+
+    def __init__(
+        self,
+        policy: str,
+        control: CpuControl,
+        job_growths: JobGrowthStore,
+        index: JobIndex,
+        unwatched: FindUnwatched,
+        is_managed: Callable[[PodRecord], bool],
+        clock: Clock,
+    ) -> None:
+        """`is_managed`: whether any policy manages a pod."""
+        self._policy = policy
+        self._control = control
+        self._job_growths = job_growths
+        self._index = index
+        self._unwatched = unwatched
+        self._is_managed = is_managed
+        self._clock = clock
+        self._checked_at: dict[str, float] = {}
+        self._reported = OncePerChange[str, Departure]()
+        """Of each, by the workload's uid."""
+        self._log = structlog.get_logger("slopewise")
+
+    def __call__(self, report: PassReport) -> None:
+        """Check after one pass with a snapshot."""
+        if report.snapshot is None:
+            return
+        snapshot = report.snapshot
+        uids = [each.uid for each in snapshot.jobs] + [each.uid for each in snapshot.waiting]
+        uids += [each.job_uid for each in snapshot.moving] + [each.job_uid for each in snapshot.absent]
+        present = {JobUid.of(uid).workload for uid in uids}
+        missing = {each.key: each for each in self._job_growths.of(self._policy) if each.key not in present}
+        self._checked_at = {key: at for key, at in self._checked_at.items() if key in missing}
+        self._reported.forget_all_but(missing)
+        in_turn = sorted(missing, key=lambda key: self._checked_at.get(key, 0.0))
+        try:
+            for key in in_turn[:MAX_CHECKED]:
+                self._checked_at[key] = report.taken_at_seconds
+                self._check(missing[key])
+        except ActuationError as error:  # the others' turn comes with the next pass
+            self._log.warning("departure check failed", name=self._policy, reason=str(error))
+
+    def _check(self, document: GrowthDocument) -> None:
+        departure = self._departure(document)
+        if departure is None or not self._reported.is_new(document.key, departure):
+            return
+        self._log.info(
+            "workload released",
+            job=f"{document.namespace}/{document.name}",
+            name=self._policy,
+            reason=departure.message,
+        )
+        if all(slot.memory.owners_cpu is None for slot in document.slots.values()):
+            self._job_growths.retire(document)
+            return
+        document.show_departed(departure, self._clock.now())
+        self._job_growths.changed(document, transition=True)
+
+    def _departure(self, document: GrowthDocument) -> Departure | None:
+        """Of the first existing pod; ActuationError when that is unknown."""
+        for slot in list(document.slots.values()):
+            watched = self._index.find(slot.job_uid)
+            if watched is not None:
+                return self._not_selected(watched)
+            unlabelled = self._unwatched(slot.job_uid)
+            if unlabelled is not None:
+                return Departure("LabelRemoved", label_removed(unlabelled), self._actual_millicores(unlabelled))
+        return None
+
+    def _not_selected(self, managed: ManagedPod) -> Departure | None:
+        """Not of a pod that has ended or has no node: it is in no snapshot either, and is managed all the same."""
+        pod = managed.pod
+        if pod.ended or pod.deleting or pod.node is None or self._is_managed(pod):
+            return None
+        opted_in = pod.labels.get(MANAGED_LABEL) == "true"
+        reason = (
+            f"{self._policy} no longer selects it" if opted_in else f"its label {MANAGED_LABEL} is not true any more"
+        )
+        return Departure(
+            "NotSelected", f"{reason}; its original resources are restored", self._actual_millicores(managed)
+        )
+
+    def _actual_millicores(self, managed: ManagedPod) -> int | None:
+        actual = managed.container.actual
+        if actual is None:
+            return None
+        return actual.limit_millicores if self._control == "limits" else actual.request_millicores

@@ -1,0 +1,160 @@
+"""Metrics of the process beside its passes: leadership, API requests, watches, status writes, restores, moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from slopewise.feedback.restore import RestoreReport
+
+_API_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ClusterMetrics:
+    """Counters of one process, in the registry that is served as /metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self.leader = Gauge("slopewise_leader", "1 while this replica leads.", registry=registry)
+        self.policies = Gauge(
+            "slopewise_policies", "TrainingPolicies by what they are.", ["condition"], registry=registry
+        )
+        self.tick_failures = Counter(
+            "slopewise_manager_errors",
+            "Evaluations of the policies that failed with a controller error.",
+            registry=registry,
+        )
+        self._requests = Counter(
+            "slopewise_api_requests", "Requests to the API server.", ["verb", "resource", "code"], registry=registry
+        )
+        self._request_seconds = Histogram(
+            "slopewise_api_request_duration_seconds",
+            "Time of each request to the API server, without watches.",
+            ["verb"],
+            buckets=_API_BUCKETS,
+            registry=registry,
+        )
+        self.restores = Counter(
+            "slopewise_restores", "Restores of original resources, by outcome.", ["outcome"],
+            registry=registry,
+        )  # fmt: skip
+        for outcome in ("restored", "waiting", "gone", "failed"):
+            self.restores.labels(outcome)
+        self.restore_pending_pods = Gauge(
+            "slopewise_restore_pending_pods", "Pods whose original resources are not restored yet.", ["name"],
+            registry=registry,
+        )  # fmt: skip
+        self._status_writes = Counter(
+            "slopewise_status_writes", "Writes of the status of custom resources.", ["outcome"], registry=registry
+        )
+        for outcome in ("written", "unchanged", "failed"):
+            self._status_writes.labels(outcome)
+        self.leader.set(0)
+
+    def on_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
+        """One answered (or failed, code 0) request."""
+        self._requests.labels(verb, resource, str(code)).inc()
+        if verb != "watch":
+            self._request_seconds.labels(verb).observe(seconds)
+
+    def on_status_write(self, outcome: str) -> None:
+        """One write of a status."""
+        self._status_writes.labels(outcome).inc()
+
+    def on_restored(self, given_back: RestoreReport) -> None:
+        """The outcomes of restores."""
+        for outcome, jobs in (
+            ("restored", given_back.restored),
+            ("waiting", given_back.waiting),
+            ("gone", given_back.gone),
+            ("failed", {**given_back.failed, **given_back.impossible}),
+        ):
+            self.restores.labels(outcome).inc(len(jobs))
+
+    def forget_policy(self, name: str) -> None:
+        """Remove the metrics of a deleted policy."""
+        with suppress(KeyError):
+            self.restore_pending_pods.remove(name)
+
+    def follow_watches(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
+        """`watches`: seconds since the API server's last answer, and restarts, by resource; called at each scrape."""
+        self._registry.register(_Watches(watches))
+
+    def follow_resizes(self, waited: Callable[[], Mapping[str, Sequence[float]]]) -> None:
+        """`waited`: for how many seconds each pod's kubelet has not carried out what was accepted, by node."""
+        self._registry.register(_Resizes(waited))
+
+    def follow_moves(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
+        """How many seconds each pod has waited behind our gate, and each move has taken; called at each scrape."""
+        self._registry.register(_Moves(gated, moving))
+
+
+class _Watches(Collector):
+    def __init__(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
+        self._watches = watches
+
+    def collect(self) -> Iterator[Metric]:
+        silent = GaugeMetricFamily(
+            "slopewise_watch_silent_seconds", "Time since the last answer of the API server.", labels=["resource"]
+        )
+        restarts = CounterMetricFamily(
+            "slopewise_watch_restarts", "Watches that broke and were begun again.", labels=["resource"]
+        )
+        for resource, (seconds, count) in self._watches().items():
+            silent.add_metric([resource], seconds)
+            restarts.add_metric([resource], count)
+        yield silent
+        yield restarts
+
+
+class _Resizes(Collector):
+    """Also of a standby replica: the pods of a node whose kubelet is down wait whichever replica leads."""
+
+    def __init__(self, waited: Callable[[], Mapping[str, Sequence[float]]]) -> None:
+        self._waited = waited
+
+    def collect(self) -> Iterator[Metric]:
+        pods = GaugeMetricFamily(
+            "slopewise_unconfirmed_pods",
+            "Pods whose kubelet has not carried out CPU that the API server has accepted.",
+            labels=["job_node"],
+        )
+        oldest = GaugeMetricFamily(
+            "slopewise_oldest_unconfirmed_seconds",
+            "Since the API server accepted it for the first of them.",
+            labels=["job_node"],
+        )
+        for node, seconds in self._waited().items():
+            pods.add_metric([node], len(seconds))
+            oldest.add_metric([node], max(seconds))
+        yield pods
+        yield oldest
+
+
+class _Moves(Collector):
+    """Also of a standby replica: it reports a leader that leaves pods waiting."""
+
+    def __init__(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
+        self._gated = gated
+        self._moving = moving
+
+    def collect(self) -> Iterator[Metric]:
+        gated, moving = self._gated(), self._moving()
+        yield GaugeMetricFamily(
+            "slopewise_gated_pods", "Pods that wait behind our gate, without those that are held back.", len(gated)
+        )
+        yield GaugeMetricFamily(
+            "slopewise_oldest_gate_seconds",
+            "Since the oldest of them was made; 0: there is none.",
+            max(gated, default=0),
+        )
+        yield GaugeMetricFamily("slopewise_moves_under_way", "Jobs on their way to another node.", len(moving))
+        yield GaugeMetricFamily(
+            "slopewise_oldest_move_seconds",
+            "Since the oldest of them began; 0: there is none.",
+            max(moving, default=0),
+        )

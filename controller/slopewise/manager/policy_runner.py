@@ -1,0 +1,369 @@
+"""Runs the passes of one TrainingPolicy: connects the ports of a cluster to `reconcile`, and restores what is due.
+
+`manager/leader.py` makes one for each policy, and another one whenever the policy is changed. Restores run before each
+pass. They need no Prometheus, so they happen also when a pass cannot observe.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from slopewise.adapters.kube.cache.records import PodRecord
+from slopewise.adapters.kube.capacity import capacity_message
+from slopewise.adapters.kube.client.meanings import LimitKind
+from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
+from slopewise.adapters.kube.moves.movability_inputs import Moving
+from slopewise.adapters.kube.moves.suspend.stop import KubeStopper
+from slopewise.adapters.kube.observer import KubeObserver
+from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
+from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
+from slopewise.adapters.kube.resize.arrival_sizes import ArrivalSizer
+from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
+from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
+from slopewise.adapters.kube.state.unwatched import UnwatchedPods
+from slopewise.adapters.kube.workloads.autoscalers import Autoscalers
+from slopewise.adapters.kube.workloads.job_facts import trainer_under
+from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
+from slopewise.adapters.prometheus.queries import AnyOf
+from slopewise.adapters.prometheus.reader import PrometheusReader
+from slopewise.config.pass_settings import pass_settings, policy_of
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.crds.policy_status import OtherResizers
+from slopewise.errors import ObservationError
+from slopewise.estimators.growth import SCRAPES_PER_WINDOW
+from slopewise.feedback.restore import RestoreReport, due, restore_originals
+from slopewise.loop import ControllerLoop
+from slopewise.manager.departures import Departures
+from slopewise.manager.restorer import RestoreReporter
+from slopewise.manager.shared import SharedState
+from slopewise.model import MemoryState, PassReport
+from slopewise.ports import Actuator, Ports
+from slopewise.reconcile import reconcile
+from slopewise.telemetry.metrics import Telemetry
+
+MIN_SECONDS_BETWEEN_EVENTS = 2.0
+"""The second of two triggers within this time waits: a Job with 50 pods starts them within a second."""
+
+MAX_CPU_RATIO = 0.05
+"""Triggered passes may take at most this share of a core: a pass of 1 s is not repeated within 20 s because a pod
+started."""
+
+_FEW_NAMES = 3
+
+MIN_READING_SECONDS, MAX_READING_SECONDS = 5.0, 15.0
+
+CONFIRM_SECONDS = 1.0
+TRY_AGAIN_SECONDS = 5.0
+MAX_RETRY_AFTER_SECONDS = 80.0
+"""Bound of the time between two tries of a restore; each try without success doubles it. The first check whether an
+accepted restore is in effect comes sooner."""
+
+MIN_LIVENESS_SECONDS = 60.0
+"""A pass whose queries all time out takes some 20 s, and ends then."""
+
+
+class PolicyRunner:
+    """The passes of one policy document. A changed document gets another runner; memory is in the JobGrowths."""
+
+    def __init__(
+        self, shared: SharedState, record: PolicyRecord, document: TrainingPolicy, status: PolicyDocument | None
+    ) -> None:
+        """`status`: of the TrainingPolicy; None where it came as a file."""
+        self.record = record
+        self.spec = document.spec
+        self.trouble: str | None = None
+        """What keeps the policy from being applied in full, set by its manager; reported with each pass."""
+        self._shared = shared
+        self._name = record.name
+        self._policy = policy_of(document)
+        self._settings = replace(pass_settings(document), first_changes_a_pass=ORIGINALS_A_PASS)
+        self._claims = Claims()
+        self._index = WatchedJobIndex(shared.watches.pods, shared.owners, trainer_under(self.spec))
+        self._memory = shared.effects.memory(record, self._index, status)
+        self._unwatched = UnwatchedPods(shared.fail_fast, shared.job_growths).find
+        self._reporter = self._make_reporter(status)
+        self._telemetry = Telemetry(
+            control=self.spec.resources.control,
+            interval_seconds=self.spec.behaviour.evaluation_seconds,
+            document=self._name,
+            instruments=shared.instruments,
+        )
+        self._restore_reporter = RestoreReporter(self._name, shared.metrics, self._reporter, self._name_of)
+        self._reader = self._prometheus()
+        self._observer = self._make_observer()
+        self._waits_for: Callable[[LimitKind, str], bool] = lambda *_: False
+        self._actuator = self._make_actuator()
+        self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
+        self._sinks = shared.effects.sinks(self._reporter, self._make_departures())
+        self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.evaluation_seconds, self._sinks)
+        self._triggered = threading.Event()
+        self._resized: deque[str] = deque()
+        """Uids of pods whose CPU has changed since it was last shown."""
+        self._retry: Retry | None = None
+
+    def start(self) -> None:
+        """Run the first pass now, further ones as they are due."""
+        self.loop.start()
+
+    def stop(self, timeout_seconds: float = 0.0) -> bool:
+        """No further pass; True once none is under way. Every pod keeps its CPU. May be called again."""
+        if not self.loop.stop(timeout_seconds):
+            return False
+        self._reader.close()
+        return True
+
+    def forget(self) -> None:
+        """Remove the metrics of its jobs."""
+        self._telemetry.forget()
+        self._restore_reporter.forget()
+
+    def is_alive(self) -> bool:
+        """False when passes no longer end. A short interval does not cause a restart over one slow answer."""
+        return self.loop.is_alive() or self.loop.seconds_since_pass() < MIN_LIVENESS_SECONDS
+
+    def trigger(self) -> None:
+        """Request an early pass after a change of a pod. Called from any thread."""
+        self._triggered.set()
+
+    def note_limit(self, kind: LimitKind, namespace: str) -> None:
+        """A LimitRange or ResourceQuota has changed: retry soon what it refused. Called from any thread."""
+        if self._waits_for(kind, namespace):
+            self.trigger()
+
+    def note_cpu(self, pod_uid: str) -> None:
+        """The CPU of one of its pods has changed, or its kubelet has reported it. Called from any thread."""
+        self._resized.append(pod_uid)
+
+    def tick(self) -> None:
+        """Called about twice a second: start an early pass if one is due and the last one is not just over."""
+        self._refresh()
+        if self._triggered.is_set() and self._may_check_again():
+            self._triggered.clear()
+            self.loop.trigger()
+        elif self._retry is not None and self._retry.is_due():
+            self.loop.trigger()
+
+    def _refresh(self) -> None:
+        """Show CPU that kubelets have reported since, unless a pass is about to do so."""
+        if not self._resized or self.loop.busy:
+            return
+        changed = {self._resized.popleft() for _ in range(len(self._resized))}
+        self._reporter.refresh(self._observer.workloads_of(changed), self._observer.with_cpu)
+
+    def _may_check_again(self) -> bool:
+        passes = max(1, self.loop.passes)
+        spacing = max(MIN_SECONDS_BETWEEN_EVENTS, self.loop.cpu_seconds / passes / MAX_CPU_RATIO)
+        return not self.loop.busy and self.loop.seconds_since_pass() >= spacing
+
+    def one_pass(self) -> PassReport:
+        """Restore what is due, then run one whole pass."""
+        self._claims = self._shared.claims.current()
+        self._restore_due()
+        self._reporter.set_conflict(self._claims.conflicts.get(self._name))
+        self._reporter.set_others(self._others())
+        self._reporter.set_capacity(capacity_message(self._observer.capacities))
+        trouble = self.trouble or self._shared.trouble(self._name) or self._left_out() or self._kubelets_behind()
+        self._reporter.set_degraded(trouble)
+        report = reconcile(self._ports, self._policy, self._settings)
+        self._shared.gates.after_pass(report)
+        return report
+
+    def publish(self, report: PassReport) -> None:
+        """Pass a report to all sinks, as the loop does, for a pass without it."""
+        self._telemetry.record(report)
+        for sink in self._sinks:
+            sink(report)
+
+    def holds_originals(self) -> bool:
+        """True while a pod lacks its original resources; ObservationError while that is unknown."""
+        return self._memory.holds_originals()
+
+    # --- giving back -----------------------------------------------------------------------------------------
+
+    def _restore_due(self) -> None:
+        try:
+            if self._retry is None and not self.holds_originals():
+                return  # so it is for most policies and passes; whose pods are whose takes longer to find out
+            selected = self._selected_uids()
+            state = self._memory.load()
+        except ObservationError:  # the next pass reports it
+            return
+        behaviour = self.spec.behaviour
+        kept = (selected | self._not_scheduled(state)) - self._observer.autoscaled
+        uids = due(state, self.spec.mode, behaviour.canary_ratio, kept)
+        if not uids and self._retry is None:
+            return
+        given_back = restore_originals(self._memory, self._actuator, uids)
+        self._restore_reporter.report(given_back)
+        self._retry = None if given_back.settled else Retry.after(self._retry, given_back)
+        # Not those whose pod is gone: a workload between two pods is still ours, and so is what is known of it.
+        self._memory.retire([uid for uid in given_back.restored if uid not in selected])
+
+    def _selected_uids(self) -> frozenset[str]:
+        """The jobs whose pods this policy manages now. One whose pod is being replaced is not among them."""
+        if (waits_for := self._shared.watches.waits_for()) is not None:
+            raise ObservationError(waits_for)
+        resolution = self._shared.owners.resolve(self._shared.watches.pods.items())
+        return frozenset(uid for uid, (_, pod) in resolution.pods.items() if self._manages(pod))
+
+    def _not_scheduled(self, state: MemoryState) -> frozenset[str]:
+        """The jobs that were sized and whose pods have no node yet, by which a policy might select them."""
+        sized = (uid for uid, known in state.jobs.items() if known.came_with is not None)
+        found = ((uid, self._index.find(uid)) for uid in sized)
+        return frozenset(uid for uid, managed in found if managed is not None and managed.pod.node is None)
+
+    def _manages(self, pod: PodRecord) -> bool:
+        """As of the beginning of the pass: the assignment of pods does not change during one."""
+        return self._claims.policy_of.get(pod.uid) == self._name
+
+    def _left_out(self) -> str | None:
+        """A message about pods without enough facts; from the last pass."""
+        left_out = self._observer.left_out
+        if not left_out:
+            return None
+        name, reason = next(iter(left_out.items()))
+        return f"{len(left_out)} pods are left out; {name}: {reason}"
+
+    def _others(self) -> OtherResizers | None:
+        """Who else resizes pods of this policy; from the last pass."""
+        found = self._observer.resized_by_others
+        if not found:
+            return None
+        return OtherResizers(len(found), tuple(found)[:_FEW_NAMES], ", ".join(sorted(set(found.values()))[:_FEW_NAMES]))
+
+    def _kubelets_behind(self) -> str | None:
+        """A message about nodes whose kubelets do not carry out accepted resizes; from the last pass."""
+        behind = Counter(self._observer.behind)
+        if not behind:
+            return None
+        nodes = ", ".join(f"{node} ({pods} {'pod' if pods == 1 else 'pods'})" for node, pods in sorted(behind.items()))
+        return f"accepted CPU is not in effect on {nodes}; see whether the kubelet runs there"
+
+    def _name_of(self, job_uid: str) -> str:
+        managed = self._index.find(job_uid)
+        return job_uid if managed is None else f"{managed.pod.namespace}/{managed.pod.name}"
+
+    # --- the ports -------------------------------------------------------------------------------------------
+
+    def _make_reporter(self, status: PolicyDocument | None) -> StatusReporter:
+        return StatusReporter(
+            self._name,
+            self.spec,
+            self._shared.job_growths,
+            self._index,
+            self._shared.events,
+            document=status,
+            policy_uid=self.record.uid,
+            generation=self.record.generation,
+        )
+
+    def _prometheus(self) -> PrometheusReader:
+        options = self._shared.options
+        namespace = options.connection.namespace
+        return PrometheusReader(
+            options.prometheus,
+            {"pod": AnyOf()} if namespace is None else {"namespace": namespace},
+            options.scrape_interval_seconds,
+            [self.spec.evaluation],
+            window_seconds=SCRAPES_PER_WINDOW * options.scrape_interval_seconds,
+            timeout_seconds=reading_seconds(self.spec.behaviour.evaluation_seconds),
+            resource_matchers={},
+        )
+
+    def _make_observer(self) -> KubeObserver:
+        return KubeObserver(
+            self._shared.watches.stores,
+            self._shared.owners,
+            self._index,
+            self._reader,
+            self._manages,
+            self.spec,
+            self._shared.clock,
+            self._memory.original,
+            Moving(
+                self._shared.api,
+                self._shared.moves_under_way,
+                is_ours=self._memory.remembers,
+                made=self._memory.moves_made,
+                remembered=self._memory.remembered,
+                backoff=self._shared.move_backoff.reason,
+            ),
+            self._shared.watches.resizes.waited_seconds,
+            self._memory.original_memory,
+        )
+
+    def _make_actuator(self) -> Actuator:
+        actuator = KubeActuator(
+            self._shared.api,
+            self._index,
+            self.spec.resources,
+            self._shared.rate_limiter,
+            self._shared.clock,
+            self._memory.original,
+            self._shared.watches.pods.observe,
+            self._make_mover().move,
+            ResizeContext(
+                self._shared.watches.resizes.waited_seconds, self._shared.watches.limits.changes, self._unwatched
+            ),
+            KubeStopper(self._name, self._index, self._shared.job_stops).stop,
+        )
+        self._waits_for = actuator.waits_for
+        return self._shared.effects.actuator(actuator, self._memory)
+
+    def _make_departures(self) -> Departures:
+        return Departures(
+            self._name,
+            self.spec.resources.control,
+            self._shared.job_growths,
+            self._index,
+            self._unwatched,
+            lambda pod: pod.uid in self._claims.policy_of,
+            self._shared.clock,
+        )
+
+    def _make_mover(self) -> KubeMover:
+        shared = self._shared
+        ways = Ways(place=shared.gates.place, suspend=shared.job_moves.begin, evict=shared.evictions.begin)
+        autoscalers = Autoscalers(shared.watches.stores.autoscalers)
+        sizer = ArrivalSizer(
+            self._name, shared.api, self._index, shared.job_growths, self.spec.resources,
+            autoscaler_of=autoscalers.scaling, on_written=shared.watches.pods.observe,
+        )  # fmt: skip
+        return KubeMover(self._name, self._index, self._observer.movability, ways, sizer.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When a pending restore is tried again: after 5, 10, 20, … s, because each try is a whole pass.
+
+    Whether a kubelet has carried out an accepted one is checked sooner: most do within a second.
+    """
+
+    pause_seconds: float
+    at: float
+
+    @classmethod
+    def after(cls, last: Retry | None, given_back: RestoreReport) -> Retry:
+        """After a try that restored something, the next pause is the first one again."""
+        if last is None or given_back.restored:
+            pause = CONFIRM_SECONDS if given_back.accepted else TRY_AGAIN_SECONDS
+        else:
+            pause = min(2 * last.pause_seconds, MAX_RETRY_AFTER_SECONDS)
+        return cls(pause, time.monotonic() + pause)
+
+    def is_due(self) -> bool:
+        """True from that moment on."""
+        return time.monotonic() >= self.at
+
+
+def reading_seconds(interval_seconds: float) -> float:
+    """How long Prometheus may take for the queries of one pass: a quarter of the interval, from 5 s up to 15 s.
+
+    The answers about 5,000 jobs take 2 to 3 s, and on a busy node several times that; a pass that waits for longer
+    decides on old facts.
+    """
+    return min(MAX_READING_SECONDS, max(MIN_READING_SECONDS, interval_seconds / 4))

@@ -1,0 +1,168 @@
+"""The state that all policies of one process share: API clients, watches, memory, writers, rate limits, metrics.
+
+`manager/replica.py` makes it once; each `policy_runner.py` builds its ports from it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.fencing import FencedApi
+from slopewise.adapters.kube.client.protocol import MayWrite
+from slopewise.adapters.kube.events import EventRecorder
+from slopewise.adapters.kube.moves.backoff import MoveBackoff
+from slopewise.adapters.kube.moves.consent import allows_moves
+from slopewise.adapters.kube.moves.evict.controller import EvictionController
+from slopewise.adapters.kube.moves.gated_pods import GatedPodController
+from slopewise.adapters.kube.moves.holding import is_held_back
+from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
+from slopewise.adapters.kube.moves.suspend.begin import JobMover
+from slopewise.adapters.kube.moves.suspend.stop import JobStopper
+from slopewise.adapters.kube.resize.rate_limiter import Rate, RateLimiter
+from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
+from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
+from slopewise.adapters.kube.state.training_policies import PolicyRecord
+from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.manager.assignment import PolicyAssignment
+from slopewise.manager.effects import Effects, NoEffects
+from slopewise.manager.informers import Watches
+from slopewise.manager.metrics import ClusterMetrics
+from slopewise.manager.options import ClusterOptions, Rates
+from slopewise.model import MoveUnderWay
+from slopewise.telemetry.metrics import Instruments
+
+_FLUSH_SECONDS = 4.0
+FAIL_FAST_SECONDS = 3.0
+
+_FAILURES_OF_TROUBLE = 3
+"""A status write that fails once may be a conflict; three failures in a row take seven seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """The shared parts. Nothing in it writes without the lease: both clients are fenced."""
+
+    options: ClusterOptions
+    api: FencedApi
+    fail_fast: FencedApi
+    """The same with a short timeout, for the ticking thread, which must not hang."""
+    watches: Watches
+    owners: Owners
+    claims: PolicyAssignment
+    job_growths: JobGrowthStore
+    writer: StatusWriter
+    events: EventRecorder
+    rate_limiter: RateLimiter
+    gates: GatedPodController
+    evictions: EvictionController
+    job_moves: JobMover
+    job_stops: JobStopper
+    move_backoff: MoveBackoff
+    effects: Effects
+    instruments: Instruments
+    metrics: ClusterMetrics
+    clock: SystemClock
+
+    def start(self) -> None:
+        """Start the writers of statuses and events; the lease fences them."""
+        self.writer.start()
+        self.events.start()
+
+    def stop(self) -> None:
+        """Write what waits, within a few seconds, and end."""
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        self.writer.stop(_FLUSH_SECONDS - 1)
+        self.events.stop(max(0.5, deadline - time.monotonic()))
+
+    def moves_under_way(self) -> tuple[MoveUnderWay, ...]:
+        """All moves of the cluster that are not over, by suspension and by eviction."""
+        return (*self.job_moves.under_way(), *self.evictions.under_way())
+
+    def gated_seconds(self) -> list[float]:
+        """The age of each gated pod that no policy holds back."""
+        now = self.clock.now()
+        return [
+            max(0.0, now - pod.created_at_seconds)
+            for pod in self.watches.pods.items()
+            if pod.waits_for_us and not is_held_back(pod, now)
+        ]
+
+    def moving_seconds(self) -> list[float]:
+        """The age of each job's move."""
+        now = self.clock.now()
+        return [max(0.0, now - move.since_seconds) for move in self.moves_under_way()]
+
+    def trouble(self, policy: str) -> str | None:
+        """What keeps this policy from working and reporting in full, a missing right for example; None: nothing."""
+        if (silence := self.watches.trouble()) is not None:
+            return silence
+        failing = sum(document.failures >= _FAILURES_OF_TROUBLE for document in self.job_growths.of(policy))
+        if not failing:
+            return None
+        return f"{failing} JobGrowths cannot be written" + (f": {self.writer.failure}" if self.writer.failure else "")
+
+
+def make_shared_state(
+    options: ClusterOptions,
+    raw_api: KubeApi,
+    watches: Watches,
+    may_write: MayWrite,
+    instruments: Instruments,
+    metrics: ClusterMetrics,
+    file_policy: PolicyRecord | None,
+) -> SharedState:
+    """Build the shared parts; nothing is started yet."""
+    api = FencedApi(raw_api, may_write)
+    sender = StatusSender(api)
+    writer = StatusWriter(sender.send, on_write=metrics.on_status_write)
+    job_growths = JobGrowthStore(watches.growths, sender, writer)
+    owners, clock = Owners(watches.jobs, api, job_growths.recorded), SystemClock()
+    rate_limiter = _rate_limiter(options.rates)
+    events = EventRecorder(api, instance=options.identity)
+    gate_releaser = GateReleaser(api, watches.pods.observe)
+    backoff = MoveBackoff(api, watches.jobs, watches.namespaces, clock)
+    evictions = EvictionController(
+        api, watches.pods, watches.nodes, owners, job_growths, gate_releaser, rate_limiter.take, clock, events.emit,
+        on_refused=backoff.note,
+    )  # fmt: skip
+    job_moves = JobMover(
+        api, watches.jobs, watches.nodes, rate_limiter.take, clock, watches.jobs.observe, on_refused=backoff.note
+    )
+    fail_fast = FencedApi(raw_api.with_timeout(FAIL_FAST_SECONDS), may_write)
+    return SharedState(
+        options=options,
+        api=api,
+        fail_fast=fail_fast,
+        watches=watches,
+        owners=owners,
+        claims=PolicyAssignment(watches, file_policy, options.scrape_interval_seconds),
+        job_growths=job_growths,
+        writer=writer,
+        events=events,
+        rate_limiter=rate_limiter,
+        gates=GatedPodController(
+            api, watches.pods, owners, gate_releaser, rate_limiter.take, clock,
+            may_evict_in=lambda namespace: allows_moves(watches.namespaces, namespace),
+            reserved=evictions.reserved, on_stranded=evictions.give_up_node, emit=events.emit, act=job_growths.act,
+        ),
+        evictions=evictions,
+        job_moves=job_moves,
+        job_stops=JobStopper(api, clock, watches.jobs.observe),
+        move_backoff=backoff,
+        effects=(NoEffects if options.dry_run else Effects)(fail_fast, job_growths, clock),
+        instruments=instruments,
+        metrics=metrics,
+        clock=clock,
+    )  # fmt: skip
+
+
+def _rate_limiter(rates: Rates) -> RateLimiter:
+    return RateLimiter(
+        node=Rate(rates.per_node_per_minute),
+        namespace=Rate(rates.per_namespace_per_minute),
+        cluster=Rate(rates.per_cluster_per_minute),
+        clock=time.monotonic,
+    )

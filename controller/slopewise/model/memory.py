@@ -1,0 +1,380 @@
+"""Memory of earlier passes, for each job and each node; stored as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import Any
+
+import msgspec
+
+from slopewise.model.jobs import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult, Usage
+
+
+class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The start of the interval that is being measured: levels and counters at its first moment."""
+
+    at_seconds: float
+    level: float
+    usage: Usage | None
+    process_started_at_seconds: float | None = None
+    level_at_seconds: float | None = None
+    """The time that the level is of, where it is a median of fewer samples than later ones; None: of a full window."""
+    memory_byte_seconds: float | None = None
+    """`MemoryUse.byte_seconds_total` at its first moment; None: the use was not known then."""
+
+
+class Outlier(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A level far outside of a job's range, and when it was first seen."""
+
+    at_seconds: float
+    level: float
+
+
+class Doubts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Open questions about a job's range (`estimators/level_range.py`)."""
+
+    early: tuple[float, ...] = ()
+    """Its first different levels, until there are enough to classify the first as a spike or not."""
+    outlier: Outlier | None = None
+    """An unconfirmed level."""
+    former: tuple[float, float] | None = None
+    """First and best level before a jump that was confirmed."""
+
+
+class Growth(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A finished measurement of one job over one interval (`growth.measure`).
+
+    `change_per_second` is the normalised improvement, below 0 when the job got worse (unless progress is counted
+    as an absolute difference); `progress_per_second` is Eq. 4.1, which counts getting worse as 0; `efficiency` is
+    Eq. 4.2 per resource: progress per second divided by the average use as a fraction of the node (cpu, memory), or
+    by MiB/s (block and network I/O, whose capacity is not known). A resource whose use is unknown or about zero is
+    not in the mapping: such a growth efficiency is unknown, never infinite and never zero.
+    """
+
+    at_seconds: float
+    interval_seconds: float
+    change_per_second: float
+    cpu_cores: float | None
+    efficiency: Mapping[str, float] = msgspec.field(default_factory=dict)
+
+    @property
+    def progress_per_second(self) -> float:
+        """Eq. 4.1 under the configured normaliser, in 1/s; never below 0."""
+        return max(0.0, self.change_per_second)
+
+    @property
+    def cpu_efficiency(self) -> float | None:
+        """Growth efficiency per whole node of CPU, in 1/s; None when unknown."""
+        return self.efficiency.get("cpu")
+
+
+class MemoryUse(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The working set of a job over time (`estimators/memory_use.py`)."""
+
+    sampled_at_seconds: float
+    working_set_bytes: float
+    """The newest sample."""
+    peak_bytes: float
+    """The largest sample since the last checkpoint."""
+    previous_peak_bytes: float = 0.0
+    """The largest sample between the last two checkpoints: a peak that recurs is not forgotten."""
+    checkpoint_at_seconds: float | None = None
+    """When the last checkpoint was saved; None: none was reported."""
+    samples: int = 1
+    byte_seconds_total: float = 0.0
+    """The integral of the working set over time: any interval's average is a difference of two."""
+
+    @property
+    def recalled_peak_bytes(self) -> float:
+        """The larger one of both peaks."""
+        return max(self.peak_bytes, self.previous_peak_bytes)
+
+
+class PaceAnchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The start of the interval over which a pace is measured: cumulative counters at its first moment."""
+
+    at_seconds: float
+    done_total: float
+    """Responses that succeeded, or steps done."""
+    busy_seconds_total: float | None
+    """Seconds spent on responses; None for steps, whose time is the interval itself."""
+    cpu_seconds_total: float | None
+    process_started_at_seconds: float | None = None
+    cpu_sampled_at_seconds: float | None = None
+    """When the CPU was counted: a kubelet does so up to 20 s before the steps are read. None: at the same moment."""
+    failed_total: float = 0.0
+    """Responses that failed."""
+    failed_seconds_total: float = 0.0
+
+
+class Pace(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A finished measurement of how long one step, or one response, took at one CPU level (`pace.measure`)."""
+
+    at_seconds: float
+    seconds: float
+    """Mean seconds a step (of a training) or a response (of a served model)."""
+    cores: float | None
+    """CPU used while at work; None: not known."""
+    busy_ratio: float = 1.0
+    """Of the interval, how long it was at work; below 1 for a served model that waits for requests."""
+
+
+class Answering(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Whether a served model answered its requests in its last interval (`pace.measure`)."""
+
+    failed_ratio: float = 0.0
+    """Of the responses of the interval, those that failed; 0 where there were none."""
+    unanswered_since_seconds: float | None = None
+    """Start of the first interval in a row in which no response succeeded although requests came, or may have come;
+    None: one succeeded, or no request was there."""
+
+
+class TargetHits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How a job stands to the targets that its owner states (`estimators/targets.py`)."""
+
+    streak: int = 0
+    """Measurements in a row that reach the next target (above 0), or miss the last one that was reached (below 0)."""
+    reached: int = 0
+    """Targets passed: 0; 1, the model is deliverable; 2, the final target."""
+
+
+class Confirmed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A yes or no that changes only after it was contradicted for a while, so that one noisy figure changes nothing."""
+
+    holds: bool = False
+    doubted_since_seconds: float | None = None
+    """Since when each pass has found the opposite; None: the last one found the same."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The last applied resize of a job, and measurements from before it."""
+
+    at_seconds: float
+    control: CpuControl
+    from_millicores: int
+    to_millicores: int
+    container_health: ContainerHealth | None = None
+    growth: Growth | None = None
+    previous_growth: Growth | None = None
+    pace: Pace | None = None
+    is_rollback: bool = False
+    """A rollback is never judged itself; else two changes would roll each other back forever."""
+    reported: OutcomeResult | None = None
+    """The node's later result (`Job.pending`) that was reported."""
+    regression: str | None = None
+    """The job's regression, until the former CPU is restored."""
+
+
+MOVES_KEPT = 8
+"""Of one job. More are kept as long as they count for the hourly budget of a node."""
+
+
+class MoveRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One migration of a job and its progress (`feedback/move_tracking.py`)."""
+
+    at_seconds: float
+    from_node: str
+    node: str
+    steps_before: float | None = None
+    """Steps done at the decision."""
+    process_started_at_seconds: float | None = None
+    """Of the moved process; another value is the process that replaced it."""
+    begun_at_seconds: float | None = None
+    """When the job was signalled to end; None: at `at_seconds`."""
+    resumed_at_seconds: float | None = None
+    """End of the first step after the move; the pass that saw it where that is not known."""
+    resumed_on: str | None = None
+    """The node; another one than the target where that filled up."""
+    steps_lost: float | None = None
+    """Steps before less the first steps seen after; 0: none repeated."""
+    failure: str | None = None
+    """Why the move failed; the job is not moved again."""
+
+    @property
+    def is_open(self) -> bool:
+        """True until the job trains again or the move has failed."""
+        return self.resumed_at_seconds is None and self.failure is None
+
+    @property
+    def pause_seconds(self) -> float | None:
+        """From the begin to the job's first step elsewhere; None: not yet, or the job stayed on its node."""
+        if self.resumed_at_seconds is None or self.resumed_on in (None, self.from_node):
+            return None
+        return self.away_seconds(self.resumed_at_seconds)
+
+    def away_seconds(self, until_seconds: float) -> float:
+        """From its begin until then; never negative, since the clocks of two nodes may differ."""
+        begun_at = self.at_seconds if self.begun_at_seconds is None else self.begun_at_seconds
+        return max(0.0, until_seconds - begun_at)
+
+
+class Unmet(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A promise (objective or deadline) that a job's node cannot keep: at how many evaluations in a row so far."""
+
+    node: str
+    """On another node the count begins again."""
+    evaluations: int
+    at_seconds: float
+    """Of the last one that counted: those that only an arrival triggered in between do not."""
+
+
+class StopRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The last attempt to stop a job at its target (`guards/at_target.py`), and the process that it was about."""
+
+    at_seconds: float
+    reason: str
+    started_at_seconds: float
+    """Of the job (on a cluster, of its pod)."""
+    process_started_at_seconds: float | None = None
+    result: OutcomeResult | None = None
+    """None: decided, and the result is not known."""
+    detail: str = ""
+    """Why it was not stopped."""
+
+    @property
+    def is_done(self) -> bool:
+        """True once the job was told to end."""
+        return self.result == "applied"
+
+
+class PlacementMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The decisions of the policy of `spec.placement` on one job: the fields of `JobMemory` that a policy writes.
+
+    The policy of `spec.policy` writes those of `JobMemory` itself (`composition.py`).
+    """
+
+    job_class: str | None = None
+    class_since_seconds: float | None = None
+    wanted_cores: float | None = None
+    """Never carried out: such a policy moves jobs, and resizes none."""
+    streak: int = 0
+    marks: frozenset[str] = frozenset()
+    unmet: Unmet | None = None
+
+
+class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Memory of one job. `original` is its CPU before the first change of anything, and is never overwritten."""
+
+    series: str | None = None
+    first_level: float | None = None
+    best_level: float | None = None
+    anchor: Anchor | None = None
+    growth: Growth | None = None
+    job_class: str | None = None
+    class_since_seconds: float | None = None
+    wanted_cores: float | None = None
+    """The limit the policy last decided on (the papers' L), before control mode and guards."""
+    original: CpuAllocation | None = None
+    """Its CPU before the first resize, by which weights and shares are judged."""
+    came_with: CpuAllocation | None = None
+    """Its owner's CPU, where it was sized before it started; `original` is then the sized CPU."""
+    last_resized_at_seconds: float | None = None
+    previous_growth: Growth | None = None
+    """The measurement before `growth`, of the same process."""
+    pace_anchor: PaceAnchor | None = None
+    paces: tuple[Pace, ...] = ()
+    """Oldest first, at most `pace.KEPT`; the last one is the newest. Empty again once a served model that has requests
+    has answered none for long (`pace.MAX_UNANSWERED_INTERVALS`)."""
+    answering: Answering | None = None
+    """Of a served model, over its last interval; None: none has ended yet, or it is a training."""
+    streak: int = 0
+    """How many measurements in a row met the condition that the policy counts (slack gone)."""
+    marks: frozenset[str] = frozenset()
+    """Facts that a policy sets once, such as SpeCon's `migrated` and `rebalanced`."""
+    moves_total: int = 0
+    moved_at_seconds: float | None = None
+    moves: tuple[MoveRecord, ...] = ()
+    """Oldest first; the last `MOVES_KEPT`, and those of the last hour."""
+    change: Change | None = None
+    backoff_until_seconds: float | None = None
+    """Until then the job is not changed: it regressed after a change, or another controller resizes it."""
+    backoff_reason: str | None = None
+    silent_since_seconds: float | None = None
+    """Since when it reports no usable level although it did before; None: it reports, or never did."""
+    doubts: Doubts | None = None
+    """Open questions about `first_level` and `best_level`; None: none."""
+    placement: PlacementMemory | None = None
+    """None: no second policy chooses nodes, or it has decided nothing yet."""
+    unmet: Unmet | None = None
+    """None: its node keeps its promise, or it has none, or nothing is known of it."""
+    targets: TargetHits | None = None
+    """None: its owner states no target."""
+    objective_missed: Confirmed | None = None
+    """Whether its pace misses its objective; None: it has none, or was not timed yet."""
+    hopeless: Confirmed | None = None
+    """Whether its deadline cannot be met any more; None: it has none."""
+    stop: StopRecord | None = None
+    """None: this process was not to be stopped at its target."""
+    memory_use: MemoryUse | None = None
+    """None: its working set was never seen."""
+    original_memory: MemoryAllocation | None = None
+    """Stored before the first change of its memory, never without `original`; None: its memory was never changed."""
+    written_limit_bytes: int | None = None
+    """The memory limit that was written last; None: none was."""
+    memory_resized_at_seconds: float | None = None
+    memory_refused_at_seconds: float | None = None
+    """When its node last did not carry out a change of its memory, which was then taken back."""
+
+    @property
+    def owners_cpu(self) -> CpuAllocation | None:
+        """What its owner gave it, which is restored in the end; None: it has that still."""
+        return self.original if self.came_with is None else self.came_with
+
+    def altered(self, **changes: Any) -> JobMemory:
+        """The same job with other values for these fields. TypeError for a name that is none."""
+        return msgspec.structs.replace(self, **changes)
+
+    def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
+        """The same job after a policy decided on its class and its limit."""
+        since = self.class_since_seconds if self.job_class == job_class else now_seconds
+        return msgspec.structs.replace(self, job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores)
+
+
+class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one job has shown of its workload class (`estimators/workload_classes.py`)."""
+
+    job_uid: str
+    at_seconds: float
+    fixed_seconds: float
+    """Of each step or response: seconds that no CPU saves."""
+    cpu_seconds: float
+    """CPU-seconds a step or response."""
+    least_cores: float
+    """The least CPU at which it was timed."""
+    steps_planned: float | None = None
+    memory_bytes: float | None = None
+    """Peak, as far as it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """Memory of one node: its jobs at the last evaluation, when that was, and the interval to the next."""
+
+    job_uids: frozenset[str]
+    evaluated_at_seconds: float
+    interval_seconds: float
+
+    @property
+    def requeue_at_seconds(self) -> float:
+        """When the node's interval ends, unless a job arrives or leaves before."""
+        return self.evaluated_at_seconds + self.interval_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """The state that survives a restart of the controller."""
+
+    jobs: Mapping[str, JobMemory] = field(default_factory=dict)
+    nodes: Mapping[str, NodeMemory] = field(default_factory=dict)
+    placement_nodes: Mapping[str, NodeMemory] = field(default_factory=dict)
+    """The evaluations of the policy of `spec.placement`; empty without one."""
+    arriving: Mapping[str, JobMemory] = field(default_factory=dict)
+    """Memory of arrivals that have run before, by uid: their paces are known. Read by policies, and never stored."""
+    classes: Mapping[str, tuple[ClassFigures, ...]] = field(default_factory=dict)
+    """The class record of each workload class: its jobs, newest last; the class seen last is the last one."""
+
+
+MEMORY_JSON = msgspec.json.Encoder(enc_hook=methodcaller("item"))
+"""Encodes memory for storage; values of numpy are converted."""

@@ -1,0 +1,377 @@
+"""DQoES-style: CPU so that as many jobs as possible take no longer than what was asked of them.
+
+Source: DQoES (arXiv 2010.12728), of which only the abstract is at hand: this is a reconstruction, not the paper's own
+text. A job asks for `objectives.qoe_seconds`, o, per response of a served model or per step of a training; p is what
+was measured, q = (o - p)/o how much better it is than asked. Classes: over-achieving G (q > alpha), satisfied S
+(|q| <= alpha), below target B (q < -alpha). Per node of C cores with n jobs:
+
+`direct` (default) solves seconds(L) = o for the limit L* of each job, over the line a + b/L fitted to its own figures.
+
+- If all fit, each gets its L*.
+- Otherwise the largest subset is satisfied, ascending by L*/weight; the others are reported as unsatisfiable.
+
+Worked example: C = 1 and L* of 0.2, 0.3, 0.4 and 0.5: the first three are satisfied, the fourth gets the 0.1 left.
+
+`step` (`shared/objective_steps.py`) changes every limit a little at each evaluation, with back-off while nothing
+changes.
+
+On several nodes (ours): arriving jobs are placed by need, those that fit nowhere are held back for a bounded time
+(`shared/need_placement.py`), and a job that was below target and out of reach at `missedEvaluations` in a row is moved
+to a node that can satisfy it (`shared/promise_moves.py`).
+
+Our readings of `direct`, where nothing is said:
+
+- A job counts as satisfied up to o·(1 + alpha), so what it needs at least is the limit for o·(1 + alpha - margin).
+  The subset is chosen by that; then CPU brings its jobs from there towards L*.
+- A satisfied job keeps its share unless another needs clearly less: figures that differ by noise do not take
+  turns, which would satisfy neither.
+- What the subset leaves goes evenly to all others: a job without an objective gets no less than one whose objective
+  is out of reach. What they cannot use goes to the subset. Everyone has at least a small floor.
+- A job that is not timed yet has an even share C/n until it is, and so has a served model that has stopped answering
+  although it has requests: its last figures no longer count (`estimators/pace.py`). One that reports nothing, neither
+  steps nor responses nor a loss, keeps its original CPU, and C is what that leaves.
+- A satisfied job that wants about what it has, within a deadband, wants just that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Literal
+
+from slopewise.allocation import capacity_cores, promisable
+from slopewise.estimators.workload_classes import expected
+from slopewise.model import (
+    Arrival,
+    ClusterSnapshot,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Migrate,
+    Node,
+    NodeMemory,
+)
+from slopewise.policies import PolicyParameters, Setting, parameter
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, place_by_need, wanted_cores
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
+from slopewise.policies.shared.objective_shares import rest_in_proportion, rest_to_others, towards
+from slopewise.policies.shared.objective_steps import step_interval_seconds, step_limits
+from slopewise.policies.shared.objectives import (
+    BELOW,
+    NO_OBJECTIVE,
+    SATISFIED,
+    UNKNOWN,
+    ObjectiveCase,
+    assess,
+    pace_message,
+)
+from slopewise.policies.shared.pace_models import had_cores, speed
+from slopewise.policies.shared.promise_moves import moves_for_promises
+from slopewise.policies.shared.shares import useful_cores
+from slopewise.policies.shared.silence import Silence, node_without, silent_jobs, without_a_report
+from slopewise.policies.shared.sizing import needed_cores
+
+PURPOSE = "served models, or steps, with an objective of seconds each"
+ACTIONS = ("resize", "place", "migrate")
+DECIDES_ON = "reports"
+
+UNSATISFIABLE = "unsatisfiable"
+
+_ROUNDING = 1e-9
+
+
+class Parameters(PolicyParameters):
+    """When a job counts as satisfied, and how limits follow."""
+
+    placement: bool = parameter(
+        True, unit="true or false", source="ours", description="choose the node of arriving jobs"
+    )
+    moves: bool = parameter(
+        True,
+        unit="true or false",
+        source="ours",
+        description="move a job whose objective its node cannot keep to a node that can",
+    )
+    size_arrivals: bool = parameter(
+        True,
+        unit="true or false",
+        source="ours",
+        description="an arriving job starts with the CPU that its objective needs, where jobs of its workload class "
+        "have shown what they need",
+    )
+    missed_evaluations: int = parameter(
+        3,
+        ge=1,
+        le=100,
+        unit="evaluations",
+        source="ours",
+        description="in a row at which its node could not keep its objective, before a job is moved",
+    )
+    variant: Literal["direct", "step"] = parameter(
+        "direct",
+        unit="direct or step",
+        source="reconstruction",
+        description="solve for the limits at once, or change them a little at each evaluation",
+    )
+    alpha: float = parameter(
+        0.1,
+        gt=0,
+        lt=1,
+        unit="ratio of the objective",
+        source="reconstruction",
+        description="relative deviation up to which a job counts as satisfied",
+    )
+    beta: float = parameter(
+        0.1,
+        gt=0,
+        lt=1,
+        unit="ratio of a limit",
+        source="reconstruction",
+        description="step: how much all limits of a class change together in one evaluation",
+    )
+    max_interval_ratio: float = parameter(
+        16.0,
+        ge=1,
+        le=1024,
+        unit="ratio",
+        source="ours",
+        description="step: back-off stops at this multiple of the interval",
+    )
+    margin_ratio: float = parameter(
+        0.03,
+        ge=0,
+        le=0.5,
+        unit="ratio of the objective",
+        source="ours",
+        description="direct: how far inside of alpha the least share of a satisfied job aims",
+    )
+    hold_ratio: float = parameter(
+        0.1,
+        ge=0,
+        le=1,
+        unit="ratio of a limit",
+        source="ours",
+        description="direct: a job that has its share keeps it beside one that needs less by no more than this",
+    )
+    deadband_ratio: float = parameter(
+        0.05,
+        ge=0,
+        lt=1,
+        unit="ratio of a limit",
+        source="ours",
+        description="direct: a satisfied job whose limit is off by less wants no other",
+    )
+    floor_ratio: float = parameter(
+        0.05,
+        gt=0,
+        le=1,
+        unit="ratio of an even share, node / jobs",
+        source="ours",
+        description="direct: what every job has at least",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Limits in cores by place in the list of jobs, and the places of those whose objective is in reach."""
+
+    limits: Sequence[float]
+    chosen: frozenset[int]
+
+
+class Policy:
+    """Per node: classes by deviation from the objective, limits by one of two variants."""
+
+    def __init__(self, parameters: Parameters, setting: Setting) -> None:
+        self._parameters = parameters
+        self._setting = setting
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """Place what arrives, decide on every node that is due, and move what its node cannot satisfy."""
+        silence = without_a_report(snapshot)
+        now = snapshot.taken_at_seconds
+
+        def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
+            cases = self._cases(node, jobs, memory)
+            if self._parameters.variant == "step":
+                return self._step(node, cases, last, now)
+            return self._direct(node, cases, now)
+
+        rooms = cache(partial(self._rooms, snapshot, memory, silence))
+        placed = self._placed(snapshot, memory, rooms)
+        decisions = decide_by_node(
+            "dqoes",
+            snapshot,
+            memory,
+            self._setting.control,
+            decide_node,
+            placed.places,
+            silence=silence,
+            reserves=True,
+        )
+        moves = self._moves(snapshot, decisions.memory, rooms)
+        return replace(decisions, moves=(*decisions.moves, *moves), held=placed.held)
+
+    def _cases(self, node: Node, jobs: Sequence[Job], memory: MemoryState) -> list[ObjectiveCase]:
+        """The jobs of a node that report, their objectives and their paces."""
+        alpha, margin = self._parameters.alpha, self._parameters.margin_ratio
+        had = had_cores(jobs, node, self._setting.control)
+        return [
+            assess(job, memory.jobs[job.uid], node, cores, alpha, margin) for job, cores in zip(jobs, had, strict=True)
+        ]
+
+    def _rooms(self, snapshot: ClusterSnapshot, memory: MemoryState, silence: Silence) -> dict[str, NodeRoom]:
+        """What the satisfied jobs of each node need, and the newcomers want."""
+        rooms, jobs_on = {}, snapshot.jobs_by_node()
+        for node in snapshot.nodes:
+            everyone = sorted(jobs_on[node.name], key=lambda job: job.uid)
+            silent = silent_jobs(everyone, memory.jobs, silence)
+            left = node_without(silent, everyone, memory.jobs, node, self._setting.control, reserves=True)
+            cases = self._cases(left, [job for job in everyone if job.uid not in silent], memory)
+            rooms[node.name] = self._room(left, cases)
+        return rooms
+
+    def _room(self, node: Node, cases: Sequence[ObjectiveCase]) -> NodeRoom:
+        room = NodeRoom(node.cpu_cores)
+        chosen = self._plan(node, cases).chosen
+        for index, one in enumerate(cases):
+            if one.listed == UNKNOWN:
+                room.add(min(one.useful_cores, one.job.useful_parallelism_cores or 1.0), timed=False)
+            else:
+                room.add(one.needs_cores if index in chosen else None)
+        return room
+
+    def _placed(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms) -> Placed:
+        """The nodes of arriving jobs, and those that wait."""
+        if not (self._parameters.placement and snapshot.waiting and snapshot.nodes):
+            return Placed((), {})
+        largest = max(snapshot.nodes, key=capacity_cores)
+
+        def need_of(arrival: Arrival, node: Node) -> Need | None:
+            if arrival.objectives.qoe_seconds is None:
+                return None
+            wanted, known = wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
+            found = None if known is None else speed(known, wanted)
+            needs = None if found is None else found.limit_for(self._satisfying_seconds(arrival.objectives.qoe_seconds))
+            if needs is None and (of_class := self._needed_by_class(arrival, memory)) is not None:
+                return Need(of_class, timed=True, by_class=True)
+            return Need(wanted, timed=False) if needs is None else Need(needs, timed=True)
+
+        def least_need_first(arrival: Arrival) -> float:
+            need = need_of(arrival, largest)
+            return math.inf if need is None else need.cores / arrival.objectives.weight
+
+        return place_by_need(
+            snapshot,
+            memory,
+            rooms(),
+            need_of,
+            least_need_first,
+            promise="objective",
+            max_hold_seconds=self._setting.max_hold_seconds,
+        )
+
+    def _needed_by_class(self, arrival: Arrival, memory: MemoryState) -> float | None:
+        """The CPU that an arrival's objective needs, by what jobs of its class have shown; None: not known."""
+        known = expected(arrival.workload_class, memory.classes) if self._parameters.size_arrivals else None
+        asked = arrival.objectives.qoe_seconds
+        if known is None or asked is None:
+            return None
+        return needed_cores(arrival, known, objective_seconds=self._satisfying_seconds(asked))
+
+    def _satisfying_seconds(self, asked_seconds: float) -> float:
+        """The most seconds with which a job counts as satisfied, with the margin."""
+        return asked_seconds * (1 + self._parameters.alpha - self._parameters.margin_ratio)
+
+    def _moves(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms) -> tuple[Migrate, ...]:
+        """The jobs that leave nodes which cannot satisfy them."""
+        if not self._parameters.moves:
+            return ()
+        alpha, margin = self._parameters.alpha, self._parameters.margin_ratio
+
+        def need_there(job: Job, known: JobMemory, node: Node, away_seconds: float) -> float | None:
+            had = min(capacity_cores(node), known.wanted_cores or node.cpu_cores)
+            needs = assess(job, known, promisable(node), had, alpha, margin).needs_cores
+            return needs if needs is not None and needs <= useful_cores(job, node) else None
+
+        evaluations = self._parameters.missed_evaluations
+        return moves_for_promises(snapshot, memory, rooms, need_there, promise="objective", evaluations=evaluations)
+
+    def _step(self, node: Node, cases: Sequence[ObjectiveCase], last: NodeMemory | None, now: float) -> NodeDecision:
+        limits, chosen = step_limits(cases, node, self._parameters.beta), self._plan(node, cases).chosen
+        verdicts = {
+            one.job.uid: Verdict(
+                limit,
+                one.listed,
+                f"{one.listed}: {pace_message(one, now)}",
+                unmet=one.listed == BELOW and index not in chosen,
+            )
+            for index, (one, limit) in enumerate(zip(cases, limits, strict=True))
+        }
+        first = self._setting.interval_seconds
+        return NodeDecision(verdicts, step_interval_seconds(cases, last, first, self._parameters.max_interval_ratio))
+
+    def _direct(self, node: Node, cases: Sequence[ObjectiveCase], now: float) -> NodeDecision:
+        plan = self._plan(node, cases)
+        verdicts = {}
+        for index, (one, limit) in enumerate(zip(cases, plan.limits, strict=True)):
+            out_of_reach = one.listed not in (UNKNOWN, NO_OBJECTIVE) and index not in plan.chosen
+            listed = UNSATISFIABLE if out_of_reach else one.listed
+            because = pace_message(one, now) + (f", {_unsatisfiable_reason(one)}" if out_of_reach else "")
+            unmet = out_of_reach and one.listed == BELOW
+            verdicts[one.job.uid] = Verdict(limit, listed, f"{listed}: {because}", unmet=unmet)
+        return NodeDecision(verdicts, self._setting.interval_seconds)
+
+    def _plan(self, node: Node, cases: Sequence[ObjectiveCase]) -> _Plan:
+        """Satisfied jobs, and every job's limit; limits add up to the node's CPU unless no job can use it."""
+        if not cases:
+            return _Plan([], frozenset())
+        even = node.cpu_cores / len(cases)
+        floor = self._parameters.floor_ratio * even
+        limits = [min(even, one.useful_cores) if one.listed == UNKNOWN else floor for one in cases]
+        chosen = self._choose(cases, limits, node.cpu_cores)
+        for index in chosen:
+            limits[index] = max(floor, cases[index].needs_cores or 0.0)
+        wanted = {index: self._wanted(cases[index]) for index in chosen}
+        limits = towards(wanted, limits, node.cpu_cores)
+        limits = rest_to_others(cases, limits, chosen, node.cpu_cores)
+        return _Plan(rest_in_proportion(cases, limits, chosen, node.cpu_cores), frozenset(chosen))
+
+    def _choose(self, cases: Sequence[ObjectiveCase], least: Sequence[float], capacity_cores: float) -> list[int]:
+        """The jobs to satisfy, least CPU for its weight first, as long as they fit above what everyone has at least."""
+        left = capacity_cores - math.fsum(least) + _ROUNDING * capacity_cores
+        chosen = []
+        for index in sorted(range(len(cases)), key=lambda i: self._rank(cases[i])):
+            needs = cases[index].needs_cores
+            if needs is None or needs > cases[index].useful_cores:
+                continue
+            more = max(0.0, needs - least[index])
+            if more <= left:
+                chosen.append(index)
+                left -= more
+        return chosen
+
+    def _rank(self, one: ObjectiveCase) -> tuple[float, str]:
+        """Smaller comes first. One that has what it needs counts as if it needed less, and so keeps its place."""
+        needs, had = one.needs_cores or 0.0, one.known.wanted_cores or 0.0
+        has_it = had >= needs * (1 - self._parameters.deadband_ratio)
+        held = 1 + self._parameters.hold_ratio if has_it else 1.0
+        return needs / one.job.objectives.weight / held, one.job.uid
+
+    def _wanted(self, one: ObjectiveCase) -> float:
+        """What just meets the objective; or what a satisfied job has, where that is about the same."""
+        wanted = one.useful_cores if one.wants_cores is None else min(one.wants_cores, one.useful_cores)
+        had = one.known.wanted_cores or 0.0
+        near = abs(had - wanted) <= self._parameters.deadband_ratio * had
+        return had if near and one.listed == SATISFIED else wanted
+
+
+def _unsatisfiable_reason(one: ObjectiveCase) -> str:
+    if one.needs_cores is None:
+        return f"no CPU would make {one.job.name} that fast"
+    if one.needs_cores > one.useful_cores:
+        return f"{one.job.name} needs {one.needs_cores:.3g} cores and can use {one.useful_cores:.3g}"
+    return f"{one.job.name} needs {one.needs_cores:.3g} cores, and those that need less leave it too little"

@@ -1,0 +1,164 @@
+"""Runs a policy's decision on each node that is due, and turns its limits into resizes.
+
+`decide_by_node` calls the policy's function for each due node, with the jobs that report, and takes limit, class and
+reason of each job from it. Between two evaluations of a node it requests again what was decided and is not yet done.
+Silent jobs (`silence.py`) keep their original CPU and are left out; the node is as large as what they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+from slopewise.allocation import allotment_texts, resizes, targets_millicores
+from slopewise.estimators.growth import EARLY_RATIO
+from slopewise.model import (
+    ClusterSnapshot,
+    CpuControl,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Move,
+    Node,
+    NodeMemory,
+    Resize,
+    Unmet,
+)
+from slopewise.model.job_classes import with_meaning
+from slopewise.policies.shared.silence import (
+    Silence,
+    node_without,
+    reason,
+    silent_and_new,
+    without_a_loss,
+    without_decision,
+)
+
+
+@dataclass(slots=True)  # not frozen, which takes three times as long to make, and 10,000 are made in a pass
+class Verdict:
+    """The decision on one job. `limit_cores=None`: it keeps its former limit, or is unchanged."""
+
+    limit_cores: float | None
+    job_class: str
+    reason: str
+    streak: int = 0
+    marks: frozenset[str] = frozenset()
+    unmet: bool = False
+    """The node cannot keep the job's promise; `JobMemory.unmet` counts the evaluations in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDecision:
+    """The decision on one node: a verdict for each of its jobs by uid, and seconds until the next evaluation."""
+
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    interval_seconds: float = 60.0
+
+
+DecideNode = Callable[[Node, Sequence[Job], NodeMemory | None], NodeDecision]
+
+
+def is_due(last: NodeMemory | None, jobs: Sequence[Job], now_seconds: float) -> bool:
+    """True when the node was never evaluated, its set of jobs changed, or its interval is over."""
+    if last is None or {job.uid for job in jobs} != last.job_uids:
+        return True
+    # A tick may come a little early, as with growth's own intervals.
+    return now_seconds >= last.evaluated_at_seconds + EARLY_RATIO * last.interval_seconds
+
+
+def decide_by_node(
+    policy: str,
+    snapshot: ClusterSnapshot,
+    memory: MemoryState,
+    control: CpuControl,
+    decide_node: DecideNode,
+    moves: Sequence[Move] = (),
+    *,
+    silence: Silence | None = None,
+    reserves: bool = False,
+) -> Decisions:
+    """Decide on every node that is due; jobs are passed in order of uid, so that their order does not matter.
+
+    `silence`: which jobs count as silent; default: those that report no loss. `reserves`: the policy guarantees CPU, so
+    that also under hard limits the node is only what silent jobs leave.
+    """
+    now = snapshot.taken_at_seconds
+    jobs_on = snapshot.jobs_by_node()
+    changes: list[Resize] = []
+    reasons: dict[str, str] = {}
+    jobs_memory, nodes = dict(memory.jobs), {}
+    for node in snapshot.nodes:
+        jobs = sorted(jobs_on[node.name], key=_by_uid)
+        silent, new = silent_and_new(jobs, jobs_memory, silence or without_a_loss(snapshot))
+        reporting = [job for job in jobs if job.uid not in silent] if silent else jobs
+        node_reasons = {uid: reason(why) for uid, why in silent.items()}
+        jobs_memory |= {uid: without_decision(jobs_memory[uid]) for uid in silent}
+        last = memory.nodes.get(node.name)
+        if last is not None and not new and not is_due(last, jobs, now):
+            nodes[node.name] = last
+            node_reasons |= {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in reporting}
+        else:
+            left = node_without(silent, jobs, jobs_memory, node, control, reserves=reserves)
+            decision = decide_node(
+                left, reporting, last and replace(last, job_uids=last.job_uids - silent.keys() - new)
+            )
+            nodes[node.name] = NodeMemory(frozenset(job.uid for job in jobs), now, decision.interval_seconds)
+            node_reasons |= {job.uid: decision.verdicts[job.uid].reason for job in reporting}
+            jobs_memory |= {
+                job.uid: _decided(jobs_memory[job.uid], decision.verdicts[job.uid], nodes[node.name], node.name)
+                for job in reporting
+            }
+        changes += _changes(jobs, node_reasons, jobs_memory, node, control)
+        reasons |= node_reasons
+    return Decisions(policy, tuple(changes), reasons, MemoryState(jobs_memory, nodes), tuple(moves))
+
+
+_by_uid = attrgetter("uid")
+
+
+def _waiting(known: JobMemory, last: NodeMemory, now_seconds: float) -> str:
+    left = max(0.0, last.requeue_at_seconds - now_seconds)
+    listed = with_meaning(known.job_class) if known.job_class else "not evaluated yet"
+    return f"{listed}: next evaluation in {left:.0f} s"
+
+
+def _decided(known: JobMemory, verdict: Verdict, evaluation: NodeMemory, node: str) -> JobMemory:
+    limit = known.wanted_cores if verdict.limit_cores is None else verdict.limit_cores
+    decided = known.with_decision(verdict.job_class, limit, evaluation.evaluated_at_seconds)
+    if verdict.unmet or known.unmet is not None:
+        decided = decided.altered(unmet=_counted(known.unmet, evaluation, node) if verdict.unmet else None)
+    if verdict.streak == known.streak and verdict.marks <= known.marks:
+        return decided
+    return decided.altered(streak=verdict.streak, marks=known.marks | verdict.marks)
+
+
+def _counted(before: Unmet | None, evaluation: NodeMemory, node: str) -> Unmet:
+    """One evaluation more, unless the last one that counted was less than an interval ago.
+
+    Several arrivals trigger as many evaluations within seconds.
+    """
+    now = evaluation.evaluated_at_seconds
+    if before is None or before.node != node:
+        return Unmet(node, 1, now)
+    if now - before.at_seconds < EARLY_RATIO * evaluation.interval_seconds:
+        return before
+    return Unmet(node, before.evaluations + 1, now)
+
+
+def _changes(
+    jobs: Sequence[Job], reasons: dict[str, str], memory: Mapping[str, JobMemory], node: Node, control: CpuControl
+) -> list[Resize]:
+    """The resizes that are not yet done; adds the allotment to `reasons`.
+
+    A job without a limit keeps its original, or is restored to it. A limit from a larger node is cut to this one.
+    """
+    wanted = [memory[job.uid].wanted_cores for job in jobs]
+    limits = [None if cores is None else min(node.cpu_cores, cores) for cores in wanted]
+    targets = targets_millicores(jobs, limits, memory, node, control)
+    for job, given in zip(jobs, allotment_texts(limits, targets, node, control), strict=True):
+        if given:
+            reasons[job.uid] = f"{reasons[job.uid]}, {given}"
+    return resizes(jobs, limits, targets, reasons, node, control)

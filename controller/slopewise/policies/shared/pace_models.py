@@ -1,0 +1,41 @@
+"""The speed of a job also where no CPU use was read, and CPU that is left over; for `dqoes` and `deadline`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slopewise.allocation import even_shares
+from slopewise.estimators.speed import Speed, measured_speed
+from slopewise.model import CpuControl, Job, JobMemory, Node
+
+__all__ = ["Speed", "had_cores", "handed_out", "speed"]
+
+
+def speed(known: JobMemory, had_cores: float) -> Speed | None:
+    """What the job's paces say; None before it was timed. `had_cores`: what it might use meanwhile.
+
+    Where no CPU use was read, it is taken to have used what it might, so that seconds x limit stays the same.
+    """
+    if not known.paces:
+        return None
+    return measured_speed(known) or Speed((0.0, known.paces[-1].seconds * had_cores), 0.0)
+
+
+def had_cores(jobs: Sequence[Job], node: Node, control: CpuControl) -> list[float]:
+    """What each job of the node may use now when all of them want CPU, in cores, shape (jobs,); above 0.
+
+    Worked example: two jobs without limits on one core have 0.5 each, and one that used all of it was held back.
+    """
+    if control == "requests":
+        weights = [max(1, job.allocation.request_millicores) for job in jobs]
+        unit = sum(weights) / node.cpu_cores
+        return [weight / unit for weight in weights]
+    limits = [job.allocation.limit_millicores for job in jobs]
+    most = [node.cpu_cores if limit is None else min(node.cpu_cores, max(1, limit) / 1000) for limit in limits]
+    return [min(each, share) for each, share in zip(most, even_shares(most, node.cpu_cores), strict=True)]
+
+
+def handed_out(rooms: Sequence[float], left_cores: float) -> list[float]:
+    """What is left, evenly, each job up to the room it has, shape (jobs,)."""
+    shares = even_shares(rooms, max(0.0, left_cores))
+    return [min(share, room) for share, room in zip(shares, rooms, strict=True)]

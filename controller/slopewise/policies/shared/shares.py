@@ -1,0 +1,64 @@
+"""Divides the CPU of one node: in proportion within bounds, or down an order of jobs.
+
+`node_passes.py` turns the cores into resizes. Plain arithmetic over the jobs of one node (twenty or so), where arrays
+cost more than they save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slopewise.allocation import even_shares
+from slopewise.estimators.speed import useful_cores
+from slopewise.model import Job, Node
+
+__all__ = ["down_the_order", "in_proportion", "useful_cores"]
+
+
+def in_proportion(
+    weights: Sequence[float], least: Sequence[float], most: Sequence[float], total_cores: float
+) -> list[float]:
+    """Cores in proportion to `weights` (≥ 0), none below its `least` nor above its `most`, shape (jobs,).
+
+    They add up to `total_cores` unless the bounds or weights of 0 forbid it. Worked example: weights 0.9 and 0.1,
+    at least 0.25 each, one core: 0.75 and 0.25. Each round settles the jobs that break a bound, on the side that
+    breaks it by more, and shares the rest again; so there are at most as many rounds as jobs.
+    """
+    given = [0.0] * len(weights)
+    open_jobs, left = list(range(len(weights))), total_cores
+    while open_jobs:
+        weight = sum(weights[i] for i in open_jobs)
+        ideal = {i: left * weights[i] / weight if weight > 0 else 0.0 for i in open_jobs}
+        bounded = {i: min(max(ideal[i], least[i]), most[i]) for i in open_jobs}
+        too_much = sum(bounded.values()) - sum(ideal.values())
+        settled = [i for i in open_jobs if _breaks_a_bound(ideal[i], bounded[i], too_much)] or open_jobs
+        for i in settled:
+            given[i] = bounded[i]
+            left -= bounded[i]
+        open_jobs = [i for i in open_jobs if i not in settled]
+    return given
+
+
+def _breaks_a_bound(ideal: float, bounded: float, too_much: float) -> bool:
+    """True on the side of the bounds that matters more this round."""
+    return bounded > ideal if too_much > 0 else bounded < ideal
+
+
+def down_the_order(groups: Sequence[Sequence[Job]], node: Node, floor_ratio: float) -> dict[str, float]:
+    """Cores by uid: the first group's jobs up to what each can use, then the next group's from what is left.
+
+    The jobs of one group share evenly. Everyone gets at least `floor_ratio` of an even share, C/n. Worked example:
+    three one-thread jobs in groups of one on 2 cores, ratio 0.05: floor 0.033; 1, 0.967 and 0.033 cores.
+    """
+    behind = sum(len(group) for group in groups)
+    floor = floor_ratio * node.cpu_cores / behind if behind else 0.0
+    left, given = node.cpu_cores, {}
+    for group in groups:
+        behind -= len(group)
+        caps = [max(floor, useful_cores(job, node)) for job in group]
+        # Even shares grow beyond their limits where CPU is left over; what is beyond use is left to the next group.
+        shares = even_shares(caps, left - floor * behind)
+        for job, share, cap in zip(group, shares, caps, strict=True):
+            given[job.uid] = min(share, cap)
+            left -= given[job.uid]
+    return given

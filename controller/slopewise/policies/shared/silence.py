@@ -1,0 +1,152 @@
+"""Silent jobs: a policy has no figures for them, so they keep their original CPU, and the others share the rest.
+
+A job that has never reported, or has stopped for long, is neither raised nor lowered, and counts in no sum; an earlier
+change of it is restored. The policy divides the rest, as if the node were that much smaller.
+
+Worked example: three jobs with requests of 1000m each on 1.5 cores, one of them without a loss: it keeps its 1000m,
+which are 0.5 cores, and the others share 1.0 core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from slopewise.allocation import (
+    MIN_CAPACITY_CORES,
+    even_share_millicores,
+    original_millicores,
+    promisable,
+    share_ratio,
+)
+from slopewise.estimators.growth import age_seconds, is_fresh, stale_after_seconds
+from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node
+
+GONE_WINDOWS = 3
+"""A job that has reported before is silent after so many windows of four scrapes: one missed scrape changes nothing."""
+
+Silence = Callable[[Job, JobMemory], str | None]
+"""Why a job is silent, as a message for its owner; None: it is not."""
+
+
+def without_a_loss(snapshot: ClusterSnapshot) -> Silence:
+    """A job is silent that reports no loss; the default. A job that diverged after it reported is not silent."""
+
+    def silence(job: Job, known: JobMemory) -> str | None:
+        if known.first_level is None:
+            return _no_loss_yet(job)
+        if known.silent_since_seconds is None or (job.evaluation is not None and not job.evaluation.finite):
+            return None
+        return _gone("loss", known.silent_since_seconds, snapshot)
+
+    return silence
+
+
+def without_a_report(snapshot: ClusterSnapshot) -> Silence:
+    """A job is silent that reports no loss, no steps and no responses."""
+
+    def silence(job: Job, known: JobMemory) -> str | None:
+        if job.evaluation is not None or job.steps_total is not None or job.responses is not None:
+            return None
+        if known.first_level is None and known.pace_anchor is None and not known.paces:
+            return "reports nothing"
+        since = known.silent_since_seconds
+        return None if since is None else _gone("sample", since, snapshot)
+
+    return silence
+
+
+def none_is_silent(job: Job, known: JobMemory) -> str | None:
+    """No job is silent: for policies that change no CPU."""
+    return None
+
+
+def _no_loss_yet(job: Job) -> str:
+    if job.evaluation is None:
+        return "reports no loss"
+    return "has had no finite loss yet" if not job.evaluation.finite else "has only begun to report its loss"
+
+
+def _gone(what: str, since_seconds: float, snapshot: ClusterSnapshot) -> str | None:
+    """The message for a job that has stopped to report for long; None: it has only just stopped."""
+    seconds = snapshot.taken_at_seconds - since_seconds
+    return f"no {what} for {seconds:.0f} s" if seconds >= GONE_WINDOWS * stale_after_seconds(snapshot) else None
+
+
+def reason(because: str) -> str:
+    """The reason of a silent job."""
+    return f"unchanged: {because}, keeps its original CPU"
+
+
+def unknown_reason(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> str:
+    """Why the growth of a reporting job is not known now."""
+    evaluation = job.evaluation
+    if evaluation is None:
+        return "no loss now"
+    if job.restarted:
+        return "it has just restarted"
+    if not evaluation.finite:
+        return "its loss is not finite"
+    if not is_fresh(evaluation, snapshot):
+        return f"its newest loss is {age_seconds(evaluation, snapshot):.0f} s old"
+    if known.growth is None or evaluation.sample_count < 2:
+        return "not measured yet"
+    if known.growth.cpu_cores is None:
+        return "its CPU is not counted"
+    return f"it used {known.growth.cpu_cores:.3g} cores, so it waits"
+
+
+def silent_jobs(jobs: Sequence[Job], remembered: Mapping[str, JobMemory], silence: Silence) -> dict[str, str]:
+    """Why each silent job is silent, by uid."""
+    return silent_and_new(jobs, remembered, silence)[0]
+
+
+def silent_and_new(
+    jobs: Sequence[Job], remembered: Mapping[str, JobMemory], silence: Silence
+) -> tuple[dict[str, str], set[str]]:
+    """Why each silent job is left alone, by uid; and who has begun to report since the last look.
+
+    For a policy these arrive only now: nothing has been decided of them yet.
+    """
+    silent: dict[str, str] = {}
+    new: set[str] = set()
+    for job in jobs:
+        known = remembered[job.uid]
+        if (because := silence(job, known)) is not None:
+            silent[job.uid] = because
+        elif known.job_class is None and known.wanted_cores is None:
+            new.add(job.uid)
+    return silent, new
+
+
+def without_decision(known: JobMemory) -> JobMemory:
+    """The memory of a silent job: no class, no limit."""
+    if known.job_class is None and known.wanted_cores is None and known.unmet is None:
+        return known
+    return known.altered(job_class=None, class_since_seconds=None, wanted_cores=None, streak=0, unmet=None)
+
+
+def node_without(
+    silent: Mapping[str, str],
+    jobs: Sequence[Job],
+    remembered: Mapping[str, JobMemory],
+    node: Node,
+    control: CpuControl,
+    *,
+    reserves: bool,
+) -> Node:
+    """The node as large as what its silent jobs leave.
+
+    Under `limits` they leave what they do not use, unless the policy guarantees CPU (`reserves`): then the node is also
+    only its capacity, without what other pods take.
+    """
+    node = promisable(node) if reserves else node
+    quiet = [job for job in jobs if job.uid in silent]
+    if not quiet or not (control == "requests" or reserves):
+        return node
+    if control == "requests":
+        taken = node.cpu_cores * share_ratio(quiet, jobs, remembered)
+    else:
+        even = even_share_millicores(jobs, remembered, node, control)
+        taken = sum(min(even, original_millicores(job, remembered, node, control)) for job in quiet) / 1000
+    return replace(node, cpu_cores=max(MIN_CAPACITY_CORES, node.cpu_cores - taken))

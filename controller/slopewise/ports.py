@@ -1,0 +1,111 @@
+"""The four ports of a pass: Observer, Actuator, Memory, Clock.
+
+Their implementations are all that differs between a cluster, one machine, a dry run and the simulator. A dry run is an
+Actuator that carries nothing out; the code has no `if dry_run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from slopewise.errors import ActuationError
+from slopewise.model import (
+    ClusterSnapshot,
+    CpuAllocation,
+    MemoryAllocation,
+    MemoryState,
+    Migrate,
+    Move,
+    Outcome,
+    Place,
+    Resize,
+    ResizeMemory,
+    Restored,
+    Stop,
+)
+
+D = TypeVar("D", bound=Resize | ResizeMemory | Place | Migrate | Stop)
+
+
+class Observer(Protocol):
+    """The only read of the outside world."""
+
+    def observe(self) -> ClusterSnapshot:
+        """The state of jobs and nodes at one moment; ObservationError holds the pass."""
+        ...
+
+
+class Actuator(Protocol):
+    """The only write to the outside world. Targets are absolute, so that writes are idempotent."""
+
+    def resize(self, resize: Resize) -> Outcome[Resize]:
+        """Carry one resize out. May raise `ActuationError`; the pass turns it into a failed Outcome."""
+        ...
+
+    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        """Carry one change of memory out; `infeasible`, with a reason, where memory is never changed."""
+        ...
+
+    def move(self, move: Move) -> Outcome[Move]:
+        """Place an arriving job or migrate a running one; `infeasible`, with a reason, where that is not possible."""
+        ...
+
+    def stop(self, stop: Stop) -> Outcome[Stop]:
+        """Tell a running job to save and to end, and never start it again; also one that was told so already.
+
+        `infeasible`, with a reason, where its owner cannot be stopped.
+        """
+        ...
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """Restore what a job had before the first change, or return what the restore waits for.
+
+        `memory`: None, or a part that is None, stays as it is.
+
+        A deleted job is no error. May raise `ActuationError`, which counts as failed.
+        """
+        ...
+
+
+def carry_out(decision: D, act: Callable[[D], Outcome[D]]) -> Outcome[D]:
+    """The outcome of one resize or move by an Actuator; its failure does not stop the others."""
+    try:
+        return act(decision)
+    except ActuationError as error:
+        return Outcome(decision, "failed", str(error))
+
+
+class Memory(Protocol):
+    """State that survives a restart: first and best evaluations, classes, intervals, original resources."""
+
+    def load(self) -> MemoryState:
+        """The last saved state; an empty one when there is none."""
+        ...
+
+    def save(self, state: MemoryState) -> None:
+        """Store all of `state`, or raise and keep the former state."""
+        ...
+
+
+class Clock(Protocol):
+    """Time; the simulator has a clock of its own."""
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for durations."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of one pass."""
+
+    observer: Observer
+    actuator: Actuator
+    memory: Memory
+    clock: Clock

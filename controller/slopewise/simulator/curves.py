@@ -1,0 +1,295 @@
+"""Loss curves of simulated jobs: how the evaluation falls over the work, for each kind of `Curve`.
+
+`builtin_models.py` builds them from what a user wrote, the world asks them while it runs. Each is scaled to fall from
+1 at the start to 0 at its best, so that one number means the same for every job; a `Recorded` one does so on average.
+`at` is asked for every observation (millions of times in a day of 1,000 jobs): plain floats, no numpy. `reached` is its
+exact inverse, in closed form, and takes the first place where a curve passes a value more than once. Both take ratios
+from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from slopewise.simulator.world.model import Curve
+
+POWER_SCALE = 100.0
+"""A power law needs a unit: its first hundredth of the work is one unit, so that it neither starts at infinity nor is
+flat."""
+
+SMOOTH_PART = 0.5
+"""Between two drops, half of the way down is gone smoothly; the drop does the rest."""
+
+SMOOTH_RATE = 5.0
+"""How steep the smooth part is: 63 % of it in the first fifth of its length, as a training that meets a plateau."""
+
+
+LAST_PART = 0.05
+"""A recorded loss ends at the mean of so much of its points: the last of them alone is noise."""
+
+ROUNDING = 1e-12
+"""1 - 0.9 is a little less than 0.1: a recorded part that is flat at 0.1 must count as 90 % all the same."""
+
+
+def _fallen(x: float, rate: float) -> float:
+    """The part, 0 to 1, that an exponential of this rate has fallen at x of its length."""
+    return math.expm1(-rate * x) / math.expm1(-rate)
+
+
+def _when_fallen(part: float, rate: float) -> float:
+    """The inverse of `_fallen`."""
+    return _ratio(-math.log1p(part * math.expm1(-rate)) / rate)
+
+
+def _ratio(x: float) -> float:
+    """Logarithms and powers round: an inverse that is 1.0000000000000067 is 1, no inverse leads out of 0 to 1."""
+    return min(max(x, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`e^(-kx)`, scaled."""
+
+    k: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        return 1.0 - _fallen(done_ratio, self.k)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        return _when_fallen(improvement_ratio, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """`(1 + 100x)^(-b)`, scaled: a long tail."""
+
+    b: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        last = (1.0 + POWER_SCALE) ** -self.b
+        return float(((1.0 + POWER_SCALE * done_ratio) ** -self.b - last) / (1.0 - last))
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        last = (1.0 + POWER_SCALE) ** -self.b
+        raw = last + (1.0 - improvement_ratio) * (1.0 - last)  # never 0, however small the last value is
+        return _ratio(float((raw ** (-1.0 / self.b) - 1.0) / POWER_SCALE))
+
+
+@dataclass(frozen=True, slots=True)
+class Inverse:
+    """`1 / (1 + ax)`, scaled."""
+
+    a: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        return 1.0 - done_ratio * (1.0 + self.a) / (1.0 + self.a * done_ratio)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        return improvement_ratio / (1.0 + self.a * (1.0 - improvement_ratio))
+
+
+@dataclass(frozen=True, slots=True)
+class Sigmoid:
+    """`1 / (1 + e^(k(x - center)))`, scaled: a plateau, then a late drop."""
+
+    center: float
+    k: float
+
+    def _raw(self, x: float) -> float:
+        return 1.0 / (1.0 + math.exp(self.k * (x - self.center)))
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        first, last = self._raw(0.0), self._raw(1.0)
+        return (self._raw(done_ratio) - last) / (first - last)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact."""
+        first, last = self._raw(0.0), self._raw(1.0)
+        raw = first - improvement_ratio * (first - last)
+        return _ratio(self.center + math.log(1.0 / raw - 1.0) / self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Drops to `to_levels` at the fractions `at_ratios`, as when the learning rate is cut; falls smoothly in between.
+
+    Worked example: at 0.33 to 0.5 and at 0.66 to 0.2 it falls smoothly from 1 to 0.75, drops to 0.5, falls to 0.35,
+    drops to 0.2, and falls smoothly to 0.
+    """
+
+    at_ratios: tuple[float, ...]
+    to_levels: tuple[float, ...]
+
+    def _piece(self, number: int) -> tuple[float, float, float, float]:
+        """Where a smooth piece begins and ends, and from which level it falls to which before the next drop."""
+        last = number == len(self.at_ratios)
+        begin = self.at_ratios[number - 1] if number else 0.0
+        end = 1.0 if last else self.at_ratios[number]
+        high = self.to_levels[number - 1] if number else 1.0
+        low = 0.0 if last else high - SMOOTH_PART * (high - self.to_levels[number])
+        return begin, end, high, low
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        begin, end, high, low = self._piece(bisect_right(self.at_ratios, done_ratio))
+        return high - (high - low) * _fallen((done_ratio - begin) / (end - begin), SMOOTH_RATE)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact; a level that a drop jumps over is reached at the drop."""
+        level = 1.0 - improvement_ratio
+        # How many drops lie before: those to a level that is still above (or at) the one looked for.
+        number = sum(to >= level for to in self.to_levels)
+        begin, end, high, low = self._piece(number)
+        if level < low:
+            return end
+        return min(begin + (end - begin) * _when_fallen((high - level) / (high - low), SMOOTH_RATE), end)
+
+
+@dataclass(frozen=True, slots=True)
+class Overfit:
+    """Falls to its best, 0, at `turn`, then rises in a line by `rise` until the end: a held-out loss."""
+
+    k: float
+    turn: float
+    rise: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation: 1 to 0 at the turn, then up."""
+        if done_ratio <= self.turn:
+            return 1.0 - _fallen(done_ratio / self.turn, self.k)
+        return self.rise * (done_ratio - self.turn) / (1.0 - self.turn)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse of the falling part, exact: the first time."""
+        return self.turn * _when_fallen(improvement_ratio, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Diverging:
+    """An exponential that is lost: NaN from `diverges_at` on."""
+
+    k: float
+    diverges_at: float
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, or NaN."""
+        return 1.0 - _fallen(done_ratio, self.k) if done_ratio < self.diverges_at else math.nan
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """Where it gets there; None when it diverges before."""
+        x = _when_fallen(improvement_ratio, self.k)
+        return x if x < self.diverges_at else None
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A curve through given points, straight between them; `points` makes one."""
+
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+    """Scaled to fall from 1 to 0."""
+
+    def at(self, done_ratio: float) -> float:
+        """The evaluation, 1 to 0."""
+        right = min(max(bisect_right(self.xs, done_ratio), 1), len(self.xs) - 1)
+        x0, x1, y0, y1 = self.xs[right - 1], self.xs[right], self.ys[right - 1], self.ys[right]
+        return y0 + (y1 - y0) * (done_ratio - x0) / (x1 - x0)
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse, exact; the beginning of a flat part."""
+        level = 1.0 - improvement_ratio + ROUNDING
+        right = min(max(bisect_left(self.ys, -level, key=lambda y: -y), 1), len(self.ys) - 1)
+        x0, x1, y0, y1 = self.xs[right - 1], self.xs[right], self.ys[right - 1], self.ys[right]
+        return x0 if y0 <= level else x0 + (x1 - x0) * (y0 - level) / (y0 - y1)
+
+
+def points(pairs: list[tuple[float, float]]) -> Curve:
+    """A curve from (fraction of work, evaluation) pairs; ValueError says why a curve is refused."""
+    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+    if len(pairs) < 2 or xs[0] != 0.0 or xs[-1] != 1.0:
+        raise ValueError("must begin at x = 0 and end at x = 1; write for example [[0, 2.3], [0.3, 0.4], [1, 0.1]]")
+    if not all(map(math.isfinite, ys)):
+        raise ValueError("a value is not finite; for a loss that is lost use diverging: {at}")
+    for (x0, y0), (x1, y1) in pairwise(pairs):
+        if x1 <= x0:
+            raise ValueError(f"x must increase, and {x1:g} follows {x0:g}; sort the points and drop repeated ones")
+        if y1 > y0:
+            raise ValueError(
+                f"the curve rises from {y0:g} to {y1:g} at x = {x1:g}; a recorded curve may only fall, "
+                "for one that rises use overfit: {k, turn, rise}"
+            )
+    if math.isinf(ys[0] - ys[-1]):
+        raise ValueError(f"the curve falls from {ys[0]:g} to {ys[-1]:g}, which is too far; divide its values")
+    if ys[0] == ys[-1]:
+        raise ValueError(f"the curve stays at {ys[0]:g}; its last value must be below its first")
+    return Points(tuple(xs), tuple((y - ys[-1]) / (ys[0] - ys[-1]) for y in ys))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A loss as a training reported it, with its noise; `recorded` makes one.
+
+    `at` is what was reported last before that fraction of the work, as a gauge shows it. `reached` goes by `trend`,
+    which only falls: a single batch with a low loss has improved nothing.
+    """
+
+    xs: tuple[float, ...]
+    levels: tuple[float, ...]
+    """On a scale on which the trend falls from 1 to 0."""
+    trend: Curve
+    first: float
+    best: float
+    """Beginning and end of the trend, in units of the loss: it ends at its own offset, not at 0."""
+
+    def at(self, done_ratio: float) -> float:
+        """The level reported last, or the first one before there was any."""
+        return self.levels[max(0, bisect_right(self.xs, done_ratio) - 1)]
+
+    def reached(self, improvement_ratio: float) -> float | None:
+        """The inverse of the trend, exact."""
+        return self.trend.reached(improvement_ratio)
+
+
+def recorded(pairs: Sequence[tuple[float, float]]) -> Recorded:
+    """A recorded loss from (fraction of work, loss) pairs in order; ValueError says why a recording is refused.
+
+    The trend is the falling curve with the least squared distance from the recorded points (isotonic regression), which
+    has no parameter; it ends at the mean of the last `LAST_PART` of the points, which it never falls below.
+    """
+    xs, losses = tuple(x for x, _ in pairs), tuple(loss for _, loss in pairs)
+    if len(pairs) < 2 or not 0.0 <= xs[0] < xs[-1] <= 1.0 or any(x1 <= x0 for x0, x1 in pairwise(xs)):
+        raise ValueError("the fractions of the work must increase, between 0 and 1, over at least two points")
+    if not all(map(math.isfinite, losses)):
+        raise ValueError("a loss is not finite; leave out the points from there on")
+    last = losses[-max(1, round(LAST_PART * len(losses))) :]
+    best = sum(last) / len(last)
+    blocks = [(place, max(mean, best)) for place, mean in _falling(pairs)]
+    first = blocks[0][1]
+    if first <= best:
+        raise ValueError(f"the loss does not fall: it ends at {best:g} on average")
+    inner = [(place, mean) for place, mean in blocks if 0.0 < place < 1.0]
+    trend = points([(0.0, first), *inner, (1.0, best)])
+    return Recorded(xs, tuple((loss - best) / (first - best) for loss in losses), trend, first, best)
+
+
+def _falling(pairs: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Isotonic regression by pooling adjacent violators: (middle, mean) of each run of points that is level."""
+    runs: list[tuple[float, float, int]] = []  # sums of the fractions and of the losses, and how many
+    for x, loss in pairs:
+        run = (x, loss, 1)
+        while runs and runs[-1][1] * run[2] <= run[1] * runs[-1][2]:  # its mean is not above the new one's
+            before = runs.pop()
+            run = (before[0] + run[0], before[1] + run[1], before[2] + run[2])
+        runs.append(run)
+    return ((xs / count, losses / count) for xs, losses, count in runs)

@@ -1,0 +1,206 @@
+"""Runs one policy over one drawn instance: the real pass in simulated time.
+
+`run` plugs the simulated world into the ports of `slopewise.reconcile` and runs passes as `slopewise.loop` does: when
+the last one asked for the next, and at once after a job started or ended. What neither a policy nor a guard placed,
+the default scheduler places after the pass, unless it is held back. `run_unmanaged` is the same world without a
+controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from slopewise.composition import composed_name
+from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of
+from slopewise.config.training_policy import PlacementChoice, PolicyChoice
+from slopewise.errors import SlopewiseError
+from slopewise.estimators.growth import MIN_RANGE_RATIO
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.memory_in_process import DictionaryMemory
+from slopewise.model import Hold, PassReport
+from slopewise.own_policies import catalogue
+from slopewise.policies import PolicyProtocol, Setting
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
+from slopewise.simulator.results.outcomes import run_outcome
+from slopewise.simulator.world.actuator import SimActuator
+from slopewise.simulator.world.default_scheduler import DefaultScheduler
+from slopewise.simulator.world.model import Instance, PlacementRun, PolicyRun, RunOutcome
+from slopewise.simulator.world.observer import EPOCH_SECONDS, SimObserver
+from slopewise.simulator.world.tallies import TimeMean
+from slopewise.simulator.world.world import World
+
+SOONEST_SECONDS = 0.1
+"""Shortest time between two passes."""
+
+PASSES_PER_MOMENT = 100
+"""Two or three are usual: before and after a placement. A policy that moves jobs that pause for 0 s could go on."""
+
+UNMANAGED = "unmanaged"
+"""What a run without a controller is called where a policy would be named."""
+
+
+class SimClock:
+    """The Clock port over simulated time; a pass takes none of it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now(self) -> float:
+        """The simulated Unix time in seconds."""
+        return EPOCH_SECONDS + self._world.now_seconds
+
+    def monotonic(self) -> float:
+        """Simulated seconds since the start of the run."""
+        return self._world.now_seconds
+
+
+class Controller:
+    """Runs real passes over a simulated world, and records them."""
+
+    def __init__(self, world: World, policy: PolicyProtocol, settings: PassSettings, *, oracle: bool = False) -> None:
+        """`oracle`: the policy gets the remaining work."""
+        self._world = world
+        self._policy = policy
+        self._settings = settings
+        self.actuator = SimActuator(world)
+        observer = SimObserver(world, oracle=oracle)
+        self._ports = Ports(observer, self.actuator, DictionaryMemory(), SimClock(world))
+        self._classes: dict[str, str | None] = {}
+        self._efficiency = TimeMean()
+        self._moment = (-1.0, 0)
+        """(when the last pass was, how many there were at that very time)"""
+        self.requeue_seconds = 0.0
+        self.passes_total = 0
+        self.withheld_total = 0
+        self.held: Mapping[str, Hold] = {}
+        """The arrivals that the last pass has held back, by uid."""
+
+    @property
+    def growth_efficiency_sum(self) -> float:
+        """Mean, over the time in which passes saw a job, of the jobs' growth efficiencies together; 1/s of a node."""
+        return self._efficiency.until(self._world.now_seconds)
+
+    def one_pass(self) -> None:
+        """Run a pass now, and note when the next one is wanted."""
+        report = reconcile(self._ports, self._policy, self._settings)
+        if report.policy_failed:
+            raise SlopewiseError(f"{self._world.instance.scenario}: {report.held}.")
+        now = self._world.now_seconds
+        self._check_moment(now)
+        self.passes_total += 1
+        self.withheld_total += len(report.withheld) + len(report.moves_withheld)
+        self.requeue_seconds = max(report.requeue_at_seconds - EPOCH_SECONDS, now + SOONEST_SECONDS)
+        self._follow_holds(report)
+        self._follow(report)
+
+    def _follow_holds(self, report: PassReport) -> None:
+        """Trace arrivals that are held back from now on; how long shows when they are placed."""
+        for uid in report.held_back.keys() - self.held.keys():
+            self._world.emit("held", uid, "", {"until": report.held_back[uid].until_seconds - EPOCH_SECONDS})
+        self.held = report.held_back
+
+    def _check_moment(self, now_seconds: float) -> None:
+        moment, passes = self._moment
+        self._moment = (now_seconds, passes + 1 if moment == now_seconds else 1)
+        if self._moment[1] > PASSES_PER_MOMENT:
+            raise SlopewiseError(
+                f"{self._world.instance.scenario}: policy {self._settings.policy_name} asks for one pass after another "
+                f"at {now_seconds:g} s and time stands still; give its moved jobs a restart that takes time."
+            )
+
+    def _follow(self, report: PassReport) -> None:
+        """Add up the measured growth efficiencies, and trace changes of class."""
+        now = self._world.now_seconds
+        if report.snapshot is None or report.decisions is None or not report.snapshot.jobs:
+            self._efficiency.change(now, None)
+            return
+        known, efficiency_sum = report.decisions.memory.jobs, 0.0
+        for job in report.snapshot.jobs:
+            memory = known[job.uid]
+            if memory.growth is not None:
+                efficiency_sum += memory.growth.cpu_efficiency or 0.0
+            if memory.job_class != self._classes.get(job.uid):
+                self._classes[job.uid] = memory.job_class
+                self._world.emit("class", job.uid, job.node, {"class": memory.job_class})
+        self._efficiency.change(now, efficiency_sum)
+
+
+def run(
+    instance: Instance, policy: PolicyRun, *, trace: bool = False, min_range_ratio: float = MIN_RANGE_RATIO
+) -> RunOutcome:
+    """What becomes of the instance under this policy; the same twice. `min_range_ratio` as in `Measuring`.
+
+    UsageError for a policy or a parameter that there is not; SlopewiseError for a run that would not end.
+    """
+    world = World(instance, policy.control, trace=trace)
+    controller = controller_of(policy, world, min_range_ratio=min_range_ratio)
+    rule = policy.default_scheduler or instance.default_scheduler
+    drive(world, DefaultScheduler(world, instance.seed, rule), controller)
+    return run_outcome(
+        world,
+        policy=policy.label,
+        growth_efficiency_sum=controller.growth_efficiency_sum,
+        resizes_total=controller.actuator.resizes_total,
+        migrations_total=controller.actuator.migrations_total,
+        passes_total=controller.passes_total,
+        withheld_total=controller.withheld_total,
+    )
+
+
+def controller_of(run: PolicyRun, world: World, *, min_range_ratio: float = MIN_RANGE_RATIO) -> Controller:
+    """The real policy of that name, with its parameters, over this world; `min_range_ratio` as in `Measuring`."""
+    choices: list[PolicyRun | PlacementRun] = [run] if run.placement is None else [run, run.placement]
+    for each in choices:
+        if each.file is not None:
+            catalogue.name_file(Path(each.file))  # this process may be a worker that has not loaded it yet
+    choice = PolicyChoice(name=run.name, parameters=dict(run.parameters))
+    setting = Setting(run.interval_seconds, run.control, run.behaviour.max_hold_seconds)
+    policy = build_policy(choice, _placement_choice(run.placement), setting, where=run.label)
+    oracle = any(catalogue.find(each.name).simulator_only for each in choices)
+    settings = pass_settings(run)
+    settings = replace(settings, measuring=replace(settings.measuring, min_range_ratio=min_range_ratio))
+    return Controller(world, policy, settings, oracle=oracle)
+
+
+def _placement_choice(placement: PlacementRun | None) -> PlacementChoice | None:
+    if placement is None:
+        return None
+    return PlacementChoice(
+        name=placement.name, parameters=dict(placement.parameters), interval_seconds=placement.interval_seconds
+    )
+
+
+def drive(world: World, scheduler: DefaultScheduler, controller: Controller) -> None:
+    """Let time pass and passes run until the world's run is over."""
+    while not world.over:
+        if not world.woken:  # what a pass or the default scheduler started is looked at in this very moment
+            world.pass_time(min(world.next_event_seconds, controller.requeue_seconds))
+        if not world.over and (world.woken or world.now_seconds >= controller.requeue_seconds):
+            world.woken = False
+            controller.one_pass()
+            scheduler.place_waiting(controller.held)
+    world.close()
+
+
+def run_unmanaged(instance: Instance, tie_break_seed: int) -> RunOutcome:
+    """The instance under the default scheduler and fair sharing alone, with ties falling by another seed."""
+    world = World(instance, "requests")
+    scheduler = DefaultScheduler(world, tie_break_seed, instance.default_scheduler)
+    while not world.over:
+        world.pass_time(world.next_event_seconds)
+        scheduler.place_waiting()
+    world.close()
+    return run_outcome(world, policy=UNMANAGED)
+
+
+def pass_settings(run: PolicyRun) -> PassSettings:
+    """The pass settings of a scenario's policy; a simulated controller always acts."""
+    return PassSettings(
+        composed_name(run.name, None if run.placement is None else run.placement.name),
+        measuring_of(run.interval_seconds, run.evaluation),
+        bounds_of("Auto", run.cpu, run.behaviour, run.migration),
+        rollback_settings_of(run.interval_seconds, run.behaviour),
+    )

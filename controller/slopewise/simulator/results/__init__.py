@@ -1,0 +1,1 @@
+"""Results of a sweep: measures, table, charts and HTML page."""

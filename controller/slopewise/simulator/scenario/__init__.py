@@ -1,0 +1,1 @@
+"""Scenarios: loads and validates what a user wants to simulate."""

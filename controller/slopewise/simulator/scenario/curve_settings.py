@@ -1,0 +1,179 @@
+"""Validates curves as a user writes them, e.g. `curve: {exponential: {k: 8}}`, and builds those of `curves.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from slopewise.config.validation import Document
+from slopewise.simulator import curves
+from slopewise.simulator.scenario import recorded_losses
+from slopewise.simulator.world.model import Curve
+
+FLATTEST = 1e-6
+"""A power law or a sigmoid that is flatter has no fall left in a float that could be scaled to 1."""
+
+STEEPEST = 30.0
+"""Above it a float hardly distinguishes the end of an exponential from its limit."""
+
+MAX_POWER, MAX_INVERSE = 10.0, 1e6
+
+Rate = Annotated[float, Field(ge=FLATTEST, le=STEEPEST)]
+"""Steepness over the whole work."""
+
+Inner = Annotated[float, Field(gt=0.0, lt=1.0)]
+"""A fraction that is neither the start nor the end."""
+
+
+class ExponentialSettings(Document):
+    """`e^(-kx)`."""
+
+    k: Rate
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Exponential(self.k)
+
+
+class PowerSettings(Document):
+    """`(1 + 100x)^(-b)`."""
+
+    b: float = Field(ge=FLATTEST, le=MAX_POWER)
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Power(self.b)
+
+
+class InverseSettings(Document):
+    """`1 / (1 + ax)`."""
+
+    a: float = Field(gt=0.0, le=MAX_INVERSE)
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Inverse(self.a)
+
+
+class SigmoidSettings(Document):
+    """A late drop around `center`."""
+
+    center: Inner
+    k: Rate
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Sigmoid(self.center, self.k)
+
+
+class StepsSettings(Document):
+    """Drops at these fractions of the work to these levels."""
+
+    at: list[Inner] = Field(min_length=1)
+    to: list[Inner] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _only_falls(self) -> StepsSettings:
+        if len(self.at) != len(self.to):
+            raise ValueError(f"at has {len(self.at)} values and to has {len(self.to)}; give one level for each drop")
+        if sorted(set(self.at)) != self.at or sorted(set(self.to), reverse=True) != self.to:
+            raise ValueError("at must increase and to must decrease from drop to drop; sort them")
+        return self
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Steps(tuple(self.at), tuple(self.to))
+
+
+class OverfitSettings(Document):
+    """Falls until `turn`, then rises by `rise` times what it fell."""
+
+    k: Rate = 5.0
+    turn: Inner
+    rise: float = Field(gt=0.0, le=100.0)
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Overfit(self.k, self.turn, self.rise)
+
+
+class DivergingSettings(Document):
+    """Falls as an exponential and is NaN from `at` on."""
+
+    at: Inner
+    k: Rate = 8.0
+
+    def build(self) -> Curve:
+        """The curve."""
+        return curves.Diverging(self.k, self.at)
+
+
+class RecordedSettings(Document):
+    """A recorded loss, by its name or its file; the text alone stands for its name."""
+
+    name: str = Field(min_length=1)
+    stage: str = Field("train_ema", min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _shipped(self) -> RecordedSettings:
+        if not recorded_losses.is_file(self.name):  # a file is read once its scenario's folder is known
+            self.build()
+        return self
+
+    def beside(self, folder: Path) -> RecordedSettings:
+        """The same with a relative path taken from this folder; ValueError when the file cannot be used."""
+        if not recorded_losses.is_file(self.name):
+            return self
+        found = self.model_copy(update={"name": str(folder / self.name)})
+        found.build()
+        return found
+
+    def build(self) -> curves.Recorded:
+        """The curve."""
+        return recorded_losses.recorded_loss(self.name, self.stage)
+
+
+class CurveSettings(Document):
+    """Exactly one kind of curve."""
+
+    exponential: ExponentialSettings | None = None
+    power: PowerSettings | None = None
+    inverse: InverseSettings | None = None
+    sigmoid: SigmoidSettings | None = None
+    steps: StepsSettings | None = None
+    overfit: OverfitSettings | None = None
+    diverging: DivergingSettings | None = None
+    points: list[tuple[float, float]] | None = None
+    recorded: RecordedSettings | None = None
+
+    @field_validator("points")
+    @classmethod
+    def _falling(cls, value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
+        if value is not None:
+            curves.points(value)
+        return value
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> CurveSettings:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            kinds = ", ".join(type(self).model_fields)
+            raise ValueError(f"give exactly one of {kinds}, not {' and '.join(given) or 'none'}")
+        return self
+
+    def build(self) -> Curve:
+        """The curve that is described."""
+        if self.points is not None:
+            return curves.points(self.points)
+        kinds = (
+            self.exponential, self.power, self.inverse, self.sigmoid, self.steps, self.overfit, self.diverging,
+            self.recorded,
+        )  # fmt: skip
+        return next(kind for kind in kinds if kind is not None).build()

@@ -1,0 +1,275 @@
+"""Draws one `Instance` of a scenario from a seed: the same jobs for every policy, the same again for the same seed.
+
+Only the seed and what is drawn decide: not the scenario's name, so two scenarios that differ in their nodes draw the
+same jobs. Arrivals, models, works and promises have a stream of random numbers each: a change of one does not shift the
+others. Nothing but uniform numbers is asked of numpy, whose other distributions may change with its version, and so
+would every committed result.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from statistics import NormalDist
+
+import numpy as np
+
+from slopewise.simulator.curves import Recorded
+from slopewise.simulator.scenario.builtin_models import SERVED, CpuSeconds, ModelSettings, SpikeSettings
+from slopewise.simulator.scenario.curve_settings import CurveSettings
+from slopewise.simulator.scenario.generate_settings import Arrivals, DeadlineGenerator, Generate, QoeGenerator
+from slopewise.simulator.scenario.parts import JobSettings
+from slopewise.simulator.scenario.scenario import Scenario, ScenarioSpec
+from slopewise.simulator.world.model import Curve, Instance, Physics, SimJob, SimNode, Spike
+
+GIB = 2**30
+
+NEEDED_CORES = (0.1, 0.8)
+"""What a served model needs to meet its objective, before all are scaled to the generator's `totalCores`."""
+
+
+class _Uniform:
+    """One stream of uniform numbers, and what is made of them."""
+
+    def __init__(self, seed: np.random.SeedSequence) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def between(self, low: float, high: float) -> float:
+        return low + (high - low) * float(self._generator.random())
+
+    def exponential(self, rate: float) -> float:
+        return -math.log1p(-self.between(0.0, 1.0)) / rate
+
+    def normal(self) -> float:
+        # Away from 0, where the normal distribution ends at minus infinity.
+        return NormalDist().inv_cdf(self.between(2.0**-53, 1.0))
+
+    def choice(self, weights: dict[str, float]) -> str:
+        bounds = list(accumulate(weights.values()))
+        return list(weights)[bisect_right(bounds, self.between(0.0, bounds[-1]), hi=len(bounds) - 1)]
+
+
+class _Streams:
+    """The streams of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        parts = np.random.SeedSequence(seed).spawn(6)
+        self.explicit, self.arrivals, self.models, self.works, self.objectives, self.spikes = map(_Uniform, parts)
+
+
+def draw(scenario: Scenario, seed: int) -> Instance:
+    """The instance of this scenario and seed (0 or more); nodes in the file's order, jobs by arrival, then name."""
+    spec, streams = scenario.spec, _Streams(seed)
+    jobs = [_explicit(job, spec, streams.explicit) for job in spec.jobs]
+    if spec.generate is not None:
+        jobs += _generated(spec.generate, spec, streams)
+    jobs = [_with_spikes(job, spec.model(job.model).spikes, streams.spikes) for job in jobs]
+    return Instance(
+        scenario=scenario.metadata.name,
+        seed=seed,
+        nodes=_nodes(spec),
+        jobs=tuple(sorted(jobs, key=lambda job: (job.arrive_seconds, job.name))),
+        physics=_physics(spec),
+        duration_seconds=spec.duration_seconds,
+        default_scheduler=spec.default_scheduler,
+    )
+
+
+def _nodes(spec: ScenarioSpec) -> tuple[SimNode, ...]:
+    return tuple(
+        SimNode(name, node.cpu / 1000, round(node.memory_gib * GIB), node.speed, node.requests_max)
+        for node in spec.nodes
+        for name in node.names
+    )
+
+
+def _physics(spec: ScenarioSpec) -> Physics:
+    return Physics(
+        scrape_seconds=spec.scrape_seconds,
+        scrape_delay_seconds=spec.scrape_delay_seconds,
+        missing_ratio=spec.missing_ratio,
+        contention_ratio=spec.contention_ratio,
+        resize_seconds=spec.resize_seconds,
+        quota_speeds=tuple(spec.quota_speeds),
+    )
+
+
+def _explicit(job: JobSettings, spec: ScenarioSpec, uniform: _Uniform) -> SimJob:
+    """An explicit job; it always draws the same number of random numbers."""
+    arrive_seconds, drawn = uniform.between(*job.arrive_seconds), uniform.between(0.0, 1.0)
+    of_model = _job(job.name, job.model, arrive_seconds, drawn, spec, job.work_cpu_seconds or job.request_cpu_seconds)
+    promised = job.deadline_seconds
+    return replace(
+        of_model,
+        parallelism_cores=job.parallelism or of_model.parallelism_cores,
+        memory_bytes=_bytes(job.memory_gib) or of_model.memory_bytes,
+        request_millicores=job.request or of_model.request_millicores,
+        steps_planned=job.steps or of_model.steps_planned,
+        qoe_seconds=job.qoe_seconds,
+        deadline_seconds=None if promised is None else arrive_seconds + promised,
+        target_level=job.target_loss,
+        deliverable_level=job.deliverable_loss,
+        stops_at_target=job.at_target == "stop",
+        weight=job.weight,
+        reports=job.reports,
+        migratable=job.migratable,
+        checkpoint_seconds=job.checkpoint_seconds,
+        restart_seconds=job.restart_seconds,
+        crashes_at_done_ratio=tuple(sorted(job.crashes_at_done_ratio)),
+    )
+
+
+def _job(
+    name: str,
+    model_name: str,
+    arrive_seconds: float,
+    drawn: float,
+    spec: ScenarioSpec,
+    cpu_seconds: CpuSeconds | None = None,
+) -> SimJob:
+    """A job as its model has it; `drawn`, 0 to 1, is its place in the range of its work, or of its requests' work.
+
+    `cpu_seconds` is that range where the model's own does not hold.
+    """
+    model = spec.model(model_name)
+    low, high = cpu_seconds or _range_of(model_name, model, spec)
+    value = low + (high - low) * drawn
+    work = math.inf if model.served else value
+    curve = _curve(model.curve)
+    ends_at = model.ends_at if spec.ends_at is None else spec.ends_at
+    first, best = (curve.first, curve.best) if isinstance(curve, Recorded) else (1.0, ends_at)
+    return SimJob(
+        name=name,
+        model=model_name,
+        arrive_seconds=arrive_seconds,
+        work_cpu_seconds=work,
+        curve=curve,
+        loss_first=first,
+        loss_best=best,
+        parallelism_cores=model.parallelism,
+        noise=model.noise_ratio if spec.noise is None else spec.noise,
+        memory_bytes=_bytes(model.memory_gib),
+        request_millicores=min(1000, *(node.cpu for node in spec.nodes)),
+        request_cpu_seconds=value if model.served else None,
+        steps_planned=_steps(work, spec),
+    )
+
+
+def _with_spikes(job: SimJob, settings: SpikeSettings | None, uniform: _Uniform) -> SimJob:
+    """The job with the steps whose loss is far off, in order."""
+    if settings is None:
+        return job
+    spikes = []
+    for number in range(settings.count):
+        at_start = number == 0 and uniform.between(0.0, 1.0) < settings.first_batch_ratio
+        begin, lasts = uniform.between(0.0, 1.0), uniform.between(*settings.lasts)
+        size = 10.0 ** uniform.between(*map(math.log10, settings.size))
+        sign = 1.0 if uniform.between(0.0, 1.0) < 0.5 else -1.0
+        begin = 0.0 if at_start else begin
+        spikes.append(Spike(begin, begin + lasts, sign * size))
+    return replace(job, spikes=tuple(sorted(spikes, key=lambda spike: spike.from_ratio)))
+
+
+def _range_of(name: str, model: ModelSettings, spec: ScenarioSpec) -> tuple[float, float]:
+    """Core-seconds of a job, or of a request of a served model; a built-in training varies as the scenario says."""
+    low, high = model.work_cpu_seconds or model.request_cpu_seconds or (0.0, 0.0)
+    if name in spec.models or model.served:
+        return low, high
+    return low * (1 - spec.variation), high * (1 + spec.variation)
+
+
+def _curve(settings: CurveSettings | None) -> Curve | None:
+    return settings.build() if settings else None
+
+
+def _bytes(gib: float | None) -> float | None:
+    return None if gib is None else gib * GIB
+
+
+def _steps(work_cpu_seconds: float, spec: ScenarioSpec) -> int | None:
+    """The plan, which is exact; a served model has none."""
+    if spec.steps_per_cpu_second is None or math.isinf(work_cpu_seconds):
+        return None
+    return max(1, round(work_cpu_seconds * spec.steps_per_cpu_second))
+
+
+def _generated(generate: Generate, spec: ScenarioSpec, streams: _Streams) -> list[SimJob]:
+    arrivals = _arrivals(generate.arrivals, generate.jobs_count, streams.arrivals)
+    names = generate.names
+    if generate.qoe is not None:
+        return _served(generate.qoe, names, arrivals, spec, streams)
+    models = [streams.models.choice(generate.mix) for _ in names]
+    jobs = [
+        _job(name, model, arrival, streams.works.between(0.0, 1.0), spec)
+        for name, model, arrival in zip(names, models, arrivals, strict=True)
+    ]
+    if generate.sizes is not None:
+        jobs = [_resized(job, _size(generate.sizes.lognormal, streams.works), spec) for job in jobs]
+    return _with_deadlines(generate.deadlines, jobs, spec, streams.objectives) if generate.deadlines else jobs
+
+
+def _arrivals(arrivals: Arrivals, count: int, uniform: _Uniform) -> list[float]:
+    """When each job arrives, ascending."""
+    if arrivals.every is not None:
+        return [number * arrivals.every for number in range(count)]
+    if arrivals.poisson is not None:
+        return list(accumulate(uniform.exponential(arrivals.poisson) for _ in range(count)))
+    if arrivals.bursts is not None:
+        bursts = arrivals.bursts
+        return sorted(
+            number % bursts.count * bursts.every_seconds + uniform.between(0.0, bursts.within_seconds)
+            for number in range(count)
+        )
+    earliest, latest = arrivals.uniform or (0.0, 0.0)
+    return sorted(uniform.between(earliest, latest) for _ in range(count))
+
+
+def _size(sigma: float, uniform: _Uniform) -> float:
+    """A log-normal factor of mean 1: with sigma 1.2 half of the jobs have less than 0.49, one in 20 more than 3.5."""
+    return math.exp(sigma * uniform.normal() - sigma**2 / 2)
+
+
+def _resized(job: SimJob, factor: float, spec: ScenarioSpec) -> SimJob:
+    work = job.work_cpu_seconds * factor
+    return replace(job, work_cpu_seconds=work, steps_planned=_steps(work, spec))
+
+
+def _served(
+    qoe: QoeGenerator, names: Sequence[str], arrivals: Sequence[float], spec: ScenarioSpec, streams: _Streams
+) -> list[SimJob]:
+    """Served models whose objective is what c* cores would give them, all c* together `totalCores`.
+
+    A request of 1.2 core-seconds and c* = 0.4 make an objective of 3 s. Scaled to a scarce total, a c* may exceed the
+    one core that a served model uses: such an objective cannot be met, and costs more than any best subset pays.
+    """
+    needed = [streams.objectives.between(*NEEDED_CORES) for _ in names]
+    scale = qoe.total_cores / sum(needed)
+    jobs = []
+    for name, arrival, cores in zip(names, arrivals, needed, strict=True):
+        job = _job(name, SERVED, arrival, 0.0, spec)
+        request = streams.works.between(*qoe.request_cpu_seconds)
+        jobs.append(replace(job, request_cpu_seconds=request, qoe_seconds=request / (cores * scale)))
+    return jobs
+
+
+def _with_deadlines(
+    deadlines: DeadlineGenerator, jobs: Sequence[SimJob], spec: ScenarioSpec, uniform: _Uniform
+) -> list[SimJob]:
+    """Deadlines from the works as drawn; then the works are scaled to `load` of the CPU until the last deadline.
+
+    In this order, because scaling both is no way to a scarce load: a deadline that grows with its work keeps the load
+    under `sum(work) / (cores x largest of work x factor)`, 0.8 or so for 20 mixed jobs on 4 cores, at any scale. A
+    job that uses less than a core is measured by how long it takes on its own.
+    """
+    by = [
+        job.arrive_seconds + job.work_cpu_seconds / min(1.0, job.parallelism_cores) * uniform.between(*deadlines.factor)
+        for job in jobs
+    ]
+    cpu_seconds = max(by) * sum(node.cpu / 1000 * node.speed * node.count for node in spec.nodes)
+    scale = deadlines.load * cpu_seconds / sum(job.work_cpu_seconds for job in jobs)
+    return [
+        replace(_resized(job, scale, spec), deadline_seconds=deadline) for job, deadline in zip(jobs, by, strict=True)
+    ]

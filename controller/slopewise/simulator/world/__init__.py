@@ -1,0 +1,1 @@
+"""The simulated world: nodes, running jobs, CPU shares, Observer and Actuator."""

@@ -1,0 +1,99 @@
+"""The Actuator of the simulated world, with the refusals of a real node.
+
+A resize is written at once, as an API shows it, and takes effect a moment later. A job that is gone is an
+`ActuationError`, as it is on a cluster.
+"""
+
+from __future__ import annotations
+
+from slopewise.errors import ActuationError
+from slopewise.model import CpuAllocation, MemoryAllocation, Move, Outcome, Place, Resize, ResizeMemory, Restored, Stop
+from slopewise.simulator.world.running import RunningJob
+from slopewise.simulator.world.world import World
+
+REBALANCE = "rebalance"
+"""How the reason of a migration begins that evens out loads (SpeCon's Algorithm 5)."""
+
+
+class SimActuator:
+    """Writes limits and requests, places and migrates jobs of a `World`, and counts what it did."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.resizes_total = 0
+        self.migrations_total = 0
+
+    def resize(self, resize: Resize) -> Outcome[Resize]:
+        """Applied; deferred when a node's requests have no room for a raise; infeasible above the node."""
+        running = self._world.present.get(resize.job_uid)
+        if running is None or running.node is None:
+            raise ActuationError(f"{resize.job_uid} is gone")
+        if resize.control == "limits":
+            return self._set_limit(resize, running, running.node)
+        return self._set_request(resize, running, running.node)
+
+    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        """Infeasible: a simulated job always uses the memory that it requests."""
+        return Outcome(resize, "infeasible", "a simulated job uses the memory that it requests")
+
+    def move(self, move: Move) -> Outcome[Move]:
+        """Applied; infeasible when the target is not there or has not the memory."""
+        number = self._world.node_number(move.node)
+        if number is None:
+            return Outcome(move, "infeasible", f"there is no node {move.node}")
+        jobs = self._world.waiting if isinstance(move, Place) else self._world.present
+        running = jobs.get(move.job_uid)
+        if running is None:
+            raise ActuationError(f"{move.job_uid} is gone")
+        if not self._world.fits(running, number):
+            return Outcome(move, "infeasible", f"{move.node} has not the memory")
+        if isinstance(move, Place):
+            if move.request_millicores is not None:
+                self._size(running, move.request_millicores)
+            self._world.place(running, number)
+        else:
+            self._world.migrate(running, number, "rebalanced" if move.reason.startswith(REBALANCE) else "migrated")
+            self.migrations_total += 1
+        return Outcome(move, "applied")
+
+    def _size(self, running: RunningJob, request_millicores: int) -> None:
+        """Written while it waits, and so in effect from its start; under hard limits it is the limit as well."""
+        limit = request_millicores if self._world.control == "limits" else None
+        self._world.size(running, CpuAllocation(limit, request_millicores))
+
+    def stop(self, stop: Stop) -> Outcome[Stop]:
+        """The job ends at once; its checkpoint takes no time here."""
+        running = self._world.present.get(stop.job_uid)
+        if running is None:
+            raise ActuationError(f"{stop.job_uid} is gone")
+        self._world.stop(running)
+        return Outcome(stop, "applied", stop.reason)
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """Give a job back what it had; one that is gone needs nothing."""
+        running = self._world.present.get(job_uid)
+        if running is None:
+            return Restored("gone", f"{job_uid} is gone")
+        self._world.write(running, original)
+        return Restored("applied")
+
+    def _set_limit(self, resize: Resize, running: RunningJob, number: int) -> Outcome[Resize]:
+        whole_node = round(self._world.nodes[number].cpu_cores * 1000)
+        if resize.to_millicores > whole_node:
+            return Outcome(resize, "infeasible", f"{resize.node} has {whole_node}m")
+        return self._applied(
+            resize, running, CpuAllocation(resize.to_millicores, running.allocation.request_millicores)
+        )
+
+    def _set_request(self, resize: Resize, running: RunningJob, number: int) -> Outcome[Resize]:
+        bound = self._world.nodes[number].requests_max_millicores
+        more = resize.to_millicores - running.allocation.request_millicores
+        if bound is not None and more > 0 and self._world.requests_millicores(number) + more > bound:
+            return Outcome(resize, "deferred", f"requests on {resize.node} would be more than {bound}m")
+        allocation = CpuAllocation(running.allocation.limit_millicores, resize.to_millicores)
+        return self._applied(resize, running, allocation)
+
+    def _applied(self, resize: Resize, running: RunningJob, allocation: CpuAllocation) -> Outcome[Resize]:
+        self._world.write(running, allocation)
+        self.resizes_total += 1
+        return Outcome(resize, "applied")

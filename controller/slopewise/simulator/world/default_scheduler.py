@@ -1,0 +1,55 @@
+"""Places simulated jobs that the policy did not place, as the cluster's default scheduler does.
+
+`engine.py` calls it after every pass, and after every event of a run without a controller. It goes by one of two rules:
+
+- `fewest-jobs`: what Kubernetes' scheduler does with pods and nodes that are alike, because it adds up requests.
+- `least-used`: the scheduler that SpeCon is compared with, "purely based on the current resource usage" (thesis 6.2.3).
+  A node with one busy job is as full as one with five, so that jobs crowd by chance where others leave soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from slopewise.simulator.world.model import SchedulerRule
+from slopewise.simulator.world.randomness import Stream, generator
+from slopewise.simulator.world.running import RunningJob
+from slopewise.simulator.world.world import World
+
+_USED_DIGITS = 9
+"""Used CPU is compared to a billionth of a node: three thirds of a core add up to less than one core."""
+
+
+class DefaultScheduler:
+    """Places waiting jobs of a `World` on the node of least load by its rule; ties fall by a seed."""
+
+    def __init__(self, world: World, tie_break_seed: int, rule: SchedulerRule = "fewest-jobs") -> None:
+        self._world = world
+        self._seed = tie_break_seed
+        self._load = self._used_ratio if rule == "least-used" else world.jobs_on
+
+    def place_waiting(self, held: Container[str] = ()) -> None:
+        """Each waiting job, in the order of arrival, on the node of least load whose memory fits.
+
+        A job that fits nowhere now goes on waiting, and holds up none behind it; so does one that is `held` (uids).
+        """
+        world = self._world
+        for running in [running for uid, running in world.waiting.items() if uid not in held]:
+            fitting = [number for number in range(len(world.nodes)) if world.fits(running, number)]
+            if fitting:
+                loads = {number: self._load(number) for number in fitting}
+                least = min(loads.values())
+                world.place(running, self._one_of([n for n in fitting if loads[n] == least], running))
+        world.settle()
+
+    def _used_ratio(self, number: int) -> float:
+        """The part of a node's CPU that is used at this moment, by jobs that were placed a moment ago as well."""
+        self._world.settle()
+        return round(self._world.cpu_used_ratio(number), _USED_DIGITS)
+
+    def _one_of(self, tied: Sequence[int], running: RunningJob) -> int:
+        """The job's favourite of these nodes, in an order drawn for this job alone, whatever was placed before it."""
+        if len(tied) == 1:
+            return tied[0]
+        order = generator(self._seed, running.index, Stream.TIES).permutation(len(self._world.nodes))
+        return min(tied, key=lambda number: int(order[number]))

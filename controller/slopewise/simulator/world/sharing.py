@@ -1,0 +1,95 @@
+"""Shares one simulated node's CPU among its jobs: the cores that each uses, and its speed.
+
+`world.py` asks whenever the jobs of a node, or what they were given, change; between two such moments every rate is
+constant. Nothing in here remembers anything.
+
+Worked example: one core of speed 1, shares 1000 and 250, 1 % lost per further job: the jobs use 0.8 and 0.2 cores
+and do 0.792 and 0.198 core-seconds of work a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slopewise.model import CpuAllocation, CpuControl
+from slopewise.simulator.world.model import Physics, SimNode
+
+MIN_SPEED_RATIO = 0.1
+"""However many jobs run beside it, a job keeps a tenth of its speed; with 1 % lost per further job, from 91 jobs on."""
+
+MIN_WEIGHT_MILLICORES = 2
+"""Linux gives a container without a request the weight of 2 millicores; with zero it would never run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a running job could use, and what it was given."""
+
+    parallelism_cores: float
+    allocation: CpuAllocation
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What a running job gets: CPU used, in cores, and work done per second, in core-seconds at speed 1."""
+
+    cores: float
+    speed: float
+
+
+IDLE = Rate(0.0, 0.0)
+
+
+def water_fill(caps: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
+    """Weighted max-min shares, shape (jobs,): in proportion to the weights, none above its cap, nothing left unused.
+
+    Worked example: caps 0.19 and 1, equal weights, capacity 1: 0.19 and 0.81. Going up by cap / weight, whoever
+    reaches its cap leaves the rest to those after it.
+    """
+    if sum(caps) <= capacity:
+        return list(caps)
+    shares = [0.0] * len(caps)
+    left, weight_left = capacity, sum(weights)
+    for index in sorted(range(len(caps)), key=lambda i: caps[i] / weights[i]):
+        weight = weights[index]
+        shares[index] = min(caps[index], left, left * weight / weight_left if weight_left > weight else left)
+        left -= shares[index]
+        weight_left -= weight
+    return shares
+
+
+def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics: Physics) -> list[Rate]:
+    """What each job that runs on the node uses and achieves, shape (jobs,).
+
+    Requests are weights in both modes, as they are to the kernel. Under `limits` the limits are hard caps as well;
+    under `requests` nothing caps.
+    """
+    limited = control == "limits"
+    caps = [min(demand.parallelism_cores, node.cpu_cores, _cap(demand, limited=limited)) for demand in demands]
+    weights = [float(max(MIN_WEIGHT_MILLICORES, demand.allocation.request_millicores)) for demand in demands]
+    speed = node.speed * max(MIN_SPEED_RATIO, 1.0 - physics.contention_ratio * (len(demands) - 1))
+    shares = water_fill(caps, weights, node.cpu_cores)
+    return [
+        Rate(share, speed * (min(share, quota_speed(_cap(demand, limited=limited), physics)) if limited else share))
+        for demand, share in zip(demands, shares, strict=True)
+    ]
+
+
+def quota_speed(limit_cores: float, physics: Physics) -> float:
+    """The speed, in cores, that a hard quota lets through when all of it is used; above a core, the quota itself.
+
+    The kernel stops a job for the rest of each period once its quota is spent, which costs more than the fraction:
+    by default a quota of 0.25 cores does the work of 0.205.
+    """
+    quotas, speeds = zip(*physics.quota_speeds, strict=True)
+    if limit_cores >= quotas[-1]:
+        return limit_cores
+    return float(np.interp(limit_cores, quotas, speeds))
+
+
+def _cap(demand: Demand, *, limited: bool) -> float:
+    limit = demand.allocation.limit_millicores
+    return limit / 1000 if limited and limit is not None else float("inf")

@@ -1,0 +1,261 @@
+"""Metrics of jobs and nodes, made from the last pass of each policy when Prometheus scrapes; deleted jobs disappear."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from slopewise.allocation import actual_millicores, allotted_cores, capacity_cores
+from slopewise.estimators import growth
+from slopewise.model import (
+    ClusterSnapshot,
+    CpuControl,
+    DeadlineStanding,
+    Decisions,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryAllocation,
+    PassReport,
+    QoeStanding,
+    Standing,
+    TargetStanding,
+)
+
+_JOB_LABELS = ("job_namespace", "job_name", "job_node")
+
+
+class LastPasses(Collector):
+    """The last pass of each policy that observed anything, by the name of its document."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._lock = threading.Lock()  # passes end, and Prometheus scrapes, in threads of their own
+
+    def replace_pass(self, document: str, report: PassReport, control: CpuControl) -> None:
+        """Replace this policy's last pass; held passes are ignored."""
+        if not report.held and report.snapshot is not None and report.decisions is not None:
+            with self._lock:
+                self._seen[document] = _Seen(
+                    report.snapshot,
+                    report.decisions,
+                    control,
+                    report.standings,
+                    report.snapshot.jobs,
+                    len(report.held_back),
+                )
+
+    def forget(self, document: str) -> None:
+        """Remove a deleted policy and its jobs."""
+        with self._lock:
+            self._seen.pop(document, None)
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per figure, over all policies."""
+        with self._lock:
+            passes = _newest_first(self._seen.values())
+        if not passes:
+            return
+        yield _jobs_by_state([job for seen in passes for job in seen.jobs])
+        yield GaugeMetricFamily(
+            "slopewise_held_jobs",
+            "Arriving jobs that are held back until there is room for their need.",
+            sum(seen.held for seen in passes),
+        )
+        yield _growth_sum(passes)
+        yield _available_cores(passes)
+        yield from _job_families(passes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    snapshot: ClusterSnapshot
+    decisions: Decisions
+    control: CpuControl
+    standings: Mapping[str, Standing]
+    jobs: Sequence[Job]
+    """Jobs that count here: a job that went to another policy counts where it was seen last."""
+    held: int = 0
+    """Arrivals that wait for room."""
+
+
+def _newest_first(passes: Iterable[_Seen]) -> list[_Seen]:
+    counted: set[str] = set()
+    left: list[_Seen] = []
+    for seen in sorted(passes, key=lambda each: -each.snapshot.taken_at_seconds):
+        left.append(replace(seen, jobs=[job for job in seen.jobs if job.uid not in counted]))
+        counted |= {job.uid for job in seen.jobs}
+    return left
+
+
+def _jobs_by_state(jobs: Sequence[Job]) -> Metric:
+    family = GaugeMetricFamily("slopewise_jobs", "Managed jobs by state.", labels=["state"])
+    tally = Tally(job.state for job in jobs)
+    for state in JobState:
+        family.add_metric([str(state)], tally[state])
+    return family
+
+
+def _growth_sum(passes: Sequence[_Seen]) -> Metric:
+    family = GaugeMetricFamily(
+        "slopewise_growth_efficiency_sum", "Sum of growth efficiencies (Eq. 4.3).", labels=["job_node"]
+    )
+    sums: dict[str, float] = {}
+    for seen in passes:
+        sums |= {node.name: 0.0 for node in seen.snapshot.nodes if node.name not in sums}
+        for job in seen.jobs:
+            known = seen.decisions.memory.jobs[job.uid].growth
+            sums[job.node] += (known.cpu_efficiency or 0.0) if known else 0.0
+    for node, total in sums.items():
+        family.add_metric([node], total)
+    return family
+
+
+def _available_cores(passes: Sequence[_Seen]) -> Metric:
+    """Of each node the newest pass counts; the pods of another policy are not its own."""
+    family = GaugeMetricFamily(
+        "slopewise_node_available_cores",
+        "Cores that other pods leave to the jobs of the policy that was applied last; all where that is not known.",
+        labels=["job_node"],
+    )
+    cores: dict[str, float] = {}
+    for seen in passes:
+        for node in seen.snapshot.nodes:
+            cores.setdefault(node.name, capacity_cores(node))
+    for name, left in cores.items():
+        family.add_metric([name], left)
+    return family
+
+
+def _family(name: str, help_text: str, *more_labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"slopewise_job_{name}", help_text, labels=[*_JOB_LABELS, *more_labels])
+
+
+@dataclass(frozen=True, slots=True)
+class _AllottedCores:
+    """What each job may use, by uid: as its kubelet reports it, and as the API server has accepted it."""
+
+    actual: Mapping[str, float]
+    accepted: Mapping[str, float]
+
+
+class _JobFamilies:
+    """One gauge family per figure of a job; `add` fills them from one job."""
+
+    def __init__(self) -> None:
+        self.efficiency = _family("growth_efficiency", "Growth efficiency (Eq. 4.2).", "resource")
+        self.progress = _family("progress_per_second", "Progress per second (Eq. 4.1).")
+        self.evaluation = _family("evaluation", "The level that was decided on.")
+        self.age = _family("evaluation_age_seconds", "Age of the newest sample.")
+        self.available = _family("metrics_available", "1 when a fresh, finite evaluation was seen.")
+        self.diverged = _family("diverged", "1 when the loss is not finite.")
+        self.usage = _family("cpu_usage_cores", "Average CPU use over the last measured interval.")
+        self.allocated = _family(
+            "cpu_allocated_cores", "Actual: its limit in effect, or its share of the node when all want CPU."
+        )
+        self.accepted = _family("cpu_accepted_cores", "Accepted: the same of what the API server has stored.")
+        self.wanted = _family("cpu_wanted_cores", "Desired: the limit that the policy decided on.")
+        self.working_set = _family("memory_working_set_bytes", "Working set of its container, newest sample.")
+        self.memory_request = _family("memory_request_bytes", "Memory request of its container, as accepted.")
+        self.memory_limit = _family("memory_limit_bytes", "Memory limit of its container, as accepted.")
+        self.job_class = _family("class", "1 for the class the policy put the job in.", "class")
+
+    def add(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, cpu: _AllottedCores) -> None:
+        labels = [job.namespace, job.name, job.node]
+        self.allocated.add_metric(labels, cpu.actual[job.uid])
+        self.accepted.add_metric(labels, cpu.accepted[job.uid])
+        self.available.add_metric(labels, float(growth.is_usable(job, snapshot)))
+        self.diverged.add_metric(labels, float(job.evaluation is not None and not job.evaluation.finite))
+        if job.evaluation is not None:
+            self.evaluation.add_metric(labels, job.evaluation.level)
+            self.age.add_metric(labels, growth.age_seconds(job.evaluation, snapshot))
+        if known.growth is not None:
+            self.progress.add_metric(labels, known.growth.progress_per_second)
+            for resource, efficiency in known.growth.efficiency.items():
+                self.efficiency.add_metric([*labels, resource], efficiency)
+            if known.growth.cpu_cores is not None:
+                self.usage.add_metric(labels, known.growth.cpu_cores)
+        self._add_memory(labels, job)
+        if known.wanted_cores is not None:
+            self.wanted.add_metric(labels, known.wanted_cores)
+        if known.job_class is not None:
+            self.job_class.add_metric([*labels, known.job_class], 1.0)
+
+    def _add_memory(self, labels: list[str], job: Job) -> None:
+        memory = job.memory or MemoryAllocation()
+        if job.usage is not None and job.usage.memory_bytes is not None:
+            self.working_set.add_metric(labels, job.usage.memory_bytes)
+        if memory.request_bytes is not None:
+            self.memory_request.add_metric(labels, memory.request_bytes)
+        if memory.limit_bytes is not None:
+            self.memory_limit.add_metric(labels, memory.limit_bytes)
+
+
+class _PromiseFamilies:
+    """One gauge family per figure of what an owner asks of a job; a job that is asked nothing has no series."""
+
+    def __init__(self) -> None:
+        self.objective = _family("objective_seconds", "Objective: seconds a response or a step.")
+        self.took = _family("objective_took_seconds", "Seconds that the newest responses or steps took.")
+        self.deviation = _family(
+            "qoe_deviation_ratio", "Deviation from the objective, (asked - took) / asked; below 0: too slow."
+        )
+        self.qoe_class = _family("qoe_class", "1 for the class of the deviation: G, S or B.", "class")
+        self.missed = _family("objective_missed", "1 when the objective is missed, confirmed over two intervals.")
+        self.deadline = _family("deadline_timestamp_seconds", "Deadline of a job that has not ended.")
+        self.slack = _family("deadline_slack_seconds", "Time to spare at the present pace; below 0: late by that.")
+        self.hopeless = _family("deadline_hopeless", "1 when no CPU of any node makes the job end in time.")
+        self.late = _family("deadline_missed", "1 when the deadline has passed and the job has not ended.")
+        self.deliverable = _family("deliverable_reached", "1 when the deliverable loss is reached.")
+        self.target = _family("target_reached", "1 when the target loss is reached.")
+
+    def add(self, job: Job, standing: Standing) -> None:
+        labels = [job.namespace, job.name, job.node]
+        if standing.qoe is not None:
+            self._add_qoe(labels, standing.qoe)
+        if standing.deadline is not None:
+            self._add_deadline(labels, standing.deadline)
+        if standing.target is not None:
+            self._add_target(labels, standing.target)
+
+    def _add_qoe(self, labels: Sequence[str], qoe: QoeStanding) -> None:
+        self.objective.add_metric(labels, qoe.objective_seconds)
+        if qoe.took_seconds is None or qoe.deviation is None or qoe.listed is None:
+            return
+        self.took.add_metric(labels, qoe.took_seconds)
+        self.deviation.add_metric(labels, qoe.deviation)
+        self.qoe_class.add_metric([*labels, qoe.listed], 1.0)
+        self.missed.add_metric(labels, float(qoe.missed))
+
+    def _add_deadline(self, labels: Sequence[str], deadline: DeadlineStanding) -> None:
+        self.deadline.add_metric(labels, deadline.at_seconds)
+        self.hopeless.add_metric(labels, float(deadline.confirmed_hopeless))
+        self.late.add_metric(labels, float(deadline.missed))
+        if deadline.slack_seconds is not None:
+            self.slack.add_metric(labels, deadline.slack_seconds)
+
+    def _add_target(self, labels: Sequence[str], target: TargetStanding) -> None:
+        if target.deliverable_reached is not None:
+            self.deliverable.add_metric(labels, float(target.deliverable_reached))
+        if target.target_reached is not None:
+            self.target.add_metric(labels, float(target.target_reached))
+
+
+def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
+    families, promises = _JobFamilies(), _PromiseFamilies()
+    for seen in passes:
+        cpu = _AllottedCores(
+            actual=allotted_cores(seen.snapshot, seen.control, has=actual_millicores),
+            accepted=allotted_cores(seen.snapshot, seen.control),
+        )
+        for job in seen.jobs:
+            families.add(job, seen.decisions.memory.jobs[job.uid], seen.snapshot, cpu)
+            if (standing := seen.standings.get(job.uid)) is not None:
+                promises.add(job, standing)
+    yield from vars(families).values()
+    yield from vars(promises).values()

@@ -1,0 +1,190 @@
+"""Records each pass: one structured log line, and the metrics of docs/metrics.md."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from slopewise import __version__
+from slopewise.errors import SlopewiseError
+from slopewise.estimators.contradictions import warnings_of
+from slopewise.guards import moves
+from slopewise.model import CpuControl, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.telemetry.job_metrics import LastPasses
+from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
+from slopewise.telemetry.log_lines import configure_logging
+
+__all__ = ["Instruments", "Telemetry", "configure_logging"]
+
+VERBS = ("observe", "decide", "guard", "act", "report")
+MOVE_KINDS = ("place", "migrate")
+MOVE_STAGES: tuple[MoveStage, ...] = get_args(MoveStage)
+OUTCOMES: tuple[OutcomeResult, ...] = get_args(OutcomeResult)
+_PAUSE_BUCKETS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
+_PASS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Instruments:
+    """The counters and gauges of one process, in a registry of their own; all policies share them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.last = LastPasses()
+        self.registry.register(self.last)
+        build = Gauge("slopewise_build_info", "Version of the controller.", ["version"], registry=self.registry)
+        build.labels(__version__).set(1)
+        self.passes = Counter("slopewise_passes", "Passes by result.", ["result"], registry=self.registry)
+        self.durations = Histogram(
+            "slopewise_pass_duration_seconds",
+            "Time of each verb of a pass.",
+            ["verb"],
+            buckets=_PASS_BUCKETS,
+            registry=self.registry,
+        )
+        self.last_pass = Gauge(
+            "slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.", registry=self.registry
+        )
+        self.interval = Gauge(
+            "slopewise_interval_seconds", "Time from the last pass to the next planned one.", registry=self.registry
+        )
+        self.resizes = Counter("slopewise_resizes", "Resizes by outcome.", ["outcome"], registry=self.registry)
+        self.moves = Counter(
+            "slopewise_moves", "Placements and migrations by outcome.", ["kind", "outcome"], registry=self.registry
+        )
+        self.migrations = Counter(
+            "slopewise_migrations", "Migrations by how far they have come.", ["stage"], registry=self.registry
+        )
+        self.pauses = Histogram(
+            "slopewise_move_pause_seconds",
+            "From the begin of a move to the job's first step elsewhere.",
+            buckets=_PAUSE_BUCKETS,
+            registry=self.registry,
+        )
+        self.steps_lost = Counter(
+            "slopewise_move_steps_lost", "Steps that moved jobs had to repeat.", registry=self.registry
+        )
+        self.stops = Counter(
+            "slopewise_stops", "Stops of jobs at their target, by outcome.", ["outcome"], registry=self.registry
+        )
+        self.withheld = Counter(
+            "slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"], registry=self.registry
+        )
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
+        """A counter that appears with its first event hides that event from `increase` and from alerts."""
+        for result in ("ok", "held", "failed"):
+            self.passes.labels(result)
+        for verb in VERBS:
+            self.durations.labels(verb)
+        for outcome in OUTCOMES:
+            self.resizes.labels(outcome)
+            self.stops.labels(outcome)
+            for kind in MOVE_KINDS:
+                self.moves.labels(kind, outcome)
+        for stage in MOVE_STAGES:
+            self.migrations.labels(stage)
+        for guard in moves.guard_names():
+            self.withheld.labels(guard)
+
+
+class Telemetry:
+    """Metrics and log lines of one policy's passes."""
+
+    def __init__(
+        self,
+        *,
+        control: CpuControl,
+        interval_seconds: float,
+        document: str = "default",
+        instruments: Instruments | None = None,
+    ) -> None:
+        """`document`: the name of the policy document; `instruments`: where other policies are counted, too."""
+        self._control = control
+        self._document = document
+        self._metrics = instruments or Instruments()
+        self._metrics.interval.set(interval_seconds)
+        self._log = structlog.get_logger("slopewise")
+        self._lines = PassLines(interval_seconds)
+        self._warned: set[tuple[str, str]] = set()
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """The registry of /metrics."""
+        return self._metrics.registry
+
+    def forget(self) -> None:
+        """Remove a deleted policy's jobs from the metrics."""
+        self._metrics.last.forget(self._document)
+
+    def record(self, report: PassReport) -> None:
+        """Record one pass: metrics and the log line."""
+        self._metrics.last.replace_pass(self._document, report, self._control)
+        self._metrics.passes.labels("held" if report.held else "ok").inc()
+        for verb, seconds in report.seconds_by_verb.items():
+            self._metrics.durations.labels(verb).observe(seconds)
+        for outcome in OUTCOMES:
+            self._metrics.resizes.labels(outcome).inc(report.count(outcome))
+        for moved in report.moves:
+            self._metrics.moves.labels(kind_of(moved.decision), moved.result).inc()
+        for stop in report.stops:
+            self._metrics.stops.labels(stop.result).inc()
+        for event in report.move_events:
+            self._count_move(event)
+        for guard, times in withheld_by_guard(report).items():
+            self._metrics.withheld.labels(guard).inc(times)
+        if not report.held:
+            self._metrics.last_pass.set(report.taken_at_seconds + sum(report.seconds_by_verb.values()))
+        self._metrics.interval.set(max(0.0, report.requeue_at_seconds - report.taken_at_seconds))
+        self._log_pass(report)
+        self._log_warnings(report)
+
+    def _count_move(self, event: MoveEvent) -> None:
+        """Count a stage of a migration; one that resumed on its own node has no pause."""
+        pause = event.record.pause_seconds
+        if event.stage == "resumed":
+            if pause is not None:
+                self._metrics.pauses.observe(pause)
+            self._metrics.steps_lost.inc(event.record.steps_lost or 0.0)
+        self._metrics.migrations.labels(event.stage).inc()
+
+    def record_duration(self, verb: str, seconds: float) -> None:
+        """Record the duration of `report`, which ends after `record`."""
+        self._metrics.durations.labels(verb).observe(seconds)
+
+    def record_failure(self, error: BaseException) -> None:
+        """Record a pass that raised: the message of an expected error, the traceback of a bug."""
+        self._metrics.passes.labels("failed").inc()
+        if isinstance(error, SlopewiseError):
+            self._log.error("pass failed", name=self._document, reason=str(error))
+        else:
+            self._log.error("pass failed", name=self._document, exc_info=error)
+
+    def record_missed(self, event: str) -> None:
+        """Record a run that the scheduler skipped."""
+        self._log.warning("pass skipped", name=self._document, reason=event)
+
+    def _log_warnings(self, report: PassReport) -> None:
+        """Log each warning of a job once; warnings of deleted jobs are forgotten."""
+        jobs = report.snapshot.jobs if report.snapshot else ()
+        here = {job.uid for job in jobs}
+        self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}
+        for job in jobs:
+            for warning in warnings_of(job, report.by_job[job.uid].known):
+                if (job.uid, warning) not in self._warned:
+                    self._log.warning("job warning raised", job=f"{job.namespace}/{job.name}", warning=warning)
+                    self._warned.add((job.uid, warning))
+
+    def _log_pass(self, report: PassReport) -> None:
+        facts = self._lines.facts(report)
+        if facts is None:
+            return
+        about: dict[str, object] = {"name": self._document, "policy": report.policy}
+        milliseconds = {f"{verb}_ms": round(1000 * s, 1) for verb, s in report.seconds_by_verb.items()}
+        if report.held:
+            self._log.warning("pass held", **about, **facts, **milliseconds)
+            return
+        requeue_after = round(report.requeue_at_seconds - report.taken_at_seconds, 1)
+        self._log.info("pass completed", **about, **facts, requeue_after_s=requeue_after, **milliseconds)

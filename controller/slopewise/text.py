@@ -1,0 +1,56 @@
+"""Bounds text of others to one line, writes sizes and durations, and suggests the name that a mistyped one means."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+
+
+def bounded(text: object, most_characters: int) -> str:
+    """The text on one line, cut off with `…` where it is longer than `most_characters`."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= most_characters else line[: most_characters - 1] + "…"
+
+
+def mebibytes(size_bytes: float) -> str:
+    """A size in memory for people, e.g. `512Mi`, `0.5Mi`."""
+    return f"{size_bytes / 2**20:.4g}Mi"
+
+
+def duration(seconds: float) -> str:
+    """A duration with its two largest units: `45s`, `3m20s`, `2h05m`, `4d03h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    minutes = round(whole / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60}h{minutes % 60:02d}m"
+    hours = round(whole / 3600)
+    return f"{hours // 24}d{hours % 24:02d}h"
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that was probably meant; None: none is near. Case, `-` and `_` do not count.
+
+    Worked example: of `flowcon` and `fair`, `Flow_con` means `flowcon`, and `x` neither.
+    """
+    by_letters = {_letters(each): each for each in known}
+    found = difflib.get_close_matches(_letters(name), by_letters, n=1)
+    return by_letters[found[0]] if found else None
+
+
+def unknown_name(what: str, name: str, known: Collection[str], more: str = "") -> str:
+    """A sentence for a name that there is not: with the one that was probably meant, else with all there are.
+
+    `more` ends the list of all, e.g. `, or a path such as ./my.yaml`.
+    """
+    meant = nearest(name, known)
+    if meant is not None:
+        return f"there is no {what} {name!r}; did you mean {meant!r}?"
+    return f"there is no {what} {name!r}; use one of {', '.join(known)}{more}."
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

@@ -1,0 +1,134 @@
+"""An http_config is what Prometheus' users know; a mistake in one is a sentence that repeats none of its values."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import pytest
+
+from slopewise.adapters.http.config import Endpoint, load_http_config
+from slopewise.errors import UsageError
+
+SECRET = "hunter2"
+
+WHOLE = """
+basic_auth: {username: me, password: hunter2}
+tls_config:
+  ca_file: ca.crt
+  cert_file: client.crt
+  key_file: client.key
+  server_name: prometheus.example.org
+  insecure_skip_verify: false
+  min_version: TLS13
+http_headers:
+  X-Scope-OrgID: {values: [team-a]}
+  X-Api-Key: {secrets: [hunter2], files: [key]}
+proxy_url: http://me:hunter2@proxy.example.org:3128
+no_proxy: example.com, 192.0.2.0/24
+proxy_connect_header: {X-Proxy: [hunter2]}
+follow_redirects: false
+enable_http2: false
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "http.yaml"
+
+
+def refusal(file: Path, content: str) -> str:
+    """The sentence for a document that is refused; the secret is nowhere in what is raised."""
+    file.write_text(content)
+    with pytest.raises(UsageError) as caught:
+        load_http_config(file)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    message = str(caught.value)
+    assert message.startswith(f"{file}: ")
+    assert message.endswith(".")
+    return message.removeprefix(f"{file}: ")
+
+
+def test_every_part_that_prometheus_has_is_understood(file: Path) -> None:
+    file.write_text(WHOLE)
+    config = load_http_config(file)
+
+    assert config.basic_auth is not None
+    assert config.basic_auth.username == "me"
+    assert config.tls_config.min_version == "TLS13"
+    assert config.http_headers["X-Scope-OrgID"].values == ("team-a",)
+    assert not config.follow_redirects
+    assert SECRET not in f"{config!r} {config}"
+
+
+@pytest.mark.parametrize("key", ["bearer_token: hunter2", "bearer_token_file: token"])
+def test_the_older_words_for_a_token_are_understood(file: Path, key: str) -> None:
+    file.write_text(key)
+    assert load_http_config(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "must be a mapping of keys to values, not NoneType."),
+        ("hunter2", "must be a mapping of keys to values, not str."),
+        ("basic_auth: hunter2", "basic_auth: must be a mapping of keys to values, not str."),
+        ("basic_auth: {hunter2}", "basic_auth: holds an unknown key; it may hold password, password_file, username, "),
+        ("basic_auth: {usernme: me}", "basic_auth: usernme is an unknown key; write username."),
+        ("basic_auth: {password: hunter2}", "basic_auth: names no user; add username or username_file."),
+        ("basic_auth: {username: me, password: [hunter2]}", "basic_auth.password: must be a valid string; write it in"),
+        ("basic_auth: {username: me, password: hunter2, password_file: p}", "password and password_file exclude each"),
+        ("basic_auth: {username: me}\nbearer_token: hunter2", "basic_auth and bearer_token exclude each other; leave"),
+        ("authorization: {credentials: ''}", "authorization: names no credentials; add credentials_file or"),
+        ("authorization: {}", "authorization: names no credentials; add credentials_file or credentials."),
+        ("authorization: {type: basic, credentials: hunter2}", "authorization: type cannot be Basic; use basic_auth"),
+        (
+            "authorization: {type: Bearer hunter2, credentials: x}",
+            "type is not a scheme of authorization; write",
+        ),
+        ("bearer_token: 12345", "bearer_token: must be a valid string; write it in quotes."),
+        ("tls_config: {cert_file: a}", "tls_config: a client certificate needs both cert_file and key_file; add key_f"),
+        ("tls_config: {key: hunter2}", "tls_config: a client certificate needs both cert_file and key_file; add cert_"),
+        ("tls_config: {ca: x, ca_file: y}", "tls_config: ca and ca_file exclude each other; leave one of them out."),
+        ("tls_config: {min_version: TLS10}", "tls_config.min_version: TLS10 is broken and not spoken; write TLS12 or "),
+        ("tls_config: {min_version: hunter2}", "tls_config.min_version: must be 'TLS12' or 'TLS13'."),
+        ("tls_config: {min_version: TLS13, max_version: TLS12}", "min_version is above max_version; swap them."),
+        ("tls_config: {insecure_skip_verify: hunter2}", "must be a valid boolean, unable to interpret input."),
+        ("http_headers: {X-Key: hunter2}", "http_headers.X-Key: must be a mapping of keys to values, not str."),
+        ("http_headers: {X-Key: {secrets: hunter2}}", "http_headers.X-Key.secrets: must be a list."),
+        ("http_headers: {X-Key: {}}", "http_headers.X-Key: has no value; add values, secrets or files."),
+        ("http_headers: {'X-Key: hunter2': {values: [a]}}", "http_headers: a key is not the name of a header; write "),
+        ("http_headers: {authorization: {values: [hunter2]}}", "authorization cannot be set; use basic_auth or auth"),
+        ("proxy_url: me:hunter2@proxy", "proxy_url: is not the URL of an HTTP proxy; write it like http://proxy."),
+        ("proxy_url: socks5://me:hunter2@proxy", "proxy_url: is not the URL of an HTTP proxy; write it"),
+        (
+            "proxy_url: http://p\nproxy_from_environment: true",
+            "proxy_url and proxy_from_environment exclude",
+        ),
+        (
+            "no_proxy: example.org",
+            "no_proxy is for proxy_url; add that, or leave it out (NO_PROXY is the",
+        ),
+        ("proxy_connect_header: {A: [hunter2]}", "proxy_connect_header needs proxy_url or proxy_from_environment; add"),
+        ("oauth2: {client_secret: hunter2}", "oauth2: is not supported; have a token kept fresh in a file, and name "),
+        (
+            "scrape_configs: []",
+            "is a configuration of Prometheus itself; write only the http_config of a",
+        ),
+        ("basic_auth_users: {me: hunter2}", "is the web.config.file of a server; write the http_config of its client"),
+        ("http_config: {bearer_token: hunter2}", "holds http_config as a key; write what is below it at the top."),
+        ("bearer_token: 'hunter2", "line 1 is not valid YAML; correct its syntax."),
+    ],
+)
+def test_a_mistake_is_one_sentence_without_what_was_written(file: Path, content: str, message: str) -> None:
+    assert message in refusal(file, content)
+
+
+def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot be read \(No such file or directory\)"):
+        load_http_config(file)
+
+
+def test_an_endpoint_never_holds_a_url_with_a_secret(file: Path) -> None:
+    with pytest.raises(UsageError, match="write it without, and those as basic_auth or authorization into a file"):
+        Endpoint("https://me:hunter2@prometheus.example.org", file)

@@ -1,0 +1,277 @@
+"""A store stays true to the cluster whatever its watch goes through, and says so when it cannot."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.api_server import ApiServer, Drop, Reply, refusal
+from support.waiting import eventually
+
+from slopewise.adapters.kube.cache.reflector import Backoff, Reflector, Timing
+
+PODS = "/api/v1/namespaces/team-a/pods"
+ALL = "/api/v1/pods"
+QUICK = Timing(
+    watch_seconds=30, grace_seconds=10, relist_seconds=600, first_wait_seconds=0.02, longest_wait_seconds=0.1
+)
+Json = dict[str, Any]
+
+
+def name_of(obj: Json) -> str:
+    return f"{obj['metadata']['name']}{obj.get('spec', {}).get('size', '')}"
+
+
+def pod(name: str, **spec: object) -> Json:
+    return {"metadata": {"name": name, "labels": {"app": "x"}}, "spec": spec}
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        server.put(PODS, pod("a"))
+        server.put(PODS, pod("b"))
+        yield server
+
+
+Watching = Callable[..., Reflector[str]]
+
+
+@pytest.fixture
+def watching(server: ApiServer) -> Iterator[Watching]:
+    """Starts reflectors that are stopped after the test; unless told not to, waits for their list and watch."""
+    started: list[Reflector[str]] = []
+
+    def start(timing: Timing = QUICK, *, sync: bool = True, follow: bool = True, **options: Any) -> Reflector[str]:
+        reflector = Reflector(server.client(timeout_seconds=0.5), ALL, name_of, timing=timing, **options)
+        reflector.start()
+        started.append(reflector)
+        assert not sync or eventually(lambda: reflector.synced)
+        assert not sync or not follow or eventually(lambda: server.streams)
+        return reflector
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+def test_a_store_is_what_the_list_said_and_then_follows_the_watch(server: ApiServer, watching: Watching) -> None:
+    store = watching()
+    assert list(store.items()) == ["a", "b"]
+    server.put(PODS, pod("c"))
+    server.put(PODS, pod("a", size=2))
+    server.remove(f"{PODS}/b")
+    assert eventually(lambda: list(store.items()) == ["a2", "c"])
+    assert store.get("team-a", "a") == "a2"
+    assert len(server.requests) == 2  # one list, one watch: looking costs no request
+    assert store.failure is None
+
+
+def test_only_what_is_selected_is_asked_for(server: ApiServer, watching: Watching) -> None:
+    server.put(PODS, {"metadata": {"name": "other"}})
+    store = watching(params={"labelSelector": "app=x"})
+    assert list(store.items()) == ["a", "b"]
+    server.put(PODS, {"metadata": {"name": "a"}})  # its label is gone, and with it the pod
+    assert eventually(lambda: list(store.items()) == ["b"])
+    assert {each.params["labelSelector"] for each in server.requests} == {"app=x"}
+
+
+def test_a_large_list_is_read_by_pages(server: ApiServer, watching: Watching) -> None:
+    for number in range(1100):
+        server.put(PODS, pod(f"p{number:04}"))
+    store = watching()
+    assert len(store.items()) == 1102
+    assert [each.params["limit"] for each in server.requests[:3]] == ["500"] * 3
+
+
+def test_a_list_whose_next_page_has_expired_is_read_anew(server: ApiServer, watching: Watching) -> None:
+    for number in range(600):
+        server.put(PODS, pod(f"p{number:04}"))
+    server.fault(Reply(200, {"metadata": {"continue": "500"}, "items": []}))
+    server.fault(refusal(410, "Expired", "The provided continue parameter is too old"))
+    store = watching()
+    assert len(store.items()) == 602
+
+
+def test_a_watch_is_taken_up_again_where_it_ended(server: ApiServer, watching: Watching) -> None:
+    store = watching(Timing(watch_seconds=1, first_wait_seconds=0.02))
+    server.put(PODS, pod("c"))
+    assert eventually(lambda: len(server.asked("GET")) >= 4)
+    server.put(PODS, pod("d"))
+    assert eventually(lambda: list(store.items()) == ["a", "b", "c", "d"])
+    assert store.relists == 1
+    assert store.restarts == 0
+
+
+def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer, watching: Watching) -> None:
+    store = watching()
+    server.put("/api/v1/nodes", pod("n"))  # another kind: the pods' watch hears only of the version
+    version = str(server.objects.version)
+    server.bookmark()
+    server.put(PODS, {"metadata": {"name": "c"}})  # comes after the bookmark, so that is heard when this is there
+    assert eventually(lambda: store.get("team-a", "c"))
+    server.objects.forget()
+    server.end_watches()
+    assert eventually(lambda: len(server.requests) == 3)
+    assert int(server.requests[-1].params["resourceVersion"]) >= int(version)
+    assert store.relists == 1
+
+
+def test_an_expired_watch_makes_the_list_anew_and_tells_what_changed_meanwhile(
+    server: ApiServer, watching: Watching
+) -> None:
+    told: list[tuple[str | None, str | None]] = []
+    store = watching(on_change=lambda old, new: told.append((old, new)))
+    server.fault(Drop(), path="/pods$", times=2)
+    server.end_watches()
+    assert eventually(lambda: not server.streams)
+    server.remove(f"{PODS}/a")
+    server.put(PODS, pod("b", size=3))
+    server.objects.forget()
+    assert eventually(lambda: list(store.items()) == ["b3"])
+    assert told == [(None, "a"), (None, "b"), ("a", None), ("b", "b3")]
+    assert store.relists == 2
+
+
+def test_the_list_is_read_again_from_time_to_time_although_nothing_is_wrong(
+    server: ApiServer, watching: Watching
+) -> None:
+    told: list[object] = []
+    store = watching(
+        Timing(watch_seconds=1, relist_seconds=0.5, first_wait_seconds=0.02),
+        on_change=lambda *change: told.append(change),
+    )
+    assert eventually(lambda: store.relists >= 2)
+    assert len(told) == 2
+
+
+def test_a_restarted_server_is_watched_again(server: ApiServer, watching: Watching) -> None:
+    store = watching()
+    server.stop()
+    assert eventually(lambda: store.failure)
+    assert "connection refused" in str(store.failure) or "closed the connection" in str(store.failure)
+    server.restart()
+    server.put(PODS, pod("c"))
+    assert eventually(lambda: list(store.items()) == ["a", "b", "c"])
+    assert store.failure is None
+    assert store.restarts > 0
+
+
+def test_a_watch_on_a_dead_connection_is_given_up_and_the_silence_is_told(
+    server: ApiServer, watching: Watching
+) -> None:
+    store = watching(Timing(watch_seconds=1, grace_seconds=0.2, first_wait_seconds=0.02, longest_wait_seconds=0.1))
+    server.freeze()
+    server.put(PODS, pod("c"))
+    assert eventually(lambda: store.restarts >= 2)
+    assert "nothing came in time" in str(store.failure)
+    assert store.silent_seconds() > 0.5
+    assert list(store.items()) == ["a", "b"]
+    server.thaw()
+    assert eventually(lambda: list(store.items()) == ["a", "b", "c"])
+    assert store.silent_seconds() < 30
+
+
+def test_before_the_first_list_a_store_is_not_synced_and_says_why(server: ApiServer, watching: Watching) -> None:
+    server.fault(refusal(403, "Forbidden", "pods is forbidden: cannot list"), times=10_000)
+    store = watching(sync=False)
+    assert eventually(lambda: store.failure)
+    assert "cannot list" in str(store.failure)
+    assert not store.synced
+    assert store.silent_seconds() == math.inf
+    server.heal()
+    assert eventually(lambda: store.synced)
+    assert store.failure is None
+
+
+def test_waits_double_up_to_a_bound_and_begin_anew_after_progress() -> None:
+    backoff = Backoff(0.5, 30.0)
+    longest = [0.5, 1, 2, 4, 8, 16, 30, 30]
+    waits = [backoff.next_seconds() for _ in longest]
+    assert all(most / 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
+    backoff.reset()
+    assert backoff.next_seconds() <= 0.5
+
+
+def test_a_server_that_fails_is_not_stormed(server: ApiServer, watching: Watching) -> None:
+    server.fault(Reply(500, {}), times=10_000)
+    watching(Timing(first_wait_seconds=0.2, longest_wait_seconds=60), sync=False)
+    time.sleep(1.0)
+    assert len(server.requests) <= 5  # at 0, 0.1, 0.3, 0.7 and 1.5 s at the earliest
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_stormed(server: ApiServer, watching: Watching) -> None:
+    server.fault(Reply(200, b""), watches=True, times=10_000)
+    store = watching(Timing(first_wait_seconds=0.2), follow=False)
+    time.sleep(1.0)
+    assert len(server.requests) <= 12  # every 0.1 s at the earliest
+    assert store.relists == 1
+
+
+def test_a_place_that_cannot_be_taken_up_again_is_given_up(server: ApiServer, watching: Watching) -> None:
+    store = watching()
+    server.fault(Reply(500, {"message": "too large resource version"}), times=3)
+    server.end_watches()
+    assert eventually(lambda: store.relists == 2)
+    assert store.restarts == 3
+
+
+def test_one_unreadable_object_hides_no_other(server: ApiServer, watching: Watching) -> None:
+    server.put(PODS, {"metadata": {"name": "bad"}, "spec": "rubbish"})
+    store = watching()
+    server.put(PODS, pod("c"))
+    assert eventually(lambda: list(store.items()) == ["a", "b", "c"])
+    assert store.unreadable == 1
+
+
+def test_a_listener_that_fails_does_not_end_the_watching(server: ApiServer, watching: Watching) -> None:
+    def listen(old: str | None, new: str | None) -> None:
+        if new == "c":
+            raise RuntimeError("a mistake")
+
+    store = watching(on_change=listen)
+    server.put(PODS, pod("c"))
+    assert eventually(lambda: "a mistake" in str(store.failure) or store.relists == 2)
+    server.put(PODS, pod("d"))
+    assert eventually(lambda: list(store.items()) == ["a", "b", "c", "d"])
+
+
+def test_the_answer_to_a_write_of_our_own_is_seen_at_once(server: ApiServer, watching: Watching) -> None:
+    store = watching()
+    server.freeze()
+    written = server.put(PODS, pod("a", size=9))
+    store.observe(written)
+    assert list(store.items()) == ["a9", "b"]
+    server.thaw()
+
+
+def test_only_metadata_is_listed_and_watched_where_that_is_enough(server: ApiServer, watching: Watching) -> None:
+    server.put(PODS, pod("a", size=4))
+    store = watching(metadata_only=True)
+    assert list(store.items()) == ["a", "b"]
+    assert all("as=PartialObjectMetadata" in each.headers["Accept"] for each in server.requests)
+
+
+@pytest.mark.parametrize("state", ["watching", "hanging", "away"])
+def test_a_store_stops_at_once_whatever_it_waits_for(server: ApiServer, watching: Watching, state: str) -> None:
+    store = watching(Timing(watch_seconds=300, first_wait_seconds=30))
+    if state == "hanging":
+        server.freeze()
+    if state == "away":
+        server.stop()
+        assert eventually(lambda: store.failure)
+    stopped = threading.Event()
+
+    def stop() -> None:
+        store.stop()
+        stopped.set()
+
+    threading.Thread(target=stop, daemon=True).start()
+    assert stopped.wait(10)  # and not the 300 s that the watch was to last
+    assert list(store.items()) == ["a", "b"]
+    if state == "away":
+        server.restart()

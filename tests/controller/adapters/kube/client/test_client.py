@@ -1,0 +1,390 @@
+"""What a request to the API server gives, and that nothing a server does holds it for ever or sends it twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException
+from support.api_server import ApiServer, Drip, Drop, Half, Hang, Reply, refusal
+from support.waiting import eventually
+
+from slopewise.adapters.kube.client.client import ApiError, KubeApi
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from slopewise.adapters.kube.client.transport import Transport, load_configuration
+from slopewise.errors import UsageError
+
+PODS = "/api/v1/namespaces/team-a/pods"
+RESIZE = {"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "2"}}}]}}
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        server.put(
+            PODS,
+            {
+                "metadata": {"name": "p", "labels": {"app": "x"}},
+                "spec": {"containers": [{"name": "sidecar"}, {"name": "trainer", "image": "i"}]},
+            },
+        )
+        yield server
+
+
+def failure(call: object) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        call()  # type: ignore[operator]
+    return caught.value
+
+
+def test_an_object_is_read_and_a_list_is_read(server: ApiServer) -> None:
+    api = server.client()
+    assert api.get(f"{PODS}/p")["spec"]["containers"][1]["image"] == "i"
+    assert [each["metadata"]["name"] for each in api.get("/api/v1/pods")["items"]] == ["p"]
+
+
+def test_only_metadata_comes_when_only_metadata_is_asked_for(server: ApiServer) -> None:
+    api = server.client()
+    assert "spec" not in api.get(f"{PODS}/p", metadata_only=True)
+    assert "spec" not in api.get(PODS, metadata_only=True)["items"][0]
+    kinds = [each.headers["Accept"].split(";")[1] for each in server.requests]
+    assert kinds == ["as=PartialObjectMetadata", "as=PartialObjectMetadataList"]
+
+
+@pytest.mark.parametrize("minor", ["36", "36+"])
+def test_the_version_of_the_server_is_asked_for_once(server: ApiServer, minor: str) -> None:
+    server.minor_version = minor
+    api = server.client()
+
+    assert [api.server_version(), api.server_version()] == [(1, 36), (1, 36)]
+    assert len(server.asked("GET", "^/version$")) == 1
+
+
+def test_a_version_that_cannot_be_read_is_asked_for_again(server: ApiServer) -> None:
+    server.fault(Reply(200, {"gitVersion": "devel"}), path="^/version$")
+    api = server.client()
+
+    with pytest.raises(ApiError, match="/version says"):
+        api.server_version()
+    assert api.server_version() == (1, 36)
+
+
+def test_a_resize_is_a_strategic_patch_of_one_container(server: ApiServer) -> None:
+    answer = server.client().patch(f"{PODS}/p/resize", RESIZE, STRATEGIC_MERGE_PATCH, {"fieldManager": "slopewise"})
+    assert answer["spec"]["containers"] == [
+        {"name": "sidecar", "resources": {}},
+        {"name": "trainer", "image": "i", "resources": {"limits": {"cpu": "2"}}},
+    ]
+    assert server.requests[0].params == {"fieldManager": "slopewise"}
+    assert server.requests[0].headers["User-Agent"].startswith("slopewise/")
+
+
+def test_a_resize_of_a_pod_that_was_replaced_is_refused(server: ApiServer) -> None:
+    api = server.client()
+    for metadata, status in (({"uid": "another", "resourceVersion": "1"}, 409), ({"uid": "another"}, 422)):
+        body = {**RESIZE, "metadata": metadata}
+        error = failure(lambda body=body: api.patch(f"{PODS}/p/resize", body, STRATEGIC_MERGE_PATCH))
+        assert error.status == status
+
+
+def test_objects_are_created_replaced_and_deleted(server: ApiServer) -> None:
+    api = server.client()
+    made = api.create(PODS, {"metadata": {"name": "q"}, "spec": {}})
+    made["spec"]["nodeName"] = "n"
+    assert api.replace(f"{PODS}/q", made)["metadata"]["generation"] == 2
+    api.delete(f"{PODS}/q", {"preconditions": {"uid": made["metadata"]["uid"]}})
+    assert failure(lambda: api.get(f"{PODS}/q")).is_not_found
+
+
+def test_what_the_server_refuses_is_told_in_its_own_words(server: ApiServer) -> None:
+    api = server.client()
+    old = api.get(f"{PODS}/p")
+    server.put(PODS, {**old, "spec": {}})
+    conflict = failure(lambda: api.replace(f"{PODS}/p", old))
+    assert conflict.is_conflict
+    assert not conflict.already_exists
+    assert failure(lambda: api.create(PODS, {"metadata": {"name": "p"}})).already_exists
+    cause = {"reason": "NodeCapacity", "message": "not\nenough", "field": "spec"}
+    server.fault(refusal(403, "Forbidden", "pod cannot be resized", (cause,)))
+    forbidden = failure(lambda: api.patch(f"{PODS}/p/resize", RESIZE, STRATEGIC_MERGE_PATCH))
+    assert forbidden.is_forbidden
+    assert forbidden.causes == (("NodeCapacity", "not enough", "spec"),)
+    assert str(forbidden) == (
+        "The API server answered 403 Forbidden to patch /api/v1/namespaces/team-a/pods/p/resize: pod cannot be resized"
+    )
+    assert not forbidden.maybe_done
+
+
+def test_an_answer_of_something_else_than_an_api_server_is_one_bounded_line(server: ApiServer) -> None:
+    server.fault(Reply(502, b"<html>\n" + b"x" * 10_000))
+    error = failure(lambda: server.client().get(PODS))
+    assert error.status == 502
+    assert "\n" not in error.message
+    assert len(error.message) < 500
+    server.fault(Reply(200, b"<html>welcome</html>"))
+    assert "not a JSON object" in failure(lambda: server.client().get(PODS)).message
+
+
+def test_how_long_to_wait_is_taken_from_the_header_or_the_status(server: ApiServer) -> None:
+    server.fault(Reply(429, {"reason": "TooManyRequests", "details": {"retryAfterSeconds": 7}}))
+    server.fault(Reply(503, {}, {"Retry-After": "3"}))
+    throttled = failure(lambda: server.client().get(PODS))
+    assert throttled.is_throttled
+    assert throttled.retry_after_seconds == 7
+    assert failure(lambda: server.client().get(PODS)).retry_after_seconds == 3
+
+
+@pytest.mark.parametrize("method", ["get", "replace", "delete", "patch"])
+@pytest.mark.parametrize("fault", [Drop(), Reply(503, {}, {"Retry-After": "0"}), Reply(500, {})], ids=str)
+def test_nothing_is_sent_twice(server: ApiServer, method: str, fault: Drop | Reply) -> None:
+    api = server.client()
+    api.get(PODS)  # so that a pooled connection is used, which is what urllib3 would retry on
+    server.fault(fault)
+    calls = {
+        "get": lambda: api.get(f"{PODS}/p"),
+        "replace": lambda: api.replace(f"{PODS}/p", {}),
+        "delete": lambda: api.delete(f"{PODS}/p"),
+        "patch": lambda: api.patch(f"{PODS}/p", {}, MERGE_PATCH),
+    }
+    error = failure(calls[method])
+    assert len(server.requests) == 2
+    assert error.maybe_done == (method != "get")
+
+
+def test_a_redirect_is_not_followed(server: ApiServer) -> None:
+    server.fault(Reply(307, {}, {"Location": f"{PODS}/p"}))
+    assert failure(lambda: server.client().get(PODS)).status == 307
+    assert len(server.requests) == 1
+
+
+def test_a_write_that_was_done_before_the_connection_broke_is_told_as_maybe_done(server: ApiServer) -> None:
+    server.fault(Drop(after=True))
+    api = server.client()
+    error = failure(lambda: api.patch(f"{PODS}/p/resize", RESIZE, STRATEGIC_MERGE_PATCH))
+    assert (error.status, error.maybe_done, error.message) == (0, True, "it closed the connection")
+    assert api.get(f"{PODS}/p")["spec"]["containers"][1]["resources"] == {"limits": {"cpu": "2"}}
+
+
+def test_a_write_that_never_left_is_not_told_as_maybe_done(server: ApiServer) -> None:
+    api = server.client()
+    server.stop()
+    error = failure(lambda: api.patch(f"{PODS}/p", {}, MERGE_PATCH))
+    assert (error.status, error.maybe_done, error.message) == (0, False, "connection refused")
+    server.restart()
+
+
+@pytest.mark.parametrize("fault", [Hang(), Drip(), Drip(headers=True)], ids=str)
+def test_a_server_that_hangs_or_drips_does_not_hold_a_request(server: ApiServer, fault: Hang | Drip) -> None:
+    server.fault(fault)
+    done: list[ApiError] = []
+    api = server.client(timeout_seconds=0.3)
+    thread = threading.Thread(target=lambda: done.append(failure(lambda: api.get(PODS))), daemon=True)
+    thread.start()
+    assert eventually(lambda: done)
+    assert done[0].message == "nothing came in time"
+
+
+def test_half_an_answer_is_no_answer(server: ApiServer) -> None:
+    server.fault(Half())
+    assert "mid-answer" in failure(lambda: server.client().get(PODS)).message
+
+
+def test_each_request_is_counted_with_its_verb_resource_and_code(server: ApiServer) -> None:
+    seen: list[tuple[str, str, int]] = []
+    api = server.client()
+    api = KubeApi(api._transport, on_request=lambda verb, resource, code, _: seen.append((verb, resource, code)))
+    api.get(PODS)
+    api.get(f"{PODS}/p")
+    failure(lambda: api.get(f"{PODS}/other"))
+    api.patch(f"{PODS}/p/resize", RESIZE, STRATEGIC_MERGE_PATCH)
+    api.watch(PODS, {}, read_timeout_seconds=1).close()
+    server.fault(Drop())
+    failure(lambda: api.get("/api/v1/namespaces/team-a"))
+    assert seen == [
+        ("list", "pods", 200),
+        ("get", "pods", 200),
+        ("get", "pods", 404),
+        ("patch", "pods/resize", 200),
+        ("watch", "pods", 200),
+        ("get", "namespaces", 0),
+    ]
+
+
+def test_a_watch_gives_events_until_the_server_ends_it(server: ApiServer) -> None:
+    api = server.client()
+    version = api.get(PODS)["metadata"]["resourceVersion"]
+    events = api.watch(PODS, {"resourceVersion": version}, read_timeout_seconds=2)
+    server.put(PODS, {"metadata": {"name": "q", "labels": {"text": "line\nbreak"}}})
+    server.remove(f"{PODS}/q")
+    kinds = [next(events)["type"] for _ in range(2)]
+    server.bookmark()  # only watches that are there already hear of it
+    kinds.append(next(events)["type"])
+    server.end_watches()
+    assert kinds == ["ADDED", "DELETED", "BOOKMARK"]
+    assert list(events) == []
+
+
+def test_a_watch_that_starts_too_early_is_told_that_it_has_expired(server: ApiServer) -> None:
+    server.objects.forget()
+    events = server.client().watch(PODS, {"resourceVersion": "1"}, read_timeout_seconds=2)
+    assert failure(lambda: next(events)).is_expired
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b'{"type": "ADDED", "obj\n', "the watch broke"),
+        (b'{"type": "ADDED"}\n', "without type and object"),
+        (b'["ADDED"]\n', "without type and object"),
+    ],
+)
+def test_an_event_that_cannot_be_read_breaks_the_watch(server: ApiServer, said: bytes, told: str) -> None:
+    events = server.client().watch(PODS, {"resourceVersion": str(server.objects.version)}, read_timeout_seconds=2)
+    assert eventually(lambda: server.streams)
+    server.say(said)
+    assert told in failure(lambda: next(events)).message
+
+
+def test_a_watch_ended_in_the_middle_of_an_event_is_broken(server: ApiServer) -> None:
+    events = server.client().watch(PODS, {"resourceVersion": str(server.objects.version)}, read_timeout_seconds=2)
+    assert eventually(lambda: server.streams)
+    server.say(b'{"type": "ADDED"')
+    time.sleep(0.2)
+    server.end_watches()
+    assert "middle of an event" in failure(lambda: next(events)).message
+
+
+def test_a_silent_watch_ends_by_its_read_timeout(server: ApiServer) -> None:
+    events = server.client().watch(PODS, {"resourceVersion": str(server.objects.version)}, read_timeout_seconds=0.2)
+    assert "nothing came in time" in failure(lambda: next(events)).message
+
+
+def test_a_watch_is_ended_from_another_thread_while_it_waits(server: ApiServer) -> None:
+    events = server.client().watch(PODS, {"resourceVersion": str(server.objects.version)}, read_timeout_seconds=60)
+    seen: list[list[object]] = []
+    thread = threading.Thread(target=lambda: seen.append(list(events)), daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    events.close()
+    thread.join(5)
+    assert seen == [[]]
+
+
+def test_a_watch_that_is_refused_says_why(server: ApiServer) -> None:
+    server.fault(refusal(403, "Forbidden", "cannot watch resource pods"))
+    error = failure(lambda: server.client().watch(PODS, {}, read_timeout_seconds=1))
+    assert error.is_forbidden
+    assert error.message == "cannot watch resource pods"
+
+
+def kubeconfig(folder: Path, text: str) -> str:
+    path = folder / "config"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_kubeconfig_says_where_and_with_which_token(server: ApiServer, tmp_path: Path) -> None:
+    api = KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig))
+    api.get(PODS)
+    assert server.requests[0].headers["Authorization"] == "Bearer test-token"
+    assert api.host == server.url
+
+
+def test_a_token_file_is_read_again_after_a_401(server: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old")
+    content = json.loads(server.kubeconfig)
+    content["users"][0]["user"] = {"tokenFile": str(tmp_path / "token")}
+    path = kubeconfig(tmp_path, json.dumps(content))
+    api = KubeApi(Transport(lambda: load_configuration(path, None), reload_seconds=0.0))
+    (tmp_path / "token").write_text("new")
+    server.fault(refusal(401, "Unauthorized", "Unauthorized"))
+    assert failure(lambda: api.get(PODS)).status == 401
+    api.get(PODS)
+    assert [each.headers["Authorization"] for each in server.requests] == ["Bearer old", "Bearer new"]
+
+
+@pytest.mark.parametrize(("fresh_seconds", "sent"), [(1000.0, ["first", "first"]), (0.0, ["first", "second"])])
+def test_a_token_is_asked_for_again_after_a_while_and_not_for_each_request(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, fresh_seconds: float, sent: list[str]
+) -> None:
+    tokens = iter(["first", "second"])
+
+    def refresh(configuration: Configuration) -> None:
+        configuration.api_key["BearerToken"] = f"Bearer {next(tokens)}"
+
+    monkeypatch.setattr("slopewise.adapters.kube.client.transport.FRESH_SECONDS", fresh_seconds)
+    configuration = Configuration(host=server.url, proxy="", api_key={"BearerToken": "Bearer old"})
+    configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # its stub knows no hook
+    api = KubeApi(configuration)
+    api.get(PODS)
+    api.get(PODS)
+    assert [each.headers["Authorization"] for each in server.requests] == [f"Bearer {token}" for token in sent]
+
+
+def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServer) -> None:
+    def refresh(configuration: Configuration) -> None:
+        raise ConfigException("Token file does not exist.")
+
+    configuration = Configuration(host=server.url, proxy="", api_key={"BearerToken": "Bearer old"})
+    configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # its stub knows no hook
+    error = failure(lambda: KubeApi(configuration).patch(f"{PODS}/p", {}, MERGE_PATCH))
+    assert "no credentials could be had (Token file does not exist.)" in str(error)
+    assert not error.maybe_done
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is empty"),
+        ("[]", "cannot be used"),
+        ("{", "cannot be used"),
+        ("a: b", "cannot be used"),
+        (
+            json.dumps(
+                {
+                    "current-context": "c",
+                    "contexts": [{"name": "c", "context": {"cluster": "k"}}],
+                    "clusters": [{"name": "k", "cluster": {"name": "x"}}],
+                }
+            ),
+            "has no server",
+        ),
+    ],
+)
+def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: str, told: str) -> None:
+    path = kubeconfig(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        KubeApi.connect(kubeconfig=path)
+    assert str(caught.value).startswith(path)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_kubeconfig_and_an_unknown_context_are_mistakes(server: ApiServer, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such kubeconfig"):
+        KubeApi.connect(kubeconfig=str(tmp_path / "nothing"))
+    with pytest.raises(UsageError, match="with name nowhere in"):
+        KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig), context="nowhere")
+
+
+def test_a_proxy_of_the_environment_is_not_for_loopback(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig)).get(PODS)["items"]
+
+
+def test_a_proxy_that_the_kubeconfig_names_is_used(server: ApiServer, tmp_path: Path) -> None:
+    content = json.loads(server.kubeconfig)
+    content["clusters"][0]["cluster"] = {"server": "http://far.invalid", "proxy-url": server.url}
+    api = KubeApi.connect(kubeconfig=kubeconfig(tmp_path, json.dumps(content)))
+    server.fault(Reply(200, {"through": "the proxy"}))
+    assert api.get(PODS) == {"through": "the proxy"}

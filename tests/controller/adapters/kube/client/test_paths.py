@@ -1,0 +1,31 @@
+"""Paths are those of the API server, and say what they are about."""
+
+from __future__ import annotations
+
+import pytest
+
+from slopewise.adapters.kube.client.paths import path_of, resource_of
+
+
+def test_paths_are_those_of_the_api_server() -> None:
+    assert path_of("v1", "pods") == "/api/v1/pods"
+    assert path_of("v1", "nodes", name="n") == "/api/v1/nodes/n"
+    assert path_of("batch/v1", "jobs", "a") == "/apis/batch/v1/namespaces/a/jobs"
+    assert path_of("batch/v1", "jobs", "a", "train") == "/apis/batch/v1/namespaces/a/jobs/train"
+
+
+@pytest.mark.parametrize(
+    ("path", "resource", "is_object"),
+    [
+        ("/api/v1/nodes", "nodes", False),
+        ("/api/v1/namespaces", "namespaces", False),
+        ("/api/v1/namespaces/n", "namespaces", True),
+        ("/api/v1/namespaces/n/pods/p/eviction", "pods/eviction", True),
+        ("/apis/batch/v1/jobs", "jobs", False),
+        ("/apis/slopewise.dev/v1alpha1/trainingpolicies/t/status", "trainingpolicies/status", True),
+        ("/apis/coordination.k8s.io/v1/namespaces/n/leases/l", "leases", True),
+        ("/version", "version", False),
+    ],
+)
+def test_a_path_says_what_it_is_about(path: str, resource: str, is_object: bool) -> None:
+    assert resource_of(path) == (resource, is_object)

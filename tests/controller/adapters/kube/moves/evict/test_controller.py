@@ -1,0 +1,541 @@
+"""Moves by eviction over real HTTP: begun whole or not at all, gone on with by whoever leads, always over some day."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from msgspec import structs
+from support.api_server import ApiServer, Drop, Reply, refusal
+from support.gated_pods import JOBS, NODES, STATEFUL_SETS, Stage, a_raw_job, is_gated, pinned_nodes
+from support.managed_pods import PODS
+
+from slopewise.adapters.kube.cache.parsing import parse_pod
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.fencing import NotLeadingError
+from slopewise.adapters.kube.moves.evict.controller import (
+    MAX_MOVE_SECONDS,
+    OWNER_CHECK_SECONDS,
+    RETRY_SECONDS,
+    EvictionController,
+)
+from slopewise.adapters.kube.moves.evict.replacements import AWAITED, ENDING, EVICT_SECONDS
+from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, STRANDED_SECONDS
+from slopewise.model import Migrate, Move, Outcome
+
+TRAIN = "uid-of-train:0"
+INDEX = "batch.kubernetes.io/job-completion-index"
+LATER = "2026-01-01T00:05:00Z"
+SET_INDEX = {"apps.kubernetes.io/pod-index": "0"}
+NO_BUDGET = refusal(
+    429,
+    "TooManyRequests",
+    "Cannot evict pod as it would violate the pod's disruption budget.",
+    ({"reason": "DisruptionBudget", "message": "The disruption budget train needs 1 healthy pods"},),
+)
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with ApiServer() as server:
+        stage = Stage(server)
+        stage.put_job()
+        stage.put_pod("train-x")
+        yield stage
+
+
+def begin(
+    stage: Stage, job_uid: str = TRAIN, node: str = "node-b", members: tuple[str, ...] = (), source: str = "node-a"
+) -> Outcome[Move]:
+    managed = stage.find(job_uid)
+    assert managed is not None
+    return stage.evictions.begin(Migrate(job_uid, source, node, "why"), managed, "draps", members)
+
+
+def begin_and_replace(stage: Stage) -> None:
+    """Begin the move of `train-x`, which ends; its Job makes the gated `train-y`."""
+    begin(stage)
+    stage.end("train-x")
+    stage.put_pod("train-y", gated=True, created=LATER)
+
+
+def strand_replacement(stage: Stage) -> None:
+    """The replacement is pinned to a node that has no room for it."""
+    begin_and_replace(stage)
+    stage.tick()
+    stage.strand("train-y")
+    stage.tick()
+
+
+def begin_in_set(stage: Stage) -> None:
+    """Begin to move the pod of a StatefulSet."""
+    stage.server.put(STATEFUL_SETS, {**a_raw_job("served"), "apiVersion": "apps/v1", "kind": "StatefulSet"})
+    stage.put_pod("served-0", owner="served", kind="StatefulSet", labels=SET_INDEX)
+    begin(stage, "uid-of-served:0")
+    stage.tick()
+
+
+def replace_in_set(stage: Stage) -> None:
+    """Its controller makes another one, which has the same name."""
+    stage.server.remove(f"{PODS}/served-0")
+    stage.put_pod("served-0", owner="served", kind="StatefulSet", gated=True, created=LATER, labels=SET_INDEX)
+
+
+def steps(stage: Stage) -> list[str]:
+    return [each.step for each in stage.evictions.under_way()]
+
+
+class TestBeginning:
+    def test_the_intent_is_stored_before_the_pod_is_evicted(self, stage: Stage) -> None:
+        assert begin(stage).result == "applied"
+        writes = [
+            (request.method, request.path.rpartition("/")[2])
+            for request in stage.server.requests
+            if request.method in ("POST", "PATCH") and not (request.body.get("deleteOptions") or {}).get("dryRun")
+        ]
+        assert writes == [("POST", "jobgrowths"), ("PATCH", "status"), ("POST", "eviction")]
+        stored = stage.stored_move()
+        assert stored is not None
+        assert (stored["node"], stored["pods"][0]["name"], stored["pods"][0]["node"]) == ("node-b", "train-x", "node-a")
+
+    def test_it_is_under_way_from_then_on(self, stage: Stage) -> None:
+        begin(stage)
+        (under_way,) = stage.evictions.under_way()
+        assert (under_way.job_uid, under_way.from_node, under_way.node) == (TRAIN, "node-a", "node-b")
+        assert under_way.since_seconds == int(stage.clock.seconds)
+
+    def test_a_budget_that_says_no_is_told_and_nothing_is_written(self, stage: Stage) -> None:
+        stage.server.fault(NO_BUDGET, method="POST", path="/eviction$")
+        outcome = begin(stage)
+        assert outcome.result == "deferred"
+        assert "The disruption budget train needs 1 healthy pods" in outcome.detail
+        assert (stage.evictions_sent(), stage.evictions.under_way()) == ([], ())
+        assert stage.server.asked("PATCH") == []
+
+    def test_several_budgets_are_for_their_owner_to_sort_out(self, stage: Stage) -> None:
+        said = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        stage.server.fault(refusal(500, "InternalError", said), method="POST", path="/eviction$")
+        assert begin(stage).result == "infeasible"
+
+    def test_a_missing_right_names_what_grants_it(self, stage: Stage) -> None:
+        stage.server.fault(refusal(403, "Forbidden", "no create on pods/eviction"), method="POST", path="/eviction$")
+        outcome = begin(stage)
+        assert outcome.result == "infeasible"
+        assert "apply manifests/components/moves" in outcome.detail
+
+    def test_our_own_admission_policy_speaks_for_itself(self, stage: Stage) -> None:
+        said = (
+            "pods \"train-x\" is forbidden: ValidatingAdmissionPolicy 'slopewise-evictions' with binding "
+            "'slopewise-evictions' denied request: Slopewise evicts pods only in namespaces that are labelled so"
+        )
+        stage.server.fault(refusal(422, "Invalid", said), method="POST", path="/eviction$")
+        outcome = begin(stage)
+        assert (outcome.result, outcome.detail) == (
+            "infeasible",
+            "Slopewise evicts pods only in namespaces that are labelled so",
+        )
+
+    def test_somebody_elses_webhook_is_named(self, stage: Stage) -> None:
+        said = 'admission webhook "w" denied the request: not here'
+        stage.server.fault(refusal(403, "Forbidden", said), method="POST", path="/eviction$")
+        outcome = begin(stage)
+        assert outcome.result == "infeasible"
+        assert outcome.detail == f"an admission webhook denies it; allow it there for our account ({said})"
+
+    def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage) -> None:
+        stage.put_job(podFailurePolicy={})
+        outcome = begin(stage)
+        assert outcome.result == "infeasible"
+        assert "add podFailurePolicy" in outcome.detail
+        assert stage.server.asked("POST", "/eviction$") == []
+
+    def test_a_bare_pod_is_never_evicted(self, stage: Stage) -> None:
+        raw = stage.put_pod("bare", owner=None)
+        assert begin(stage, f"{raw['metadata']['uid']}:0").result == "infeasible"
+        assert stage.server.asked("POST", "/eviction$") == []
+
+    def test_a_daemon_set_is_never_evicted(self, stage: Stage) -> None:
+        raw = stage.put_pod("agent", owner="agents", kind="DaemonSet")
+        assert begin(stage, f"{raw['metadata']['uid']}:0").result == "infeasible"
+        assert stage.server.asked("POST", "/eviction$") == []
+
+    def test_an_owner_that_cannot_be_read_keeps_its_pod(self, stage: Stage) -> None:
+        stage.server.fault(refusal(500, "InternalError", "etcd"), method="GET", path="/jobs/train$")
+        assert begin(stage).result == "failed"
+        assert stage.server.asked("POST", "/eviction$") == []
+
+    def test_an_intent_that_cannot_be_stored_evicts_nothing(self, stage: Stage) -> None:
+        stage.server.fault(refusal(403, "Forbidden", "no"), method="PATCH", path="/status$")
+        assert begin(stage).result == "failed"
+        assert (stage.evictions_sent(), stage.evictions.under_way()) == ([], ())
+
+    def test_it_waits_for_its_turn(self, stage: Stage) -> None:
+        stage.wait = "the next in 2 s"
+        assert begin(stage) == Outcome(Migrate(TRAIN, "node-a", "node-b", "why"), "deferred", "the next in 2 s")
+
+    def test_who_loses_the_lease_before_the_intent_is_stored_leaves_none(self, stage: Stage) -> None:
+        stage.leads_until = lambda: not stage.evictions_sent(dry_run=True)
+        with pytest.raises(NotLeadingError):
+            begin(stage)
+        assert (stage.evictions.under_way(), stage.evictions_sent()) == ((), [])
+
+    def test_two_moves_of_one_job_are_one(self, stage: Stage) -> None:
+        begin(stage)
+        assert begin(stage, node="node-c").result == "deferred"
+        assert stage.evictions_sent() == ["train-x"]
+
+    def test_an_eviction_without_an_answer_counts_as_begun(self, stage: Stage) -> None:
+        stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
+        stage.server.fault(Drop(after=True), method="POST", path="/eviction$")
+        assert begin(stage).result == "applied"
+        assert "deletionTimestamp" in stage.pod("train-x")["metadata"]
+
+    def test_an_eviction_that_is_refused_after_all_leaves_no_intent(self, stage: Stage) -> None:
+        stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
+        stage.server.fault(NO_BUDGET, method="POST", path="/eviction$")
+        assert begin(stage).result == "deferred"
+        stage.tick()
+        assert (stage.evictions.under_way(), stage.stored_move()) == ((), None)
+
+    def test_a_tick_waits_for_no_pass_that_begins_a_move(self, stage: Stage) -> None:
+        ticks_ended: list[bool] = []
+
+        def tick_meanwhile(node: str, namespace: str) -> None:
+            keeper = threading.Thread(target=stage.evictions.tick, daemon=True)
+            keeper.start()
+            keeper.join(10)
+            ticks_ended.append(not keeper.is_alive())
+
+        stage.evictions = EvictionController(
+            stage.api, stage.pods, stage.nodes, stage.owners, stage.memories.job_growths, stage.gate_releaser,
+            tick_meanwhile, stage.clock,
+        )  # fmt: skip
+        assert (begin(stage).result, ticks_ended) == ("applied", [True])
+
+
+class TestReplacements:
+    def test_the_replacement_is_pinned_to_the_target(self, stage: Stage) -> None:
+        begin(stage)
+        stage.tick()
+        assert steps(stage) == [ENDING]
+        stage.end("train-x")
+        stage.tick()
+        assert steps(stage) == [AWAITED]
+        stage.put_pod("train-y", gated=True, created=LATER)
+        stage.tick()
+        pod = stage.pod("train-y")
+        assert (is_gated(pod), pinned_nodes(pod)) == (False, ["node-b"])
+        stage.tick()
+        assert steps(stage) == ["starting on node-b"]
+
+    def test_it_is_over_once_the_replacement_has_a_node(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.tick()
+        stage.schedule("train-y", "node-b")
+        stage.tick()
+        assert (steps(stage), stage.stored_move()) == ([], None)
+
+    def test_the_job_keeps_its_uid(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.tick()
+        stage.schedule("train-y", "node-b")
+        managed = stage.find(TRAIN)
+        assert managed is not None
+        assert (managed.pod.name, managed.pod.node) == ("train-y", "node-b")
+
+    def test_a_stateful_sets_pod_of_the_same_name_is_the_replacement(self, stage: Stage) -> None:
+        begin_in_set(stage)
+        replace_in_set(stage)
+        stage.tick()
+        assert pinned_nodes(stage.pod("served-0")) == ["node-b"]
+
+    def test_a_stateful_sets_pod_that_exits_0_is_replaced_like_any_other(self, stage: Stage) -> None:
+        begin_in_set(stage)
+        stage.end("served-0", "Succeeded")
+        stage.tick()
+        assert steps(stage) == [AWAITED]
+        replace_in_set(stage)
+        stage.tick()
+        assert pinned_nodes(stage.pod("served-0")) == ["node-b"]
+
+    def test_nobody_else_opens_it(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.gates.tick()
+        stage.clock.seconds += MAX_WAIT_SECONDS
+        stage.gates.tick()
+        assert is_gated(stage.pod("train-y"))
+
+    def test_a_trainer_that_exits_0_has_finished(self, stage: Stage) -> None:
+        begin(stage)
+        stage.end("train-x", "Succeeded")
+        stage.tick()
+        assert (steps(stage), stage.stored_move()) == ([], None)
+
+    def test_the_pod_of_another_job_is_not_taken_for_it(self, stage: Stage) -> None:
+        stage.put_job("other")
+        begin(stage)
+        stage.end("train-x")
+        stage.put_pod("other-x", owner="other", gated=True, created=LATER)
+        stage.tick()
+        assert (is_gated(stage.pod("other-x")), steps(stage)) == (True, [AWAITED])
+
+
+class TestGangs:
+    @pytest.fixture
+    def gang(self, stage: Stage) -> Stage:
+        stage.server.remove(f"{PODS}/train-x")
+        for number in range(3):
+            stage.put_pod(f"train-{number}", labels={INDEX: str(number)})
+        return stage
+
+    MEMBERS = tuple(f"uid-of-train:{number}" for number in range(3))
+
+    def test_all_pods_leave_with_the_first(self, gang: Stage) -> None:
+        outcomes = [begin(gang, uid, members=self.MEMBERS) for uid in self.MEMBERS]
+        assert [outcome.result for outcome in outcomes] == ["applied"] * 3
+        assert gang.evictions_sent() == ["train-0", "train-1", "train-2"]
+        assert {each.job_uid for each in gang.evictions.under_way()} == set(self.MEMBERS)
+
+    def test_one_that_may_not_be_evicted_keeps_them_all(self, gang: Stage) -> None:
+        gang.server.fault(NO_BUDGET, method="POST", path="/train-2/eviction$")
+        assert begin(gang, self.MEMBERS[0], members=self.MEMBERS).result == "deferred"
+        assert gang.evictions_sent() == []
+
+    def test_one_whose_eviction_fails_later_follows_its_siblings(self, gang: Stage) -> None:
+        gang.server.fault(Reply(200, {}), method="POST", path="/train-2/eviction$")  # the dry run
+        gang.server.fault(NO_BUDGET, method="POST", path="/train-2/eviction$")
+        assert begin(gang, self.MEMBERS[0], members=self.MEMBERS).result == "applied"
+        gang.tick(RETRY_SECONDS)
+        assert gang.evictions_sent() == ["train-0", "train-1", "train-2", "train-2"]
+
+    def test_each_replacement_is_pinned(self, gang: Stage) -> None:
+        begin(gang, self.MEMBERS[0], members=self.MEMBERS)
+        for number in range(3):
+            gang.end(f"train-{number}")
+            gang.put_pod(f"new-{number}", gated=True, created=LATER, labels={INDEX: str(number)})
+        gang.tick()
+        gang.schedule("new-0", "node-b")
+        gang.tick()
+        assert {each.job_uid for each in gang.evictions.under_way()} == set(self.MEMBERS[1:])
+        assert [pinned_nodes(gang.pod(f"new-{number}")) for number in range(3)] == [["node-b"]] * 3
+        for number in range(3):
+            gang.schedule(f"new-{number}", "node-b")
+        gang.tick()
+        assert steps(gang) == []
+
+
+class TestCrashes:
+    """The controller ends between two steps, and another one begins with nothing but the cluster."""
+
+    def test_before_the_eviction_was_sent(self, stage: Stage) -> None:
+        stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
+        stage.server.fault(Drop(), method="POST", path="/eviction$")
+        begin(stage)
+        stage.restart()
+        stage.tick()
+        assert "deletionTimestamp" in stage.pod("train-x")["metadata"]
+
+    def test_too_long_before_it_the_pod_stays_where_it_is(self, stage: Stage) -> None:
+        stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
+        stage.server.fault(Drop(), method="POST", path="/eviction$")
+        begin(stage)
+        stage.restart()
+        stage.tick(EVICT_SECONDS + 1)
+        assert "deletionTimestamp" not in stage.pod("train-x")["metadata"]
+        assert (steps(stage), stage.stored_move()) == ([], None)
+
+    def test_while_the_pod_ends(self, stage: Stage) -> None:
+        begin(stage)
+        stage.restart()
+        stage.tick()
+        assert steps(stage) == [ENDING]
+        assert stage.evictions_sent() == ["train-x"]
+
+    def test_while_the_replacement_is_gated(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.restart()
+        stage.tick()
+        assert pinned_nodes(stage.pod("train-y")) == ["node-b"]
+
+    def test_after_the_replacement_was_opened(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.tick()
+        stage.restart()
+        stage.schedule("train-y", "node-b")
+        stage.tick()
+        assert (steps(stage), stage.stored_move()) == ([], None)
+
+    def test_an_answer_that_was_lost_when_opening_is_found_out(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.server.fault(Drop(after=True), method="PATCH", path="/pods/train-y$")
+        stage.tick()
+        stage.tick()
+        assert len(stage.server.asked("PATCH", "/pods/train-y$")) == 1
+        assert steps(stage) == ["starting on node-b"]
+
+    def test_a_replica_that_does_not_lead_touches_nothing(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.leads = False
+        stage.tick(10.0)
+        assert is_gated(stage.pod("train-y"))
+
+
+class KilledAt:
+    """An API for a process that is killed at its nth write, before or after that is carried out."""
+
+    def __init__(self, api: KubeApi, number: int, *, after: bool) -> None:
+        self._api = api
+        self._left = number
+        self._after = after
+        self.dead = False
+
+    def get(self, *args: Any, **more: Any) -> Any:
+        self._check()
+        return self._api.get(*args, **more)
+
+    def create(self, *args: Any, **more: Any) -> Any:
+        return self._write(self._api.create, *args, **more)
+
+    def patch(self, *args: Any, **more: Any) -> Any:
+        return self._write(self._api.patch, *args, **more)
+
+    def _check(self) -> None:
+        if self.dead:
+            raise ApiError(0, "", "this process is no more")
+
+    def _write(self, write: Any, *args: Any, **more: Any) -> Any:
+        self._check()
+        self._left -= 1
+        self.dead = self._left == 0
+        answer = write(*args, **more) if self._after or not self.dead else None
+        if self.dead:
+            raise ApiError(0, "", "killed", maybe_done=True)
+        return answer
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_leader_that_is_killed_at_any_write_leaves_one_pod_that_runs(stage: Stage, number: int, after: bool) -> None:
+    killed = KilledAt(stage.api, number, after=after)
+    survivor, stage.api = stage.api, killed
+    stage.restart()
+    begin(stage)
+    for number_of_pod in range(1, 16):
+        if killed.dead and stage.api is killed:
+            stage.api = survivor
+            stage.restart()
+        with suppress(ApiError):  # of the process that was just killed
+            stage.tick(4.0)
+        assert len(stage.live()) <= 1
+        stage.let_the_cluster_react(number_of_pod)
+    (pod,) = stage.live()
+    assert (is_gated(pod), "nodeName" in pod["spec"], steps(stage)) == (False, True, [])
+    moved = pod["spec"]["nodeName"] == "node-b"
+    assert moved or pod["metadata"]["name"] == "train-x"
+
+
+class TestTrouble:
+    @pytest.mark.parametrize("what", ["gone", "tainted", "not ready"])
+    def test_a_target_that_takes_nobody_any_more_is_not_pinned_to(self, stage: Stage, what: str) -> None:
+        begin(stage)
+        stage.end("train-x")
+        if what == "gone":
+            stage.server.remove(f"{NODES}/node-b")
+        elif what == "tainted":
+            stage.put_node("node-b", {"key": "broken", "value": "", "effect": "NoSchedule"})
+        else:
+            stage.put_node("node-b", ready=False)
+        stage.put_pod("train-y", gated=True, created=LATER)
+        stage.tick()
+        assert (is_gated(stage.pod("train-y")), pinned_nodes(stage.pod("train-y"))) == (False, [])
+        assert [each.reason for each in stage.events] == ["MoveGivenUp"]
+        stage.tick()
+        assert steps(stage) == []
+
+    def test_a_target_that_has_filled_up_is_given_up(self, stage: Stage) -> None:
+        strand_replacement(stage)
+        stage.tick(STRANDED_SECONDS)
+        assert stage.evictions_sent() == ["train-x", "train-y"]
+        assert stage.evictions.under_way()[0].node == ""
+        assert [(each.reason, each.about.kind) for each in stage.events] == [
+            ("MoveGivenUp", "Job"),
+            ("Unpinned", "Pod"),
+        ]
+        assert stage.history() == [("node-a to node-b", "cancelled"), ("node-b to any node", "released")]
+        stage.put_pod("train-z", gated=True, created="2026-01-01T00:10:00Z")
+        stage.tick()
+        pod = stage.pod("train-z")
+        assert (is_gated(pod), pinned_nodes(pod)) == (False, [])
+        stage.tick()
+        assert steps(stage) == []
+
+    def test_a_target_that_was_given_up_stays_so_after_a_crash(self, stage: Stage) -> None:
+        strand_replacement(stage)
+        stage.tick(STRANDED_SECONDS)
+        stage.restart()
+        stage.put_pod("train-z", gated=True, created="2026-01-01T00:10:00Z")
+        stage.tick()
+        assert (is_gated(stage.pod("train-z")), pinned_nodes(stage.pod("train-z"))) == (False, [])
+
+    def test_a_pod_of_another_namespace_that_names_its_owner_gives_up_no_node(self, stage: Stage) -> None:
+        begin(stage)
+        [document] = stage.memories.job_growths.moving()
+        thief = structs.replace(parse_pod(stage.pod("train-x")), namespace="evil", uid="thief")
+        stage.evictions.give_up_node(thief)
+        assert document.move is not None
+        assert document.move.node == "node-b"
+
+    def test_a_pod_that_was_evicted_for_want_of_room_is_still_under_way_while_it_goes(self, stage: Stage) -> None:
+        strand_replacement(stage)
+        stage.server.fault(refusal(500, "InternalError", "etcd"), method="POST", path="/train-y/eviction$")
+        stage.tick(STRANDED_SECONDS)
+        stage.tick()
+        assert steps(stage) == [AWAITED]
+
+    @pytest.mark.parametrize("what", ["gone", "ended", "replaced"])
+    def test_an_owner_that_makes_no_more_pods_ends_the_move(self, stage: Stage, what: str) -> None:
+        begin(stage)
+        stage.end("train-x")
+        stage.tick()
+        assert steps(stage) == [AWAITED]
+        if what == "gone":
+            stage.server.remove(f"{JOBS}/train")
+        elif what == "replaced":
+            stage.put_job(uid="another")
+        else:
+            stage.server.put(JOBS, {**a_raw_job(), "status": {"conditions": [{"type": "Failed", "status": "True"}]}})
+        stage.tick(OWNER_CHECK_SECONDS)
+        assert steps(stage) == []
+
+    def test_an_owner_that_waits_with_its_next_pod_is_waited_for(self, stage: Stage) -> None:
+        begin(stage)
+        stage.end("train-x")
+        stage.tick(6 * 60.0)
+        assert steps(stage) == [AWAITED]
+
+    def test_no_move_lasts_for_ever_and_its_late_pod_is_let_go(self, stage: Stage) -> None:
+        begin(stage)
+        stage.end("train-x")
+        stage.tick(MAX_MOVE_SECONDS + 1)
+        assert (steps(stage), stage.stored_move()) == ([], None)
+        stage.put_pod("train-y", gated=True, created=LATER)
+        stage.tick()
+        stage.tick(MAX_WAIT_SECONDS)
+        assert not is_gated(stage.pod("train-y"))
+
+    def test_a_move_that_was_damaged_in_store_is_told_and_let_be(self, stage: Stage) -> None:
+        begin(stage)
+        stage.end("train-x")
+        path = "/apis/slopewise.dev/v1alpha1/namespaces/team-a/jobgrowths"
+        raw = stage.server.get(f"{path}/train")
+        raw["status"]["move"] = {"node": 7}
+        stage.server.put(path, raw)
+        stage.restart()
+        stage.put_pod("train-y", gated=True, created=LATER)
+        stage.tick()
+        stage.tick(MAX_WAIT_SECONDS)
+        assert (steps(stage), is_gated(stage.pod("train-y"))) == ([], False)

@@ -1,0 +1,402 @@
+"""Beginning to move a Job: everything that is asked before, and the one patch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.api_objects import Json
+from support.api_server import ApiServer, Drop, refusal
+from support.gated_pods import IGNORE_DISRUPTION
+from support.suspended_jobs import BUDGETS, JOBS, NAME, UID, Yard, pins
+
+from slopewise.adapters.kube.cache.records import MOVE
+from slopewise.model import Migrate, MoveUnderWay
+
+SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
+HDD = {"key": "disk", "operator": "In", "values": ["hdd"]}
+BUDGET_CAUSE = {
+    "reason": "DisruptionBudget",
+    "message": "The disruption budget training needs 1 healthy pods",
+    "field": "",
+}
+
+
+def fail_job(operator: str, code: int) -> Json:
+    return {"action": "FailJob", "onExitCodes": {"operator": operator, "values": [code]}}
+
+
+@pytest.fixture
+def yard() -> Iterator[Yard]:
+    with ApiServer() as server:
+        yield Yard(server)
+
+
+def required(*expressions: Json) -> Json:
+    terms = [{"matchExpressions": list(expressions)}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def a_budget(allowed: int, selector: Json | None) -> Json:
+    return {"metadata": {"name": "training"}, "spec": {"selector": selector}, "status": {"disruptionsAllowed": allowed}}
+
+
+def test_one_patch_suspends_the_job_and_says_where_it_goes(yard: Yard) -> None:
+    yard.put_job(affinity=required(SSD))
+
+    outcome = yard.begin()
+
+    assert (outcome.result, outcome.detail) == (
+        "applied", "its Job is suspended; once its pods have ended it starts on node-b"
+    )  # fmt: skip
+    [patch] = yard.patches()
+    assert patch["metadata"]["uid"] == UID
+    assert patch["metadata"]["resourceVersion"]
+    assert patch["spec"] == {"suspend": True}
+    move = yard.move
+    assert move is not None
+    assert (move.step, move.from_node, move.to_node, move.policy) == ("leaving", "node-a", "node-b", "policy")
+    assert move.job_uids == (f"{UID}:0",)
+    assert move.node_affinity == required(SSD)["nodeAffinity"]
+
+
+def test_a_move_that_was_begun_is_seen_by_the_next_pass(yard: Yard) -> None:
+    yard.put_job()
+    began = yard.clock.seconds
+    mover = yard.mover()
+
+    yard.begin(mover)
+
+    assert mover.under_way() == (MoveUnderWay(f"{UID}:0", "node-a", "node-b", began, "saving and ending"),)
+
+
+def test_budgets_are_asked_by_a_dry_run_before_anything_is_changed(yard: Yard) -> None:
+    yard.put_job()
+
+    yard.begin()
+
+    [asked] = yard.server.asked("POST", "/eviction$")
+    assert asked.body["deleteOptions"]["dryRun"] == ["All"]
+    kinds = [request.method for request in yard.server.requests if request.method != "GET"]
+    assert kinds == ["POST", "PATCH"]
+
+
+def test_a_budget_that_says_no_defers_the_move_by_its_name(yard: Yard) -> None:
+    yard.put_job()
+    no = refusal(429, "TooManyRequests", "Cannot evict pod", (BUDGET_CAUSE,))
+    yard.server.fault(no, method="POST", path="/eviction$")
+
+    outcome = yard.begin()
+
+    assert outcome.result == "deferred"
+    assert "The disruption budget training needs 1 healthy pods" in outcome.detail
+    assert not yard.patches()
+
+
+def test_several_pods_that_end_at_once_must_all_be_allowed_together(yard: Yard) -> None:
+    yard.put_job(parallelism=2)
+    yard.server.put(BUDGETS, a_budget(1, {"matchLabels": {"app": "training"}}))
+
+    outcome = yard.begin()
+
+    assert (outcome.result, outcome.detail) == (
+        "deferred",
+        "a disruption budget says no: training allows 1 disruptions now, and 2 pods would end at once",
+    )
+    assert not yard.patches()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "selector"),
+    [
+        (2, {"matchLabels": {"app": "training"}}),
+        (0, {"matchLabels": {"app": "web"}}),
+        (0, {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}),
+        (0, None),
+    ],
+)
+def test_a_budget_that_allows_all_or_is_about_others_stops_nobody(
+    yard: Yard, allowed: int, selector: Json | None
+) -> None:
+    yard.put_job(parallelism=2)
+    yard.server.put(BUDGETS, a_budget(allowed, selector))
+
+    assert yard.begin().result == "applied"
+
+
+def test_a_budget_whose_selector_cannot_be_read_counts_as_selecting(yard: Yard) -> None:
+    yard.put_job(parallelism=2)
+    yard.server.put(BUDGETS, a_budget(0, {"matchExpressions": [{"key": "app", "operator": "Like"}]}))
+
+    assert yard.begin().result == "deferred"
+
+
+def test_all_pods_of_a_job_move_by_one_patch(yard: Yard) -> None:
+    yard.put_job(parallelism=2)
+    mover, members = yard.mover(), (f"{UID}:0", f"{UID}:1")
+
+    first = yard.begin(mover, slot="1", members=members)
+    second = yard.begin(mover, slot="0", members=members)
+
+    assert (first.result, second.result) == ("applied", "applied")
+    assert second.detail == "moves to node-b with the other pods of its Job"
+    assert len(yard.patches()) == 1
+    assert yard.move is not None
+    assert yard.move.job_uids == (f"{UID}:1", f"{UID}:0")
+
+
+def test_a_second_move_of_the_same_job_waits_for_the_first(yard: Yard) -> None:
+    yard.put_job()
+    yard.lingering = True
+    yard.begin()
+
+    outcome = yard.begin(to="node-c")
+
+    assert (outcome.result, outcome.detail) == ("deferred", "another move of its Job, to node-b, is under way")
+    assert len(yard.patches()) == 1
+
+
+def test_a_failure_policy_that_forgives_the_end_of_a_pod_is_in_nobodys_way(yard: Yard) -> None:
+    yard.put_job()
+    forgiving = {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [137, 143]}}
+    rules = [fail_job("In", 42), forgiving, fail_job("NotIn", 0)]
+    yard.change_job(lambda job: job["spec"].update(podFailurePolicy={"rules": rules}))
+
+    assert yard.begin().result == "applied"
+
+
+def test_more_pods_than_one_move_can_tell_of_stay_where_they_are(yard: Yard) -> None:
+    yard.put_job()
+
+    outcome = yard.begin(members=[f"{UID}:{slot}" for slot in range(1001)])
+
+    assert (outcome.result, outcome.detail) == (
+        "infeasible", "its Job has 1001 pods, and at most 1000 are moved together"
+    )  # fmt: skip
+    assert not yard.patches()
+
+
+def managed_label_gone(job: Json) -> None:
+    del job["spec"]["template"]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("change", "result", "words"),
+    [
+        (lambda job: job["spec"].update(suspend=True), "deferred", "somebody has suspended its Job"),
+        (lambda job: job["metadata"].update(deletionTimestamp="2026-01-01T01:00:00Z"), "failed", "being deleted"),
+        (
+            lambda job: job["status"].update(conditions=[{"type": "Complete", "status": "True"}]),
+            "failed",
+            "its Job has ended",
+        ),
+        (
+            lambda job: job["metadata"].update(
+                ownerReferences=[{"apiVersion": "a/v1", "kind": "JobSet", "name": "s", "uid": "x", "controller": True}]
+            ),
+            "infeasible",
+            "its owner JobSet s would resume its Job at once",
+        ),
+        (lambda job: job["spec"].update(managedBy="kueue.x-k8s.io/multikueue"), "infeasible", "multikueue"),
+        (
+            lambda job: job["metadata"].update(labels={"kueue.x-k8s.io/queue-name": "q"}),
+            "infeasible",
+            "Kueue decides",
+        ),
+        (managed_label_gone, "infeasible", "put it on the Job's pod template too"),
+        (lambda job: job["spec"]["template"]["spec"].update(nodeName="node-a"), "infeasible", "nodeName node-a"),
+        (
+            lambda job: job["spec"].update(podFailurePolicy={"rules": [IGNORE_DISRUPTION, fail_job("NotIn", 42)]}),
+            "infeasible",
+            "rule 1 of its Job's podFailurePolicy fails the Job when a pod that is told to end exits with 143",
+        ),
+        (
+            lambda job: job["spec"]["template"]["spec"].update(affinity=required(HDD)),
+            "infeasible",
+            "node-b would not take it: the pod's required node affinity excludes it",
+        ),
+    ],
+)
+def test_a_job_that_must_not_be_suspended_is_left_alone(yard: Yard, change: Any, result: str, words: str) -> None:
+    yard.put_job()
+    yard.change_job(change)
+
+    outcome = yard.begin()
+
+    assert outcome.result == result
+    assert words in outcome.detail
+    assert not yard.patches()
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"unschedulable": True}, "node.kubernetes.io/unschedulable:NoSchedule is not tolerated"),
+        ({"taints": [{"key": "gpu", "value": "yes", "effect": "NoExecute"}]}, "gpu=yes:NoExecute is not tolerated"),
+    ],
+)
+def test_a_target_that_would_not_take_it_is_refused(yard: Yard, spec: Json, words: str) -> None:
+    yard.put_job()
+    yard.put_node("node-b", **spec)
+
+    outcome = yard.begin()
+
+    assert outcome.result == "infeasible"
+    assert words in outcome.detail
+    assert not yard.patches()
+
+
+def test_a_target_that_is_gone_is_refused(yard: Yard) -> None:
+    yard.put_job()
+
+    assert yard.begin(to="node-z").detail == "node-z would not take it: there is no such node"
+
+
+def test_below_1_36_jobs_are_not_suspended(yard: Yard) -> None:
+    yard.put_job()
+    yard.server.minor_version = "35+"
+
+    outcome = yard.begin()
+
+    assert (outcome.result, outcome.detail) == (
+        "infeasible",
+        "Jobs are moved from Kubernetes 1.36 on, and this is 1.35",
+    )
+
+
+def test_the_version_is_asked_once(yard: Yard) -> None:
+    yard.put_job()
+    mover = yard.mover()
+    yard.lingering = True
+
+    yard.begin(mover)
+    yard.begin(mover)
+
+    assert len(yard.server.asked("GET", "^/version$")) == 1
+
+
+def test_it_waits_for_its_turn(yard: Yard) -> None:
+    yard.put_job()
+    yard.wait = "30 resizes in 60 s are allowed on node node-a; the next in 2 s"
+
+    outcome = yard.begin()
+
+    assert (outcome.result, outcome.detail) == ("deferred", yard.wait)
+    assert not yard.patches()
+
+
+def test_a_pod_of_the_job_that_is_ending_already_is_waited_for(yard: Yard) -> None:
+    yard.put_job()
+    managed = yard.managed()
+    raw = yard.server.get(f"/api/v1/namespaces/team-a/pods/{managed.pod.name}")
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+    yard.server.put("/api/v1/namespaces/team-a/pods", raw)
+
+    assert yard.begin().result == "deferred"
+    assert not yard.patches()
+
+
+def test_a_pod_that_ended_after_the_pass_is_not_moved(yard: Yard) -> None:
+    yard.put_job()
+    managed = yard.managed()
+    yard.server.remove(f"/api/v1/namespaces/team-a/pods/{managed.pod.name}")
+
+    outcome = yard.mover().begin(Migrate(managed.job_uid, "node-a", "node-b", "why"), managed, "policy", ())
+
+    assert (outcome.result, outcome.detail) == ("failed", "its pod is gone, or has ended")
+
+
+def test_pods_that_finished_their_part_do_not_matter(yard: Yard) -> None:
+    yard.put_job(parallelism=2)
+    name = yard.managed("1").pod.name
+    raw = yard.server.get(f"/api/v1/namespaces/team-a/pods/{name}")
+    raw["status"] = {"phase": "Succeeded"}
+    yard.server.put("/api/v1/namespaces/team-a/pods", raw)
+
+    assert yard.begin().result == "applied"
+    assert len(yard.server.asked("POST", "/eviction$")) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "result", "words"),
+    [
+        (refusal(403, "Forbidden", "jobs is forbidden"), "infeasible", "apply manifests/components/moves"),
+        (
+            refusal(403, "Forbidden", "ValidatingAdmissionPolicy 'x' denied request: no"),
+            "infeasible",
+            "an admission policy denies it",
+        ),
+        (refusal(404, "NotFound", "jobs not found"), "failed", "its Job is gone"),
+        (refusal(422, "Invalid", "spec.suspend: Forbidden"), "infeasible", "spec.suspend: Forbidden"),
+        (refusal(429, "TooManyRequests", "slow down"), "deferred", "too much to do"),
+    ],
+)
+def test_what_the_api_server_says_to_the_patch_is_told(yard: Yard, reply: Any, result: str, words: str) -> None:
+    yard.put_job()
+    yard.server.fault(reply, method="PATCH")
+
+    outcome = yard.begin()
+
+    assert outcome.result == result
+    assert words in outcome.detail
+
+
+def test_without_the_right_to_evict_the_component_is_named(yard: Yard) -> None:
+    yard.put_job()
+    yard.server.fault(refusal(403, "Forbidden", "pods/eviction is forbidden"), method="POST", path="/eviction$")
+
+    outcome = yard.begin()
+
+    assert outcome.result == "infeasible"
+    assert "apply manifests/components/moves" in outcome.detail
+
+
+def test_a_conflict_is_thought_over_once_more(yard: Yard) -> None:
+    yard.put_job()
+    yard.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH")
+
+    assert yard.begin().result == "applied"
+    assert len(yard.patches()) == 2
+
+
+def test_a_job_that_always_changes_is_left_for_the_next_pass(yard: Yard) -> None:
+    yard.put_job()
+    yard.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH", times=9)
+
+    assert yard.begin().result == "deferred"
+    assert len(yard.patches()) == 2
+
+
+@pytest.mark.parametrize(("fault", "result"), [(Drop(after=True), "applied"), (Drop(), "failed")])
+def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, fault: Drop, result: str) -> None:
+    yard.put_job()
+    yard.server.fault(fault, method="PATCH")
+
+    assert yard.begin().result == result
+    assert yard.annotated == (result == "applied")
+
+
+def test_a_job_that_took_the_name_of_another_is_not_touched(yard: Yard) -> None:
+    yard.put_job()
+    managed, mover = yard.managed(), yard.mover()
+    yard.server.remove(f"{JOBS}/{NAME}")
+    yard.put_job(meta={"uid": "another"})
+
+    outcome = mover.begin(Migrate(managed.job_uid, "node-a", "node-b", "why"), managed, "policy", ())
+
+    assert (outcome.result, outcome.detail) == ("failed", "its Job is gone")
+    assert MOVE not in (yard.job["metadata"].get("annotations") or {})
+
+
+def test_of_a_job_that_is_pinned_already_the_owners_own_wish_is_kept(yard: Yard) -> None:
+    yard.put_job(affinity=required(SSD))
+    yard.begin()
+    yard.settle(yard.follower(), 5)
+    assert pins(yard.affinity) == ["node-b"]
+
+    outcome = yard.begin(to="node-a")
+
+    assert outcome.result == "applied"
+    assert yard.move is not None
+    assert yard.move.node_affinity == required(SSD)["nodeAffinity"]

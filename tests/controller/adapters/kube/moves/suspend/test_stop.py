@@ -1,0 +1,212 @@
+"""Stopping a job at its target: its Job is suspended once, says why, and nobody but its owner resumes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec import structs
+from support.api_server import ApiServer, Drop, refusal
+from support.suspended_jobs import JOBS, NAME, UID, Yard
+
+from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, ManagedPod, OwnerRef
+from slopewise.adapters.kube.client.protocol import Json
+from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
+from slopewise.adapters.kube.moves.suspend.stop import JobStopper, KubeStopper
+from slopewise.manager.sweep import Sweeper
+from slopewise.model import Outcome, Stop
+
+WHY = "stopped at its target: loss 0.19 ≤ 0.2"
+ASKS = {AT_TARGET: STOP}
+
+
+@pytest.fixture
+def yard() -> Iterator[Yard]:
+    with ApiServer() as server:
+        yield Yard(server)
+
+
+def put_job(yard: Yard, **more: Any) -> None:
+    yard.put_job(asks=ASKS, **more)
+
+
+def stop(yard: Yard, managed: ManagedPod | None = None) -> Outcome[Stop]:
+    pod = managed or yard.managed()
+    return JobStopper(yard.api, yard.clock).stop(Stop(pod.job_uid, "node-a", WHY), pod, "training")
+
+
+def test_one_patch_suspends_the_job_and_says_who_did_and_why(yard: Yard) -> None:
+    put_job(yard)
+    assert stop(yard) == Outcome(
+        Stop(f"{UID}:0", "node-a", WHY), "applied", f"{WHY}; its Job is suspended, and its pods save and end"
+    )
+    [patch] = yard.patches()
+    assert (patch["metadata"]["uid"], patch["spec"]) == (UID, {"suspend": True})
+    assert patch["metadata"]["resourceVersion"]
+    assert note_on(yard.job) == StopNote(yard.clock.seconds, WHY, "training")
+
+
+def test_neither_the_thread_of_moves_nor_the_sweeper_resumes_it(yard: Yard) -> None:
+    put_job(yard)
+    stop(yard)
+    yard.settle(yard.follower(), 120.0)
+    swept = Sweeper(yard.api, None, 60.0, lambda _: False, lambda: yard.clock.seconds + 600, lambda: 0.0).run()
+    assert (yard.suspended, yard.running_on(), swept.freed, swept.failed) == (True, [], {}, {})
+    assert len(yard.patches()) == 1
+    assert yard.violations == []
+
+
+def test_a_job_that_was_moved_before_is_stopped_where_it_is_and_stays_stopped(yard: Yard) -> None:
+    put_job(yard)
+    yard.begin()
+    follower = yard.follower()
+    yard.settle(follower, 10.0)
+    assert yard.running_on() == ["node-b"]
+
+    assert stop(yard).result == "applied"
+    yard.server.remove("/api/v1/nodes/node-b")
+    yard.settle(follower, 60.0)
+
+    assert (yard.suspended, yard.annotated, yard.affinity) == (True, False, None)
+    assert yard.told[-1][0] == "it was stopped at its target; it is no longer tied to node-b"
+
+
+def test_a_second_stop_of_the_same_suspension_writes_nothing(yard: Yard) -> None:
+    put_job(yard, parallelism=2)
+    pods = [yard.managed("0"), yard.managed("1")]
+    assert [stop(yard, pod).result for pod in pods] == ["applied", "applied"]
+    assert len(yard.patches()) == 1
+
+
+def test_a_job_that_its_owner_resumed_is_stopped_again(yard: Yard) -> None:
+    put_job(yard)
+    stop(yard)
+    yard.work()
+    yard.change_job(lambda job: job["spec"].update(suspend=False))
+    yard.work()
+    assert note_on(yard.job) is None
+    assert stop(yard).result == "applied"
+    assert len(yard.patches()) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "result", "why"),
+    [
+        ({"spec": {"suspend": True}}, "deferred", "somebody has suspended its Job; that is respected"),
+        ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, "failed", "its Job has ended"),
+        ({"metadata": {"uid": "another"}}, "failed", "its Job is gone"),
+        (
+            {"spec": {"template": {"metadata": {"labels": {"slopewise.dev/managed": "true"}}}}},
+            "infeasible",
+            "the annotation slopewise.dev/at-target: stop is on its pod alone; put it on the Job's pod template too",
+        ),
+        ({"spec": {"managedBy": "example.org/kueue"}}, "infeasible", "its Job is run by example.org/kueue"),
+        ({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "infeasible", "Kueue decides when and where"),
+    ],
+)
+def test_a_job_that_must_not_be_suspended_says_why(yard: Yard, change: Json, result: str, why: str) -> None:
+    put_job(yard)
+    pod = yard.managed()
+    job = yard.job
+    for part, values in change.items():
+        job[part] = {**job[part], **values}
+    yard.server.put(JOBS, job)
+    outcome = stop(yard, pod)
+    assert (outcome.result, outcome.detail[: len(why)]) == (result, why)
+    assert not yard.patches()
+
+
+@pytest.mark.parametrize(
+    ("owner", "workload", "why"),
+    [
+        (None, OwnerRef("v1", "Pod", "train", "1"), "a bare pod cannot be suspended; run it as a Job"),
+        (
+            OwnerRef("apps/v1", "StatefulSet", "train", "1"),
+            OwnerRef("apps/v1", "StatefulSet", "train", "1"),
+            "a StatefulSet is not suspended, only a Job of batch/v1 is; run it as a Job",
+        ),
+        (
+            OwnerRef("kubeflow.org/v1", "MPIJob", "train", "1"),
+            OwnerRef("v1", "Pod", "train", "2"),
+            "a MPIJob is not suspended, only a Job of batch/v1 is; run it as a Job",
+        ),
+        (
+            OwnerRef("batch/v1", "Job", "train", "1"),
+            OwnerRef("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "2"),
+            "its JobSet set would resume its Job at once; run it as a Job of its own",
+        ),
+    ],
+)
+def test_an_owner_that_cannot_be_suspended_is_not_even_read(
+    yard: Yard, owner: OwnerRef | None, workload: OwnerRef, why: str
+) -> None:
+    put_job(yard)
+    pod = yard.managed()
+    other = structs.replace(pod, pod=structs.replace(pod.pod, owner=owner), workload=workload)
+    asked = len(yard.server.requests)
+    outcome = stop(yard, other)
+    assert (outcome.result, outcome.detail) == ("infeasible", why)
+    assert len(yard.server.requests) == asked
+
+
+def test_without_the_right_to_suspend_it_says_which_component_grants_it(yard: Yard) -> None:
+    put_job(yard)
+    pod = yard.managed()
+    yard.server.fault(refusal(403, "Forbidden", "jobs.batch is forbidden"), method="PATCH", path=f"/jobs/{NAME}$")
+    outcome = stop(yard, pod)
+    assert outcome.result == "infeasible"
+    assert outcome.detail.startswith("our account may not suspend Jobs; ")
+
+
+@pytest.mark.parametrize(("carried_out", "result"), [(True, "applied"), (False, "failed")])
+def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, carried_out: bool, result: str) -> None:
+    put_job(yard)
+    yard.server.fault(Drop(after=carried_out), method="PATCH", path=f"/jobs/{NAME}$")
+    assert (stop(yard).result, yard.suspended) == (result, carried_out)
+
+
+class Nobody:
+    """An index without pods."""
+
+    def find(self, job_uid: str) -> ManagedPod | None:
+        return None
+
+
+def test_a_pod_that_is_gone_is_not_stopped(yard: Yard) -> None:
+    outcome = KubeStopper("training", Nobody(), JobStopper(yard.api, yard.clock)).stop(Stop("w:0", "node-a", WHY))
+    assert (outcome.result, outcome.detail) == ("failed", "its pod is gone; there is nothing to stop")
+
+
+# --- the note ---------------------------------------------------------------------------------------------------------
+
+
+def noted(suspend: bool = True, text: str | None = None, since: str | None = None, at: float = 0.0) -> Json:
+    note = StopNote(at, WHY, "training").written() if text is None else text
+    condition = {"type": "Suspended", "status": "True", "lastTransitionTime": since}
+    return {
+        "metadata": {"annotations": {STOPPED: note}},
+        "spec": {"suspend": suspend},
+        "status": {"conditions": [condition] if since else []},
+    }
+
+
+def test_a_note_is_read_as_it_was_written_before_and_after_the_job_controller_has_seen_it() -> None:
+    assert note_on(noted()) == note_on(noted(since="1970-01-01T00:00:02Z")) == StopNote(0.0, WHY, "training")
+
+
+def test_a_note_of_an_earlier_suspension_says_nothing_about_this_one() -> None:
+    assert note_on(noted(suspend=False)) is None
+    assert note_on(noted(since="1970-01-01T01:00:00Z")) is None, "its owner has resumed it, and suspended it himself"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"atSeconds": "soon"}', "[" * 3000, '{"atSeconds": 1}'])
+def test_a_note_that_makes_no_sense_counts_as_none(text: str) -> None:
+    assert note_on(noted(text=text)) is None
+
+
+def test_a_tenants_text_is_cut() -> None:
+    note = note_on(noted(text=json.dumps({"atSeconds": 1.0, "reason": "x" * 10_000, "policy": "p"})))
+    assert note is not None
+    assert len(note.reason) == 240

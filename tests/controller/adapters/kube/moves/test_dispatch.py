@@ -1,0 +1,100 @@
+"""Who carries a move out, and which moves are not carried out at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from msgspec import structs
+from support.managed_pods import a_managed_pod
+
+from slopewise.adapters.kube.cache.records import MIGRATABLE, ManagedPod
+from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
+from slopewise.adapters.kube.moves.scheduling_gate import SizeFirst
+from slopewise.model import Migrate, Movability, Move, Outcome, Place
+
+MOVE = Migrate("j", "node-a", "node-b", "why")
+
+
+def movable() -> ManagedPod:
+    managed = a_managed_pod()
+    return structs.replace(managed, pod=structs.replace(managed.pod, annotations={MIGRATABLE: "true"}))
+
+
+@dataclass
+class Way:
+    """Carries everything out, and remembers what that was."""
+
+    name: str
+    begun: list[tuple[Move, str, tuple[str, ...]]] = field(default_factory=list)
+
+    def place(self, move: Place, size: SizeFirst) -> Outcome[Move]:
+        self.begun.append((move, "", ()))
+        return Outcome(move, "applied", self.name)
+
+    def begin(self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[str]) -> Outcome[Move]:
+        self.begun.append((move, policy, tuple(members)))
+        return Outcome(move, "applied", self.name)
+
+
+@dataclass
+class JobIndex:
+    managed: ManagedPod | None
+
+    def find(self, job_uid: str) -> ManagedPod | None:
+        return self.managed
+
+
+@dataclass
+class World:
+    managed: ManagedPod | None = field(default_factory=movable)
+    movability: Movability | None = field(default_factory=lambda: Movability(way="suspend", members=("j", "k")))
+    suspend: Way = field(default_factory=lambda: Way("suspend"))
+    evict: Way = field(default_factory=lambda: Way("evict"))
+    gates: Way = field(default_factory=lambda: Way("gates"))
+
+    def move(self, move: Move = MOVE) -> Outcome[Move]:
+        ways = Ways(self.gates.place, self.suspend.begin, self.evict.begin)
+        mover = KubeMover("draps", JobIndex(self.managed), lambda uid: self.movability, ways)
+        return mover.move(move)
+
+    def begun(self) -> int:
+        return sum(len(way.begun) for way in (self.suspend, self.evict, self.gates))
+
+
+def test_an_arriving_pod_is_placed_by_its_gate() -> None:
+    assert World().move(Place("j", "node-b", "why")).detail == "gates"
+
+
+def test_the_way_is_the_one_that_the_platform_has_found() -> None:
+    assert World().move().detail == "suspend"
+    assert World(movability=Movability(way="evict")).move().detail == "evict"
+
+
+def test_the_members_of_its_workload_go_with_it() -> None:
+    world = World()
+    world.move()
+    assert world.suspend.begun == [(MOVE, "draps", ("j", "k"))]
+
+
+@pytest.mark.parametrize(
+    ("world", "result", "words"),
+    [
+        (World(managed=None), "failed", "its pod is gone"),
+        (World(movability=None), "infeasible", "nothing is known of how"),
+        (World(movability=Movability(blocked_reason="it is a bare pod")), "infeasible", "it is a bare pod"),
+        (World(movability=Movability()), "infeasible", "no way to move it"),
+        (World(managed=a_managed_pod()), "infeasible", "does not say slopewise.dev/migratable any more"),
+        (
+            World(movability=Movability(way="evict", refused_nodes={"node-b": "taint gpu=only"})),
+            "infeasible",
+            "node-b would not take it: taint gpu=only",
+        ),
+    ],
+)
+def test_what_cannot_be_moved_is_not_begun_and_says_why(world: World, result: str, words: str) -> None:
+    outcome = world.move()
+    assert outcome.result == result
+    assert words in outcome.detail
+    assert world.begun() == 0

@@ -1,0 +1,306 @@
+"""Pods behind our gate: placed by a policy, let go by the next tick or after 30 s, unpinned where no room is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from support.api_server import ApiServer, refusal
+from support.gated_pods import JOBS, Stage, is_gated, pinned_nodes, wished_nodes
+from support.managed_pods import PODS
+
+from slopewise.adapters.kube.cache.records import HELD_UNTIL, MOVE, PLACED
+from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, RETRY_SECONDS, STRANDED_SECONDS
+from slopewise.adapters.kube.moves.holding import LATE_SECONDS
+from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.model import Arrival, ClusterSnapshot, Hold, Move, Outcome, PassReport, Place
+
+TRAIN = "uid-of-train:0"
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with ApiServer() as server:
+        stage = Stage(server)
+        stage.put_job()
+        stage.put_pod("train-x", gated=True)
+        yield stage
+
+
+def place(stage: Stage, job_uid: str = TRAIN, node: str = "node-b") -> Outcome[Move]:
+    return stage.gates.place(Place(job_uid, node, "why"))
+
+
+def a_report(*waiting: str, moves: tuple[Outcome[Move], ...] = (), held: bool = False) -> PassReport:
+    arrivals = tuple(Arrival(uid, uid, "team-a", 0.0) for uid in waiting)
+    snapshot = None if held else ClusterSnapshot(0.0, (), (), waiting=arrivals)
+    return PassReport(0.0, "draps", {}, 20.0, held="no Prometheus" if held else None, snapshot=snapshot, moves=moves)
+
+
+class TestPlacing:
+    def test_a_pod_that_comes_back_is_pinned(self, stage: Stage) -> None:
+        assert place(stage).result == "applied"
+        pod = stage.pod("train-x")
+        assert (is_gated(pod), pinned_nodes(pod)) == (False, ["node-b"])
+
+    def test_a_job_that_would_count_an_eviction_is_only_wished_there(self, stage: Stage) -> None:
+        stage.put_job(podFailurePolicy={})
+        place(stage)
+        pod = stage.pod("train-x")
+        assert (is_gated(pod), pinned_nodes(pod), wished_nodes(pod)) == (False, [], ["node-b"])
+
+    def test_where_no_pod_may_be_evicted_it_is_only_wished_there(self, stage: Stage) -> None:
+        stage.moves_allowed = False
+        assert (place(stage).detail, wished_nodes(stage.pod("train-x"))) == (
+            "goes to node-b if that takes it",
+            ["node-b"],
+        )
+        assert pinned_nodes(stage.pod("train-x")) == []
+
+    def test_a_bare_pod_is_only_wished_there(self, stage: Stage) -> None:
+        raw = stage.put_pod("bare", owner=None, gated=True)
+        outcome = place(stage, f"{raw['metadata']['uid']}:0")
+        assert (outcome.result, outcome.detail) == ("applied", "goes to node-b if that takes it")
+        assert pinned_nodes(stage.pod("bare")) == []
+
+    def test_an_owner_that_cannot_be_read_is_not_relied_on(self, stage: Stage) -> None:
+        stage.server.fault(refusal(403, "Forbidden", "no"), method="GET", path="/jobs/train$")
+        place(stage)
+        assert wished_nodes(stage.pod("train-x")) == ["node-b"]
+
+    def test_an_owner_is_asked_once_for_all_of_its_pods(self, stage: Stage) -> None:
+        index = "batch.kubernetes.io/job-completion-index"
+        stage.server.remove(f"{PODS}/train-x")
+        for number in range(3):
+            stage.put_pod(f"train-{number}", gated=True, labels={index: str(number)})
+        assert [place(stage, f"uid-of-train:{number}").result for number in range(3)] == ["applied"] * 3
+        assert len(stage.server.asked("GET", "/jobs/train$")) == 1
+
+    def test_it_waits_for_its_turn(self, stage: Stage) -> None:
+        stage.wait = "30 resizes in 60 s are allowed on node node-b; the next in 2 s"
+        assert place(stage).result == "deferred"
+        assert is_gated(stage.pod("train-x"))
+
+    def test_a_pod_that_is_gone_is_told(self, stage: Stage) -> None:
+        stage.server.remove(f"{PODS}/train-x")
+        assert place(stage).result == "failed"
+
+
+class TestLettingGo:
+    def test_a_fresh_pod_is_left_to_the_policies(self, stage: Stage) -> None:
+        stage.tick()
+        stage.tick(MAX_WAIT_SECONDS - 1)
+        assert is_gated(stage.pod("train-x"))
+
+    def test_after_half_a_minute_the_default_scheduler_has_it(self, stage: Stage) -> None:
+        stage.tick()
+        stage.tick(MAX_WAIT_SECONDS)
+        assert not is_gated(stage.pod("train-x"))
+        assert (pinned_nodes(stage.pod("train-x")), wished_nodes(stage.pod("train-x"))) == ([], [])
+        assert [(each.reason, each.about.name, each.warning) for each in stage.events] == [
+            ("GateReleased", "train-x", False)
+        ]
+
+    def test_a_pass_that_saw_it_and_did_not_place_it_lets_it_go(self, stage: Stage) -> None:
+        stage.gates.after_pass(a_report(TRAIN))
+        stage.tick()
+        assert not is_gated(stage.pod("train-x"))
+
+    @pytest.mark.parametrize("result", ["failed", "infeasible"])
+    def test_a_pass_that_could_not_place_it_lets_it_go(self, stage: Stage, result: str) -> None:
+        outcome = Outcome(Place(TRAIN, "node-b", "why"), result)  # type: ignore[arg-type]
+        stage.gates.after_pass(a_report(TRAIN, moves=(outcome,)))
+        stage.tick()
+        assert not is_gated(stage.pod("train-x"))
+
+    def test_one_whose_turn_comes_soon_is_kept(self, stage: Stage) -> None:
+        outcome = Outcome(Place(TRAIN, "node-b", "why"), "deferred")
+        stage.gates.after_pass(a_report(TRAIN, moves=(outcome,)))
+        stage.tick()
+        assert is_gated(stage.pod("train-x"))
+
+    def test_a_held_pass_has_seen_nobody(self, stage: Stage) -> None:
+        stage.gates.after_pass(a_report(held=True))
+        stage.tick()
+        assert is_gated(stage.pod("train-x"))
+
+    def test_a_pod_that_no_policy_selects_is_let_go(self, stage: Stage) -> None:
+        stage.put_pod("stray", owner=None, gated=True, labels={"slopewise.dev/managed": "false"})
+        stage.tick()
+        stage.tick(MAX_WAIT_SECONDS)
+        assert not is_gated(stage.pod("stray"))
+
+    def test_a_new_leader_counts_anew_and_lets_it_go(self, stage: Stage) -> None:
+        stage.tick()
+        stage.clock.seconds += MAX_WAIT_SECONDS - 1
+        stage.restart()
+        stage.tick()
+        assert is_gated(stage.pod("train-x"))
+        stage.tick(MAX_WAIT_SECONDS)
+        assert not is_gated(stage.pod("train-x"))
+
+    def test_a_replica_that_does_not_lead_touches_nothing(self, stage: Stage) -> None:
+        stage.leads = False
+        stage.tick()
+        stage.tick(10 * MAX_WAIT_SECONDS)
+        assert stage.server.asked("PATCH") == []
+
+    def test_what_failed_is_tried_again_and_keeps_no_other_waiting(self, stage: Stage) -> None:
+        stage.put_pod("other", owner=None, gated=True)
+        stage.tick()
+        stage.server.fault(refusal(500, "InternalError", "etcd"), method="PATCH", path="/pods/other$")
+        stage.tick(MAX_WAIT_SECONDS)
+        assert (is_gated(stage.pod("other")), is_gated(stage.pod("train-x"))) == (True, False)
+        stage.tick(RETRY_SECONDS - 1)
+        assert is_gated(stage.pod("other"))
+        stage.tick(RETRY_SECONDS)
+        assert not is_gated(stage.pod("other"))
+
+    def test_a_pod_of_a_job_that_is_moved_by_suspending_is_let_go_at_once(self, stage: Stage) -> None:
+        raw = stage.server.get(f"{JOBS}/train")
+        raw["metadata"]["annotations"] = {MOVE: "{}"}
+        stage.server.put(JOBS, raw)
+        stage.tick()
+        assert not is_gated(stage.pod("train-x"))
+
+
+class TestStrandedPins:
+    def strand(self, stage: Stage) -> None:
+        place(stage)
+        stage.strand("train-x")
+        stage.tick()
+
+    def test_a_pin_is_left_while_there_may_be_room_in_a_moment(self, stage: Stage) -> None:
+        self.strand(stage)
+        stage.tick(STRANDED_SECONDS - 1)
+        assert stage.evictions_sent() == []
+
+    def test_a_pin_without_room_is_evicted_and_its_successor_runs_anywhere(self, stage: Stage) -> None:
+        self.strand(stage)
+        stage.tick(STRANDED_SECONDS)
+        assert stage.evictions_sent() == ["train-x"]
+        stage.put_pod("train-y", gated=True, created="2026-01-01T00:05:00Z")
+        assert place(stage).result == "failed"
+        stage.tick()
+        pod = stage.pod("train-y")
+        assert (is_gated(pod), pinned_nodes(pod)) == (False, [])
+
+    def test_a_pin_that_found_room_meanwhile_stays(self, stage: Stage) -> None:
+        self.strand(stage)
+        stage.schedule("train-x", "node-b")
+        stage.tick(STRANDED_SECONDS)
+        assert stage.evictions_sent() == []
+
+    def test_a_pod_that_we_did_not_pin_is_never_evicted(self, stage: Stage) -> None:
+        stage.put_pod("theirs", owner=None, node=None)
+        stage.strand("theirs")
+        stage.tick()
+        stage.tick(10 * STRANDED_SECONDS)
+        assert stage.evictions_sent() == []
+        assert PLACED not in stage.pod("theirs")["metadata"]["annotations"]
+
+    @pytest.mark.parametrize(("owner", "pinned_to"), [("train", None), (None, "node-b"), ("train", "node-c")])
+    def test_a_pod_that_only_says_that_we_pinned_it_is_never_evicted(
+        self, stage: Stage, owner: str | None, pinned_to: str | None
+    ) -> None:
+        affinity = None if pinned_to is None else pinned(None, pinned_to)
+        stage.put_pod("copied", owner=owner, node=None, annotations={PLACED: "node-b"}, affinity=affinity)
+        stage.strand("copied")
+        stage.tick()
+        stage.tick(10 * STRANDED_SECONDS)
+        assert stage.evictions_sent() == []
+
+    def test_a_new_leader_finds_a_stranded_pin_by_itself(self, stage: Stage) -> None:
+        self.strand(stage)
+        stage.restart()
+        stage.tick()
+        stage.tick(STRANDED_SECONDS)
+        assert stage.evictions_sent() == ["train-x"]
+
+
+class TestHoldingBack:
+    """A pod that fits nowhere now stays behind its gate, for a bounded time, and says so to the sweeper."""
+
+    BOUND = 600.0
+
+    def hold(self, stage: Stage, *, seconds: float = BOUND, next_pass: float = 20.0) -> None:
+        """A pass now that holds the pod back for so long, and comes again after `next_pass` seconds."""
+        now = stage.clock.now()
+        held = {TRAIN: Hold("needs 0.9 cores; most free is 0.3 on node-b", now + seconds)}
+        report = a_report(TRAIN)
+        stage.gates.after_pass(
+            replace(report, taken_at_seconds=now, requeue_at_seconds=now + next_pass, held_back=held)
+        )
+
+    def held_until(self, stage: Stage) -> float:
+        """What the pod says, in seconds from now."""
+        return datetime.fromisoformat(stage.pod("train-x")["metadata"]["annotations"][HELD_UNTIL]).timestamp() - (
+            stage.clock.now()
+        )
+
+    def test_it_stays_behind_its_gate_while_passes_hold_it_back(self, stage: Stage) -> None:
+        for _ in range(20):
+            self.hold(stage)
+            stage.tick(20.0)
+            assert is_gated(stage.pod("train-x"))
+
+    def test_the_pod_says_so_a_minute_ahead_and_few_writes_renew_it(self, stage: Stage) -> None:
+        for _ in range(30):
+            self.hold(stage)
+            stage.tick(10.0)
+            assert 30.0 <= self.held_until(stage) <= 60.0
+        assert len(stage.server.asked("PATCH", "/pods/train-x$")) == 10
+
+    def test_what_it_says_ends_with_the_hold(self, stage: Stage) -> None:
+        self.hold(stage, seconds=40.0, next_pass=20.0)
+        stage.tick(0.5)
+        assert 38.0 <= self.held_until(stage) <= 40.0
+
+    def test_a_policy_that_places_it_meanwhile_has_its_way(self, stage: Stage) -> None:
+        self.hold(stage)
+        stage.tick()
+        assert place(stage).result == "applied"
+        pod = stage.pod("train-x")
+        assert (is_gated(pod), pinned_nodes(pod)) == (False, ["node-b"])
+        assert HELD_UNTIL not in pod["metadata"]["annotations"]
+
+    def test_after_its_bound_the_default_scheduler_has_it_and_the_event_says_why(self, stage: Stage) -> None:
+        self.hold(stage)
+        stage.tick()
+        stage.gates.after_pass(a_report(TRAIN))
+        stage.tick(RETRY_SECONDS)
+        pod = stage.pod("train-x")
+        assert (is_gated(pod), pinned_nodes(pod), wished_nodes(pod)) == (False, [], [])
+        [event] = stage.events
+        assert (event.reason, "as long as it may be" in event.note) == ("GateReleased", True)
+
+    def test_without_a_further_pass_it_is_let_in_as_well(self, stage: Stage) -> None:
+        self.hold(stage, next_pass=20.0)
+        stage.tick(20.0 + LATE_SECONDS - 1)
+        assert is_gated(stage.pod("train-x"))
+        stage.tick(1.0 + MAX_WAIT_SECONDS)
+        assert not is_gated(stage.pod("train-x"))
+
+    def test_one_whose_placement_has_to_wait_is_not_let_in_at_once(self, stage: Stage) -> None:
+        self.hold(stage)
+        stage.tick(MAX_WAIT_SECONDS)
+        outcome = Outcome(Place(TRAIN, "node-b", "why"), "deferred")
+        stage.gates.after_pass(a_report(TRAIN, moves=(outcome,)))
+        stage.tick(RETRY_SECONDS)
+        assert is_gated(stage.pod("train-x"))
+
+    def test_a_new_leader_without_a_pass_lets_it_in_after_half_a_minute(self, stage: Stage) -> None:
+        self.hold(stage)
+        stage.tick()
+        stage.restart()
+        stage.tick()
+        stage.tick(MAX_WAIT_SECONDS)
+        assert not is_gated(stage.pod("train-x"))
+
+    def test_a_replica_that_does_not_lead_writes_nothing(self, stage: Stage) -> None:
+        stage.leads = False
+        self.hold(stage)
+        stage.tick()
+        assert stage.server.asked("PATCH") == []

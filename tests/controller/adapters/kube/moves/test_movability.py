@@ -1,0 +1,198 @@
+"""Whether and how a pod could be moved: by its owner, its volumes, its server, and what forbids it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+from support.cluster_records import a_container, a_node_record, a_pod, an_object, owned_by
+
+from slopewise.adapters.kube.cache.records import (
+    MANAGED_LABEL,
+    MIGRATABLE,
+    ManagedPod,
+    PodRecord,
+    SchedulingFacts,
+    VolumeRecord,
+)
+from slopewise.adapters.kube.moves.movability import MoveCase, movability
+from slopewise.adapters.kube.moves.node_predicates import NodeFit
+from slopewise.adapters.kube.moves.owner_cache import Disk, OwnerTemplate
+from slopewise.model import CpuAllocation
+
+JOB = owned_by("Job", "train", "job-1")
+CLAIM = VolumeRecord("data", "persistentVolumeClaim", "saved")
+SCRATCH = VolumeRecord("tmp", "emptyDir")
+SHARED = SchedulingFacts(volumes=(CLAIM, SCRATCH))
+MOVABLE: dict[str, Any] = {"owner": JOB, "annotations": {MIGRATABLE: "true"}}
+GATELESS = "its Job's template has no scheduling gate"
+
+
+def managed(name: str = "p", slot: str = "0", **pod: Any) -> ManagedPod:
+    made: PodRecord = a_pod(name, **{**MOVABLE, **pod})
+    return ManagedPod(f"job-1:{slot}", JOB, slot, made, made.containers[0])
+
+
+def case(facts: SchedulingFacts = SHARED, **changed: Any) -> MoveCase:
+    """A pod of a Job with a shared volume, on a server that suspends; `pod` replaces fields of the pod."""
+    me = managed(**changed.pop("pod", {}))
+    made = MoveCase(
+        managed=me,
+        original=CpuAllocation(2000, 500),
+        scheduling=facts,
+        owner_record=an_object("train", "job-1"),
+        owner_affinity_json="",
+        template=OwnerTemplate(not_evictable_reason=GATELESS),
+        disks={"saved": Disk()},
+        members=(me,),
+        can_suspend=True,
+    )
+    return replace(made, **changed)
+
+
+def stays(made: MoveCase) -> str | None:
+    told = movability(made, NodeFit(()))
+    assert (told.way is None) == (told.blocked_reason is not None)
+    return told.blocked_reason
+
+
+def test_a_job_of_its_own_on_a_new_server_is_suspended_whatever_its_template_says_of_gates() -> None:
+    told = movability(case(), NodeFit(()))
+    assert (told.way, told.blocked_reason, told.restart_seconds) == ("suspend", None, 2.0)
+    assert (told.grace_seconds, told.members) == (30.0, ("job-1:0",))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"can_suspend": False}, {"owner_record": an_object("train", "job-1", owner=owned_by("JobSet", "s", "set"))}],
+)
+def test_on_an_old_server_or_under_another_controller_it_is_evicted_if_it_comes_back(changed: dict[str, Any]) -> None:
+    assert stays(case(**changed)) == GATELESS
+    told = movability(case(**changed, template=OwnerTemplate()), NodeFit(()))
+    assert (told.way, told.restart_seconds) == ("evict", 12.0)
+
+
+def test_a_job_whose_suspension_would_fail_it_stays() -> None:
+    assert stays(case(template=OwnerTemplate(not_suspendable_reason="rule 0 fails it"))) == "rule 0 fails it"
+
+
+def test_a_job_that_was_evicted_before_waits_twice_as_long_each_time() -> None:
+    by_eviction = case(can_suspend=False, template=OwnerTemplate())
+    waits = [movability(replace(by_eviction, moves_made=made), NodeFit(())).restart_seconds for made in (0, 1, 2, 50)]
+    assert waits == [12.0, 22.0, 42.0, 602.0]
+
+
+def test_a_stateful_sets_pod_is_replaced_at_once() -> None:
+    owner = owned_by("StatefulSet", "s", "set-1", "apps/v1")
+    told = movability(case(pod={"owner": owner}, owner_record=None, template=OwnerTemplate()), NodeFit(()))
+    assert (told.way, told.restart_seconds) == ("evict", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (case(pod={"owner": None}), "a bare pod is not recreated"),
+        (case(pod={"labels": {MANAGED_LABEL: "true", "kueue.x-k8s.io/podset": "main"}}), "Kueue manages it"),
+        (
+            case(owner_record=structs.replace(an_object("t", "j"), labels={"kueue.x-k8s.io/queue-name": "q"})),
+            "Kueue manages it",
+        ),
+        (
+            case(structs.replace(SHARED, do_not_disrupt="karpenter.sh/do-not-disrupt: true")),
+            "karpenter.sh/do-not-disrupt: true",
+        ),
+        (case(structs.replace(SHARED, claims_devices=True)), "a device claim"),
+        (case(structs.replace(SHARED, spreads_strictly=True)), "DoNotSchedule"),
+        (case(moves_allowed=False), "namespace team does not opt in to moves; label it slopewise.dev/moves=allowed"),
+        (case(can_suspend=None), "has not reported its version yet"),
+        (case(template=OwnerTemplate(blocked_reason="its Job is managed by x")), "managed by x"),
+        (case(pod={"deleting": True}), "the pod is being deleted"),
+        (case(owner_record=structs.replace(an_object("train", "j"), deleting=True)), "its Job train is being deleted"),
+        (case(disks={"saved": Disk(blocked_reason="its claim saved is a local volume")}), "a local volume"),
+    ],
+)
+def test_what_is_in_the_way_is_told(made: MoveCase, words: str) -> None:
+    assert words in (stays(made) or "")
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_a_pod_that_must_be_near_or_far_from_others_stays(kind: str) -> None:
+    required = f'{{"{kind}": {{"requiredDuringSchedulingIgnoredDuringExecution": [{{}}]}}}}'
+    assert f"its {kind} is required" in (stays(case(owner_affinity_json=required)) or "")
+
+
+def test_a_pod_with_a_device_stays() -> None:
+    gpu = a_container(extended_resources=("nvidia.com/gpu",))
+    me = ManagedPod("job-1:0", JOB, "0", a_pod("p", gpu, **MOVABLE), gpu)
+    assert "it asks for nvidia.com/gpu" in (stays(case(managed=me, members=(me,))) or "")
+
+
+def test_checkpoints_that_only_this_node_has_are_told_with_what_to_do() -> None:
+    only_scratch = SchedulingFacts(volumes=(SCRATCH, VolumeRecord("cm", "configMap")))
+    assert "slopewise.dev/checkpoints: external" in (stays(case(only_scratch)) or "")
+    assert "slopewise.dev/checkpoints: external" in (stays(case(SchedulingFacts())) or "")
+
+
+def test_a_directory_of_the_node_beside_a_claim_may_hold_the_checkpoint() -> None:
+    both = SchedulingFacts(volumes=(CLAIM, VolumeRecord("host", "hostPath")))
+    assert "volume host is a directory of its node" in (stays(case(both)) or "")
+
+
+@pytest.mark.parametrize("volumes", [(), (SCRATCH,), (VolumeRecord("host", "hostPath"),)])
+def test_checkpoints_in_an_object_store_need_no_volume(volumes: tuple[VolumeRecord, ...]) -> None:
+    assert stays(case(SchedulingFacts(volumes=volumes, external_checkpoints=True))) is None
+
+
+def test_a_network_volume_that_the_pod_names_itself_is_enough() -> None:
+    assert stays(case(SchedulingFacts(volumes=(VolumeRecord("data", "nfs"),)))) is None
+
+
+def test_an_ephemeral_volume_ends_with_its_pod() -> None:
+    assert stays(case(SchedulingFacts(volumes=(VolumeRecord("data", "ephemeral"),)))) is not None
+
+
+def test_the_pods_of_one_workload_are_told_as_members() -> None:
+    a, b = managed("a", "0"), managed("b", "1")
+    told = movability(case(managed=a, members=(a, b)), NodeFit(()))
+    assert told.members == ("job-1:0", "job-1:1")
+
+
+def test_pods_that_nobody_can_tell_apart_after_a_move_stay() -> None:
+    a, b = managed("a", "a"), managed("b", "b")
+    assert "make the Job Indexed" in (stays(case(managed=a, members=(a, b))) or "")
+
+
+def test_one_pod_that_may_not_be_moved_keeps_all_of_its_workload() -> None:
+    a, b = managed("a", "0"), managed("b", "1", annotations={})
+    assert "pod b of its workload is not migratable" in (stays(case(managed=a, members=(a, b))) or "")
+
+
+def test_without_the_right_to_read_nodes_nothing_is_moved() -> None:
+    assert "nodes may not be read" in (movability(case(), None).blocked_reason or "")
+
+
+def test_nodes_that_would_not_take_it_are_named_for_what_all_its_members_reserve() -> None:
+    a, b = managed("a", "0"), managed("b", "1")
+    fit = NodeFit((a_node_record("small", cpu=900), a_node_record("large", cpu=4000)))
+    fit.set_requests({})
+    assert set(movability(case(managed=a, members=(a,)), fit).refused_nodes) == set()
+    assert set(movability(case(managed=a, members=(a, b)), fit).refused_nodes) == {"small"}
+
+
+def test_the_request_is_the_one_that_it_came_with_not_the_one_that_we_gave_it() -> None:
+    lowered = a_container(request=100)
+    me = ManagedPod("job-1:0", JOB, "0", a_pod("p", lowered, **MOVABLE), lowered)
+    fit = NodeFit((a_node_record("small", cpu=900),))
+    fit.set_requests({})
+    told = movability(case(managed=me, members=(me,), original=CpuAllocation(2000, 1000)), fit)
+    assert set(told.refused_nodes) == {"small"}
+
+
+def test_where_a_disk_can_be_reached_from_counts_for_the_pod() -> None:
+    zone = '{"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}]}'
+    fit = NodeFit((a_node_record("a", labels={"zone": "x"}), a_node_record("b", labels={"zone": "y"})))
+    fit.set_requests({})
+    told = movability(case(disks={"saved": Disk(node_affinity_json=zone)}), fit)
+    assert told.refused_nodes == {"b": "a volume of the pod cannot be reached from it"}

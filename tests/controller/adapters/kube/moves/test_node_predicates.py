@@ -1,0 +1,146 @@
+"""Nodes that would not take a pod, as the default scheduler sees it, each with what is in the way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.cluster_records import a_node_record
+
+from slopewise.adapters.kube.cache.records import Taint, Toleration
+from slopewise.adapters.kube.moves.node_predicates import Needs, NodeFit
+
+NOTHING = Needs()
+GPU_TAINT = Taint("gpu", "yes", "NoSchedule")
+
+
+def refusal(node: Any, needs: Needs = NOTHING, request_millicores: int = 0, reserved: int = 0) -> str | None:
+    """Why this node would not take it; None: it would."""
+    fit = NodeFit((node,))
+    fit.set_requests({node.name: reserved})
+    return fit.refused(needs, request_millicores).get(node.name)
+
+
+def affinity(*terms: dict[str, Any]) -> str:
+    required = {"nodeSelectorTerms": list(terms)}
+    return json.dumps({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
+
+
+def expressions(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def test_a_node_that_is_ready_and_empty_takes_a_pod_that_asks_for_nothing() -> None:
+    assert refusal(a_node_record("a")) is None
+
+
+def test_a_node_that_is_not_ready_takes_nothing() -> None:
+    assert refusal(a_node_record("a", ready=False)) == "it is not ready"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "takes"),
+    [
+        (Toleration("gpu", "Equal", "yes", "NoSchedule"), True),
+        (Toleration("gpu", "Equal", "yes", ""), True),
+        (Toleration("gpu", "Exists", "", ""), True),
+        (Toleration("", "Exists", "", ""), True),
+        (Toleration("gpu", "Equal", "no", ""), False),
+        (Toleration("gpu", "Exists", "", "NoExecute"), False),
+        (Toleration("other", "Exists", "", ""), False),
+        (Toleration("", "Equal", "yes", ""), False),
+    ],
+)
+def test_a_taint_refuses_what_does_not_tolerate_it(toleration: Toleration, takes: bool) -> None:
+    node = a_node_record("a", taints=(GPU_TAINT,))
+    why = refusal(node, Needs(tolerations=(toleration,)))
+    assert why == (None if takes else "its taint gpu=yes:NoSchedule is not tolerated")
+
+
+def test_a_taint_that_is_only_a_preference_refuses_nothing() -> None:
+    assert refusal(a_node_record("a", taints=(Taint("old", "", "PreferNoSchedule"),))) is None
+
+
+def test_a_cordoned_node_refuses_what_does_not_tolerate_that() -> None:
+    node = a_node_record("a", unschedulable=True)
+    told = refusal(node)
+    assert told == "its taint node.kubernetes.io/unschedulable:NoSchedule is not tolerated"
+    assert refusal(node, Needs(tolerations=(Toleration("", "Exists", "", ""),))) is None
+
+
+def test_a_node_selector_is_told_by_the_label_that_is_missing() -> None:
+    needs = Needs(node_selector=(("disk", "ssd"),))
+    assert refusal(a_node_record("a", labels={"disk": "ssd"}), needs) is None
+    told = refusal(a_node_record("a", labels={"disk": "hdd"}), needs)
+    assert told == "it has no label disk=ssd, which the pod's nodeSelector asks for"
+
+
+@pytest.mark.parametrize(
+    ("term", "takes"),
+    [
+        (expressions("zone", "In", "x", "y"), True),
+        (expressions("zone", "In", "y"), False),
+        (expressions("zone", "NotIn", "y"), True),
+        (expressions("absent", "NotIn", "y"), True),
+        (expressions("zone", "Exists"), True),
+        (expressions("absent", "Exists"), False),
+        (expressions("absent", "DoesNotExist"), True),
+        (expressions("cores", "Gt", "15"), True),
+        (expressions("cores", "Gt", "16"), False),
+        (expressions("cores", "Lt", "17"), True),
+        (expressions("zone", "Gt", "1"), False),
+        (expressions("absent", "Lt", "1"), False),
+        (expressions("cores", "Gt"), False),
+        (expressions("zone", "Unreachable", "x"), False),
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}, True),
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}, False),
+        ({}, False),
+    ],
+)
+def test_required_node_affinity_is_read_as_the_scheduler_reads_it(term: dict[str, Any], takes: bool) -> None:
+    node = a_node_record("a", labels={"zone": "x", "cores": "16"})
+    why = refusal(node, Needs(affinity_json=affinity(term)))
+    assert why == (None if takes else "the pod's required node affinity excludes it")
+
+
+def test_of_several_terms_one_is_enough_and_within_one_all_must_hold() -> None:
+    node = a_node_record("a", labels={"zone": "x"})
+    other, this = expressions("zone", "In", "y"), expressions("zone", "In", "x")
+    both = {"matchExpressions": other["matchExpressions"] + this["matchExpressions"]}
+    assert refusal(node, Needs(affinity_json=affinity(other, this))) is None
+    assert refusal(node, Needs(affinity_json=affinity(both))) is not None
+
+
+def test_preferred_affinity_refuses_nothing() -> None:
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}
+    assert refusal(a_node_record("a"), Needs(affinity_json=json.dumps({"nodeAffinity": preferred}))) is None
+
+
+def test_a_volume_of_another_zone_refuses_the_node() -> None:
+    zone = json.dumps({"nodeSelectorTerms": [expressions("zone", "In", "y")]})
+    node = a_node_record("a", labels={"zone": "x"})
+    assert refusal(node, Needs(volumes_json=(zone,))) == "a volume of the pod cannot be reached from it"
+    assert refusal(a_node_record("a", labels={"zone": "y"}), Needs(volumes_json=(zone,))) is None
+
+
+def test_a_node_whose_cpu_is_reserved_refuses_a_request_that_does_not_fit() -> None:
+    node = a_node_record("a", cpu=4000)
+    assert refusal(node, request_millicores=1000, reserved=3000) is None
+    told = refusal(node, request_millicores=1001, reserved=3000)
+    assert told == "it requests 1001m, and 1000m are not reserved by managed pods"
+
+
+def test_what_is_reserved_may_change_from_pass_to_pass() -> None:
+    fit = NodeFit((a_node_record("a", cpu=4000), a_node_record("b", cpu=2000)))
+    fit.set_requests({"a": 4000})
+    assert set(fit.refused(Needs(), 500)) == {"a"}
+    fit.set_requests({"b": 2000})
+    assert set(fit.refused(Needs(), 500)) == {"b"}
+
+
+def test_pods_that_need_the_same_share_one_answer() -> None:
+    fit = NodeFit(tuple(a_node_record(name, taints=(GPU_TAINT,)) for name in ("a", "b")))
+    assert fit.refused(Needs(), 0) is fit.refused(Needs(), 0)
+    fit.set_requests({"a": 4000})
+    assert fit.refused(Needs(), 9000) is fit.refused(Needs(), 9000)

@@ -1,0 +1,293 @@
+"""What is asked about owners and volumes: once, a bounded number a pass, and a refusal is a reason to stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from support.cluster_records import owned_by
+
+from slopewise.adapters.kube.cache.records import STOPPED
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.moves.owner_cache import (
+    KEPT_SECONDS,
+    PAUSE_KEPT_SECONDS,
+    READS_A_PASS,
+    RETRY_SECONDS,
+    SHARED_STORAGE,
+    Disk,
+    OwnerReading,
+    OwnerTemplate,
+    Pause,
+)
+from slopewise.adapters.kube.moves.stop_note import StopNote
+
+JOB = owned_by("Job", "train", "job-1")
+JOB_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
+CLAIM_PATH = "/api/v1/namespaces/team/persistentvolumeclaims/saved"
+VOLUME_PATH = "/api/v1/persistentvolumes/pv-1"
+IGNORES = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+
+
+@dataclass
+class FakeApi:
+    """Answers reads by path: an object, or the status of a refusal."""
+
+    answers: dict[str, Mapping[str, Any] | int] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Any:
+        self.asked.append(path)
+        answer = self.answers.get(path, 404)
+        if isinstance(answer, int):
+            raise ApiError(answer, {404: "NotFound", 403: "Forbidden"}.get(answer, ""), "refused")
+        return answer
+
+
+def a_job(*, uid: str = "job-1", gated: bool = True, template: Mapping[str, Any] = {}, **spec: Any) -> dict[str, Any]:
+    gates = [{"name": "slopewise.dev/place"}] if gated else []
+    pod_spec = {"restartPolicy": "Never", "schedulingGates": gates, **template}
+    return {
+        "metadata": {"name": "train", "namespace": "team", "uid": uid},
+        "spec": {"template": {"spec": pod_spec}, "podFailurePolicy": {"rules": IGNORES}, **spec},
+    }
+
+
+def a_volume(**spec: Any) -> dict[str, Any]:
+    annotations = spec.pop("annotations", {})
+    return {"metadata": {"name": "pv-1", "annotations": annotations}, "spec": spec}
+
+
+def reading(api: FakeApi, now: float = 0.0) -> OwnerReading:
+    made = OwnerReading(api)  # type: ignore[arg-type]
+    made.begin_pass(now)
+    return made
+
+
+def test_a_job_whose_pods_come_back_has_nothing_against_either_way() -> None:
+    assert reading(FakeApi({JOB_PATH: a_job()})).template("team", JOB, 1) == OwnerTemplate()
+
+
+def test_a_job_without_the_gate_can_still_be_suspended() -> None:
+    template = reading(FakeApi({JOB_PATH: a_job(gated=False)})).template("team", JOB, 1)
+    assert template.blocked_reason is None
+    assert "no scheduling gate slopewise.dev/place" in (template.not_evictable_reason or "")
+
+
+def test_the_affinity_is_the_one_of_the_template() -> None:
+    api = FakeApi({JOB_PATH: a_job(template={"affinity": {"podAffinity": {"x": 1}}})})
+    assert reading(api).template("team", JOB, 1).affinity_json == '{"podAffinity": {"x": 1}}'
+
+
+def test_a_job_that_another_controller_runs_stays() -> None:
+    template = reading(FakeApi({JOB_PATH: a_job(managedBy="kueue.x-k8s.io/multikueue")})).template("team", JOB, 1)
+    assert template.blocked_reason is not None
+    assert "managed by kueue.x-k8s.io/multikueue" in template.blocked_reason
+
+
+def test_a_job_that_was_replaced_by_one_of_the_same_name_is_not_its_owner() -> None:
+    template = reading(FakeApi({JOB_PATH: a_job(uid="job-2")})).template("team", JOB, 1)
+    assert template.blocked_reason == "its Job train has been replaced"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("DaemonSet", "a DaemonSet"), ("ReplicaSet", "a ReplicaSet"), ("PyTorchJob", "a PyTorchJob")],
+)
+def test_owners_whose_pods_do_not_come_back_one_after_the_other_are_not_even_read(kind: str, words: str) -> None:
+    api = FakeApi()
+    template = reading(api).template("team", owned_by(kind, "train", "x", "apps/v1"), 1)
+    assert words in (template.blocked_reason or "")
+    assert api.asked == []
+
+
+def test_a_job_of_another_api_group_is_not_taken_for_kubernetes_own() -> None:
+    template = reading(FakeApi()).template("team", owned_by("Job", "t", "x", "batch.volcano.sh/v1alpha1"), 1)
+    assert template.blocked_reason == "a Job of batch.volcano.sh/v1alpha1 is of a kind that is not read"
+
+
+def test_an_owner_is_read_once_for_each_generation() -> None:
+    api = FakeApi({JOB_PATH: a_job()})
+    here = reading(api)
+    for generation in (1, 1, 2, 2):
+        here.template("team", JOB, generation)
+    assert api.asked == [JOB_PATH, JOB_PATH]
+
+
+def test_an_owner_that_tells_of_each_change_is_not_read_again_for_its_age() -> None:
+    api = FakeApi({JOB_PATH: a_job()})
+    here = reading(api)
+    here.template("team", JOB, 1)
+    here.begin_pass(10 * KEPT_SECONDS)
+    here.template("team", JOB, 1)
+    assert api.asked == [JOB_PATH]
+
+
+def test_of_many_claims_the_last_is_read_too_while_the_first_grow_old() -> None:
+    claims = [f"saved-{number}" for number in range(3000)]
+    path = CLAIM_PATH.removesuffix("saved")
+    bound = {f"{path}{claim}": {"spec": {"volumeName": "pv-1"}} for claim in claims}
+    here = reading(FakeApi({**bound, VOLUME_PATH: a_volume(nfs={})}))
+    for seen in range(80):
+        here.begin_pass(20.0 * seen)
+        disks = [here.disk("team", claim) for claim in claims]
+    assert set(disks) == {Disk()}
+
+
+def test_what_has_no_generation_is_believed_for_a_while() -> None:
+    api = FakeApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: a_volume(nfs={})})
+    here = reading(api)
+    here.disk("team", "saved")
+    here.begin_pass(KEPT_SECONDS - 1)
+    here.disk("team", "saved")
+    assert len(api.asked) == 2
+    here.begin_pass(KEPT_SECONDS + 1)
+    here.disk("team", "saved")
+    assert len(api.asked) == 4
+
+
+def test_a_right_that_is_missing_is_named_and_asked_for_again_later() -> None:
+    api = FakeApi({JOB_PATH: 403})
+    here = reading(api)
+    for now in (0.0, RETRY_SECONDS - 1):
+        here.begin_pass(now)
+        told = here.template("team", JOB, 1).blocked_reason
+        assert told == "its Job train may not be read; apply manifests/components/moves"
+    assert len(api.asked) == 1
+    api.answers[JOB_PATH] = a_job()
+    here.begin_pass(RETRY_SECONDS + 1)
+    assert here.template("team", JOB, 1) == OwnerTemplate()
+
+
+def test_once_nobody_answers_no_other_is_asked_in_that_pass() -> None:
+    api = FakeApi({JOB_PATH: 0})
+    here = reading(api)
+    assert "could not be read" in (here.template("team", JOB, 1).blocked_reason or "")
+    assert "has not been read yet" in (here.disk("team", "saved").blocked_reason or "")
+    assert api.asked == [JOB_PATH]
+
+
+def test_a_pass_reads_a_bounded_number_and_the_next_one_goes_on() -> None:
+    owners = [owned_by("Job", f"j{n}", f"u{n}") for n in range(READS_A_PASS + 5)]
+    paths = {f"/apis/batch/v1/namespaces/team/jobs/{each.name}": a_job(uid=each.uid) for each in owners}
+    api = FakeApi(dict(paths))
+    here = reading(api)
+    told = [here.template("team", each, 1).blocked_reason for each in owners]
+    assert len(api.asked) == READS_A_PASS
+    assert told[-1] == "its Job j104 has not been read yet; its turn comes in one of the next passes"
+    here.begin_pass(60.0)
+    assert [here.template("team", each, 1).blocked_reason for each in owners] == [None] * len(owners)
+
+
+def test_an_owner_that_cannot_be_understood_stays() -> None:
+    told = reading(FakeApi({JOB_PATH: {"metadata": {"uid": "job-1"}}})).template("team", JOB, 1).blocked_reason
+    assert told == "its Job train cannot be read: KeyError: 'spec'"
+
+
+@pytest.mark.parametrize("kind", ["hostPath", "local"])
+def test_a_disk_of_one_node_stays_unless_an_administrator_says_that_every_node_has_it(kind: str) -> None:
+    api = FakeApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: a_volume(**{kind: {}})})
+    told = reading(api).disk("team", "saved").blocked_reason or ""
+    assert f"a {kind} volume of one node" in told
+    assert SHARED_STORAGE in told
+    api.answers[VOLUME_PATH] = a_volume(**{kind: {}}, annotations={SHARED_STORAGE: "true"})
+    assert reading(api).disk("team", "saved") == Disk()
+
+
+def test_where_a_volume_can_be_reached_from_is_kept() -> None:
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+    volume = a_volume(csi={}, nodeAffinity={"required": required})
+    api = FakeApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: volume})
+    disk = reading(api).disk("team", "saved")
+    assert disk.blocked_reason is None
+    assert '"zone"' in disk.node_affinity_json
+
+
+def test_a_claim_that_is_bound_to_nothing_or_not_there_is_told() -> None:
+    assert reading(FakeApi({CLAIM_PATH: {"spec": {}}})).disk("team", "saved").blocked_reason == (
+        "its claim saved has no volume yet"
+    )
+    assert reading(FakeApi()).disk("team", "saved").blocked_reason == (
+        "its claim saved, or the volume behind it, is not there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, None),
+        ({"suspend": False, "parallelism": 1}, None),
+        ({"suspend": True}, "its Job is suspended, and not by Slopewise"),
+        ({"runPolicy": {"suspend": True}}, "its Job is suspended, and not by Slopewise"),
+        ({"parallelism": 0}, "its Job has parallelism: 0"),
+    ],
+)
+def test_an_owner_that_wants_no_pods_says_why(spec: dict[str, Any], why: str | None) -> None:
+    told = reading(FakeApi({JOB_PATH: a_job(**spec)})).pause("team", JOB, "0", 1)
+    assert told == (None if why is None else Pause("suspended", why))
+
+
+@pytest.mark.parametrize(
+    ("kind", "replicas", "slot", "why"),
+    [
+        ("Deployment", 0, "0", "its Deployment has replicas: 0"),
+        ("StatefulSet", 0, "0", "its StatefulSet has replicas: 0"),
+        ("StatefulSet", 1, "1", "its StatefulSet has replicas: 1, and train-1 is not among them any more"),
+        ("StatefulSet", 2, "1", None),
+    ],
+)
+def test_an_owner_that_was_scaled_down_says_so(kind: str, replicas: int, slot: str, why: str | None) -> None:
+    path = f"/apis/apps/v1/namespaces/team/{kind.lower()}s/train"
+    owner = owned_by(kind, "train", "job-1", "apps/v1")
+    told = reading(FakeApi({path: a_job(replicas=replicas)})).pause("team", owner, slot, 0)
+    assert told == (None if why is None else Pause("suspended", why))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("Complete", Pause("finished", "its Job has ended")),
+        ("Failed", Pause("failed", "its Job has failed")),
+        ("FailureTarget", Pause("failed", "its Job has failed")),
+    ],
+)
+def test_a_job_that_is_over_says_how(condition: str, expected: Pause) -> None:
+    job = {**a_job(suspend=True), "status": {"conditions": [{"type": condition, "status": "True"}]}}
+    assert reading(FakeApi({JOB_PATH: job})).pause("team", JOB, "0", 1) == expected
+
+
+def test_a_job_that_was_stopped_at_its_target_says_so() -> None:
+    job = a_job(suspend=True)
+    job["metadata"]["annotations"] = {STOPPED: StopNote(0.0, "stopped at its target: loss 0.19 ≤ 0.2", "p").written()}
+    stopped = Pause("stopped", "stopped at its target: loss 0.19 ≤ 0.2")
+    assert reading(FakeApi({JOB_PATH: job})).pause("team", JOB, "0", 1) == stopped
+
+
+def test_whether_an_owner_wants_pods_is_asked_again_when_its_spec_changes_or_after_a_minute() -> None:
+    api = FakeApi({JOB_PATH: a_job()})
+    asked = reading(api)
+    assert asked.pause("team", JOB, "0", 1) is None
+    api.answers[JOB_PATH] = a_job(suspend=True)
+    asked.begin_pass(PAUSE_KEPT_SECONDS - 1)
+    assert (asked.pause("team", JOB, "0", 1), len(api.asked)) == (None, 1)
+    assert asked.pause("team", JOB, "0", 2) is not None
+    asked.begin_pass(1e6)
+    assert (asked.pause("team", JOB, "0", 2) is not None, len(api.asked)) == (True, 2), (
+        "a suspension is a matter of the spec"
+    )
+
+    unversioned = reading(api)
+    unversioned.pause("team", JOB, "0", 0)
+    api.answers[JOB_PATH] = a_job()
+    unversioned.begin_pass(PAUSE_KEPT_SECONDS - 1)
+    assert unversioned.pause("team", JOB, "0", 0) is not None
+    unversioned.begin_pass(PAUSE_KEPT_SECONDS)
+    assert unversioned.pause("team", JOB, "0", 0) is None
+
+
+@pytest.mark.parametrize("answer", [403, 404, a_job(uid="another", suspend=True), {}])
+def test_of_an_owner_that_cannot_be_read_nothing_is_said(answer: Any) -> None:
+    assert reading(FakeApi({JOB_PATH: answer})).pause("team", JOB, "0", 1) is None
+    assert reading(FakeApi()).pause("team", owned_by("CronJob", "nightly", "c"), "0", 1) is None

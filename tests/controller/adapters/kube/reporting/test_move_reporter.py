@@ -1,0 +1,224 @@
+"""What is told of moves: events on the workload or the arriving pod, once each, and a history that survives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from support.api_server import ApiServer
+from support.growths import GROWTHS, Replica
+from support.pass_reports import ReportedPasses
+from support.worlds import START, a_job
+
+from slopewise.model import (
+    Absence,
+    Migrate,
+    Movability,
+    Move,
+    MoveEvent,
+    MoveRecord,
+    MoveUnderWay,
+    Outcome,
+    OutcomeResult,
+    Place,
+    Resize,
+    Withheld,
+)
+
+
+@pytest.fixture
+def passes() -> Iterator[ReportedPasses]:
+    with ApiServer() as server:
+        yield ReportedPasses(server)
+
+
+def migrate(uid: str, result: OutcomeResult = "applied", detail: str = "") -> Outcome[Move]:
+    return Outcome(Migrate(uid, "n1", "n2", "n2 is emptier; gains 120 s, costs 9 s"), result, detail)
+
+
+def begun(uid: str) -> MoveEvent:
+    return MoveEvent(uid, "begun", MoveRecord(START, "n1", "n2"), "moves from n1 to n2: n2 is emptier")
+
+
+def test_a_move_is_told_on_its_workload_from_begin_to_end(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid), moves=(migrate(uid),), move_events=(begun(uid),))
+    record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 4, resumed_on="n2", steps_lost=0.0)
+    told = MoveEvent(uid, "resumed", record, "resumed on n2 after 4 s, no step lost")
+    passes.a_pass(a_job(uid), at=START + 4, move_events=(told,))
+    assert passes.recorder.of("Job") == [
+        ("MoveBegun", "moves from n1 to n2: n2 is emptier"),
+        ("Moved", "resumed on n2 after 4 s, no step lost"),
+    ]
+    assert [(event.action, event.warning) for event in passes.recorder.events] == [("Move", False), ("Move", False)]
+    assert passes.history("train") == [("Move", "n1 to n2", "begun"), ("Move", "n1 to n2", "resumed")]
+
+
+def test_a_move_that_did_harm_is_a_warning(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid))
+    record = MoveRecord(START, "n1", "n2", failure="crashed on resume")
+    event = MoveEvent(uid, "failed", record, "crashed on resume; it is not moved again", warning=True)
+    passes.a_pass(a_job(uid), move_events=(event,))
+    assert [(event.reason, event.warning) for event in passes.recorder.events] == [("MoveFailed", True)]
+
+
+def test_a_job_that_has_no_pod_while_it_is_moved_is_told_of_all_the_same(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid))
+    passes.pods.by_job.clear()
+    passes.a_pass(move_events=(begun(uid),))
+    assert passes.recorder.of("Job") == [("MoveBegun", "moves from n1 to n2: n2 is emptier")]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [("deferred", "MoveDeferred"), ("infeasible", "MoveInfeasible"), ("failed", "MoveFailed")],
+)
+def test_a_move_that_could_not_be_begun_is_told_once_while_it_stays_so(
+    passes: ReportedPasses, result: OutcomeResult, reason: str
+) -> None:
+    uid = passes.pods.add("train")
+    for at in (START, START + 60):
+        passes.a_pass(a_job(uid), at=at, moves=(migrate(uid, result, "budget a says no"),))
+    assert passes.recorder.of("Job") == [(reason, "n1 to n2: budget a says no")]
+    assert passes.history("train") == [("Move", "n1 to n2", result)]
+    passes.a_pass(a_job(uid))
+    passes.a_pass(a_job(uid), moves=(migrate(uid, result, "budget a says no"),))
+    assert len(passes.recorder.of("Job")) == 2
+
+
+def test_a_placement_is_told_on_the_pod_and_kept_until_its_job_is_known(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(moves=(Outcome(Place(uid, "n2", "emptiest"), "applied"),))
+    assert passes.recorder.of("Pod") == [("Placed", "on n2: emptiest")]
+    passes.a_pass(a_job(uid))
+    assert passes.history("train") == [("Place", "on n2", "applied")]
+
+
+def test_of_a_placement_it_is_told_how_and_why(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    why = "by jobs of its class it needs 0.8 cores (wanted 800m, its namespace's share leaves 500m)"
+    passes.a_pass(moves=(Outcome(Place(uid, "n2", why, 500), "applied", "may run on n2 only"),))
+    assert passes.recorder.of("Pod") == [("Placed", f"on n2: may run on n2 only; {why}")]
+
+
+def test_a_move_that_somebody_could_make_possible_is_told_when_it_is_withheld(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    stays = Withheld(Migrate(uid, "n1", "n2", "why"), "move_blocked", "a bare pod does not come back")
+    for _ in range(2):
+        passes.a_pass(a_job(uid), moves_withheld=(stays,))
+    assert passes.recorder.of("Job") == [("MoveWithheld", "n1 to n2: a bare pod does not come back")]
+    assert passes.history("train") == [("Move", "n1 to n2", "withheld")]
+    assert passes.status("train")["reason"] == "not moved to n2: a bare pod does not come back"
+    grace = Withheld(Migrate(uid, "n1", "n2", "why"), "grace", "30 s of grace, and saving takes 40 s")
+    passes.a_pass(a_job(uid), moves_withheld=(grace,))
+    assert len(passes.recorder.of("Job")) == 2
+
+
+@pytest.mark.parametrize("guard", ["gain", "minimum_stay", "concurrency", "migration_disabled"])
+def test_what_holds_moves_back_in_every_other_pass_is_no_event(passes: ReportedPasses, guard: str) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid), moves_withheld=(Withheld(Migrate(uid, "n1", "n2", "why"), guard, "because"),))
+    assert passes.recorder.events == []
+
+
+def test_a_job_that_is_being_moved_says_so_in_its_reason(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid), moves=(migrate(uid),), move_events=(begun(uid),))
+    assert passes.status("train")["lastAction"] == "move to n2 applied"
+    passes.a_pass(a_job(uid), moving=(MoveUnderWay(uid, "n1", "n2", START, "saving and ending"),))
+    assert passes.status("train")["reason"] == "moves to n2: saving and ending"
+
+
+def test_resizes_are_in_the_history_too_and_it_survives_a_new_leader(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
+    passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))
+    assert passes.history("train") == [("Resize", "limits 2 to 500m", "applied")]
+    successor = Replica(passes.server.client(), passes.pods)
+    successor.memory().load()
+    document = successor.job_growths.find(uid.rpartition(":")[0])
+    assert document is not None
+    assert [each["change"] for each in document.render()["history"]] == ["limits 2 to 500m"]
+
+
+def test_a_history_that_somebody_has_damaged_begins_anew_and_costs_nothing_else(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
+    passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))
+    passes.replica.writer.write()
+    growth = passes.server.get(f"{GROWTHS}/train")
+    growth["status"]["history"] = [{"time": "once upon a time"}]
+    passes.server.put(GROWTHS, growth)
+    successor = Replica(passes.server.client(), passes.pods)
+    assert uid in successor.memory().load().jobs
+    document = successor.job_growths.find(uid.rpartition(":")[0])
+    assert document is not None
+    assert "history" not in document.render()
+    assert document.render()["state"] == "Training"
+
+
+def test_a_move_that_is_refused_alike_after_a_while_is_told_once(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    no = migrate(uid, "deferred", "budget a says no")
+    waits = replace(a_job(uid), movability=Movability("suspend", backoff_reason="until 12:05:00 UTC: budget a says no"))
+    withheld = Withheld(no.decision, "move_backoff", "move_backoff: until 12:05:00 UTC: budget a says no")
+    passes.a_pass(a_job(uid), moves=(no,))
+    passes.a_pass(waits, moves_withheld=(withheld,))
+    passes.a_pass(a_job(uid), moves=(no,))
+    assert passes.recorder.of("Job") == [("MoveDeferred", "n1 to n2: budget a says no")]
+    passes.a_pass(a_job(uid))
+    passes.a_pass(a_job(uid), moves=(no,))
+    assert len(passes.recorder.of("Job")) == 2, "what had been granted meanwhile is another refusal"
+
+
+def test_a_workload_without_a_pod_says_why_and_no_longer_what_its_last_pod_did(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid))
+    assert passes.status("train")["state"] == "Training"
+
+    moving = Absence(uid, "moving", "moves to n2: waiting for its replacement")
+    passes.a_pass(at=START + 5, absent=(moving,))
+    status = passes.status("train")
+    assert (status["state"], status["reason"]) == ("Moving", moving.reason)
+
+    passes.a_pass(at=START + 20, absent=(Absence(uid, "suspended", "its Job is suspended, and not by Slopewise"),))
+    status = passes.status("train")
+    assert (status["state"], status["cpu"], status["eta"]) == ("Suspended", "-", "-")
+    assert status.keys().isdisjoint({"node", "cpuMillicores", "cpuWantedMillicores"})
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    assert conditions["Managed"] == ("False", "Suspended")
+    assert conditions["Finished"] == ("False", "Suspended")
+    assert conditions["MetricsAvailable"] == ("Unknown", "Suspended")
+
+    passes.a_pass(a_job(uid), at=START + 40)
+    status = passes.status("train")
+    assert (status["state"], status["node"]) == ("Training", "n1")
+
+
+def test_a_workload_that_waits_without_a_pod_is_written_once(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid))
+    suspended = (Absence(uid, "suspended", "its Job is suspended, and not by Slopewise"),)
+    passes.a_pass(at=START + 20, absent=suspended)
+    passes.status("train")
+    passes.a_pass(at=START + 40, absent=suspended)
+    assert passes.replica.writer.waiting.keys() == {passes.document.key}
+
+
+def test_a_gang_of_which_a_pod_is_there_is_shown_by_that(passes: ReportedPasses) -> None:
+    here, away = (passes.pods.add("gang", slot) for slot in ("0", "1"))
+    passes.a_pass(a_job(here), a_job(away))
+    passes.a_pass(a_job(here), absent=(Absence(away, "waiting", "its pod gang-1 waits for a node"),))
+    assert passes.status("gang")["state"] == "Training"
+
+
+def test_a_workload_that_ended_while_no_pass_looked_is_finished(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid))
+    passes.a_pass(at=START + 20, absent=(Absence(uid, "failed", "its Job has failed"),))
+    status = passes.status("train")
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    assert (status["state"], conditions["Finished"]) == ("Failed", ("True", "Failed"))

@@ -1,0 +1,340 @@
+"""After a pass: whose status is written at once, and which events are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.api_server import ApiServer
+from support.pass_reports import ReportedPasses, as_recorder
+from support.worlds import START, a_job, a_snapshot, known
+
+from slopewise.adapters.kube.reporting.pass_reporter import emit_invalid
+from slopewise.adapters.kube.state.training_policies import policy_path
+from slopewise.crds.policy_status import Conflict
+from slopewise.feedback.restore import RestoreReport
+from slopewise.model import (
+    CpuAllocation,
+    Decisions,
+    Hold,
+    JobState,
+    MemoryAllocation,
+    MemoryState,
+    MissingEvaluation,
+    Objectives,
+    Outcome,
+    OutcomeResult,
+    PassReport,
+    Resize,
+    ResizeMemory,
+    Stop,
+    Usage,
+    Withheld,
+)
+
+
+@pytest.fixture
+def passes() -> Iterator[ReportedPasses]:
+    with ApiServer() as server:
+        yield ReportedPasses(server)
+
+
+def a_resize(uid: str, **more: Any) -> Resize:
+    return Resize(uid, "n1", "limits", 2000, 1500, "class NL", **more)
+
+
+def test_a_growth_tells_what_is_shown_and_what_is_remembered(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid, limit=2000), withheld=(Withheld(a_resize(uid), "floor", "floor: 1"),))
+    status = passes.status("train")
+    assert (status["state"], status["cpu"], status["class"]) == ("Training", "2 → 1.5", "NL")
+    assert '"job_class":"NL"' in status["pods"][0]["memory"]
+    finished = {each["type"]: each["status"] for each in status["conditions"]}["Finished"]
+    assert finished == "False"
+
+
+def test_a_pass_in_which_only_figures_moved_is_progress(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid, limit=2000))
+    assert passes.replica.writer.urgent() == {"uid-of-train", passes.document.key}
+    passes.replica.writer.write()
+    passes.a_pass(a_job(uid, limit=2000, level=0.7, at=START + 5), at=START + 5)
+    assert passes.replica.writer.urgent() == set()
+    passes.a_pass(a_job(uid, limit=2000, state=JobState.FINISHED, at=START + 9), at=START + 9)
+    assert "uid-of-train" in passes.replica.writer.urgent()
+
+
+def test_every_outcome_is_told_on_its_pod_and_all_together_on_the_policy(passes: ReportedPasses) -> None:
+    good, bad = passes.pods.add("good"), passes.pods.add("bad")
+    outcomes = (
+        Outcome(a_resize(good), "applied"),
+        Outcome(a_resize(bad), "infeasible", "the node is too small"),
+    )
+    passes.a_pass(a_job(good), a_job(bad), outcomes=outcomes)
+    assert passes.recorder.of("Pod") == [
+        ("Resized", "CPU limits 2 to 1500m: class NL"),
+        ("ResizeInfeasible", "CPU limits 2 to 1500m: the node is too small"),
+    ]
+    assert passes.recorder.of("TrainingPolicy") == [
+        ("Resized", "1 job: CPU limits 2 to 1500m: class NL"),
+        ("ResizeInfeasible", "1 job: CPU limits 2 to 1500m: the node is too small"),
+    ]
+
+
+def test_resizes_that_fail_twice_running_degrade_the_policy_until_they_do_not(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("a")
+    refused = (Outcome(a_resize(uid), "failed", "our account may not resize it; grant it patch on pods/resize"),)
+    told = []
+    for outcomes in (refused, refused, ()):
+        passes.a_pass(a_job(uid), outcomes=outcomes)
+        passes.replica.writer.write()
+        conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
+        told.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
+    assert [status for status, _ in told] == ["False", "True", "False"]
+    assert told[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
+
+
+def test_a_pod_that_waits_on_is_told_once_and_again_when_it_waits_anew(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    results: tuple[OutcomeResult, ...] = ("deferred", "deferred", "applied", "deferred")
+    for result in results:
+        passes.a_pass(a_job(uid), outcomes=(Outcome(a_resize(uid), result, "why"),))
+    assert [reason for reason, _ in passes.recorder.of("Pod")] == ["ResizeDeferred", "Resized", "ResizeDeferred"]
+    assert len(passes.recorder.of("TrainingPolicy")) == 4
+
+
+def test_what_is_taken_back_has_a_name_of_its_own(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid), outcomes=(Outcome(a_resize(uid, is_rollback=True), "applied"),))
+    assert passes.recorder.of("Pod")[0][0] == "ResizeRolledBack"
+
+
+def test_a_withheld_resize_is_told_when_the_guard_changes_and_not_in_every_pass(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    for guard in (
+        "paused",
+        "ineligible",
+        "ineligible",
+        "cooldown",
+        "ineligible",
+        "accepted_range",
+    ):
+        passes.a_pass(a_job(uid), withheld=(Withheld(a_resize(uid), guard, f"{guard}: 1"),))
+    assert [note.rpartition(": ")[0].rpartition(": ")[2] for _, note in passes.recorder.of("Pod")] == [
+        "ineligible",
+        "accepted_range",
+    ]
+
+
+def test_a_job_that_reports_no_loss_is_an_event_once_with_each_cause(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    causes = [MissingEvaluation("ScrapeFails", f"port {port} refuses") for port in (1, 1, 2)]
+    for cause in causes:
+        warned = replace(
+            a_job(uid, level=None), missing_evaluation=cause, warnings=(f"reports no loss: {cause.message}",)
+        )
+        passes.a_pass(warned)
+    passes.a_pass(replace(warned, warnings=()))  # another pod of the workload says it
+    assert passes.recorder.of("Pod") == [("NoLoss", "port 1 refuses"), ("NoLoss", "port 2 refuses")]
+
+
+def test_a_harmed_job_is_told_once_and_not_again_after_a_restart(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    alone = known(backoff_until_seconds=START + 600, backoff_reason="OOM-killed after its limit went down")
+    passes.a_pass(a_job(uid))
+    passes.a_pass(a_job(uid), memory={uid: alone})
+    passes.a_pass(a_job(uid), memory={uid: alone})
+    assert passes.recorder.of("Pod") == [("Regressed", "OOM-killed after its limit went down")]
+    again = ReportedPasses(passes.server)
+    again.pods = passes.pods
+    again.a_pass(a_job(uid), memory={uid: alone})
+    assert again.recorder.of("Pod") == []
+
+
+def test_an_outage_is_told_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
+    held = PassReport(START, "flowcon", {}, START + 60, held="Prometheus cannot be reached")
+    passes.reporter(held)
+    passes.reporter(held)
+    passes.replica.writer.write()
+    conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
+    assert {each["type"]: each["reason"] for each in conditions}["Ready"] == "CannotObserve"
+    passes.a_pass()
+    assert [reason for reason, _ in passes.recorder.of("TrainingPolicy")] == ["MetricsUnavailable", "MetricsAvailable"]
+
+
+def test_a_policy_that_fails_is_told_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
+    failed = PassReport(START, "mine", {}, START + 60, held="policy mine failed: KeyError: 'x'", policy_failed=True)
+    passes.reporter(failed)
+    passes.reporter(failed)
+    passes.replica.writer.write()
+    conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
+    assert {each["type"]: each["reason"] for each in conditions}["Ready"] == "PolicyFailed"
+    passes.a_pass()
+    assert passes.recorder.of("TrainingPolicy") == [
+        ("PolicyFailed", "policy mine failed: KeyError: 'x'"),
+        ("PolicyDecides", "the policy decides again"),
+    ]
+
+
+def test_a_conflict_is_an_event_when_it_changes_and_a_condition_until_it_ends(passes: ReportedPasses) -> None:
+    conflict = Conflict(1, ("a/x",), "older")
+    passes.reporter.set_conflict(conflict)
+    passes.reporter.set_conflict(replace(conflict))
+    assert passes.recorder.of("TrainingPolicy") == [("Conflict", "1 pods are managed by older: a/x")]
+    passes.a_pass()
+    assert passes.replica.writer.urgent() == {passes.document.key}
+    passes.replica.writer.write()
+    passes.reporter.set_conflict(None)
+    passes.a_pass()
+    assert passes.replica.writer.urgent() == {passes.document.key}
+
+
+def test_originals_that_came_back_or_did_not_are_told(passes: ReportedPasses) -> None:
+    back, stuck = passes.pods.add("back"), passes.pods.add("stuck")
+    passes.reporter.emit_restored(RestoreReport(restored={back: ""}, failed={stuck: "no right"}))
+    assert passes.recorder.of("Pod") == [("Restored", "its original resources are back"), ("RestoreFailed", "no right")]
+
+
+def test_an_invalid_policy_is_an_event(passes: ReportedPasses) -> None:
+    emit_invalid(as_recorder(passes.recorder), "training", "u", "TrainingPolicy training: no")
+    assert passes.recorder.of("TrainingPolicy") == [("InvalidSpec", "TrainingPolicy training: no")]
+
+
+def test_a_workload_that_another_policy_has_is_not_written(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    other = passes.replica.memory("other")
+    other.load()
+    other.save(MemoryState({uid: known(original=CpuAllocation(1000, 500))}))
+    document = passes.replica.job_growths.find("uid-of-train")
+    assert document is not None
+    passes.replica.writer.waiting.clear()
+    state = MemoryState({uid: known()})
+    report = PassReport(
+        START, "flowcon", {}, START, snapshot=a_snapshot([a_job(uid)]), decisions=Decisions("f", (), {}, state)
+    )
+    passes.reporter(report)
+    assert passes.replica.writer.waiting.keys() == {passes.document.key}
+
+
+def held(uid: str, reason: str) -> dict[str, Hold]:
+    return {uid: Hold(reason, START + 600)}
+
+
+def test_a_held_workload_has_a_growth_that_waits_and_its_pod_one_event(passes: ReportedPasses) -> None:
+    uid, first = passes.pods.add("new"), "needs 0.9 cores; most free is 0.3 on n1; waits up to 600 s"
+    passes.a_pass(held_back=held(uid, first))
+    assert "uid-of-new" in passes.replica.writer.urgent()
+    status = passes.status("new")
+    assert (status["state"], status["reason"], status["policy"]) == ("Waiting", first, "training")
+    passes.a_pass(at=START + 20, held_back=held(uid, first.replace("0.3", "0.4")))
+    assert "0.4" in passes.status("new")["reason"]
+    assert passes.recorder.of("Pod") == [("HeldBack", first)]
+
+
+def test_a_workload_that_is_let_in_says_so_until_it_runs(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("new")
+    passes.a_pass(held_back=held(uid, "needs 0.9 cores"))
+    passes.a_pass(at=START + 20)
+    assert passes.status("new")["reason"] == "it is no longer held back; its pod waits for a node"
+    passes.a_pass(a_job(uid, limit=2000), at=START + 40)
+    status = passes.status("new")
+    assert (status["state"], [each["slot"] for each in status["pods"]]) == ("Training", ["0"])
+
+
+def test_a_workload_of_another_policy_is_left_to_that(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("new")
+    passes.replica.job_growths.get_or_create(passes.pods.by_job[uid].workload, "team-a").policy = "another"
+    passes.a_pass(held_back=held(uid, "needs 0.9 cores"))
+    assert "uid-of-new" not in passes.replica.writer.urgent()
+
+
+def a_stop(uid: str) -> Stop:
+    return Stop(uid, "n1", "stopped at its target: loss 0.19 ≤ 0.2")
+
+
+def test_a_job_that_is_stopped_at_its_target_is_told_on_its_workload_and_stays_in_its_history(
+    passes: ReportedPasses,
+) -> None:
+    uid = passes.pods.add("train")
+    passes.a_pass(a_job(uid), stops=(Outcome(a_stop(uid), "applied", "stopped at its target: loss 0.19 ≤ 0.2; so"),))
+    assert passes.recorder.of("Job") == [("StoppedAtTarget", "stopped at its target: loss 0.19 ≤ 0.2; so")]
+    (action,) = passes.status("train")["history"]
+    assert (action["action"], action["change"], action["result"]) == ("Stop", "at its target", "applied")
+
+
+def test_why_a_job_is_not_stopped_is_told_once(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    refused = Outcome(a_stop(uid), "infeasible", "a bare pod cannot be suspended; run it as a Job")
+    for _ in range(3):
+        passes.a_pass(a_job(uid), stops=(refused,))
+    for guard in ("stop_paused", "reached_at_first", "reached_at_first"):
+        passes.a_pass(a_job(uid), stops_withheld=(Withheld(a_stop(uid), guard, f"{guard}: why"),))
+    assert passes.recorder.of("Job") == [
+        ("StopInfeasible", "a bare pod cannot be suspended; run it as a Job"),
+        ("StopWithheld", "reached_at_first: why"),
+    ]
+
+
+def test_a_warning_is_told_once_and_again_when_it_comes_back(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    warned = replace(a_job(uid), warnings=("annotation x is not known",))
+    for job in (warned, warned, a_job(uid), warned):
+        passes.a_pass(job)
+    assert passes.recorder.of("Pod") == [("JobWarning", "annotation x is not known")] * 2
+
+
+def test_a_contradiction_is_told_as_an_event_and_a_missing_loss_is_not_told_twice(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    missing = MissingEvaluation("NoMetric", "the endpoint has none")
+    passes.a_pass(
+        replace(
+            a_job(uid, level=None),
+            objectives=Objectives(deliverable_level=0.4),
+            missing_evaluation=missing,
+            warnings=("reports no loss: the endpoint has none",),
+        )
+    )
+    assert [reason for reason, _ in passes.recorder.of("Pod")] == ["NoLoss", "JobWarning"]
+    assert passes.recorder.of("Pod")[1][1].startswith("its deliverable loss 0.4 has no target loss beside it")
+
+
+MIB = 2**20
+
+
+def a_change_of_memory(uid: str) -> ResizeMemory:
+    return ResizeMemory(uid, "n1", "request", 1024 * MIB, 360 * MIB, "CL, converged")
+
+
+def test_a_change_of_memory_is_told_on_its_pod_in_the_history_and_in_the_status(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    usage = Usage(START, 0.0, 300.0 * MIB)
+    job = replace(a_job(uid, limit=2000), usage=usage, memory=MemoryAllocation(1024 * MIB, 2048 * MIB))
+    passes.a_pass(job, memory_outcomes=(Outcome(a_change_of_memory(uid), "applied"),))
+    assert passes.recorder.of("Pod") == [("Resized", "memory request 1024Mi to 360Mi: CL, converged")]
+    assert passes.history("train") == [("Resize", "memory request 1024Mi to 360Mi", "applied")]
+    status = passes.status("train")
+    assert (status["memory"], status["memoryReason"]) == ("300Mi / 1024Mi / 2048Mi", "CL, converged")
+    assert (status["memoryWorkingSetBytes"], status["memoryRequestBytes"]) == (300 * MIB, 1024 * MIB)
+    assert status["memoryLimitBytes"] == 2048 * MIB
+    assert status["lastAction"] == "memory request 1024Mi to 360Mi applied"
+
+
+def test_withheld_changes_of_memory_and_of_cpu_are_told_apart(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    cpu = (Withheld(a_resize(uid), "floor", "floor: 1"),)
+    of_memory = (Withheld(a_change_of_memory(uid), "memory_pressure", "memory_pressure: n1"),)
+    for _ in range(2):
+        passes.a_pass(a_job(uid), withheld=cpu, memory_withheld=of_memory)
+    assert passes.recorder.of("Pod") == [
+        ("ResizeWithheld", "CPU limits 2 to 1500m: floor: 1"),
+        ("ResizeWithheld", "memory request 1024Mi to 360Mi: memory_pressure: n1"),
+    ]
+
+
+def test_routine_vetoes_of_memory_are_no_events(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("train")
+    for guard in ("memory_paused", "memory_canary", "memory_cooldown", "memory_minimum_change", "few_samples"):
+        passes.a_pass(a_job(uid), memory_withheld=(Withheld(a_change_of_memory(uid), guard, "why"),))
+    assert passes.recorder.of("Pod") == []

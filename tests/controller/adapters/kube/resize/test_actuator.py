@@ -1,0 +1,378 @@
+"""Resizing and restoring pods over real HTTP: what is sent, what is not, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.api_server import ApiServer, Drop, Hang, Reply, refusal
+from support.managed_pods import PODS, a_raw_pod, deferred, resized_by
+from support.resize_world import ORIGINAL, P, World
+
+from slopewise.adapters.kube.client.fencing import NotLeadingError
+from slopewise.adapters.kube.resize.actuator import ROOM_RETRY_SECONDS
+from slopewise.config.training_policy import ResourceSettings
+from slopewise.model import CpuAllocation, Migrate
+
+FOREIGN = resized_by("vpa-updater")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with ApiServer() as server:
+        yield World(server)
+
+
+class TestOnePatch:
+    def test_a_resize_is_one_strategic_patch_of_one_container_by_name(self, world: World) -> None:
+        meta = world.server.get(P)["metadata"]
+        assert world.resize().result == "applied"
+        [request] = world.server.requests
+        assert (request.method, request.path, request.params) == ("PATCH", f"{P}/resize", {"fieldManager": "slopewise"})
+        assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+        assert request.body == {
+            "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
+            "spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "1500m"}}}]},
+        }
+
+    def test_what_the_api_server_answers_is_handed_to_the_stores(self, world: World) -> None:
+        world.resize()
+        assert [each["spec"]["containers"][0]["resources"]["limits"]["cpu"] for each in world.written] == ["1500m"]
+
+    def test_a_pod_that_has_it_already_is_not_written(self, world: World) -> None:
+        outcome = world.resize(2000)
+        assert (outcome.result, outcome.detail, world.server.requests) == ("applied", "it has that already", [])
+
+    def test_what_kubernetes_would_refuse_for_good_is_not_sent(self, world: World) -> None:
+        outcome = world.resize(400)
+        assert (outcome.result, world.server.requests) == ("infeasible", [])
+        assert "set resources.lowerRequests" in outcome.detail
+
+    def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
+        outcome = world.actuator.move(Migrate("j", "node-a", "node-b", "why"))
+        assert (outcome.result, outcome.detail) == ("infeasible", "nothing is moved while a policy is finalized")
+
+
+class TestNothingIsSent:
+    def test_without_leadership(self, world: World) -> None:
+        world.leads_for_checks = 0
+        with pytest.raises(NotLeadingError, match="does not lead any more; nothing was sent"):
+            world.resize()
+        with pytest.raises(NotLeadingError):
+            world.actuator.restore("j", CpuAllocation(1000, 250))
+        assert world.server.requests == []
+
+    def test_without_a_stored_original(self, world: World) -> None:
+        world.original = None
+        outcome = world.resize()
+        assert (outcome.result, world.server.requests) == ("failed", [])
+        assert outcome.detail == "its original resources could not be stored, so it is not changed yet"
+
+    def test_without_a_turn(self, world: World) -> None:
+        world.turns.reason = "node-a has had its 6 resizes this minute; the next one in 8 s"
+        outcome = world.resize()
+        assert (outcome.result, outcome.detail) == ("deferred", world.turns.reason)
+        assert (world.turns.taken, world.server.requests) == ([("node-a", "team-a")], [])
+
+    def test_to_a_container_that_is_not_ready(self, world: World) -> None:
+        world.put(a_raw_pod(ready=False))
+        outcome = world.resize()
+        assert (outcome.result, world.server.requests) == ("deferred", [])
+        assert outcome.detail == "its container trainer is starting or not ready; tried in the next pass"
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"metadata": {"managedFields": [FOREIGN]}}, "vpa-updater has resized it; it is left to that"),
+            ({"status": {"phase": "Succeeded"}}, "its pod is ending; there is nothing to resize"),
+            (
+                {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+                "its pod is ending; there is nothing to resize",
+            ),
+        ],
+    )
+    def test_to_a_pod_that_ends_or_that_somebody_else_resizes(
+        self, world: World, change: dict[str, dict[str, Any]], said: str
+    ) -> None:
+        raw = a_raw_pod()
+        for part, more in change.items():
+            raw[part] |= more
+        world.put(raw)
+        outcome = world.resize()
+        assert (outcome.result, outcome.detail, world.server.requests) == ("failed", said, [])
+
+    def test_to_a_pod_that_is_gone(self, world: World) -> None:
+        world.index.seen = None
+        assert world.resize().detail == "its pod is gone; there is nothing to resize"
+        assert world.server.requests == []
+
+
+class TestConflicts:
+    def test_after_a_conflict_the_pod_is_read_and_patched_once_more(self, world: World) -> None:
+        raw = a_raw_pod()
+        raw["metadata"]["labels"]["somebody"] = "was here"
+        world.server.put(PODS, raw)
+        assert world.resize().result == "applied"
+        assert [each.method for each in world.server.requests] == ["PATCH", "GET", "PATCH"]
+        assert world.cpu()["limits"] == {"cpu": "1500m"}
+
+    def test_a_pod_that_changes_all_the_time_is_left_to_the_next_pass(self, world: World) -> None:
+        world.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH", times=2)
+        outcome = world.resize()
+        assert (outcome.result, len(world.server.asked("PATCH"))) == ("failed", 2)
+        assert "changes faster than it can be read" in outcome.detail
+
+    def test_what_somebody_else_has_changed_meanwhile_is_not_overwritten(self, world: World) -> None:
+        theirs = {"requests": {"cpu": "500m"}, "limits": {"cpu": "3"}}
+        world.server.put(PODS, a_raw_pod(theirs))
+        outcome = world.resize()
+        assert (outcome.result, world.cpu()) == ("failed", theirs)
+        assert outcome.detail == "somebody has changed its resources meanwhile; decided again in the next pass"
+
+    def test_a_pod_whose_owner_took_the_label_off_meanwhile_is_not_touched(self, world: World) -> None:
+        raw = a_raw_pod()
+        del raw["metadata"]["labels"]
+        world.server.put(PODS, raw)
+        outcome = world.resize()
+        assert (outcome.result, world.cpu()["limits"]) == ("infeasible", {"cpu": "2"})
+        assert outcome.detail.startswith("its label slopewise.dev/managed was taken off")
+
+    def test_a_resizer_that_came_meanwhile_is_stood_down_for(self, world: World) -> None:
+        raw = a_raw_pod()
+        raw["metadata"]["managedFields"] = [FOREIGN]
+        world.server.put(PODS, raw)
+        assert world.resize().detail == "vpa-updater has resized it; it is left to that"
+
+    def test_a_pod_of_the_same_name_is_not_touched(self, world: World) -> None:
+        world.server.remove(P)
+        world.server.put(PODS, a_raw_pod())
+        outcome = world.resize()
+        assert (outcome.result, world.cpu()["limits"]) == ("failed", {"cpu": "2"})
+        assert outcome.detail == "its pod was replaced; the new one is decided on in the next pass"
+
+    def test_a_pod_that_was_deleted_between_read_and_patch_is_gone(self, world: World) -> None:
+        world.server.remove(P)
+        assert world.resize().detail == "its pod is gone; there is nothing to resize"
+
+    def test_leadership_is_asked_for_again_before_the_second_try(self, world: World) -> None:
+        world.leads_for_checks = 1
+        world.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH")
+        with pytest.raises(NotLeadingError):
+            world.resize()
+        assert len(world.server.asked("PATCH")) == 1
+
+
+class TestAnswersThatAreLost:
+    def test_a_patch_that_was_done_without_an_answer_is_applied_and_not_sent_again(self, world: World) -> None:
+        world.server.fault(Drop(after=True), method="PATCH")
+        outcome = world.resize()
+        assert (outcome.result, outcome.detail) == ("applied", "the API server's answer was lost; the pod has it")
+        assert [each.method for each in world.server.requests] == ["PATCH", "GET"]
+
+    def test_a_patch_that_was_not_done_is_left_to_the_next_pass(self, world: World) -> None:
+        world.server.fault(Hang(), method="PATCH")
+        outcome = world.resize()
+        assert outcome.result == "failed"
+        assert outcome.detail == "it was not done (nothing came in time); tried again in the next pass"
+        assert [each.method for each in world.server.requests] == ["PATCH", "GET"]
+
+    def test_when_nothing_can_be_read_either_that_is_said(self, world: World) -> None:
+        world.server.fault(Drop(after=True), method="PATCH")
+        world.server.fault(Drop(), method="GET")
+        outcome = world.resize()
+        assert outcome.detail == "not known whether it was done (it closed the connection); the next pass will see"
+
+    def test_a_server_that_is_not_there_was_never_asked(self, world: World) -> None:
+        world.server.stop()
+        outcome = world.resize()
+        world.server.restart()
+        assert outcome.result == "failed"
+        assert outcome.detail.endswith("(connection refused); tried again in the next pass")
+
+
+class TestRefusals:
+    QOS = "Pod QOS Class may not change as a result of resizing"
+
+    def test_what_is_refused_for_good_is_not_asked_again_until_the_target_changes(self, world: World) -> None:
+        world.server.fault(refusal(422, "Invalid", self.QOS), method="PATCH")
+        first = world.resize()
+        world.clock.seconds += 1e6
+        assert (first.result, world.resize().detail) == ("infeasible", first.detail)
+        assert len(world.server.requests) == 1
+        assert world.resize(1600).result == "applied"
+
+    def test_what_is_refused_is_asked_again_when_the_pod_has_changed(self, world: World) -> None:
+        world.server.fault(refusal(422, "Invalid", self.QOS), method="PATCH")
+        world.resize()
+        world.put(a_raw_pod({"requests": {"cpu": "250m"}, "limits": {"cpu": "2"}}))
+        assert world.resize().result == "applied"
+
+    def test_a_quota_is_asked_again_after_a_while(self, world: World) -> None:
+        world.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), method="PATCH")
+        assert world.resize().result == "deferred"
+        world.clock.seconds += 299
+        assert world.resize().result == "deferred"
+        world.clock.seconds += 2
+        assert world.resize().result == "applied"
+        assert len(world.server.requests) == 2
+
+    def test_a_quota_is_asked_again_when_it_changes(self, world: World) -> None:
+        world.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), method="PATCH")
+        assert "or when a ResourceQuota of team-a changes" in world.resize().detail
+        assert world.actuator.waits_for("resourcequotas", "team-a")
+        assert world.resize().result == "deferred"
+        world.changes += 1
+        assert world.resize().result == "applied"
+
+    def test_a_busy_server_is_left_in_peace_for_as_long_as_it_asks(self, world: World) -> None:
+        world.server.fault(Reply(429, {}, {"Retry-After": "5"}), method="PATCH")
+        assert world.resize().result == "deferred"
+        assert world.resize().result == "deferred"
+        world.clock.seconds += 5
+        assert world.resize().result == "applied"
+        assert len(world.server.requests) == 2
+
+    def test_a_right_that_is_missing_is_tried_in_every_pass(self, world: World) -> None:
+        words = 'User "a" cannot patch resource "pods/resize" in API group ""'
+        world.server.fault(refusal(403, "Forbidden", words), method="PATCH")
+        outcome = world.resize()
+        assert (outcome.result, "grant it patch on pods/resize" in outcome.detail) == ("failed", True)
+        assert world.resize().result == "applied"
+
+
+class TestRestoring:
+    SQUEEZED = {"requests": {"cpu": "500m"}, "limits": {"cpu": "800m"}}
+    LOWERED = {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}
+    WHOLE = {"requests": {"cpu": "500m"}, "limits": {"cpu": "2"}}
+
+    def test_a_limit_is_asked_back_at_once_and_is_back_once_its_kubelet_reports_it(self, world: World) -> None:
+        world.put(a_raw_pod(self.SQUEEZED))
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.cpu()) == ("accepted", self.WHOLE)
+        assert restored.detail == "the API server has accepted it; node-a has not reported it yet"
+
+        world.put(a_raw_pod(self.WHOLE, reported=self.SQUEEZED))
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        world.put(a_raw_pod(self.WHOLE))
+        assert world.actuator.restore("j", ORIGINAL).result == "applied"
+        assert len(world.server.requests) == 1
+
+    def test_a_kubelet_that_does_not_follow_is_waited_for_and_that_is_said(self, world: World) -> None:
+        world.put(a_raw_pod(self.WHOLE, reported=self.SQUEEZED))
+        world.waited = 61.0
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.server.requests) == ("deferred", [])
+        assert restored.detail == (
+            "the API server has accepted limit 2000m, request 500m; node-a does not carry it out; see whether its "
+            "kubelet runs (it reports limit 800m, request 500m)"
+        )
+
+    def test_what_a_kubelet_reported_of_an_older_spec_is_not_taken_for_the_new_one(self, world: World) -> None:
+        """It may have squeezed the pod, and died before it reported that."""
+        raw = a_raw_pod(self.WHOLE)
+        raw["status"]["observedGeneration"] = 0
+        world.put(raw)
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        world.waited = 61.0
+        assert "it has not seen the last change" in world.actuator.restore("j", ORIGINAL).detail
+        raw["status"]["observedGeneration"] = 1
+        world.put(raw)
+        assert world.actuator.restore("j", ORIGINAL).result == "applied"
+
+    def test_a_pod_that_has_its_original_is_not_written(self, world: World) -> None:
+        assert world.actuator.restore("j", ORIGINAL).result == "applied"
+        assert world.server.requests == []
+
+    def test_a_request_is_back_once_its_node_says_so(self, world: World) -> None:
+        world.put(a_raw_pod(self.LOWERED))
+        assert (world.actuator.restore("j", ORIGINAL).result, world.cpu()) == ("accepted", self.WHOLE)
+
+        world.put(a_raw_pod(self.WHOLE, reported={**self.WHOLE, "requests": {"cpu": "100m"}}))
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        world.put(a_raw_pod(self.WHOLE))
+        assert world.actuator.restore("j", ORIGINAL).result == "applied"
+        assert len(world.server.requests) == 1
+
+    def test_a_request_without_room_is_taken_back_its_limit_stays_back_and_it_is_tried_again(
+        self, world: World
+    ) -> None:
+        world.put(a_raw_pod(self.WHOLE, reported=self.LOWERED, conditions=(deferred(),)))
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert restored.result == "deferred"
+        assert restored.detail == "node-a has no room for its request of 500m (no room); tried again after 60 s"
+        without_room = {"requests": {"cpu": "100m"}, "limits": {"cpu": "2"}}
+        assert world.cpu() == without_room
+
+        world.put(a_raw_pod(without_room))
+        assert world.actuator.restore("j", ORIGINAL).detail == "its request waits for room on node-a; tried in 60 s"
+        assert len(world.server.requests) == 1
+        world.clock.seconds += ROOM_RETRY_SECONDS
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        assert world.cpu() == self.WHOLE
+
+    def test_a_limit_that_was_added_stays_and_that_is_said(self, world: World) -> None:
+        world.put(a_raw_pod(self.SQUEEZED))
+        assert world.actuator.restore("j", CpuAllocation(None, 500)).result == "accepted"
+        assert world.cpu()["limits"] == {"cpu": "64"}
+        world.put(a_raw_pod(world.cpu()))
+        restored = world.actuator.restore("j", CpuAllocation(None, 500))
+        assert restored.result == "applied"
+        assert restored.detail == "its limit was added by us and cannot be removed; it stays, at 64000m"
+
+    def test_a_container_that_is_not_ready_gets_its_resources_back_too(self, world: World) -> None:
+        world.put(a_raw_pod(self.SQUEEZED, ready=False))
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        assert world.cpu() == self.WHOLE
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_a_pod_that_has_ended_needs_nothing(self, world: World, phase: str) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        raw["status"]["phase"] = phase
+        world.put(raw)
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, restored.detail, world.server.requests) == ("gone", "its pod has ended", [])
+
+    def test_a_pod_that_is_gone_or_going_needs_nothing(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        world.put(raw)
+        assert world.actuator.restore("j", ORIGINAL).result == "gone"
+        world.index.seen = None
+        assert world.actuator.restore("j", ORIGINAL).result == "gone"
+        assert world.server.requests == []
+
+    def test_a_pod_whose_label_was_taken_off_is_not_gone_and_keeps_what_it_has(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        del raw["metadata"]["labels"]
+        world.put(raw)
+        world.unlabelled, world.index.seen = world.index.seen, None
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.server.requests) == ("infeasible", [])
+        assert restored.detail == (
+            "its label slopewise.dev/managed was taken off, so it may not be changed any more and keeps limit 800m, "
+            'request 500m; set the label to "false" to restore its original resources'
+        )
+
+    def test_a_person_gives_back_what_a_pod_without_the_label_came_with(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        del raw["metadata"]["labels"]
+        world.put(raw)
+        world.unlabelled, world.index.seen = world.index.seen, None
+        world.by_a_person = True
+        world.use(ResourceSettings())
+        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
+        assert (world.cpu(), world.written) == (self.WHOLE, [])
+
+    def test_a_pod_that_vanished_unnoticed_is_not_waited_for(self, world: World) -> None:
+        world.put(a_raw_pod(self.SQUEEZED))
+        world.server.remove(P)
+        assert world.actuator.restore("j", ORIGINAL).result == "gone"
+
+    def test_a_pod_that_somebody_else_resizes_keeps_what_that_gave(self, world: World) -> None:
+        raw = a_raw_pod(self.SQUEEZED)
+        raw["metadata"]["managedFields"] = [FOREIGN]
+        world.put(raw)
+        restored = world.actuator.restore("j", ORIGINAL)
+        assert (restored.result, world.server.requests) == ("infeasible", [])
+        assert restored.detail == "vpa-updater resizes it now, and it keeps what that gave"

@@ -1,0 +1,198 @@
+"""What a refusal means: the words are Kubernetes 1.36.3's own, as `tests/cluster/test_actuator.py` hears them."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import pytest
+from support.managed_pods import a_managed_pod
+from support.worlds import FakeClock
+
+from slopewise.adapters.kube.cache.records import Resources
+from slopewise.adapters.kube.client.errors import ApiError, Cause
+from slopewise.adapters.kube.client.meanings import Refused, Verb, explain
+from slopewise.adapters.kube.resize.api_refusals import RefusalCache
+from slopewise.model import CpuAllocation
+
+FORBIDDEN = 'pods "p" is forbidden: '
+INVALID = 'Pod "p" is invalid: '
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "result", "remedy", "in_vain"),
+    [
+        (
+            403,
+            FORBIDDEN + 'User "system:serviceaccount:n:a" cannot patch resource "pods/resize" in API group ""',
+            "failed",
+            "grant it patch on pods/resize",
+            0,
+        ),
+        (
+            403,
+            FORBIDDEN + "exceeded quota: q, requested: limits.cpu=2500m, used: limits.cpu=1, limited: limits.cpu=2",
+            "deferred",
+            "raise the quota, or wait until other pods have ended",
+            300,
+        ),
+        (
+            403,
+            FORBIDDEN + "maximum cpu usage per Container is 600m, but limit is 700m",
+            "infeasible",
+            "change the range",
+            300,
+        ),
+        (
+            403,
+            FORBIDDEN + "minimum cpu usage per Pod is 20m, but request is 10m",
+            "infeasible",
+            "change the range",
+            300,
+        ),
+        (
+            403,
+            FORBIDDEN + "cpu max limit to request ratio per Container is 2, but provided ratio is 4.0",
+            "infeasible",
+            "change the range",
+            300,
+        ),
+        (
+            403,
+            FORBIDDEN + "node didn't have enough allocatable resources: cpu, requested: 5000, allocatable: 1000",
+            "infeasible",
+            "run it on a larger node",
+            math.inf,
+        ),
+        (403, FORBIDDEN + "not yet ready to handle request", "failed", "tried again in the next pass", 0),
+        (
+            422,
+            FORBIDDEN + "ValidatingAdmissionPolicy 'cpu' with binding 'cpu' denied request: CPU only",
+            "infeasible",
+            "allow it there for our account",
+            300,
+        ),
+        (400, 'admission webhook "w" denied the request: no', "infeasible", "an admission webhook denies it", 300),
+        (
+            422,
+            INVALID + "spec: Forbidden: Pod running on node without support for resize",
+            "infeasible",
+            "kubelet",
+            math.inf,
+        ),
+        (
+            422,
+            INVALID + 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+            "infeasible",
+            "when the target changes",
+            math.inf,
+        ),
+        (404, 'pods "p" not found', "failed", "its pod is gone", 0),
+        (404, "the server could not find the requested resource", "infeasible", "Kubernetes 1.33 or later", 300),
+        (401, "Unauthorized", "failed", "renew its token", 0),
+        (500, "etcdserver: request timed out", "failed", "tried again in the next pass", 0),
+        (0, "connection refused", "failed", "tried again in the next pass", 0),
+    ],
+)
+def test_each_refusal_has_its_outcome_and_the_next_step(
+    status: int, message: str, result: str, remedy: str, in_vain: float
+) -> None:
+    refusal = explain(ApiError(status, "", message), "resize")
+    assert (refusal.result, refusal.refused_for_seconds) == (result, in_vain)
+    assert remedy in refusal.detail
+
+
+def test_a_node_that_is_too_small_is_known_by_its_cause_whatever_the_words() -> None:
+    error = ApiError(403, "Forbidden", "no", causes=(Cause("NodeCapacity", "", ""),))
+    assert explain(error, "resize").detail.startswith("its node is too small; lower ")
+
+
+def test_a_pod_of_the_same_name_is_another_pod() -> None:
+    cause = Cause("FieldValueInvalid", 'Invalid value: "u": field is immutable', "metadata.uid")
+    error = ApiError(422, "Invalid", INVALID + 'metadata.uid: Invalid value: "u"', causes=(cause,))
+    assert explain(error, "resize").detail == "its pod was replaced; the new one is decided on in the next pass"
+
+
+@pytest.mark.parametrize(("asked_for", "seconds"), [(7.0, 7.0), (None, 0.0)])
+def test_a_server_that_is_busy_says_when_to_come_back(asked_for: float | None, seconds: float) -> None:
+    refusal = explain(ApiError(429, "TooManyRequests", "too many", retry_after_seconds=asked_for), "resize")
+    assert (refusal.result, refusal.refused_for_seconds) == ("deferred", seconds)
+
+
+POD = a_managed_pod()
+WANTED = Resources(CpuAllocation(3000, 500), POD.container.memory)
+QUOTA = ApiError(403, "Forbidden", FORBIDDEN + "exceeded quota: q")
+WEBHOOK = ApiError(400, "BadRequest", 'admission webhook "w" denied the request: no')
+
+
+class Refusing:
+    """A namespace that refuses, and how often what refuses has changed there."""
+
+    def __init__(self, changes: int | None = 0) -> None:
+        self.clock = FakeClock(1_767_268_800.0)  # 12:00:00 UTC
+        self.changes = changes
+        self.in_vain = RefusalCache(self.clock, lambda kind, namespace: self.changes)
+
+    def refuse(self, error: ApiError) -> Refused:
+        before = self.in_vain.changes("team-a")
+        return self.in_vain.remember(POD, WANTED, explain(error, "resize"), before)
+
+    def is_known(self) -> bool:
+        return self.in_vain.find(POD, WANTED) is not None
+
+
+def test_what_a_quota_has_refused_is_asked_again_when_a_quota_of_the_namespace_changes() -> None:
+    at = Refusing()
+    assert at.refuse(QUOTA).detail == (
+        "the ResourceQuota of its namespace has no room; raise the quota, or wait until other pods have ended; tried "
+        f"again at 12:05:00 UTC, or when a ResourceQuota of team-a changes ({FORBIDDEN}exceeded quota: q)"
+    )
+    at.clock.seconds += 299
+    assert at.is_known()
+    assert at.in_vain.waits_for("resourcequotas", "team-a")
+    assert not at.in_vain.waits_for("limitranges", "team-a")
+    assert not at.in_vain.waits_for("resourcequotas", "team-b")
+    at.changes = 1
+    assert not at.is_known()
+
+
+def test_a_quota_that_changes_while_the_resize_is_under_way_has_not_answered_yet() -> None:
+    at = Refusing()
+    before = at.in_vain.changes("team-a")
+    at.changes = 1
+    at.in_vain.remember(POD, WANTED, explain(QUOTA, "resize"), before)
+    assert not at.is_known()
+
+
+def test_what_is_not_watched_is_asked_again_soon_and_then_less_and_less_often() -> None:
+    for at, error in ((Refusing(), WEBHOOK), (Refusing(changes=None), QUOTA)):
+        waits = []
+        for _ in range(6):
+            detail = at.refuse(error).detail
+            assert "changes" not in detail
+            began = at.clock.seconds
+            while at.is_known():
+                at.clock.seconds += 5
+            waits.append(at.clock.seconds - began)
+        assert waits == [30, 60, 120, 240, 300, 300]
+
+
+def test_the_time_at_which_it_is_asked_again_is_said() -> None:
+    assert "; tried again at 12:00:30 UTC (" in Refusing().refuse(WEBHOOK).detail
+
+
+def test_what_waits_for_another_target_says_so_and_no_time() -> None:
+    at = Refusing()
+    refusal = at.refuse(ApiError(422, "Invalid", INVALID + "spec: no"))
+    assert "tried again when the target changes (" in refusal.detail
+    assert "UTC" not in refusal.detail
+    at.clock.seconds += 1e6
+    at.changes = 5
+    assert at.is_known()
+
+
+@pytest.mark.parametrize("verb", get_args(Verb))
+def test_an_answer_that_nobody_knows_is_a_failure_whatever_was_asked(verb: Verb) -> None:
+    refused = explain(ApiError(418, "", "short and stout"), verb)
+    assert refused.result == "failed"
+    assert "short and stout" in refused.detail

@@ -1,0 +1,57 @@
+"""Since when a kubelet has not carried out what the API server accepted: by pod, and by node for the metrics."""
+
+from __future__ import annotations
+
+from msgspec import structs
+from support.cluster_records import a_container, a_pod
+from support.worlds import FakeClock
+
+from slopewise.adapters.kube.cache.records import PodPending
+from slopewise.adapters.kube.resize.progress import ResizeProgress
+from slopewise.model import CpuAllocation
+
+SETTLED = a_pod("p")
+ACCEPTED = a_pod("p", a_container(limit=1000, reported=CpuAllocation(2000, 500)))
+
+
+def test_a_pod_waits_from_the_moment_that_something_is_accepted_until_it_is_in_effect() -> None:
+    clock = FakeClock()
+    progress = ResizeProgress(clock.monotonic)
+    progress.note(None, SETTLED)
+    assert progress.waited_seconds("uid-p") is None
+
+    progress.note(SETTLED, ACCEPTED)
+    clock.seconds += 30
+    again = a_pod("p", a_container(limit=500, reported=CpuAllocation(2000, 500)))
+    progress.note(ACCEPTED, again)
+    assert progress.waited_seconds("uid-p") == 30
+    assert progress.by_node() == {"n1": [30]}
+
+    progress.note(again, a_pod("p", a_container(limit=500)))
+    assert progress.waited_seconds("uid-p") is None
+    assert progress.by_node() == {}
+
+
+def test_a_kubelet_that_says_why_it_does_not_carry_it_out_is_not_waited_for() -> None:
+    progress = ResizeProgress()
+    progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Deferred", 0.0, "no room")))
+    assert progress.waited_seconds("uid-p") is None
+    progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Error", 0.0, "it failed")))
+    assert progress.waited_seconds("uid-p") is not None
+
+
+def test_a_pod_that_goes_or_is_replaced_waits_no_more() -> None:
+    progress = ResizeProgress()
+    progress.note(None, ACCEPTED)
+    progress.note(ACCEPTED, structs.replace(ACCEPTED, uid="uid-of-the-next"))
+    assert progress.waited_seconds("uid-p") is None
+    assert progress.waited_seconds("uid-of-the-next") is not None
+    progress.note(structs.replace(ACCEPTED, uid="uid-of-the-next"), None)
+    assert progress.by_node() == {}
+
+
+def test_only_pods_that_run_wait() -> None:
+    progress = ResizeProgress()
+    for pod in (structs.replace(ACCEPTED, phase="Pending"), structs.replace(ACCEPTED, deleting=True)):
+        progress.note(None, pod)
+        assert progress.waited_seconds("uid-p") is None

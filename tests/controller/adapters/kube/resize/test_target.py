@@ -1,0 +1,201 @@
+"""What a resize writes to a container, and what Kubernetes would refuse for good and is therefore never sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+from support.managed_pods import a_container, a_managed_pod
+
+from slopewise.adapters.kube.cache.records import ManagedPod, Resources
+from slopewise.adapters.kube.resize.target import (
+    Impossible,
+    patch_body,
+    resized,
+    restored,
+    sized,
+    without_room,
+)
+from slopewise.config.training_policy import ResourceSettings
+from slopewise.model import CpuAllocation, CpuControl, Resize
+
+PLAIN = ResourceSettings()
+LOWERS = ResourceSettings(lower_requests=True)
+ADDS = ResourceSettings(add_limits=True)
+MEMORY_FIXED = (64, 64)
+
+
+def after(
+    managed: ManagedPod,
+    to: int,
+    settings: ResourceSettings = PLAIN,
+    control: CpuControl = "limits",
+    original: CpuAllocation | None = None,
+) -> CpuAllocation | Impossible:
+    resize = Resize(managed.job_uid, "node-a", control, 2000, to, "why")
+    return resized(managed, resize, original or managed.container.desired, settings)
+
+
+def why_not(verdict: CpuAllocation | Impossible) -> str:
+    assert isinstance(verdict, Impossible)
+    return verdict.reason
+
+
+class TestLimits:
+    def test_a_limit_moves_alone(self) -> None:
+        assert after(a_managed_pod(), 800) == CpuAllocation(800, 500)
+        assert after(a_managed_pod(), 4000, LOWERS) == CpuAllocation(4000, 500)
+
+    def test_a_limit_goes_below_its_request_only_with_it_and_only_where_that_is_allowed(self) -> None:
+        expected = "a limit cannot go below its request of 500m; set resources.lowerRequests, or lower the request"
+        assert why_not(after(a_managed_pod(), 400)) == expected
+        assert after(a_managed_pod(), 400, LOWERS) == CpuAllocation(400, 400)
+
+    @pytest.mark.parametrize(("to", "reserves"), [(300, 300), (450, 450), (500, 500), (1500, 500)])
+    def test_a_lowered_request_comes_back_up_with_its_limit_and_never_above_its_original(
+        self, to: int, reserves: int
+    ) -> None:
+        squeezed = a_managed_pod(a_container(limit=200, request=200))
+        assert after(squeezed, to, LOWERS, original=CpuAllocation(2000, 500)) == CpuAllocation(to, reserves)
+
+    def test_a_container_without_a_limit_gets_one_only_where_that_is_allowed(self) -> None:
+        without = a_managed_pod(a_container(limit=None, request=100))
+        assert "set resources.addLimits" in why_not(after(without, 800))
+        assert after(without, 800, ADDS) == CpuAllocation(800, 100)
+
+    @pytest.mark.parametrize(
+        ("settings", "expected"), [(PLAIN, CpuAllocation(501, 500)), (LOWERS, CpuAllocation(500, 499))]
+    )
+    def test_a_burstable_pod_never_becomes_guaranteed(
+        self, settings: ResourceSettings, expected: CpuAllocation
+    ) -> None:
+        fixed = a_container(memory=MEMORY_FIXED)
+        assert after(a_managed_pod(fixed), 500, settings) == expected
+        burstable_beside = (fixed, a_container("sidecar", memory=MEMORY_FIXED))
+        assert after(a_managed_pod(fixed, containers=burstable_beside), 500, settings) == CpuAllocation(500, 500)
+        guaranteed_beside = (fixed, a_container("sidecar", limit=100, request=100, memory=MEMORY_FIXED))
+        assert after(a_managed_pod(fixed, containers=guaranteed_beside), 500, settings) == expected
+
+
+class TestQualityOfService:
+    def test_a_guaranteed_pod_keeps_request_and_limit_equal(self) -> None:
+        pod = a_managed_pod(a_container(limit=1000, request=1000, memory=MEMORY_FIXED), qos="Guaranteed")
+        assert after(pod, 400, LOWERS) == CpuAllocation(400, 400)
+        assert "set resources.lowerRequests" in why_not(after(pod, 400))
+
+    def test_a_guaranteed_pod_never_reserves_more_than_its_original(self) -> None:
+        pod = a_managed_pod(a_container(limit=400, request=400, memory=MEMORY_FIXED), qos="Guaranteed")
+        original = CpuAllocation(1000, 1000)
+        assert after(pod, 1000, LOWERS, original=original) == CpuAllocation(1000, 1000)
+        assert "beyond its original 1000m" in why_not(after(pod, 1001, LOWERS, original=original))
+
+    def test_a_guaranteed_pods_request_never_moves_alone(self) -> None:
+        pod = a_managed_pod(a_container(limit=1000, request=1000), qos="Guaranteed")
+        assert "use resources.control: limits" in why_not(after(pod, 400, control="requests"))
+
+    @pytest.mark.parametrize("control", ["limits", "requests"])
+    def test_a_best_effort_pod_is_never_resized(self, control: CpuControl) -> None:
+        pod = a_managed_pod(a_container(limit=None, request=0), qos="BestEffort")
+        assert "BestEffort" in why_not(after(pod, 400, ADDS, control))
+
+
+class TestRequests:
+    def test_a_request_moves_alone_and_stays_within_its_limit(self) -> None:
+        assert after(a_managed_pod(), 800, control="requests") == CpuAllocation(2000, 800)
+        assert "above its limit of 2000m" in why_not(after(a_managed_pod(), 2001, control="requests"))
+
+    def test_a_request_is_kept_off_its_limit_where_the_pod_would_become_guaranteed(self) -> None:
+        assert after(a_managed_pod(a_container(memory=MEMORY_FIXED)), 2000, control="requests") == CpuAllocation(
+            2000, 1999
+        )
+        assert after(a_managed_pod(), 2000, control="requests") == CpuAllocation(2000, 2000)
+
+    def test_a_request_of_a_container_without_a_limit_has_no_bound(self) -> None:
+        pod = a_managed_pod(a_container(limit=None, request=100))
+        assert after(pod, 9000, control="requests") == CpuAllocation(None, 9000)
+
+
+class TestRestoring:
+    def test_the_original_comes_back(self) -> None:
+        original = CpuAllocation(1000, 250)
+        assert restored(a_managed_pod(), original, PLAIN).allocation == original
+        assert restored(a_managed_pod(), original, PLAIN).note == ""
+
+    def test_a_limit_that_was_added_stays_at_the_ceiling_and_that_is_said(self) -> None:
+        goal = restored(a_managed_pod(), CpuAllocation(None, 250), PLAIN)
+        assert goal.allocation == CpuAllocation(64_000, 250)
+        assert goal.note == "its limit was added by us and cannot be removed; it stays, at 64000m"
+
+    def test_without_room_the_limit_comes_back_and_the_request_as_far_as_it_is_in_effect(self) -> None:
+        pod = a_managed_pod(a_container(limit=1000, request=1000, reported=CpuAllocation(300, 300)))
+        assert without_room(pod, CpuAllocation(1000, 1000)) == CpuAllocation(1000, 300)
+        guaranteed = structs.replace(pod, pod=structs.replace(pod.pod, qos_class="Guaranteed"))
+        assert without_room(guaranteed, CpuAllocation(1000, 1000)) == CpuAllocation(300, 300)
+
+
+class TestPatch:
+    def test_only_what_changes_is_sent_with_both_preconditions(self) -> None:
+        pod = a_managed_pod()
+        assert patch_body(pod.pod, pod.container, Resources(CpuAllocation(1500, 500), pod.container.memory)) == {
+            "metadata": {"uid": "pod-uid", "resourceVersion": "7"},
+            "spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "1500m"}}}]},
+        }
+
+    def test_a_restartable_init_container_is_named_as_one(self) -> None:
+        pod = a_managed_pod(a_container(init=True))
+        body = patch_body(pod.pod, pod.container, Resources(CpuAllocation(3000, 250), pod.container.memory))
+        resources = {"limits": {"cpu": "3"}, "requests": {"cpu": "250m"}}
+        assert body["spec"] == {"initContainers": [{"name": "trainer", "resources": resources}]}
+
+    def test_a_limit_that_is_added_brings_no_request_with_it(self) -> None:
+        pod = a_managed_pod(a_container(limit=None, request=0, memory=(64, None)))
+        body = patch_body(pod.pod, pod.container, Resources(CpuAllocation(800, 0), pod.container.memory))
+        assert body["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "800m"}, "requests": {"cpu": "0"}}
+
+
+millicores = st.integers(1, 4000)
+
+
+@given(request=millicores, more=st.integers(0, 4000), to=millicores, original=millicores, fixed=st.booleans())
+def test_whatever_is_written_is_valid_keeps_the_qos_class_and_never_reserves_more(
+    request: int, more: int, to: int, original: int, fixed: bool
+) -> None:
+    limit = request + more
+    if fixed and not more:
+        limit += 1  # else it were Guaranteed
+    pod = a_managed_pod(a_container(limit=limit, request=request, memory=MEMORY_FIXED if fixed else (None, None)))
+    for settings in (PLAIN, LOWERS):
+        written = after(pod, to, settings, original=CpuAllocation(5000, original))
+        if isinstance(written, Impossible):
+            assert settings is PLAIN
+            assert to < request
+            continue
+        assert written.limit_millicores is not None
+        assert written.request_millicores <= written.limit_millicores
+        assert abs(written.limit_millicores - to) <= 1
+        assert written.request_millicores <= max(request, original)
+        assert not (fixed and written.request_millicores == written.limit_millicores)
+
+
+class TestSizesOfArrivals:
+    def test_a_request_moves_alone_below_its_limit(self) -> None:
+        assert sized(a_managed_pod(), 800) == CpuAllocation(2000, 800)
+        assert sized(a_managed_pod(a_container(limit=None)), 800) == CpuAllocation(None, 800)
+
+    def test_a_limit_rises_with_the_request_and_never_falls(self) -> None:
+        assert sized(a_managed_pod(), 3000) == CpuAllocation(3000, 3000)
+        assert sized(a_managed_pod(), 100) == CpuAllocation(2000, 100)
+
+    def test_a_burstable_pod_does_not_become_guaranteed(self) -> None:
+        fixed = a_managed_pod(a_container(memory=MEMORY_FIXED))
+        assert sized(fixed, 2000) == CpuAllocation(2001, 2000)
+
+    def test_a_guaranteed_pod_only_grows(self) -> None:
+        fixed = a_managed_pod(a_container(limit=500, request=500, memory=MEMORY_FIXED), qos="Guaranteed")
+        assert sized(fixed, 800) == CpuAllocation(800, 800)
+        assert "limits stay" in why_not(sized(fixed, 400))
+
+    def test_a_pod_without_any_request_stays_best_effort(self) -> None:
+        nothing = a_managed_pod(a_container(limit=None, request=0), qos="BestEffort")
+        assert "BestEffort" in why_not(sized(nothing, 400))

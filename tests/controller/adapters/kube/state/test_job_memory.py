@@ -1,0 +1,421 @@
+"""The memory in custom resources: what survives, what is stored before a change, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.api_server import ApiServer, Drop, refusal
+from support.growths import GROWTHS, Pods, Replica, a_workload
+from support.worlds import FakeActuator, known
+
+from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.state.job_growth_store import LATE_CHECKS
+from slopewise.adapters.kube.state.job_memory import WRITES_AT_ONCE, Intervals, KubeMemory, OnlyStored
+from slopewise.errors import ObservationError
+from slopewise.model import (
+    ClassFigures,
+    CpuAllocation,
+    JobMemory,
+    MemoryAllocation,
+    MemoryState,
+    NodeMemory,
+    PlacementMemory,
+    Resize,
+    ResizeMemory,
+)
+
+ORIGINAL = CpuAllocation(2000, 500)
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def api(server: ApiServer) -> KubeApi:
+    return server.client()
+
+
+@pytest.fixture
+def pods() -> Pods:
+    return Pods()
+
+
+@pytest.fixture
+def replica(api: KubeApi, pods: Pods) -> Replica:
+    return Replica(api, pods)
+
+
+@pytest.fixture
+def memory(replica: Replica) -> KubeMemory:
+    """Of a policy that is new: its first pass has begun, with nothing to remember."""
+    memory = replica.memory()
+    assert memory.load() == MemoryState()
+    return memory
+
+
+def writes(server: ApiServer) -> list[str]:
+    return [request.method for request in server.requests if request.method != "GET"]
+
+
+def a_resize(uid: str) -> Resize:
+    return Resize(uid, "n1", "limits", 2000, 1000, "because")
+
+
+def changed(**more: Any) -> JobMemory:
+    return known(efficiency=0.1, original=ORIGINAL, **more)
+
+
+def test_an_original_is_stored_when_save_returns(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    stored = server.get(f"{GROWTHS}/train")
+    assert stored["status"]["pods"][0]["original"] == {"cpuLimit": "2", "cpuRequest": "500m"}
+    assert stored["status"]["policy"] == "training"
+    owner = stored["metadata"]["ownerReferences"][0]
+    assert (owner["uid"], owner["kind"], owner["blockOwnerDeletion"]) == ("uid-of-train", "Job", False)
+
+
+def test_a_restarted_controller_knows_everything(api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train", node="n2")
+    first = Replica(api, pods).memory()
+    first.load()
+    what = changed(job_class="NL", marks=frozenset({"migrated"}), last_resized_at_seconds=5.0)
+    first.save(MemoryState({uid: what}))
+    again = Replica(api, pods).memory(intervals=Intervals({"n2": (100.0, 40.0)}))
+    assert again.load() == MemoryState({uid: what}, {"n2": NodeMemory(frozenset({uid}), 100.0, 40.0)})
+
+
+def test_a_restarted_controller_knows_what_both_of_two_policies_decided(api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train", node="n2")
+    first = Replica(api, pods).memory()
+    first.load()
+    placed = PlacementMemory(job_class="CC", class_since_seconds=3.0, marks=frozenset({"migrated"}))
+    what = changed(job_class="NL", placement=placed)
+    first.save(MemoryState({uid: what}))
+    intervals = Intervals({"n2": (100.0, 20.0)}, {"n2": (90.0, 30.0)})
+    again = Replica(api, pods).memory(intervals=intervals).load()
+    assert again.jobs == {uid: what}
+    assert again.nodes == {"n2": NodeMemory(frozenset({uid}), 100.0, 20.0)}
+    assert again.placement_nodes == {"n2": NodeMemory(frozenset({uid}), 90.0, 30.0)}
+
+
+@pytest.mark.parametrize("decided", [{"job_class": "CC"}, {"marks": frozenset({"migrated"})}])
+def test_what_a_placement_decided_is_written_at_once(
+    pods: Pods, replica: Replica, memory: KubeMemory, decided: dict[str, Any]
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: known(placement=PlacementMemory())}))
+    replica.writer.write()
+    memory.save(MemoryState({uid: known(placement=PlacementMemory(**decided))}))
+    assert replica.writer.urgent() == {"uid-of-train"}
+
+
+def test_what_is_not_an_original_waits_for_the_writer(
+    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: known(job_class="NL")}))
+    assert writes(server) == []
+    assert replica.writer.urgent() == {"uid-of-train"}
+    replica.writer.write()
+    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["memory"].count('"job_class":"NL"') == 1
+    memory.save(MemoryState({uid: known(job_class="NL", efficiency=0.3)}))
+    assert replica.writer.waiting
+    assert replica.writer.urgent() == set()
+
+
+def test_a_job_that_a_pass_does_not_see_keeps_its_original(pods: Pods, replica: Replica, memory: KubeMemory) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    pods.by_job.clear()
+    memory.save(MemoryState())
+    assert memory.load().jobs[uid].original == ORIGINAL
+    pods.add("train", pod_uid="the next pod", node="n2")
+    memory.save(memory.load())
+    replica.writer.write()
+    (pod,) = replica.store.items()[0].read_status()["pods"]
+    assert pod["uid"] == "the next pod"
+
+
+def test_a_job_is_forgotten_with_its_jobgrowth(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    memory.load()
+    pods.by_job.clear()
+    server.remove(f"{GROWTHS}/train")
+    assert memory.load() == MemoryState()
+
+
+def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    pods.by_job.clear()
+    server.remove(f"{GROWTHS}/train")
+    assert memory.load().jobs, "the watch may be late"
+    for _ in range(LATE_CHECKS):
+        state = memory.load()
+    assert state == MemoryState()
+
+
+def a_job_without_its_growth(server: ApiServer, pods: Pods, memory: KubeMemory) -> str:
+    """The uid of a job that was changed, and whose JobGrowth a person has deleted."""
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    memory.load()
+    server.remove(f"{GROWTHS}/train")
+    return uid
+
+
+def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    uid = a_job_without_its_growth(server, pods, memory)
+    state = memory.load()
+    assert state.jobs[uid].original == ORIGINAL
+    memory.save(state)
+    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
+
+
+def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_anew(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    uid = a_job_without_its_growth(server, pods, memory)
+    server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
+    memory.save(memory.load())
+    assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "failed"
+    state = memory.load()
+    assert state.jobs[uid].original == ORIGINAL
+    memory.save(state)
+    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
+    assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "applied"
+
+
+def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_told(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    good, bad = pods.add("good"), pods.add("bad")
+    server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
+    memory.save(MemoryState({bad: changed(), good: changed()}))
+    actuator = FakeActuator()
+    outcome = OnlyStored(actuator, memory.unstored).resize(a_resize(bad))
+    assert outcome.result == "failed"
+    assert "could not be stored" in outcome.detail
+    assert "no right" in outcome.detail
+    assert OnlyStored(actuator, memory.unstored).resize(a_resize(good)).result == "applied"
+    assert actuator.done == [a_resize(good)]
+    assert memory.load().jobs[bad].original is None
+    memory.save(MemoryState({bad: changed()}))
+    assert OnlyStored(actuator, memory.unstored).resize(a_resize(bad)).result == "applied"
+
+
+def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
+    uids = [pods.add(f"train-{number}") for number in range(5)]
+    server.fault(Drop(), path="jobgrowths", times=99)
+    memory.save(MemoryState({uid: changed() for uid in uids}))
+    assert len(server.asked("POST")) == 1
+    assert all(OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "failed" for uid in uids)
+
+
+def test_each_original_is_stored_once_however_often_a_pass_saves(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    uids = [pods.add(f"train-{number}") for number in range(2 * WRITES_AT_ONCE)]
+    state = MemoryState({uid: changed() for uid in uids})
+    memory.save(state)
+    memory.save(state)
+    assert len(server.asked("POST")) == len(uids)
+    assert all(OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "applied" for uid in uids)
+
+
+def test_a_job_whose_original_could_not_be_stored_is_no_news(
+    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: known()}))
+    replica.writer.write()
+    server.fault(Drop(), path="jobgrowths", times=99)
+    memory.save(MemoryState({uid: known(original=ORIGINAL)}))
+    assert "uid-of-train" not in replica.writer.urgent()
+
+
+def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer, api: KubeApi, pods: Pods) -> None:
+    uid = pods.add("train")
+    memory = Replica(api, pods, may_write=lambda: False).memory()
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    assert writes(server) == []
+    assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "failed"
+
+
+def test_what_is_stored_as_original_is_not_overwritten_only_cleared(
+    api: KubeApi, pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    memory.save(MemoryState({uid: JobMemory(original=CpuAllocation(1, 1))}))
+    assert memory.load().jobs[uid].original == ORIGINAL
+    memory.save(MemoryState({uid: JobMemory()}))
+    assert replica.writer.urgent() == {"uid-of-train"}
+    replica.writer.write()
+    assert Replica(api, pods).memory().load().jobs[uid].original is None
+
+
+def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods, replica: Replica) -> None:
+    uid = pods.add("train")
+    older, newer = replica.memory("older"), replica.memory("newer")
+    older.load()
+    older.save(MemoryState({uid: changed(job_class="NL")}))
+    newer.load()
+    # The pass that takes it over sees the changed allocation, and would take that for the original.
+    newer.save(MemoryState({uid: JobMemory()}))
+    newer.save(MemoryState({uid: JobMemory(original=CpuAllocation(1000, 500))}))
+    assert newer.load().jobs == {uid: JobMemory(original=ORIGINAL)}
+    assert older.load().jobs == {}
+    replica.writer.write()
+    assert replica.store.items()[0].policy == "newer"
+
+
+@pytest.mark.parametrize("damaged", ['{"growth": "much"}', "[" * 100_000, "{"])
+def test_damaged_memory_starts_anew_and_keeps_the_original(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory, damaged: str
+) -> None:
+    uid, other = pods.add("train"), pods.add("other")
+    memory.save(MemoryState({uid: changed(), other: changed()}))
+    stored = server.get(f"{GROWTHS}/train")
+    stored["status"]["pods"][0]["memory"] = damaged
+    server.put(GROWTHS, stored)
+    with capture_logs() as logs:
+        state = Replica(api, pods).memory().load()
+    assert state.jobs == {uid: JobMemory(original=ORIGINAL), other: changed()}
+    assert any("train, pod 0: its memory is damaged" in line["reason"] for line in logs)
+
+
+def test_a_damaged_original_is_told_and_stops_nobody_else(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
+) -> None:
+    uid, other = pods.add("train"), pods.add("other")
+    memory.save(MemoryState({uid: changed(), other: changed()}))
+    stored = server.get(f"{GROWTHS}/train")
+    stored["status"]["pods"][0]["original"]["cpuLimit"] = "lots"
+    server.put(GROWTHS, stored)
+    with capture_logs() as logs:
+        state = Replica(api, pods).memory().load()
+    assert set(state.jobs) == {other}
+    assert any("its original resources are damaged" in line["reason"] for line in logs)
+
+
+def test_before_the_jobgrowths_are_read_there_is_no_memory_to_act_on(replica: Replica) -> None:
+    replica.store.synced = False
+    with pytest.raises(ObservationError, match="not read yet"):
+        replica.memory().load()
+
+
+def test_two_workloads_of_one_name_get_two_names(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
+) -> None:
+    job, deployment = a_workload("train", uid="a"), a_workload("train", kind="Deployment", uid="b")
+    uids = [pods.add(job), pods.add(deployment)]
+    memory.save(MemoryState({uid: changed() for uid in uids}))
+    assert server.get(f"{GROWTHS}/train")["spec"]["workload"]["uid"] == "a"
+    assert server.get(f"{GROWTHS}/train-deployment")["spec"]["workload"]["uid"] == "b"
+    assert set(Replica(api, pods).memory().load().jobs) == set(uids)
+
+
+def test_pods_of_one_workload_share_an_object(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
+    uids = [pods.add("train", slot) for slot in ("0", "1")]
+    memory.save(MemoryState({uid: changed() for uid in uids}))
+    assert [pod["slot"] for pod in server.get(f"{GROWTHS}/train")["status"]["pods"]] == ["0", "1"]
+    assert len(server.asked("POST")) == 1
+
+
+def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original_is_back(
+    pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
+    back, still = pods.add("back"), pods.add("still")
+    memory.save(MemoryState({back: changed(), still: changed()}))
+    memory.save(MemoryState({back: JobMemory()}))
+    memory.retire()
+    replica.writer.write()
+    assert [record.name for record in replica.store.items()] == ["still"]
+    assert set(memory.load().jobs) == {still}
+
+
+def test_class_records_begin_as_stored_are_kept_and_handed_on_when_they_changed(api: KubeApi, pods: Pods) -> None:
+    told: list[Any] = []
+    stored = {"a": (ClassFigures("uid:0", 1.0, 0.5, 2.0, 0.25),)}
+    memory = Replica(api, pods).memory(classes=stored, on_classes=told.append)
+    state = memory.load()
+    assert state.classes == stored
+    memory.save(state)
+    later = {**stored, "b": stored["a"]}
+    memory.save(replace(state, classes=later))
+    assert (told, memory.load().classes) == ([later], later)
+
+
+def test_nodes_are_handed_on_only_when_they_changed(api: KubeApi, pods: Pods) -> None:
+    told: list[Any] = []
+    memory = Replica(api, pods).memory(on_nodes=lambda *nodes: told.append(nodes))
+    memory.load()
+    nodes = {"n1": NodeMemory(frozenset(), 1.0, 60.0)}
+    for state in (MemoryState({}, nodes), MemoryState({}, nodes), MemoryState({}, nodes, nodes)):
+        memory.save(state)
+    assert told == [(nodes, {}), (nodes, nodes)]
+
+
+MEMORY = MemoryAllocation(2**30, 3 * 2**29 + 1)
+
+
+def test_original_memory_is_stored_readably_before_a_change_and_outlives_the_controller(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
+    stored = server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]
+    assert stored == {
+        "cpuLimit": "2",
+        "cpuRequest": "500m",
+        "memoryLimit": "1610612737",
+        "memoryRequest": "1024Mi",
+    }
+    again = Replica(api, pods).memory()
+    assert again.load().jobs[uid].original_memory == MEMORY
+    assert again.original_memory(uid) == MEMORY
+
+
+def test_a_stored_original_of_memory_is_never_overwritten_and_cleared_with_that_of_cpu(
+    pods: Pods, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
+    memory.save(MemoryState({uid: changed(original_memory=MemoryAllocation(1, 2))}))
+    assert memory.load().jobs[uid].original_memory == MEMORY
+    memory.save(MemoryState({uid: known(efficiency=0.1)}))
+    assert memory.load().jobs[uid].original_memory is None
+    memory.save(MemoryState({uid: changed(original_memory=MemoryAllocation(1, 2))}))
+    assert memory.load().jobs[uid].original_memory == MemoryAllocation(1, 2)
+
+
+def test_memory_is_not_changed_while_its_original_could_not_be_stored(
+    server: ApiServer, pods: Pods, memory: KubeMemory
+) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    server.fault(refusal(403, "Forbidden", "no right"), method="PATCH", path="jobgrowths", times=1)
+    server.fault(refusal(403, "Forbidden", "no right"), method="PUT", path="jobgrowths", times=1)
+    memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
+    actuator = FakeActuator()
+    resize = ResizeMemory(uid, "n1", "request", 2**30, 2**29, "because")
+    outcome = OnlyStored(actuator, memory.unstored).resize_memory(resize)
+    assert (outcome.result, actuator.sized) == ("failed", [])
+    assert "could not be stored" in outcome.detail
+    assert memory.original_memory(uid) is None

@@ -1,0 +1,248 @@
+"""TrainingPolicy objects: what they say, whose pods are whose, their finalizer and the document of their status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+from support.api_server import ApiServer, refusal
+from support.managed_pods import a_managed_pod
+from support.worlds import START
+
+from slopewise.adapters.kube.cache.records import FINALIZER, MANAGED_LABEL, PLACE_GATE, PodRecord
+from slopewise.adapters.kube.client.client import ApiError
+from slopewise.adapters.kube.state.job_memory import Intervals
+from slopewise.adapters.kube.state.status_writer import StatusSender
+from slopewise.adapters.kube.state.training_policies import (
+    CLASSES_SECONDS,
+    MAX_CLASSES_BYTES,
+    PolicyDocument,
+    PolicyRecord,
+    add_finalizer,
+    claim_pods,
+    classes_json,
+    parse_policy,
+    policy_path,
+    remove_finalizer,
+)
+from slopewise.crds.policy_status import Conflict, PolicyFacts
+from slopewise.model import ClassFigures, NodeMemory
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+def raw(name: str = "p", spec: dict[str, Any] | None = None, created: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+    meta = {"name": name, "uid": f"uid-{name}", "creationTimestamp": created, "generation": 2, "resourceVersion": "1"}
+    return {"metadata": meta, "spec": spec or {}}
+
+
+def a_policy(name: str = "p", created: str = "2026-01-01T00:00:00Z", **selector: Any) -> PolicyRecord:
+    return parse_policy(raw(name, {"selector": selector}, created))
+
+
+def a_pod(name: str, *, namespace: str = "team-a", node: str = "node-a", **labels: str) -> PodRecord:
+    all_labels = {MANAGED_LABEL: "true", **labels}
+    return structs.replace(
+        a_managed_pod().pod, uid=f"uid-{name}", name=name, namespace=namespace, node=node, labels=all_labels
+    )
+
+
+def test_a_policy_as_the_api_server_stores_it() -> None:
+    record = parse_policy(raw(spec={"mode": "Auto", "resources": {"cpu": {"min": "250m", "max": 8}}}))
+    assert record.invalid is None
+    assert record.document is not None
+    assert (record.document.metadata.name, record.document.spec.mode) == ("p", "Auto")
+    assert record.document.spec.resources.cpu.max == 8000
+    assert (record.generation, record.deleting, record.finalizers) == (2, False, ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (
+            {"mode": "auto"},
+            "TrainingPolicy p: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'; did you mean",
+        ),
+        ({"policy": {"name": "flowcon", "parameters": {"alpha": 7}}}, "parameters.alpha"),
+        ({"policy": {"name": "srpt-oracle"}}, "only the simulator does"),
+        ({"policy": {"name": "flowkon"}}, "there is no policy 'flowkon'"),
+        (["odd"], "must be a mapping"),
+    ],
+)
+def test_a_policy_that_cannot_be_obeyed_is_kept_with_the_sentence_why(spec: Any, sentence: str) -> None:
+    record = parse_policy(raw(spec=spec))
+    assert record.document is None
+    assert sentence in (record.invalid or "")
+
+
+def test_the_older_policy_wins_and_the_other_one_knows_what_it_lost() -> None:
+    older = a_policy("zebra", "2026-01-01T00:00:00Z", namespaces={"matchLabels": {"team": "a"}})
+    newer = a_policy("ant", "2026-02-01T00:00:00Z")
+    pods = [a_pod(f"pod-{number}") for number in range(4)] + [a_pod("other", namespace="team-b")]
+    claims = claim_pods([newer, older], pods, {"team-a": {"team": "a"}, "team-b": {}}, {})
+    assert claims.policy_of["uid-pod-0"] == "zebra"
+    assert claims.policy_of["uid-other"] == "ant"
+    assert claims.conflicts == {"ant": Conflict(4, ("team-a/pod-0", "team-a/pod-1", "team-a/pod-2"), "zebra")}
+
+
+def test_a_pod_whose_owner_takes_the_label_back_is_nobodys() -> None:
+    let_go = structs.replace(a_pod("x"), labels={MANAGED_LABEL: "false"})
+    assert claim_pods([a_policy("a")], [let_go, a_pod("y")], {}, {}).policy_of == {"uid-y": "a"}
+
+
+def test_of_two_policies_of_one_second_the_name_decides() -> None:
+    claims = claim_pods([a_policy("b"), a_policy("a")], [a_pod("x")], {}, {})
+    assert claims.policy_of == {"uid-x": "a"}
+
+
+def test_policies_that_go_or_cannot_be_obeyed_have_no_pods() -> None:
+    going = replace(a_policy("going"), deleting=True)
+    invalid = parse_policy(raw("invalid", {"mode": "auto"}))
+    claims = claim_pods([going, invalid, a_policy("z", "2026-03-01T00:00:00Z")], [a_pod("x")], {}, {})
+    assert claims.policy_of == {"uid-x": "z"}
+    assert claims.conflicts == {}
+
+
+def test_selectors_of_pods_nodes_and_namespaces_must_all_agree() -> None:
+    policy = a_policy(
+        pods={"matchExpressions": [{"key": "size", "operator": "In", "values": ["big"]}]},
+        nodes={"matchLabels": {"pool": "gpu"}},
+        namespaces={"matchLabels": {"team": "a"}},
+    )
+    pods = [
+        a_pod("yes", size="big"),
+        a_pod("small", size="small"),
+        a_pod("elsewhere", node="node-b", size="big"),
+        a_pod("foreign", namespace="team-b", size="big"),
+        structs.replace(a_pod("waiting", size="big"), node=None),
+    ]
+    claims = claim_pods(
+        [policy], pods, {"team-a": {"team": "a"}, "team-b": {}}, {"node-a": {"pool": "gpu"}, "node-b": {}}
+    )
+    assert set(claims.policy_of) == {"uid-yes"}
+
+
+def test_a_pod_that_waits_for_us_to_find_it_a_node_is_on_none_to_be_chosen_by() -> None:
+    policies = [a_policy(name, nodes={"matchLabels": {"pool": name}}) for name in ("a", "b")]
+    waits = structs.replace(a_pod("waits"), node=None, gates=(PLACE_GATE,))
+    claims = claim_pods(policies, [waits], {}, {"node-a": {"pool": "a"}})
+    assert (claims.policy_of, claims.conflicts) == ({"uid-waits": "a"}, {})
+
+
+def test_a_pod_that_has_ended_is_no_conflict() -> None:
+    pods = [structs.replace(a_pod("x"), phase="Succeeded")]
+    assert claim_pods([a_policy("a"), a_policy("b")], pods, {}, {}).conflicts == {}
+
+
+def test_the_finalizer_is_set_once_beside_those_of_others(server: ApiServer) -> None:
+    there = raw()
+    there["metadata"]["finalizers"] = ["other.example/x"]
+    server.put(policy_path(), there)
+    api = server.client()
+    add_finalizer(api, "p")
+    add_finalizer(api, "p")
+    assert server.get(policy_path("p"))["metadata"]["finalizers"] == ["other.example/x", FINALIZER]
+    assert len(server.asked("PATCH")) == 1
+    remove_finalizer(api, "p")
+    assert server.get(policy_path("p"))["metadata"]["finalizers"] == ["other.example/x"]
+
+
+def test_removing_the_finalizer_of_a_deleted_policy_lets_it_go(server: ApiServer) -> None:
+    server.put(policy_path(), raw())
+    api = server.client()
+    add_finalizer(api, "p")
+    api.delete(policy_path("p"))
+    assert parse_policy(api.get(policy_path("p"))).deleting
+    remove_finalizer(api, "p")
+    assert api.get(policy_path())["items"] == []
+    remove_finalizer(api, "p")
+
+
+def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: ApiServer) -> None:
+    server.put(policy_path(), raw())
+    conflict = refusal(409, "Conflict", "the object has been modified")
+    server.fault(conflict, method="PATCH", times=2)
+    add_finalizer(server.client(), "p")
+    assert server.get(policy_path("p"))["metadata"]["finalizers"] == [FINALIZER]
+    server.fault(conflict, method="PATCH", times=9)
+    with pytest.raises(ApiError, match="modified"):
+        remove_finalizer(server.client(), "p")
+
+
+def test_a_policys_status_comes_back_after_a_restart(server: ApiServer) -> None:
+    record = parse_policy(server.put(policy_path(), raw()))
+    document = PolicyDocument(record)
+    document.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START)
+    document.remember({"n1": NodeMemory(frozenset({"a"}), 100.0, 40.0)}, {})
+    sender = StatusSender(server.client())
+    assert sender.send(document)
+    again = parse_policy(server.get(policy_path("p")))
+    assert again.intervals.nodes == {"n1": (100.0, 40.0)}
+    later = PolicyDocument(again)
+    later.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START + 60)
+    assert not sender.send(later), "nothing changed, not even the time of the conditions"
+
+
+def records(*names: str, job_uid: str = "uid:0") -> dict[str, tuple[ClassFigures, ...]]:
+    return {name: (ClassFigures(job_uid, 100.0, 0.5, 2.0, 0.25, 300.0, None),) for name in names}
+
+
+def test_class_records_come_back_after_a_restart(server: ApiServer) -> None:
+    document = PolicyDocument(parse_policy(server.put(policy_path(), raw())))
+    assert document.remember_classes(records("team-a/resnet"), 0.0)
+    assert StatusSender(server.client()).send(document)
+    again = parse_policy(server.get(policy_path("p")))
+    assert again.classes == records("team-a/resnet")
+    assert not PolicyDocument(again).remember_classes(records("team-a/resnet"), 0.0), "it is not new"
+
+
+def test_records_of_known_classes_are_stored_once_a_minute_and_those_of_a_new_one_at_once() -> None:
+    document = PolicyDocument(a_policy())
+    document.remember_classes(records("a"), 0.0)
+    assert not document.remember_classes(records("a", job_uid="second:0"), CLASSES_SECONDS - 1)
+    assert "second" not in document.render()["classes"]
+    assert not document.remember_classes(records("a", job_uid="second:0"), CLASSES_SECONDS)
+    assert "second" in document.render()["classes"]
+    assert document.remember_classes(records("a", "b", job_uid="third:0"), CLASSES_SECONDS + 1)
+    assert "third" in document.render()["classes"]
+
+
+def test_what_is_stored_of_classes_is_bounded_and_the_last_ones_stay() -> None:
+    long = records(*(f"class-{number}" for number in range(48)), job_uid="x" * 1000)
+    encoded = classes_json(long) or ""
+    assert 0 < len(encoded) <= MAX_CLASSES_BYTES
+    assert '"class-47"' in encoded
+    assert '"class-0"' not in encoded
+
+
+@pytest.mark.parametrize("spoiled", ["{", "[]", '{"a": [[1]]}', 3])
+def test_class_records_that_somebody_has_spoiled_are_none(spoiled: Any) -> None:
+    assert parse_policy({**raw(), "status": {"classes": spoiled}}).classes == {}
+
+
+def test_when_a_placement_evaluated_comes_back_while_the_policy_has_one(server: ApiServer) -> None:
+    spec = {"policy": {"name": "flowcon"}, "placement": {"name": "specon"}}
+    document = PolicyDocument(parse_policy(server.put(policy_path(), raw(spec=spec))))
+    document.remember({"n1": NodeMemory(frozenset(), 100.0, 20.0)}, {"n1": NodeMemory(frozenset(), 90.0, 30.0)})
+    assert StatusSender(server.client()).send(document)
+    stored = server.get(policy_path("p"))
+    assert parse_policy(stored).intervals == Intervals({"n1": (100.0, 20.0)}, {"n1": (90.0, 30.0)})
+    alone = parse_policy({**stored, "spec": {"policy": {"name": "flowcon"}}})
+    assert alone.intervals == Intervals({"n1": (100.0, 20.0)})
+
+
+def test_a_status_that_somebody_has_spoiled_is_written_anew(server: ApiServer) -> None:
+    server.put(policy_path(), {**raw(), "status": {"nodes": "many", "conditions": 3}})
+    record = parse_policy(server.get(policy_path("p")))
+    assert record.intervals == Intervals()
+    document = PolicyDocument(record)
+    document.show(PolicyFacts(2, "Auto"), START)
+    StatusSender(server.client()).send(document)
+    assert server.get(policy_path("p"))["status"]["nodes"] == []

@@ -1,0 +1,360 @@
+"""At most one controller may write at a time, whatever hangs, and a lease that is lost is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.api_server import ApiServer, Drop, Reply, refusal
+from support.waiting import eventually
+
+from slopewise.adapters.kube.leader_election import Elector, Terms
+from slopewise.errors import UsageError
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases"
+LEASE = f"{LEASES}/slopewise"
+QUICK = Terms(lease_seconds=4.0, renew_deadline_seconds=2.5, retry_seconds=0.1)
+
+
+class Candidate:
+    """An elector and what it told."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        identity: str,
+        terms: Terms = QUICK,
+        on_started: Callable[[], object] = lambda: None,
+        **options: Any,
+    ) -> None:
+        self.started = 0
+        self._on_started = on_started
+        self.lost: list[str] = []
+        self.elector = Elector(
+            server.client(timeout_seconds=1.0),
+            "slopewise-system",
+            "slopewise",
+            identity,
+            terms=terms,
+            on_started_leading=self._start,
+            on_lost=self.lost.append,
+            **options,
+        )
+
+    def _start(self) -> None:
+        self.started += 1
+        self._on_started()
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+def candidates(server: ApiServer) -> Iterator[list[Candidate]]:
+    """Those appended are stopped after the test."""
+    entered: list[Candidate] = []
+    yield entered
+    server.thaw()
+    server.heal()
+    for each in entered:
+        each.elector.stop()
+
+
+def enter(candidates: list[Candidate], candidate: Candidate) -> Candidate:
+    candidates.append(candidate)
+    candidate.elector.start()
+    return candidate
+
+
+def lead(candidates: list[Candidate], server: ApiServer, identity: str, **options: Any) -> Candidate:
+    candidate = enter(candidates, Candidate(server, identity, **options))
+    assert eventually(lambda: candidate.elector.may_write() and candidate.started)
+    return candidate
+
+
+def spec(server: ApiServer) -> dict[str, Any]:
+    found: dict[str, Any] = server.get(LEASE)["spec"]
+    return found
+
+
+def foreign(server: ApiServer, **changes: object) -> None:
+    """Another controller's lease, renewed just now by a clock that is a year ahead."""
+    server.put(
+        LEASES,
+        {
+            "metadata": {"name": "slopewise"},
+            "spec": {
+                "holderIdentity": "other",
+                "leaseDurationSeconds": 2,
+                "acquireTime": "2027-01-01T00:00:00.000000Z",
+                "renewTime": "2027-01-01T00:00:00.000000Z",
+                "leaseTransitions": 4,
+                **changes,
+            },
+        },
+    )
+
+
+def makes_more_requests(server: ApiServer, count: int, method: str | None = None) -> bool:
+    """So many more than now, soon."""
+
+    def made() -> int:
+        return len(server.asked(method)) if method else len(server.requests)
+
+    wanted = made() + count
+    return eventually(lambda: made() >= wanted)
+
+
+def test_the_first_one_makes_the_lease_and_leads(server: ApiServer, candidates: list[Candidate]) -> None:
+    first = lead(candidates, server, "a")
+    assert first.elector.is_leader
+    assert first.started == 1
+    assert spec(server)["holderIdentity"] == "a"
+    assert spec(server)["leaseDurationSeconds"] == 4
+    assert spec(server)["leaseTransitions"] == 0
+
+
+def test_a_leader_renews_with_one_request_each_time(server: ApiServer, candidates: list[Candidate]) -> None:
+    first = lead(candidates, server, "a")
+    acquired, before = spec(server)["acquireTime"], spec(server)["renewTime"]
+    assert eventually(lambda: len(server.asked("PUT")) >= 5)
+    assert len(server.asked("GET")) == 1
+    assert spec(server)["renewTime"] > before
+    assert spec(server)["acquireTime"] == acquired
+    assert first.elector.may_write()
+
+
+def test_the_second_one_waits_and_may_not_write(server: ApiServer, candidates: list[Candidate]) -> None:
+    lead(candidates, server, "a")
+    second = enter(candidates, Candidate(server, "b"))
+    assert eventually(lambda: second.elector.holder == "a")
+    assert not second.elector.may_write()
+    assert not second.elector.is_leader
+    assert second.started == 0
+
+
+def test_a_lease_that_is_handed_back_is_taken_at_once(server: ApiServer, candidates: list[Candidate]) -> None:
+    terms = Terms(lease_seconds=3600, renew_deadline_seconds=1800, retry_seconds=0.1)
+    first = lead(candidates, server, "a", terms=terms)
+    second = enter(candidates, Candidate(server, "b", terms=terms))
+    first.elector.stop()
+    assert not first.elector.may_write()
+    assert not first.elector.is_leader
+    assert first.lost == []
+    assert eventually(second.elector.may_write)
+    assert spec(server)["leaseTransitions"] == 1
+
+
+def test_the_lease_of_one_that_died_is_taken_when_it_has_run_out_here_not_by_its_own_clock(
+    server: ApiServer, candidates: list[Candidate]
+) -> None:
+    foreign(server)
+    clock = Clock()
+    waiting = enter(candidates, Candidate(server, "b", clock=clock))
+    assert eventually(lambda: waiting.elector.holder == "other")
+    clock.seconds += 3.9
+    count = len(server.requests)
+    assert eventually(lambda: len(server.requests) >= count + 3)
+    assert not waiting.elector.may_write()
+    clock.seconds += 0.2
+    assert eventually(waiting.elector.may_write)
+    assert spec(server)["leaseTransitions"] == 5
+    assert spec(server)["acquireTime"] == spec(server)["renewTime"] or len(server.asked("PUT")) > 1
+
+
+def test_a_lease_that_is_renewed_is_never_taken_however_old_its_times_are(
+    server: ApiServer, candidates: list[Candidate]
+) -> None:
+    foreign(server, renewTime="2001-01-01T00:00:00.000000Z")
+    clock = Clock()
+    waiting = enter(candidates, Candidate(server, "b", clock=clock))
+    for second in range(10):
+        assert makes_more_requests(server, 2)
+        foreign(server, renewTime=f"2001-01-01T00:00:{second:02}.000000Z")
+        clock.seconds += 3
+    assert not waiting.elector.is_leader
+
+
+def test_the_holder_says_how_long_its_lease_lasts(server: ApiServer, candidates: list[Candidate]) -> None:
+    foreign(server, leaseDurationSeconds=60)
+    clock = Clock()
+    waiting = enter(candidates, Candidate(server, "b", clock=clock))
+    assert eventually(lambda: waiting.elector.holder == "other")
+    clock.seconds += 59
+    count = len(server.requests)
+    assert eventually(lambda: len(server.requests) >= count + 3)
+    assert not waiting.elector.is_leader
+    clock.seconds += 2  # less than the renew deadline: a try that was sent before the jump may take it
+    assert eventually(waiting.elector.may_write)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_leader_that_was_suspended_says_so_and_blames_no_api_server(
+    server: ApiServer, candidates: list[Candidate]
+) -> None:
+    clock = Clock()
+    first = lead(candidates, server, "a", clock=clock)
+    server.freeze()  # or it would renew in time
+    clock.seconds += 60
+    assert eventually(lambda: first.lost)
+    assert "could not be renewed for 2.5 s (this process did not run for at least 5" in first.lost[0]
+    assert first.lost[0].endswith("s: it was suspended, or had no CPU)")
+
+
+def test_writing_ends_at_the_deadline_while_a_renewal_hangs(server: ApiServer, candidates: list[Candidate]) -> None:
+    first = lead(candidates, server, "a")
+    server.freeze()
+    assert eventually(lambda: not first.elector.may_write())
+    assert eventually(lambda: first.lost)
+    assert "could not be renewed for 2.5 s (No answer to get " in first.lost[0]
+    server.thaw()
+    count = len(server.requests)
+    assert not eventually(first.elector.may_write, 0.5)
+    assert len(first.lost) == 1
+    assert len(server.requests) <= count + 1  # it does not take the lease again
+
+
+def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:
+    clock = Clock()
+
+    class Slow:
+        """Takes 7 s to answer anything."""
+
+        def get(self, path: str) -> dict[str, Any]:
+            return {"metadata": {"name": "slopewise", "resourceVersion": "1"}}
+
+        def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            clock.seconds += 7
+            return body
+
+    elector = Elector(Slow(), "n", "slopewise", "a", clock=clock)  # type: ignore[arg-type]
+    elector._attempt()
+    assert elector.may_write()
+    clock.seconds += 2.9
+    assert elector.may_write()
+    clock.seconds += 0.2
+    assert not elector.may_write()
+
+
+def test_short_troubles_are_survived(server: ApiServer, candidates: list[Candidate]) -> None:
+    first = lead(candidates, server, "a")
+    for fault in (Drop(), Drop(after=True), Reply(500, {}), refusal(409, "Conflict", "modified")):
+        server.fault(fault, method="PUT")
+        assert makes_more_requests(server, 3, "PUT")
+    assert first.lost == []
+    assert first.elector.may_write()
+    assert spec(server)["leaseTransitions"] == 0
+
+
+def test_another_holder_ends_leading_at_once(server: ApiServer, candidates: list[Candidate]) -> None:
+    first = lead(candidates, server, "a", terms=Terms(3600, 1800, 0.1))
+    foreign(server)
+    assert eventually(lambda: first.lost)
+    assert first.lost == ["other holds the lease slopewise now"]
+    assert not first.elector.may_write()
+    first.elector.stop()
+    assert spec(server)["holderIdentity"] == "other"
+
+
+def test_of_two_that_ask_at_the_same_moment_one_leads(server: ApiServer, candidates: list[Candidate]) -> None:
+    entered = [enter(candidates, Candidate(server, name)) for name in "abcd"]
+    assert eventually(lambda: any(each.elector.may_write() for each in entered))
+    count = len(server.requests)
+    assert eventually(lambda: len(server.requests) >= count + 12)
+    assert [each.elector.is_leader for each in entered].count(True) == 1
+
+
+def test_never_two_may_write_while_the_server_comes_and_goes(server: ApiServer, candidates: list[Candidate]) -> None:
+    entered = [enter(candidates, Candidate(server, name)) for name in "abc"]
+    both = [0]
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.001):
+            both[0] += [each.elector.may_write() for each in entered].count(True) > 1
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    for _ in range(2):
+        assert eventually(lambda: any(each.elector.may_write() for each in entered))
+        server.freeze()
+        assert eventually(lambda: not any(each.elector.may_write() for each in entered))
+        server.thaw()
+    ended.set()
+    watcher.join()
+    assert both == [0]
+
+
+def test_a_lease_that_cannot_be_asked_for_is_told(server: ApiServer, candidates: list[Candidate]) -> None:
+    server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)
+    waiting = enter(candidates, Candidate(server, "a"))
+    assert eventually(lambda: waiting.elector.failure)
+    assert "leases is forbidden" in str(waiting.elector.failure)
+    assert not waiting.elector.is_leader
+
+
+@pytest.mark.parametrize(
+    "rubbish", [None, {}, {"holderIdentity": ""}, {"holderIdentity": None, "leaseTransitions": None}]
+)
+def test_a_lease_without_contents_is_free(server: ApiServer, candidates: list[Candidate], rubbish: object) -> None:
+    server.put(LEASES, {"metadata": {"name": "slopewise"}, "spec": rubbish})
+    assert lead(candidates, server, "a").elector.is_leader
+
+
+def test_a_lease_with_rubbish_in_it_is_told_and_not_taken(server: ApiServer, candidates: list[Candidate]) -> None:
+    foreign(server, leaseTransitions="many", leaseDurationSeconds="long")
+    clock = Clock()
+    waiting = enter(candidates, Candidate(server, "a", clock=clock))
+    assert eventually(lambda: waiting.elector.holder == "other")
+    clock.seconds += 5
+    assert eventually(lambda: waiting.elector.failure)
+    assert "TypeError" in str(waiting.elector.failure)
+    assert not waiting.elector.is_leader
+
+
+def test_stopping_while_the_server_hangs_takes_no_longer_than_a_request(
+    server: ApiServer, candidates: list[Candidate]
+) -> None:
+    first = lead(candidates, server, "a")
+    server.freeze()
+    stopped = threading.Event()
+
+    def stop() -> None:
+        first.elector.stop()
+        stopped.set()
+
+    threading.Thread(target=stop, daemon=True).start()
+    assert stopped.wait(20)
+    assert not first.elector.may_write()
+    assert first.lost == []
+
+
+def test_the_beginning_may_take_its_time_without_costing_the_lease(
+    server: ApiServer, candidates: list[Candidate]
+) -> None:
+    finish = threading.Event()
+    slow = enter(candidates, Candidate(server, "a", on_started=lambda: finish.wait(20)))
+    assert eventually(slow.elector.may_write)
+    count = len(server.asked("PUT"))
+    assert eventually(lambda: len(server.asked("PUT")) >= count + 35)  # 3.5 s and more: longer than the deadline
+    assert slow.elector.may_write()
+    finish.set()
+
+
+def test_terms_that_cannot_be_safe_are_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be safe"):
+        Terms(lease_seconds=10, renew_deadline_seconds=10)
+    with pytest.raises(UsageError, match="cannot be safe"):
+        Terms(retry_seconds=9)

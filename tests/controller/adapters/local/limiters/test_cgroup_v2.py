@@ -1,0 +1,271 @@
+"""cgroup v2, on a file tree that keeps the kernel's rules (`conftest.UnifiedTree`); no real kernel here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.cgroup_trees import ReadOnlyTree, UnifiedTree
+
+from slopewise.adapters.local.crash_journal import Journal
+from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.adapters.local.limiters.cgroup_files import CgroupFiles
+from slopewise.adapters.local.limiters.cgroup_v2 import CgroupV2Limiter
+from slopewise.errors import MissingToolError
+from slopewise.model import CpuAllocation
+
+
+@pytest.fixture
+def own(tmp_path: Path, unified_tree: UnifiedTree) -> Path:
+    return unified_tree.plant(tmp_path / "cgroup")
+
+
+@pytest.fixture
+def limiter(own: Path, journal: Journal, unified_tree: UnifiedTree) -> CgroupV2Limiter:
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    return limiter
+
+
+@pytest.fixture
+def run(own: Path, journal: Journal) -> Path:
+    return own / f"slopewise-{journal.run_id}"
+
+
+def test_the_controller_steps_aside_before_its_cgroup_hands_controllers_down(
+    limiter: CgroupV2Limiter, own: Path, run: Path
+) -> None:
+    assert (own / "cgroup.procs").read_text() == ""
+    assert (run / "0-controller" / "cgroup.procs").read_text().split() == [str(os.getpid())]
+    assert "cpu" in (own / "cgroup.subtree_control").read_text().split()
+
+
+def test_the_root_may_hold_processes_so_nobody_steps_aside(
+    own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    (own / "cgroup.type").unlink()
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    assert (own / "cgroup.procs").read_text() == str(os.getpid())
+    assert not (run / "0-controller").exists()
+    limiter.admit("mnist", 4711)
+    assert limiter.read("mnist") == UNLIMITED
+
+
+def test_a_limit_is_a_quota_of_each_tenth_of_a_second(limiter: CgroupV2Limiter, run: Path) -> None:
+    limiter.admit("mnist", 4711)
+    limiter.set_limit("mnist", 250)
+    assert (run / "1-mnist" / "cpu.max").read_text() == "25000 100000"
+    assert limiter.read("mnist") == CpuAllocation(250, 1000)
+
+
+@pytest.mark.parametrize(
+    ("millicores", "weight"), [(250, "25"), (1000, "100"), (1, "1"), (20, "2"), (200_000, "10000")]
+)
+def test_a_request_is_a_weight_in_proportion_within_the_kernels_bounds(
+    limiter: CgroupV2Limiter, run: Path, millicores: int, weight: str
+) -> None:
+    limiter.admit("mnist", 4711)
+    limiter.set_request("mnist", millicores)
+    assert (run / "1-mnist" / "cpu.weight").read_text() == weight
+
+
+def test_restore_gives_back_what_was_before_the_first_change(limiter: CgroupV2Limiter, run: Path) -> None:
+    limiter.admit("mnist", 4711)
+    limiter.set_limit("mnist", 250)
+    limiter.set_request("mnist", 20)
+    limiter.restore("mnist", UNLIMITED)
+    assert limiter.read("mnist") == UNLIMITED
+    assert (run / "1-mnist" / "cpu.max").read_text() == "max 100000"
+
+
+def test_a_run_weighs_as_much_as_its_jobs_together(limiter: CgroupV2Limiter, run: Path) -> None:
+    limiter.admit("a", 4711)
+    limiter.admit("b", 4712)
+    limiter.set_request("b", 500)
+    assert (run / "cpu.weight").read_text() == "150"
+
+
+def test_use_comes_from_the_cgroups_own_files(limiter: CgroupV2Limiter, run: Path) -> None:
+    limiter.admit("mnist", 4711)
+    job = run / "1-mnist"
+    (job / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
+    (job / "memory.current").write_text("3000")
+    (job / "memory.stat").write_text("anon 1500\ninactive_file 1000\n")
+    (job / "io.stat").write_text("254:0 rbytes=100 wbytes=20 rios=1 wios=1\n8:0 rbytes=3 wbytes=0 rios=1 wios=0\n")
+    usage = limiter.usage("mnist")
+    assert (usage.cpu_seconds_total, usage.memory_bytes, usage.block_io_bytes_total) == (2.5, 2000.0, 123.0)
+
+
+def test_without_memory_and_io_controllers_use_is_summed_over_processes(
+    own: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    (own / "cgroup.controllers").write_text("cpu")
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    limiter.admit("self", os.getpid())
+    usage = limiter.usage("self")
+    assert (usage.memory_bytes or 0) > 1_000_000
+    assert usage.block_io_bytes_total is not None
+
+
+def test_a_released_job_goes_where_processes_may_be(limiter: CgroupV2Limiter, run: Path) -> None:
+    limiter.admit("mnist", 4711)
+    limiter.release("mnist")
+    assert not (run / "1-mnist").exists()
+    assert "4711" in (run / "0-controller" / "cgroup.procs").read_text().split()
+
+
+def test_close_puts_everything_back_as_it_was(limiter: CgroupV2Limiter, own: Path) -> None:
+    limiter.admit("mnist", 4711)
+    limiter.close()
+    assert [entry for entry in own.iterdir() if entry.is_dir()] == []
+    assert (own / "cgroup.subtree_control").read_text() == ""
+    assert set((own / "cgroup.procs").read_text().split()) == {str(os.getpid()), "4711"}
+
+
+PARENT = str(os.getppid() or os.getpid())
+STRANGER = "99999999"
+"""More than any pid: nobody's parent and nobody's child."""
+
+
+@pytest.fixture
+def session_scope(tmp_path: Path, unified_tree: UnifiedTree) -> Path:
+    """A cgroup below one that can be seen, with this process, its parent and a stranger in it."""
+    unified_tree.plant(tmp_path / "cgroup")
+    scope = tmp_path / "cgroup" / "session-1.scope"
+    unified_tree.make(scope)
+    (tmp_path / "cgroup" / "cgroup.subtree_control").write_text("cpu")
+    (scope / "cgroup.controllers").write_text("cpu")
+    (scope / "cgroup.procs").write_text(f"{os.getpid()} {PARENT} {STRANGER}")
+    return scope
+
+
+def pids_in(directory: Path) -> set[str]:
+    return set((directory / "cgroup.procs").read_text().split())
+
+
+def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_told(
+    session_scope: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    before = pids_in(session_scope)
+    with pytest.raises(MissingToolError, match=r"holds other processes too \(1\).*systemd-run --user --scope"):
+        CgroupV2Limiter(session_scope, journal, unified_tree).prepare()
+    assert list(session_scope.glob("slopewise-*")) == []
+    assert pids_in(session_scope) == before
+
+
+def test_the_shell_and_make_that_wait_for_us_step_aside_with_us(
+    session_scope: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    ours = {str(os.getpid()), PARENT}
+    (session_scope / "cgroup.procs").write_text(" ".join(ours))
+    limiter = CgroupV2Limiter(session_scope, journal, unified_tree)
+    limiter.prepare()
+    assert pids_in(session_scope / f"slopewise-{journal.run_id}" / "0-controller") == ours
+    limiter.close()
+    assert pids_in(session_scope) == ours
+
+
+def test_in_a_delegated_cgroup_everybody_steps_aside_and_comes_back(
+    session_scope: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    before = pids_in(session_scope)
+    unified_tree.delegated.append(session_scope)
+    limiter = CgroupV2Limiter(session_scope, journal, unified_tree)
+    limiter.prepare()
+    assert pids_in(session_scope / f"slopewise-{journal.run_id}" / "0-controller") == before
+    limiter.close()
+    assert pids_in(session_scope) == before
+
+
+def test_at_the_top_of_what_a_container_sees_everybody_steps_aside(
+    own: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    (own / "cgroup.procs").write_text(f"{os.getpid()} {STRANGER}")
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    assert pids_in(own / f"slopewise-{journal.run_id}" / "0-controller") == {str(os.getpid()), STRANGER}
+    limiter.close()
+    assert pids_in(own) == {str(os.getpid()), STRANGER}
+
+
+def test_a_process_that_cannot_even_be_seen_is_never_moved(
+    own: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    (own / "cgroup.procs").write_text(f"{os.getpid()} 0")
+    with pytest.raises(MissingToolError, match=r"holds other processes too \(1\)"):
+        CgroupV2Limiter(own, journal, unified_tree).prepare()
+    assert list(own.glob("slopewise-*")) == []
+
+
+def test_a_delegated_cgroup_is_known_by_its_attribute(tmp_path: Path) -> None:
+    assert not CgroupFiles().is_delegated(tmp_path)
+    for name, value, delegated in (("user.delegate", b"0", False), ("user.delegate", b"1", True)):
+        try:
+            os.setxattr(tmp_path, name, value)
+        except OSError:  # a file system without such attributes: then nothing is delegated
+            assert not CgroupFiles().is_delegated(tmp_path)
+        else:
+            assert CgroupFiles().is_delegated(tmp_path) is delegated
+
+
+def test_a_refusal_for_lack_of_rights_tells_a_user_the_remedy(
+    session_scope: Path, journal: Journal, read_only_tree: ReadOnlyTree
+) -> None:
+    (session_scope / "cgroup.procs").write_text(str(os.getpid()))
+    with pytest.raises(MissingToolError, match="Permission denied") as caught:
+        CgroupV2Limiter(session_scope, journal, read_only_tree).prepare()
+    assert ("systemd-run --user" in str(caught.value)) is (os.geteuid() != 0)
+
+
+def test_two_runs_at_the_root_end_in_any_order_and_nothing_is_left(
+    own: Path, journal: Journal, unified_tree: UnifiedTree, tmp_path: Path
+) -> None:
+    (own / "cgroup.type").unlink()
+    other = Journal.open(tmp_path / "state", f"other-{os.getpid()}-{tmp_path.name}")
+    first, second = (CgroupV2Limiter(own, one, unified_tree) for one in (journal, other))
+    first.prepare()
+    second.prepare()
+    first.admit("mnist", 4711)
+    first.close()
+    assert [entry.name for entry in own.iterdir() if entry.is_dir()] == [f"slopewise-{other.run_id}"]
+    assert "4711" in pids_in(own)
+    second.admit("mnist", 4712)
+    second.close()
+    assert [entry for entry in own.iterdir() if entry.is_dir()] == []
+    other.close()
+
+
+def test_who_is_in_a_jobs_cgroup_is_a_member_until_it_is_released(limiter: CgroupV2Limiter) -> None:
+    limiter.admit("mnist", 4711)
+    assert limiter.members("mnist") == [4711]
+    limiter.release("mnist")
+    assert limiter.members("mnist") == []
+
+
+def test_a_hierarchy_without_the_cpu_controller_is_refused(
+    own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    (own / "cgroup.controllers").write_text("hugetlb")
+    with pytest.raises(MissingToolError, match="has no cpu controller"):
+        CgroupV2Limiter(own, journal, unified_tree).prepare()
+    assert not run.exists()
+
+
+def test_a_failure_half_way_puts_everything_back(
+    own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree
+) -> None:
+    class RefusesRun(UnifiedTree):
+        def write(self, file: Path, value: str) -> None:
+            self._demand(file != run / "cgroup.subtree_control" or value[0] == "-", 1, file)
+            super().write(file, value)
+
+    files = RefusesRun()
+    files.roots = unified_tree.roots
+    with pytest.raises(MissingToolError, match="Operation not permitted"):
+        CgroupV2Limiter(own, journal, files).prepare()
+    assert not run.exists()
+    assert (own / "cgroup.procs").read_text().split() == [str(os.getpid())]
+    assert (own / "cgroup.subtree_control").read_text() == ""

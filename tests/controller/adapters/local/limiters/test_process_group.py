@@ -1,0 +1,123 @@
+"""Adding up what changing processes use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psutil
+from support.cgroup_trees import StartPython
+from support.waiting import eventually
+
+from slopewise.adapters.local.limiters.process_group import GroupScan, ProcessMeter, group_members, running
+
+WRITES = "import os; f = open({path!r}, 'wb'); f.write(b'x' * 1_000_000); f.flush(); os.fsync(f.fileno())"
+BURNS = "import time\nwhile time.process_time() < 0.3: pass\n"
+
+
+def test_a_collected_childs_time_is_not_counted_twice(start_python: StartPython) -> None:
+    shell = start_python(
+        f"import subprocess, sys, time; subprocess.run([sys.executable, '-S', '-c', {BURNS!r}]); time.sleep(600)"
+    )
+    meter = ProcessMeter()
+    assert eventually(lambda: len(group_members(shell.pid)) == 2)
+    assert eventually(lambda: meter.read(group_members(shell.pid)).cpu_seconds > 0.2)
+    assert eventually(lambda: len(group_members(shell.pid)) == 1)
+    times = psutil.Process(shell.pid).cpu_times()
+    assert times.children_user + times.children_system > 0.2
+    assert abs(meter.read(group_members(shell.pid)).cpu_seconds - sum(times[:4])) < 0.1
+
+
+def test_what_ended_processes_used_stays_on_the_books(start_python: StartPython) -> None:
+    process = start_python(BURNS + "time.sleep(600)")
+    meter = ProcessMeter()
+    assert eventually(lambda: meter.read([process.pid]).cpu_seconds > 0.25)
+    before = meter.read([process.pid])
+    process.kill()
+    process.wait()
+    after = meter.read([process.pid])
+    assert after.cpu_seconds >= before.cpu_seconds
+    assert after.memory_bytes == 0.0
+
+
+def has_worked(pid: int) -> bool:
+    return cpu_seconds(pid) > 0.25
+
+
+def test_totals_never_go_back_over_several_generations(start_python: StartPython) -> None:
+    meter, totals = ProcessMeter(), []
+    for _ in range(3):
+        process = start_python(BURNS + "time.sleep(600)")
+        assert eventually(partial(has_worked, process.pid))
+        totals.append(meter.read([process.pid]).cpu_seconds)
+        process.kill()
+        process.wait()
+    assert totals == sorted(totals)
+    assert totals[-1] > 0.6
+
+
+def test_bytes_written_to_storage_are_those_that_the_kernel_counts(start_python: StartPython, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    process = start_python(
+        WRITES.format(path=str(tmp_path / "file")) + f"; open({str(done)!r}, 'w'); import time; time.sleep(600)"
+    )
+    assert eventually(done.exists)
+    counters = psutil.Process(process.pid).io_counters()
+    assert ProcessMeter().read([process.pid]).block_io_bytes == counters.read_bytes + counters.write_bytes
+
+
+def test_an_ended_process_does_not_run_but_its_time_can_be_read_until_it_is_collected(
+    start_python: StartPython,
+) -> None:
+    process = start_python(BURNS)
+    assert eventually(lambda: running([process.pid]) == [])
+    assert group_members(process.pid) == [process.pid]
+    assert ProcessMeter().read([process.pid]).cpu_seconds > 0.25
+
+
+def test_one_look_at_all_processes_serves_a_whole_pass() -> None:
+    listings: list[float] = []
+    now = [100.0]
+
+    def list_groups() -> dict[int, list[int]]:
+        listings.append(now[0])
+        return {11: [11, 12], 13: [13]}
+
+    scan = GroupScan(list_groups, lambda: now[0])
+    assert (scan.members(11), scan.members(13), scan.members(14)) == ([11, 12], [13], [])
+    assert listings == [100.0]
+    now[0] = 100.5
+    scan.members(11)
+    scan.forget()
+    scan.members(11)
+    assert listings == [100.0, 100.5, 100.5]
+
+
+def test_two_threads_read_one_after_the_other() -> None:
+    meter, inside, second_done = ProcessMeter(), threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[int]:
+        inside.set()
+        overtaken.append(second_done.wait(0.2))
+        yield os.getpid()
+
+    def second() -> None:
+        meter.read([os.getpid()])
+        second_done.set()
+
+    overtaken: list[bool] = []
+    first = threading.Thread(target=meter.read, args=(slowly(),))
+    first.start()
+    assert inside.wait(30)
+    other = threading.Thread(target=second)
+    other.start()
+    first.join()
+    other.join()
+    assert overtaken == [False]
+
+
+def cpu_seconds(pid: int) -> float:
+    return sum(psutil.Process(pid).cpu_times()[:4])

@@ -1,0 +1,359 @@
+"""The journal: what a run leaves is cleaned up, by its end or by the next start; what is not ours is not touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.pipes import piped
+from support.waiting import eventually, runs
+
+from slopewise.adapters.local.cleanup import current_boot_id
+from slopewise.adapters.local.crash_journal import (
+    Journal,
+    clean_up_after_killed,
+    default_state_dir,
+    journal_path,
+    new_run_id,
+)
+from slopewise.adapters.local.limiters.identity import identify
+from slopewise.adapters.local.limiters.mounts import own_cgroups
+from slopewise.errors import SlopewiseError
+
+ASLEEP = "import time; time.sleep(600)"
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run_id(tmp_path: Path) -> str:
+    return f"{os.getpid()}-{tmp_path.name}"
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of somebody else, in a group of its own."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", ASLEEP], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def dead_runs_journal(state_dir: Path, run_id: str, *entries: dict[str, object] | str) -> Path:
+    """A journal that nobody holds."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    path = journal_path(state_dir, run_id)
+    path.write_text("".join(f"{e if isinstance(e, str) else json.dumps(e)}\n" for e in entries))
+    return path
+
+
+def process_entry(pid: int, ticks: int, *, ours: bool = True, boot_id: str | None = None) -> dict[str, object]:
+    boot_id = boot_id or current_boot_id()
+    return {"kind": "process", "name": "job", "pid": pid, "started_ticks": ticks, "boot_id": boot_id, "ours": ours}
+
+
+def test_an_ordinary_end_with_nothing_left_says_nothing_and_removes_the_journal(state_dir: Path, run_id: str) -> None:
+    journal = Journal.open(state_dir, run_id)
+    assert journal_path(state_dir, run_id).exists()
+    assert journal.close() == []
+    assert journal.close() == []
+    assert list(state_dir.iterdir()) == []
+
+
+def test_the_end_of_a_run_cleans_up_what_was_forgotten(
+    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
+) -> None:
+    journal = Journal.open(state_dir, run_id)
+    folder = journal.make_folder("prometheus")
+    (folder / "wal").mkdir()
+    journal.record_process("job", sleeper.pid, ours=True)
+    messages = journal.close()
+    assert messages == [
+        f"Cleaned up after run {run_id}: ended 'job' (process group {sleeper.pid}).",
+        f"Cleaned up after run {run_id}: removed the folder {folder}.",
+    ]
+    assert sleeper.wait() == -signal.SIGKILL
+    assert not folder.exists()
+
+
+def test_a_live_run_is_never_touched(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
+    journal = Journal.open(state_dir, run_id)
+    folder = journal.make_folder("data")
+    journal.record_process("job", sleeper.pid, ours=True)
+    assert clean_up_after_killed(state_dir) == []
+    assert sleeper.poll() is None
+    assert folder.is_dir()
+    sleeper.kill()
+    journal.close()
+
+
+def test_a_pid_used_anew_is_not_ended(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
+    ticks = identify(sleeper.pid).started_ticks
+    path = dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks - 1))
+    assert clean_up_after_killed(state_dir) == []
+    assert sleeper.poll() is None
+    assert not path.exists()
+
+
+def test_processes_of_a_former_boot_are_nobodys(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
+    ticks = identify(sleeper.pid).started_ticks
+    dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks, boot_id="another"))
+    assert clean_up_after_killed(state_dir) == []
+    assert sleeper.poll() is None
+
+
+def test_a_users_process_runs_on_and_is_continued(
+    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
+) -> None:
+    ticks = identify(sleeper.pid).started_ticks
+    sleeper.send_signal(signal.SIGSTOP)
+    assert eventually(lambda: psutil.Process(sleeper.pid).status() == psutil.STATUS_STOPPED)
+    dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks, ours=False))
+    messages = clean_up_after_killed(state_dir)
+    assert messages == [
+        f"Cleaned up after run {run_id}: let 'job' (process group {sleeper.pid}) run on without limits."
+    ]
+    assert eventually(lambda: psutil.Process(sleeper.pid).status() == psutil.STATUS_SLEEPING)
+
+
+@pytest.mark.parametrize(("mark", "ended"), [("", False), ("the run", True)])
+def test_children_of_an_ended_leader_are_known_by_the_mark_of_their_run(
+    state_dir: Path, run_id: str, mark: str, ended: bool
+) -> None:
+    code = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}]).pid)"
+    environment = {**os.environ, "SLOPEWISE_RUN_ID": run_id if mark else ""}
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code], env=environment, start_new_session=True, stdout=subprocess.PIPE
+    ) as leader:
+        ticks = identify(leader.pid).started_ticks
+        child = int(piped(leader.stdout).readline())
+    try:
+        dead_runs_journal(state_dir, run_id, process_entry(leader.pid, ticks))
+        clean_up_after_killed(state_dir)
+        assert runs(child) is not ended
+    finally:
+        if runs(child):
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["precious", "slopewise-of-another-run"])
+def test_a_folder_that_is_not_this_runs_is_never_removed(
+    state_dir: Path, run_id: str, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
+    assert clean_up_after_killed(state_dir) == []
+    assert folder.is_dir()
+
+
+def test_a_link_in_the_place_of_a_folder_is_not_followed(state_dir: Path, run_id: str, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    link = tmp_path / f"slopewise-data-{run_id}"
+    link.symlink_to(precious)
+    dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(link)})
+    assert clean_up_after_killed(state_dir) == []
+    assert precious.is_dir()
+
+
+def test_a_cgroup_that_is_not_this_runs_is_never_removed(state_dir: Path, run_id: str, tmp_path: Path) -> None:
+    other = tmp_path / "slopewise-other"
+    other.mkdir()
+    (other / "cgroup.procs").touch()
+    dead_runs_journal(state_dir, run_id, {"kind": "cgroup", "path": str(other)})
+    assert clean_up_after_killed(state_dir) == []
+    assert other.is_dir()
+
+
+@pytest.mark.parametrize("broken", ['{"kind": "folder", "pa', '{"kind": "novelty"}', "\x00\x00"])
+def test_an_unreadable_line_stops_nothing_and_the_journal_is_kept_aside(
+    state_dir: Path, run_id: str, tmp_path: Path, broken: str
+) -> None:
+    folder = tmp_path / f"slopewise-data-{run_id}"
+    folder.mkdir()
+    path = dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)}, broken)
+    removed, kept = clean_up_after_killed(state_dir)
+    assert removed == f"Cleaned up after run {run_id}: removed the folder {folder}."
+    assert kept.startswith(f"{path.with_suffix('.unreadable')}: 1 of its lines cannot be read")
+    assert clean_up_after_killed(state_dir) == []
+
+
+def test_what_cannot_be_cleaned_up_is_told_and_tried_again(state_dir: Path, run_id: str, tmp_path: Path) -> None:
+    cgroup = tmp_path / f"slopewise-{run_id}"  # its removal fails: plain files cannot be moved out of it
+    (cgroup / "1-job").mkdir(parents=True)
+    (cgroup / "cgroup.procs").touch()
+    path = dead_runs_journal(state_dir, run_id, {"kind": "cgroup", "path": str(cgroup)})
+    for _ in range(2):
+        [message] = clean_up_after_killed(state_dir)
+        assert f"the cgroup {cgroup} cannot be cleaned up" in message
+        assert path.exists()
+
+
+def test_no_state_folder_means_nothing_to_clean_up(tmp_path: Path) -> None:
+    assert clean_up_after_killed(tmp_path / "none") == []
+
+
+def test_a_state_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SlopewiseError, match="the journal of this run cannot be written"):
+        Journal.open(tmp_path / "file", "run")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.journal", os.open("/dev/full", os.O_WRONLY))
+    with pytest.raises(SlopewiseError, match="No space left on device"):
+        journal.make_folder("data")
+    journal.close()
+
+
+def test_a_line_that_a_full_disk_cut_is_taken_back_before_the_next(
+    state_dir: Path, run_id: str, tmp_path: Path
+) -> None:
+    journal = Journal.open(state_dir, run_id)
+    folder = journal.make_folder("data")
+    before = journal_path(state_dir, run_id).read_text()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))  # ten bytes more, then it is full
+    try:
+        with pytest.raises(SlopewiseError, match="the disk is full"):
+            journal.record_cgroup(tmp_path / "slopewise-none")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert journal_path(state_dir, run_id).read_text() == before
+    assert journal.close() == [f"Cleaned up after run {run_id}: removed the folder {folder}."]
+
+
+def test_a_journal_of_another_machine_in_a_shared_home_is_left_to_that_machine(
+    state_dir: Path, run_id: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / f"slopewise-data-{run_id}"
+    folder.mkdir()
+    ours = dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
+    theirs = ours.rename(state_dir / f"{run_id}@0123456789ab.journal")
+    assert clean_up_after_killed(state_dir) == []
+    assert theirs.exists()
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(("age_seconds", "left"), [(3600, False), (0, True)])
+def test_a_journal_whose_beginning_was_killed_is_removed_once_it_is_old(
+    state_dir: Path, run_id: str, age_seconds: int, left: bool
+) -> None:
+    state_dir.mkdir()
+    unseen = journal_path(state_dir, run_id).with_suffix(".new")
+    unseen.touch()
+    os.utime(unseen, (time.time() - age_seconds,) * 2)
+    assert clean_up_after_killed(state_dir) == []
+    assert unseen.exists() is left
+
+
+@pytest.mark.parametrize("run_id", ["", "../run", "a b", "a@b"])
+def test_a_run_id_that_is_no_file_name_is_refused(state_dir: Path, run_id: str) -> None:
+    with pytest.raises(ValueError, match="file names"):
+        Journal.open(state_dir, run_id)
+
+
+def test_a_new_run_id_names_this_process() -> None:
+    assert new_run_id().endswith(f"-{os.getpid()}")
+
+
+def test_the_state_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert default_state_dir() == tmp_path / "xdg" / "slopewise"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
+
+
+def test_a_state_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "xdg").mkdir()
+    (tmp_path / "xdg" / "slopewise").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
+
+
+# --- a controller that is killed -----------------------------------------------------------------------------
+
+CONTROLLER = """
+import json, os, sys, time
+from functools import partial
+from pathlib import Path
+from slopewise.adapters.local.crash_journal import Journal
+from slopewise.adapters.local.limiters.choose import choose_limiter
+from slopewise.adapters.local.launcher import Command, Launcher
+
+state_dir, run_id, choice, logs = Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4])
+journal = Journal.open(state_dir, run_id)
+limiter = choose_limiter(journal, choice)
+launcher = Launcher(journal)
+folder = journal.make_folder("data")
+pids = {}
+for name, ours in (("training", True), ("users", False)):
+    command = Command(name, ["sleep", "600"], logs / name, ours=ours)
+    pids[name] = launcher.start(command, partial(limiter.admit, name)).pid
+    limiter.set_limit(name, 50)
+Path(sys.argv[4], "ready.part").write_text(json.dumps({"folder": str(folder), **pids}))
+Path(sys.argv[4], "ready.part").rename(Path(sys.argv[4], "ready"))
+time.sleep(600)
+"""
+
+
+@pytest.fixture(params=["duty-cycle", pytest.param("cgroup", marks=pytest.mark.cgroups)])
+def killed(request: pytest.FixtureRequest, state_dir: Path, run_id: str, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """What a controller had when it was killed with SIGKILL."""
+    if request.param == "cgroup" and not os.access(own_cgroups().get("cpu", "/nonexistent"), os.W_OK):
+        pytest.skip("needs cgroup v1 and the right to create cgroups in it")
+    arguments = [str(state_dir), run_id, request.param, str(tmp_path)]
+    with subprocess.Popen([sys.executable, "-c", CONTROLLER, *arguments], stdout=subprocess.DEVNULL) as process:
+        try:
+            assert eventually((tmp_path / "ready").exists)
+            left = json.loads((tmp_path / "ready").read_text())
+            os.kill(left["users"], signal.SIGSTOP)
+        finally:
+            process.kill()
+    yield left
+    for name in ("training", "users"):
+        if runs(left[name]):
+            os.kill(left[name], signal.SIGKILL)
+
+
+def cgroups_of(run_id: str) -> list[Path]:
+    return [path for own in own_cgroups().values() for path in [own / f"slopewise-{run_id}"] if path.exists()]
+
+
+@pytest.mark.processes
+def test_the_next_start_cleans_up_after_a_killed_controller(
+    killed: dict[str, Any], state_dir: Path, run_id: str
+) -> None:
+    messages = clean_up_after_killed(state_dir)
+    assert any(f"ended 'training' (process group {killed['training']})" in message for message in messages)
+    assert any(f"let 'users' (process group {killed['users']}) run on" in message for message in messages)
+    assert eventually(lambda: not runs(killed["training"]))
+    assert eventually(lambda: psutil.Process(killed["users"]).status() == psutil.STATUS_SLEEPING)
+    assert run_id not in Path(f"/proc/{killed['users']}/cgroup").read_text()
+    assert cgroups_of(run_id) == []
+    assert not Path(killed["folder"]).exists()
+    assert list(state_dir.iterdir()) == []
+
+
+@pytest.mark.processes
+def test_cleaning_up_twice_is_the_same_as_once(killed: dict[str, Any], state_dir: Path) -> None:
+    assert clean_up_after_killed(state_dir) != []
+    assert clean_up_after_killed(state_dir) == []

@@ -1,0 +1,266 @@
+"""What is made of a killed run's jobs: what runs is gone on with, what is over stays over, the rest is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.waiting import eventually
+
+from slopewise.adapters.local.cleanup import EndedJob, RunOf, StartedCommand, StartedProcess, current_boot_id
+from slopewise.adapters.local.crash_journal import (
+    CRASHED_SUFFIX,
+    MEMORY_SUFFIX,
+    Journal,
+    clean_up_after_killed,
+    journal_path,
+)
+from slopewise.adapters.local.crashed_runs import (
+    RETENTION_SECONDS,
+    check_goes_on,
+    check_not_running,
+    descriptions,
+    earlier_run,
+    refuse_running,
+)
+from slopewise.adapters.local.launcher import AdoptedProcess, terminate_all
+from slopewise.adapters.local.limiters.identity import identify
+from slopewise.config.jobs_file import JobSpec, identity_of
+from slopewise.errors import SlopewiseError
+from slopewise.local.run import LocalRunOptions, earlier_jobs
+
+JOBS = "/home/me/jobs.yaml"
+ASLEEP = "import time; time.sleep(600)"
+DEAD = 2**22 - 7
+"""No process has this number: it is the largest that there can be, nearly."""
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-S", "-c", ASLEEP], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def command(*arguments: str, port: int = 20_001) -> StartedCommand:
+    return StartedCommand(
+        arguments=arguments or ("python", "a.py"),
+        working_directory=Path("/home/me"),
+        log_path=Path("/logs/a.log"),
+        port=port,
+        arrived_at_seconds=10.0,
+        started_at_seconds=11.0,
+    )
+
+
+def started(name: str, pid: int = DEAD, *, boot: str | None = None, **more: object) -> StartedProcess:
+    ticks = identify(pid).started_ticks if pid != DEAD else 1
+    return StartedProcess(
+        name=name,
+        pid=pid,
+        started_ticks=ticks,
+        boot_id=boot or current_boot_id(),
+        ours=False,
+        **{"command": command(), **more},
+    )
+
+
+def ended(name: str, status: int | None = 0) -> EndedJob:
+    boot_id = current_boot_id()
+    return EndedJob(
+        name=name, boot_id=boot_id, status=status, at_seconds=20.0, arrived_at_seconds=10.0, cpu_seconds=3.0
+    )
+
+
+def killed(
+    state: Path, run_id: str, *entries: StartedProcess | EndedJob, jobs: str = JOBS, memory: Path | None = None
+) -> Path:
+    """The journal of a killed run, cleaned up after as the next start does."""
+    state.mkdir(exist_ok=True)
+    path = journal_path(state, run_id)
+    run = RunOf(jobs=jobs, started_at_seconds=5.0, memory=memory)
+    path.write_text("".join(entry.model_dump_json() + "\n" for entry in (run, *entries)))
+    clean_up_after_killed(state)
+    return path.with_suffix(CRASHED_SUFFIX)
+
+
+def a_job(name: str, *arguments: str, port: int | None = None) -> JobSpec:
+    return JobSpec(name, list(arguments or ("python", "a.py")), 0.0, port=port, working_directory=Path("/home/me"))
+
+
+def test_what_runs_is_found_again_and_what_is_over_is_known_to_be(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    entries = (started("a", sleeper.pid), started("b"), ended("b"), started("c"), ended("c", 3), started("d"))
+    killed(tmp_path, "run-1", *entries)
+    earlier = earlier_run(tmp_path, JOBS)
+    assert {name: job.runs for name, job in earlier.jobs.items()} == {"a": True, "b": False, "c": False, "d": False}
+    assert earlier.started_at_seconds == 5.0
+    assert descriptions(earlier, [a_job(name) for name in "abcde"]) == [
+        f"a (process {sleeper.pid}, output /logs/a.log) is taken over",
+        "b had finished and is not started again",
+        "c had ended with status 3 and is not started again",
+        "d ended while no controller ran and is not started again",
+    ]
+    check_goes_on(earlier, [a_job(name) for name in "abcde"], where="jobs.yaml")
+    assert earlier_run(tmp_path, "/home/me/other.yaml").jobs == {}
+
+
+def test_once_settled_it_is_the_next_runs_to_remember_and_survives_another_crash(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    path = killed(tmp_path, "run-1", started("a", sleeper.pid), started("b"), ended("b"))
+    journal = Journal.open(tmp_path, "run-2")
+    journal.record(RunOf(jobs=JOBS, started_at_seconds=5.0))
+    earlier_run(tmp_path, JOBS).settle(journal)
+    assert not path.exists()
+    entries = journal_path(tmp_path, "run-2").read_bytes()
+    journal.close()
+    journal_path(tmp_path, "run-3").write_bytes(entries)
+    assert clean_up_after_killed(tmp_path) == [
+        f"Cleaned up after run run-3: let 'a' (process group {sleeper.pid}) run on without limits."
+    ]
+    again = earlier_run(tmp_path, JOBS)
+    assert (again.jobs["a"].runs, again.jobs["a"].mark, again.jobs["b"].ended) == (True, "run-1", ended("b"))
+
+
+def test_it_is_told_of_once_and_not_with_every_later_start(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    killed(tmp_path, "run-1", started("a", sleeper.pid))
+    assert clean_up_after_killed(tmp_path) == []
+    assert earlier_run(tmp_path, JOBS).jobs["a"].runs
+
+
+def test_what_was_remembered_between_passes_is_kept_beside_the_journal(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    (tmp_path / "memory.json").write_text("{}")
+    path = killed(tmp_path / "state", "run-1", started("a", sleeper.pid), memory=tmp_path / "memory.json")
+    assert earlier_run(tmp_path / "state", JOBS).memory == path.with_suffix(MEMORY_SUFFIX)
+    earlier_run(tmp_path / "state", JOBS).forget()
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (a_job("a", "python", "b.py"), "with another command (python a.py)"),
+        (JobSpec("a", ["python", "a.py"], 0.0, working_directory=Path("/srv")), "in another folder (/home/me)"),
+        (a_job("a", port=9500), "on another port (20001)"),
+    ],
+)
+def test_a_job_that_runs_and_is_another_by_now_is_refused(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], spec: JobSpec, reason: str
+) -> None:
+    killed(tmp_path, "run-1", started("a", sleeper.pid))
+    with pytest.raises(SlopewiseError) as refused:
+        check_goes_on(earlier_run(tmp_path, JOBS), [spec], where="jobs.yaml")
+    assert str(refused.value) == (
+        f"jobs.yaml: a still runs from before its controller was killed (process {sleeper.pid}), and {reason}; end it "
+        f"(kill {sleeper.pid}), or start it a second time with --again."
+    )
+
+
+def test_when_all_are_over_nothing_is_started_again_unasked(tmp_path: Path) -> None:
+    killed(tmp_path, "run-1", started("a"), ended("a"), started("b"))
+    earlier = earlier_run(tmp_path, JOBS)
+    with pytest.raises(
+        SlopewiseError, match=r"all of its jobs are over \(a had finished; b ended while no controller ran"
+    ):
+        check_goes_on(earlier, [a_job("a"), a_job("b")], where="jobs.yaml")
+    check_goes_on(earlier, [a_job("a"), a_job("b"), a_job("new")], where="jobs.yaml")
+    earlier.forget()
+    assert earlier_run(tmp_path, JOBS).jobs == {}
+
+
+def test_a_comparison_of_policies_cannot_go_on_with_a_job_and_says_what_to_end(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    path = killed(tmp_path, "run-1", started("a", sleeper.pid), started("b"))
+    with pytest.raises(SlopewiseError, match=rf"killed: a; end them first \(kill {sleeper.pid}\)"):
+        refuse_running(tmp_path, JOBS, [a_job("a"), a_job("b")], where="jobs.yaml")
+    assert path.exists()
+    sleeper.kill()
+    sleeper.wait()
+    refuse_running(tmp_path, JOBS, [a_job("a"), a_job("b")], where="jobs.yaml")
+    assert not path.exists()
+
+
+def test_jobs_that_a_controller_has_now_are_refused(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path, "20260101-000000-4711")
+    check_not_running(tmp_path, JOBS, where="jobs.yaml")
+    journal.record(RunOf(jobs=JOBS, started_at_seconds=5.0))
+    with pytest.raises(
+        SlopewiseError, match=r"run 20260101-000000-4711 has these jobs now; stop it first \(kill 4711\)"
+    ):
+        check_not_running(tmp_path, JOBS, where="jobs.yaml")
+    check_not_running(tmp_path, "/home/me/other.yaml", where="other.yaml")
+    journal.close()
+    check_not_running(tmp_path, JOBS, where="jobs.yaml")
+
+
+def test_after_a_restart_of_the_machine_nothing_runs_and_everything_starts_anew(tmp_path: Path) -> None:
+    path = killed(tmp_path, "run-1", started("a", boot="another boot"), ended("a"))
+    assert not path.exists()
+    assert earlier_run(tmp_path, JOBS).jobs == {}
+
+
+def test_an_old_run_that_nothing_is_left_of_is_forgotten_and_one_that_runs_is_not(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    old, long = killed(tmp_path, "run-1", started("a")), killed(tmp_path, "run-2", started("b", sleeper.pid), jobs="b")
+    week_ago = time.time() - RETENTION_SECONDS - 60
+    for path in (old, long):
+        os.utime(path, (week_ago, week_ago))
+    assert earlier_run(tmp_path, JOBS).jobs == {}
+    assert (old.exists(), long.exists()) == (False, True)
+
+
+def test_of_a_job_that_ran_several_times_the_last_counts(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    killed(tmp_path, "run-1", started("a"), ended("a"), started("a", sleeper.pid))
+    assert earlier_run(tmp_path, JOBS).jobs["a"].runs
+
+
+# --- a process that is not ours --------------------------------------------------------------------------------
+
+
+def test_an_adopted_process_is_ended_with_its_group_and_its_status_is_never_known(tmp_path: Path) -> None:
+    child = f"subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}])"
+    code = f"import subprocess, sys, time; {child}; time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True)
+    adopted = AdoptedProcess(started("a", process.pid), "run-1", tmp_path / "a.log")
+    assert eventually(lambda: len(adopted.running_members({})) == 2)
+    assert (adopted.has_ended(), adopted.poll(), adopted.is_over()) == (False, None, False)
+    terminate_all([adopted], 5.0)
+    process.wait()
+    assert (adopted.has_ended(), adopted.poll(), adopted.is_over(), adopted.is_collected) == (True, None, True, True)
+
+
+def test_an_adopted_process_that_has_ended_is_never_mistaken_for_a_stranger_with_its_number(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    stranger = started("a", sleeper.pid).model_copy(update={"started_ticks": 1})
+    adopted = AdoptedProcess(stranger, "run-1", tmp_path / "a.log")
+    assert adopted.has_ended()
+    adopted.ask_to_end()
+    terminate_all([adopted], 5.0)
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_again_starts_every_job_and_forgets_what_ran_before(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], again: bool
+) -> None:
+    options = LocalRunOptions(Path("/home/me/jobs.yaml"), None, False, "auto", 0, False, again=again)
+    path = killed(tmp_path, "run-1", started("a", sleeper.pid))
+    reported: list[str] = []
+    identity = identity_of(options.jobs_file, [a_job("a")])
+    earlier = earlier_jobs(tmp_path, identity, options, [a_job("a")], reported.append)
+    assert (set(earlier.jobs), path.exists(), len(reported)) == (set() if again else {"a"}, not again, 1)
+    assert f"a (process {sleeper.pid}" in reported[0]
+    assert ("runs on beside it" if again else "is taken over") in reported[0]

@@ -1,0 +1,87 @@
+"""What everything else on this machine uses: from the kernel's counters, without our own processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu, OtherUse
+
+TICKS = os.sysconf("SC_CLK_TCK")
+SPIN = [sys.executable, "-c", "while True: pass"]
+
+
+def line(name: str, user: float = 0.0, idle: float = 0.0, iowait: float = 0.0, steal: float = 0.0) -> str:
+    """A line of /proc/stat of so many seconds, with guest time that is part of user."""
+    fields = (user, 0, 0, idle, iowait, 0, 0, steal, user, 0)
+    return " ".join([name, *(str(round(each * TICKS)) for each in fields)])
+
+
+def machine(folder: Path, *lines: str, cpus: tuple[int, ...] = (0, 1)) -> MachineCpu:
+    path = folder / "stat"
+    path.write_text("\n".join(["cpu  9 9 9 9 9 9 9 9 9 9", *lines, "intr 12345", "ctxt 1"]))
+    return MachineCpu(cpus, list, path)
+
+
+def count(at: float, busy: float, ours: float, stolen: float = 0.0, counted: float | None = None) -> CpuCount:
+    return CpuCount(at, busy, stolen, 2 * at if counted is None else counted, ours)
+
+
+def test_busy_is_what_is_neither_idle_nor_waiting_nor_stolen_on_our_own_cores(tmp_path: Path) -> None:
+    read = machine(tmp_path, line("cpu0", 3, 5, 1, 1), line("cpu1", 4, 6), line("cpu10", 100)).count()
+    assert read is not None
+    assert (read.busy_seconds, read.stolen_seconds, read.counted_seconds) == (7.0, 1.0, 20.0)
+
+
+def test_what_others_used_is_the_busy_time_that_was_not_ours(tmp_path: Path) -> None:
+    cpu = machine(tmp_path)
+    use = cpu.use(count(0, 100, 50), count(10, 115, 62, stolen=1.0))
+    assert use is not None
+    assert astuple(use) == pytest.approx((0.3, 0.1))
+
+
+def test_rounding_of_the_two_counts_makes_no_use_below_nothing(tmp_path: Path) -> None:
+    assert machine(tmp_path).use(count(0, 0, 0), count(10, 19.9, 20.0)) == OtherUse(0.0, 0.0)
+
+
+@pytest.mark.parametrize("text", ["", "cpu0 zero", "cpu0 1 2"])
+def test_a_machine_that_shows_no_counters_is_not_known(tmp_path: Path, text: str) -> None:
+    cpu = machine(tmp_path, text)
+    before, after = cpu.count(), cpu.count()
+    assert cpu.use(before, after) is None
+    assert MachineCpu((0,), list, tmp_path / "missing").count() is None
+
+
+def test_counters_that_stand_still_are_not_taken_for_an_idle_machine(tmp_path: Path) -> None:
+    """As in a sandbox that shows zeros."""
+    assert machine(tmp_path).use(count(0, 0, 0, counted=0), count(10, 0, 9, counted=0)) is None
+
+
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(SPIN)
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.alone
+@pytest.mark.processes
+def test_a_strangers_process_is_seen_and_ours_is_not(busy: subprocess.Popen[bytes]) -> None:
+    """The same process counted as ours and as a stranger's: the difference is what it used."""
+    cpus = os.sched_getaffinity(0)
+    ours, strange = MachineCpu(cpus, lambda: [busy.pid]), MachineCpu(cpus, list)
+    first = ours.count(), strange.count()
+    time.sleep(3)
+    second = ours.count(), strange.count()
+    with_it, without_it = strange.use(first[1], second[1]), ours.use(first[0], second[0])
+    assert with_it is not None
+    assert without_it is not None
+    assert with_it.other_cores - without_it.other_cores > 0.2

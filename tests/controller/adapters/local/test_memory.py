@@ -1,0 +1,96 @@
+"""The memory file: what is saved is loaded by the next controller; damage is told, never guessed around."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.worlds import START, a_job, a_snapshot, known
+
+from slopewise.adapters.local.memory import FileMemory, inherit
+from slopewise.errors import SlopewiseError
+from slopewise.estimators.growth import Measuring, measure
+from slopewise.model import CpuAllocation, Doubts, JobMemory, MemoryState, NodeMemory, Outlier
+
+
+def a_state() -> MemoryState:
+    first = measure(a_snapshot([a_job("a"), a_job("b", level=None)]), MemoryState(), Measuring(20.0))
+    jobs = {**first.jobs, "c": known(efficiency=0.02, job_class="NL", original=CpuAllocation(None, 1000))}
+    return MemoryState(jobs, {"n1": NodeMemory(frozenset({"a", "b"}), START, 40.0)})
+
+
+def test_a_restarted_controller_remembers_everything(tmp_path: Path) -> None:
+    FileMemory(tmp_path / "memory.json").save(a_state())
+    assert FileMemory(tmp_path / "memory.json").load() == a_state()
+
+
+def test_what_is_in_doubt_of_a_jobs_range_is_remembered_and_small(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    doubts = Doubts((2.718281828459045, -1.7e308), Outlier(START, -1.7e308), (1.7e308, -1.7e308))
+    plain, doubted = MemoryState({"a": known()}), MemoryState({"a": known(doubts=doubts, silent_since_seconds=START)})
+    FileMemory(path).save(plain)
+    bytes_before = path.stat().st_size
+    FileMemory(path).save(doubted)
+    assert FileMemory(path).load() == doubted
+    assert path.stat().st_size - bytes_before < 250
+
+
+def test_what_an_older_controller_remembered_is_loaded_and_its_range_counts_as_settled(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    path.write_text(
+        '{"jobs": {"a": {"series": "loss", "first_level": 2.5, "best_level": 0.5, "job_class": "NL", "anchor": '
+        '{"at_seconds": 1000.0, "level": 0.6, "usage": null}, "marks": [], "paces": []}}, "nodes": {}}'
+    )
+    job = FileMemory(path).load().jobs["a"]
+    assert (job.first_level, job.best_level, job.doubts, job.silent_since_seconds) == (2.5, 0.5, None, None)
+    later = a_snapshot([a_job("a", level=0.4, at=1020.0, series="loss")], at=1020.0)
+    growth = measure(later, FileMemory(path).load(), Measuring(20.0)).jobs["a"].growth
+    assert growth is not None
+    assert growth.change_per_second * 20 == pytest.approx(0.2 / 2.1)
+
+
+def test_without_a_file_the_memory_is_empty(tmp_path: Path) -> None:
+    assert FileMemory(tmp_path / "memory.json").load() == MemoryState()
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"jobs": 3}', b"[" * 100_000, b'{"jobs": {"\xff": {}}}'])
+def test_a_damaged_file_is_named_and_not_overwritten(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "memory.json"
+    path.write_bytes(text)
+    with pytest.raises(SlopewiseError, match=r"memory\.json: the controller's memory is damaged"):
+        FileMemory(path).load()
+    assert path.read_bytes() == text
+
+
+def test_a_state_that_cannot_be_stored_is_told_and_the_former_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    memory = FileMemory(path)
+    memory.save(a_state())
+    (tmp_path / "memory.json.new").mkdir()
+    with pytest.raises(SlopewiseError, match="cannot be written"):
+        memory.save(MemoryState())
+    assert FileMemory(path).load() == a_state()
+
+
+def test_an_unchanged_state_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    memory = FileMemory(path)
+    memory.save(a_state())
+    path.unlink()
+    memory.save(a_state())
+    assert not path.exists()
+
+
+def test_what_a_killed_run_had_learnt_is_inherited_without_what_belonged_to_it(tmp_path: Path) -> None:
+    learnt = JobMemory(first_level=2.0, best_level=0.5, job_class="WL", original=CpuAllocation(None, 1000))
+    FileMemory(tmp_path / "old.json").save(MemoryState({"a": learnt}, {"n1": NodeMemory(frozenset({"a"}), 1.0, 2.0)}))
+    inherit(tmp_path / "old.json", tmp_path / "new.json")
+    assert FileMemory(tmp_path / "new.json").load() == MemoryState({"a": learnt.altered(original=None)})
+
+
+def test_what_cannot_be_inherited_is_measured_anew(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text("{")
+    inherit(tmp_path / "old.json", tmp_path / "new.json")
+    inherit(tmp_path / "none.json", tmp_path / "newer.json")
+    assert FileMemory(tmp_path / "new.json").load() == MemoryState()
+    assert FileMemory(tmp_path / "newer.json").load() == MemoryState()

@@ -1,0 +1,243 @@
+"""The ports of this machine: what an observation joins, what a resize writes, and how large this node is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from support.limiting import FakeLimiter
+from support.worlds import START, FakeClock
+
+from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.adapters.local.limiters.mounts import own_quota_cores
+from slopewise.adapters.local.ports import DryRunActuator, LocalActuator, LocalJob, LocalObserver
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.missing_evaluations import Unreachable
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.errors import ActuationError
+from slopewise.model import (
+    Arrival,
+    Checkpoint,
+    ClusterSnapshot,
+    CpuAllocation,
+    CpuControl,
+    Evaluation,
+    JobState,
+    Migrate,
+    MissingEvaluation,
+    Movability,
+    MoveUnderWay,
+    Node,
+    Objectives,
+    Outcome,
+    Place,
+    Resize,
+    Responses,
+)
+
+NODE = Node("local", 2.0, 2**30)
+EVALUATION = Evaluation(0.5, 4, START, 'training_loss{stage="eval"}')
+
+
+@dataclass
+class FakeReader:
+    """One reading, and a scrape interval."""
+
+    jobs: dict[JobKey, JobSeries]
+    scrape_interval_seconds: float = 1.0
+
+    def read(self, at_seconds: float) -> PrometheusReading:
+        return PrometheusReading(self.jobs, queries=3)
+
+
+def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | None = None) -> ClusterSnapshot:
+    limiter = limiter or FakeLimiter(dict.fromkeys(names, UNLIMITED))
+    reader = FakeReader({JobKey("run", name): each for name, each in series.items()})
+    jobs = [LocalJob(name, "run", START - 10, useful_parallelism_cores=1.0) for name in names]
+    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE])  # type: ignore[arg-type]
+    return observer.observe()
+
+
+@dataclass
+class FakeMissing:
+    """Knows the cause at once."""
+
+    asked: list[Unreachable] = field(default_factory=list)
+
+    def of(self, jobs: Iterable[Unreachable], now_seconds: float) -> dict[JobKey, MissingEvaluation]:
+        self.asked = list(jobs)
+        return {job.key: MissingEvaluation("ScrapeFails", "port 1 refuses") for job in self.asked}
+
+
+def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
+    missing = FakeMissing()
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION)})
+    limiter = FakeLimiter({"a": UNLIMITED, "b": UNLIMITED})
+    jobs = [LocalJob(name, "run", START - 10) for name in "ab"]
+    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE], missing=missing)  # type: ignore[arg-type]
+    a, b = observer.observe().jobs
+    assert [(each.key.pod, each.running_seconds) for each in missing.asked] == [("b", 10.0)]
+    assert (a.missing_evaluation, a.warnings) == (None, ())
+    assert b.missing_evaluation == MissingEvaluation("ScrapeFails", "port 1 refuses")
+    assert b.warnings == ("reports no loss: port 1 refuses",)
+
+
+def test_an_observation_joins_series_allocation_and_use_of_each_job() -> None:
+    series = JobSeries(EVALUATION, steps_total=10, steps_planned=100, state=JobState.TRAINING, warnings=("odd",))
+    snapshot = observe({"a": series}, "a", limiter=FakeLimiter({"a": CpuAllocation(500, 700)}))
+    (job,) = snapshot.jobs
+    assert (job.uid, job.namespace, job.node, job.state) == ("a", "run", "local", JobState.TRAINING)
+    assert (job.allocation, job.evaluation, job.warnings) == (CpuAllocation(500, 700), EVALUATION, ("odd",))
+    assert job.usage is not None
+    assert (job.usage.cpu_seconds_total, job.steps_total, job.useful_parallelism_cores) == (3.0, 10, 1.0)
+    assert (snapshot.taken_at_seconds, snapshot.scrape_interval_seconds) == (START, 1.0)
+
+
+def test_a_job_without_series_is_starting_and_has_no_evaluation() -> None:
+    (job,) = observe({}, "a").jobs
+    assert (job.state, job.evaluation) == (JobState.STARTING, None)
+
+
+def test_a_served_model_is_at_work_once_it_says_what_it_has_answered() -> None:
+    (job,) = observe({"a": JobSeries(responses=Responses(40, 8.0), process_started_at_seconds=START)}, "a").jobs
+    assert (job.state, job.responses) == (JobState.TRAINING, Responses(40, 8.0))
+
+
+def test_the_state_that_a_served_model_gives_itself_counts() -> None:
+    (job,) = observe({"a": JobSeries(state=JobState.STARTING, responses=Responses(0, 0.0))}, "a").jobs
+    assert job.state is JobState.STARTING
+
+
+def test_series_of_another_namespace_or_of_no_process_of_ours_are_not_jobs() -> None:
+    snapshot = observe({"ghost": JobSeries(EVALUATION)}, "a")
+    assert [job.name for job in snapshot.jobs] == ["a"]
+
+
+def test_a_job_that_says_it_has_finished_is_still_seen_and_competes_with_nobody() -> None:
+    snapshot = observe({"a": JobSeries(EVALUATION, state=JobState.FINISHED)}, "a")
+    assert [job.state for job in snapshot.jobs] == [JobState.FINISHED]
+    assert snapshot.jobs_by_node() == {"local": []}
+
+
+def test_a_job_whose_process_ended_while_we_looked_is_left_out() -> None:
+    snapshot = observe({}, "a", "b", limiter=FakeLimiter({"b": UNLIMITED}))
+    assert [job.name for job in snapshot.jobs] == ["b"]
+
+
+def an_actuator(limiter: FakeLimiter, placed: list[tuple[str, str]] | None = None) -> LocalActuator:
+    started = [] if placed is None else placed
+    return LocalActuator(
+        limiter,
+        lambda uid, node: started.append((uid, node)),
+        lambda move: Outcome(move, "deferred", f"{move.job_uid} is on its way"),
+        lambda stop: Outcome(stop, "applied", f"{stop.job_uid} is told to end"),
+    )
+
+
+def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() -> None:
+    nodes = [Node("node-1", 1.0, 2**30), Node("node-2", 1.0, 2**30)]
+    objectives = Objectives(qoe_seconds=0.5, deadline_at_seconds=START + 60)
+    waits = Arrival("late", "late", "run", START)
+    runs = LocalJob("a", "run", START - 10, node="node-2", objectives=objectives)
+    goes = MoveUnderWay("b", "node-1", "node-2", START - 1, "saving and ending")
+    observer = LocalObserver(
+        FakeReader({}),  # type: ignore[arg-type]
+        FakeLimiter({"a": UNLIMITED}),
+        lambda: [runs],
+        FakeClock(),
+        nodes,
+        lambda: [waits],
+        lambda: [goes],
+    )
+    snapshot = observer.observe()
+    assert (snapshot.nodes, snapshot.waiting, snapshot.moving) == (tuple(nodes), (waits,), (goes,))
+    assert [(job.node, job.objectives, job.migratable) for job in snapshot.jobs] == [("node-2", objectives, False)]
+
+
+def test_a_job_that_a_move_has_ended_is_seen_with_its_end_although_nothing_of_it_is_left() -> None:
+    gone = LocalJob("a", "run", START - 10, ended=JobState.FINISHED)
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, steps_total=120, state=JobState.TRAINING)})
+    observer = LocalObserver(reader, FakeLimiter(), lambda: [gone], FakeClock(), [NODE])  # type: ignore[arg-type]
+    (job,) = observer.observe().jobs
+    assert (job.state, job.steps_total, job.allocation, job.usage) == (JobState.FINISHED, 120, UNLIMITED, None)
+
+
+def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved() -> None:
+    movability = Movability("restart", grace_seconds=30.0, members=("a",))
+    saved = Checkpoint(START - 5, 0.2, on_sigterm=True)
+    runs = LocalJob("a", "run", START - 10, migratable=True, movability=movability)
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, checkpoint=saved)})
+    observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), [NODE])  # type: ignore[arg-type]
+    (job,) = observer.observe().jobs
+    assert (job.migratable, job.movability, job.checkpoint) == (True, movability, saved)
+
+
+@pytest.mark.parametrize(
+    ("control", "expected"), [("limits", CpuAllocation(250, 1000)), ("requests", CpuAllocation(None, 250))]
+)
+def test_a_resize_writes_the_side_that_is_controlled(control: CpuControl, expected: CpuAllocation) -> None:
+    limiter = FakeLimiter({"a": UNLIMITED})
+    outcome = an_actuator(limiter).resize(Resize("a", "local", control, 1000, 250, "why"))
+    assert outcome.result == "applied"
+    assert limiter.allocations["a"] == expected
+
+
+def test_a_resize_of_a_job_that_is_gone_fails_in_one_sentence() -> None:
+    with pytest.raises(ActuationError, match="no such job runs on this machine"):
+        an_actuator(FakeLimiter()).resize(Resize("a", "local", "limits", 1000, 250, "why"))
+
+
+def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
+    limiter = FakeLimiter({"a": CpuAllocation(250, 20)})
+    actuator = an_actuator(limiter)
+    actuator.restore("a", UNLIMITED)
+    actuator.restore("gone", UNLIMITED)
+    assert limiter.allocations == {"a": UNLIMITED}
+
+
+def test_a_dry_run_says_that_nothing_was_changed() -> None:
+    outcome = DryRunActuator().resize(Resize("a", "local", "limits", 1000, 250, "why"))
+    assert (outcome.result, outcome.detail) == ("deferred", "dry run: nothing was changed")
+
+
+def test_a_placement_starts_the_job_on_its_node() -> None:
+    placed: list[tuple[str, str]] = []
+    outcome = an_actuator(FakeLimiter(), placed).move(Place("a", "node-2", "why"))
+    assert (outcome.result, placed) == ("applied", [("a", "node-2")])
+
+
+def test_what_becomes_of_a_migration_is_what_the_supervisor_says() -> None:
+    placed: list[tuple[str, str]] = []
+    outcome = an_actuator(FakeLimiter(), placed).move(Migrate("a", "node-1", "node-2", "why"))
+    assert (outcome.result, outcome.detail, placed) == ("deferred", "a is on its way", [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "mount", "files", "cores"),
+    [
+        ("cgroup2", "0::/", "cgroup2 cgroup2 rw", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("cgroup2", "0::/", "cgroup2 cgroup2 rw", {"cpu.max": "max 100000\n"}, float("inf")),
+        ("cgroup2", "0::/", "cgroup2 cgroup2 rw", {}, float("inf")),
+        ("v1", "1:cpu:/", "cgroup cgroup rw,cpu", {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"}, 0.5),
+        (
+            "v1",
+            "1:cpu:/",
+            "cgroup cgroup rw,cpu",
+            {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"},
+            float("inf"),
+        ),
+    ],
+)
+def test_a_container_of_half_a_core_on_a_large_machine_is_a_node_of_half_a_core(
+    tmp_path: Path, kind: str, line: str, mount: str, files: dict[str, str], cores: float
+) -> None:
+    proc, mounted = tmp_path / "proc", tmp_path / kind
+    proc.mkdir()
+    mounted.mkdir()
+    (proc / "cgroup").write_text(f"{line}\n")
+    (proc / "mountinfo").write_text(f"30 20 0:26 / {mounted} rw - {mount}\n")
+    for name, text in files.items():
+        (mounted / name).write_text(text)
+    assert own_quota_cores(proc) == cores

@@ -1,0 +1,217 @@
+"""A real Prometheus, started, killed, restarted and gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+from support.waiting import eventually
+
+from slopewise.adapters.local.crash_journal import Journal, journal_path
+from slopewise.adapters.local.launcher import Command, Launcher, ManagedProcess, start_unrecorded
+from slopewise.adapters.local.prometheus_server import (
+    PrometheusBinaries,
+    PrometheusServer,
+    TargetGroup,
+    free_loopback_port,
+)
+from slopewise.errors import DataSourceError, UsageError
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def is_ready(server: PrometheusServer) -> bool:
+    return requests.get(f"{server.url}/-/ready", timeout=5).ok
+
+
+def noting(pids: list[int]) -> Callable[[Command], ManagedProcess]:
+    def start(command: Command) -> ManagedProcess:
+        process = start_unrecorded(command)
+        pids.append(process.pid)
+        return process
+
+    return start
+
+
+def pretender(path: Path, script: str) -> PrometheusBinaries:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return PrometheusBinaries(path, None, "2.42.0")
+
+
+def test_it_answers_while_it_runs_and_leaves_neither_process_nor_data(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+) -> None:
+    noted: list[int] = []
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", start_process=noting(noted)) as server:
+        assert is_ready(server)
+        assert noted == [server.pid]
+        assert os.getpgid(noted[0]) == noted[0]
+        listening = [one.laddr for one in psutil.Process(noted[0]).net_connections() if one.status == "LISTEN"]
+        assert [address.ip for address in listening] == ["127.0.0.1"]
+    assert server.pid is None
+    assert not psutil.pid_exists(noted[0])
+    assert not (tmp_path / "data").exists()
+    server.stop()
+
+
+def test_killed_and_restarted_it_has_the_same_address_and_data(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+) -> None:
+    noted: list[int] = []
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", start_process=noting(noted)) as server:
+        url = server.url
+        server.kill()
+        pid_when_killed = server.pid
+        assert pid_when_killed is None
+        assert (tmp_path / "data" / "tsdb").exists()
+        server.restart()
+        assert (server.url, server.pid) == (url, noted[1])
+        assert is_ready(server)
+
+
+def test_a_port_that_somebody_took_in_between_is_given_up_for_another(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path, taken_port: int
+) -> None:
+    ports = iter([taken_port, free_loopback_port()])
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", free_port=lambda: next(ports)) as server:
+        assert server.url != f"http://127.0.0.1:{taken_port}"
+        assert is_ready(server)
+
+
+def test_a_port_where_another_prometheus_answers_is_not_taken_for_ours(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+) -> None:
+    with PrometheusServer(prometheus_binaries, tmp_path / "first") as first:
+        theirs = int(first.url.rpartition(":")[2])
+        ports = iter([theirs, free_loopback_port()])
+        with PrometheusServer(prometheus_binaries, tmp_path / "second", free_port=lambda: next(ports)) as second:
+            assert second.url != first.url
+        assert is_ready(first)
+
+
+def test_when_every_port_is_taken_it_says_so_and_leaves_nothing(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path, taken_port: int
+) -> None:
+    with pytest.raises(DataSourceError, match="found its port taken 5 times"):
+        PrometheusServer(prometheus_binaries, tmp_path / "data", free_port=lambda: taken_port).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_ends_at_once_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+    broken = pretender(tmp_path / "prometheus", "echo first; echo 'unknown flag' >&2; exit 3")
+    with pytest.raises(DataSourceError, match="ended with 3; its log ends with: unknown flag"):
+        PrometheusServer(broken, tmp_path / "data").start()
+    assert not (tmp_path / "data").exists()
+
+
+def test_one_that_never_gets_ready_is_ended(tmp_path: Path) -> None:
+    noted: list[int] = []
+    sleeper = pretender(tmp_path / "prometheus", "exec sleep 60")
+    server = PrometheusServer(sleeper, tmp_path / "data", start_process=noting(noted), ready_timeout_seconds=0.2)
+    with pytest.raises(DataSourceError, match=r"was not ready within 0\.2 s"):
+        server.start()
+    assert not psutil.pid_exists(noted[0])
+    assert not (tmp_path / "data").exists()
+
+
+CONTROLLER = """
+import os, sys
+from pathlib import Path
+from slopewise.adapters.local.crash_journal import Journal
+from slopewise.adapters.local.launcher import Launcher
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
+folder = Path(sys.argv[1])
+
+class Killed(Journal):
+    def record_process(self, name, pid, *, ours, command=None):
+        print(pid, flush=True)
+        os.kill(os.getpid(), 9)
+
+start = Launcher(Killed.open(folder / "state", "killed")).start
+binaries = PrometheusBinaries(folder / "prometheus", None, "2.42.0")
+PrometheusServer(binaries, folder / "data", start_process=start).start()
+"""
+
+
+def test_one_whose_controller_is_killed_before_it_is_recorded_never_runs(tmp_path: Path) -> None:
+    pretender(tmp_path / "prometheus", f"touch {tmp_path / 'trace'}; exec sleep 60")
+    done = subprocess.run([sys.executable, "-c", CONTROLLER, str(tmp_path)], stdout=subprocess.PIPE, check=False)
+    assert eventually(lambda: not psutil.pid_exists(int(done.stdout)))
+    assert not (tmp_path / "trace").exists()
+
+
+def test_started_by_a_launcher_it_is_in_the_journal_and_marked(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+) -> None:
+    journal = Journal.open(tmp_path / "state", f"{os.getpid()}-{tmp_path.name}")
+    start = Launcher(journal).start
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", start_process=start) as server:
+        assert is_ready(server)
+        assert f'"pid":{server.pid},' in journal_path(tmp_path / "state", journal.run_id).read_text()
+        environment = psutil.Process(server.pid).environ()
+        assert (environment["SLOPEWISE_RUN_ID"], environment["GOMAXPROCS"]) == (journal.run_id, "1")
+    assert journal.close() == []
+
+
+def test_interrupted_while_it_is_waited_for_it_ends_and_leaves_no_data(tmp_path: Path) -> None:
+    noted: list[int] = []
+
+    def start(command: Command) -> ManagedProcess:
+        process = noting(noted)(command)
+        process.poll = interrupt  # type: ignore[method-assign]
+        return process
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    sleeper = pretender(tmp_path / "prometheus", "exec sleep 60")
+    with pytest.raises(KeyboardInterrupt):
+        PrometheusServer(sleeper, tmp_path / "data", start_process=start).start()
+    assert not psutil.pid_exists(noted[0])
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_with_somebodys_files_is_refused_and_kept(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(UsageError, match="is not empty"):
+        PrometheusServer(prometheus_binaries, tmp_path).start()
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_targets_are_there_from_the_start_and_replaced_whole(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+) -> None:
+    first: TargetGroup = {"targets": ["127.0.0.1:1"], "labels": {"pod": "größe"}}
+    second: TargetGroup = {"targets": ["127.0.0.1:2"], "labels": {"pod": 'a"b'}}
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", targets=[first]) as server:
+        assert json.loads((tmp_path / "data" / "targets.json").read_text()) == [first]
+        server.set_targets([first, second])
+        assert json.loads((tmp_path / "data" / "targets.json").read_text()) == [first, second]
+        assert not list((tmp_path / "data").glob("*.draft"))
+
+
+@pytest.mark.parametrize("honor_labels", [False, True])
+def test_a_target_chooses_its_own_labels_only_where_it_is_allowed_to(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path, honor_labels: bool
+) -> None:
+    with PrometheusServer(prometheus_binaries, tmp_path / "data", honor_labels=honor_labels) as server:
+        obeyed = requests.get(f"{server.url}/api/v1/status/config", timeout=5).json()["data"]["yaml"]
+    assert ("honor_labels: true" in obeyed) is honor_labels

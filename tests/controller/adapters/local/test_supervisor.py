@@ -1,0 +1,609 @@
+"""When jobs start and where: at once on one node, after a word of the pass or without it on several; and moves."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.limiting import FakeLimiter
+from support.worlds import START, FakeClock, a_snapshot
+
+from slopewise.adapters.local.job_processes import GRACE_SECONDS
+from slopewise.adapters.local.job_record import SHOWN_SECONDS
+from slopewise.adapters.local.launcher import Command
+from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.adapters.local.move import RESUME_SECONDS
+from slopewise.adapters.local.nodes import LocalNode
+from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, Supervisor
+from slopewise.config.jobs_file import JobSpec
+from slopewise.errors import ActuationError, SlopewiseError
+from slopewise.model import Hold, JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
+
+CORES = frozenset(os.sched_getaffinity(0))
+ONE = [LocalNode(Node("local", 2.0, 2**30), CORES)]
+TWO = [LocalNode(Node(name, 1.0, 2**29), CORES) for name in ("node-1", "node-2")]
+HELD = PassReport(START, "flowcon", {}, START, held="Prometheus is gone")
+
+
+@dataclass
+class FakeProcess:
+    """Runs until it is told that it has ended."""
+
+    status: int | None = None
+    helpers: int = 0
+    """Processes that it has started, and that end when the group is told to."""
+    stubborn: bool = False
+    """Told to end, it does not."""
+    hangs: bool = False
+    """Killed, it does not end either: it waits for a disk."""
+    received: list[str] = field(default_factory=list)
+    is_collected: bool = True
+    """So `terminate_all`, which knows real processes, leaves it alone."""
+
+    status_is_known: bool = True
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def has_ended(self) -> bool:
+        return self.status is not None
+
+    def ask_to_end(self) -> None:
+        self.received.append("end")
+
+    def is_over(self) -> bool:
+        return self.status is not None and not self.helpers
+
+    def signal(self, number: int) -> None:
+        self.received.append(signal.Signals(number).name)
+        if number == signal.SIGKILL and not self.hangs:
+            self.status, self.helpers = -9 if self.status is None else self.status, 0
+        elif not self.stubborn:
+            self.helpers = 0
+
+    def terminate(self, grace_seconds: float) -> int | None:
+        return self.status
+
+    def tail(self, lines: int) -> str:
+        return "no module named numpy"
+
+
+@dataclass
+class FakeLauncher:
+    """Starts nothing; remembers what was started. `admit` gets our own pid, which may go on all our cores."""
+
+    started: dict[str, FakeProcess] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)
+    refuses: bool = False
+
+    def check(self, command: object) -> None:
+        pass
+
+    def start(self, command: Command, admit: Callable[[int], None], members: object) -> FakeProcess:
+        if self.refuses:
+            raise SlopewiseError(f"{command.name}: there is no room for its log.")
+        admit(os.getpid())
+        self.commands.append(command)
+        self.started[command.name] = FakeProcess()
+        return self.started[command.name]
+
+
+@dataclass
+class World:
+    clock: FakeClock
+    launcher: FakeLauncher
+    limiter: FakeLimiter
+    supervisor: Supervisor
+    events: list[str]
+
+    def nodes(self) -> dict[str, str]:
+        return {job.name: job.node for job in self.supervisor.running()}
+
+    def waiting(self) -> list[str]:
+        return [arrival.uid for arrival in self.supervisor.waiting()]
+
+    def a_pass(self) -> PassReport:
+        """One that sees who waits now, and places nobody."""
+        snapshot = a_snapshot([])
+        seen = type(snapshot)(START, snapshot.nodes, (), waiting=tuple(self.supervisor.waiting()))
+        return PassReport(START, "flowcon", {}, START, snapshot=seen)
+
+
+def a_world(tmp_path: Path, nodes: Sequence[LocalNode], *specs: JobSpec) -> World:
+    clock, launcher, limiter = FakeClock(), FakeLauncher(), FakeLimiter()
+    events: list[str] = []
+    supervisor = Supervisor(
+        specs,
+        "run",
+        launcher,  # type: ignore[arg-type]
+        limiter,
+        tmp_path,
+        clock,
+        nodes,
+        ours=True,
+        on_event=lambda: events.append("!"),
+    )
+    supervisor.start()
+    return World(clock, launcher, limiter, supervisor, events)
+
+
+def job(name: str, arrive: float = 0.0, **more: Any) -> JobSpec:
+    return JobSpec(name, ["true"], arrive, **more)
+
+
+def test_on_one_node_a_job_starts_when_it_arrives_and_nobody_waits(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE, job("a"), job("b", arrive=5))
+    world.supervisor.poll()
+    assert (world.nodes(), world.waiting(), world.events) == ({"a": "local"}, [], ["!"])
+    world.clock.seconds += 5
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "local", "b": "local"}
+
+
+def test_on_two_nodes_an_arrival_wakes_the_loop_and_waits_for_the_pass(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("b", arrive=5), job("a"))
+    world.supervisor.poll()
+    assert (world.nodes(), world.waiting(), world.events) == ({}, ["a"], ["!"])
+    world.clock.seconds += PLACEMENT_WAIT_SECONDS - 0.1
+    world.supervisor.poll()
+    assert (world.nodes(), world.events) == ({}, ["!"])
+
+
+def test_who_waits_is_told_with_what_it_was_promised_in_order_of_arrival(tmp_path: Path) -> None:
+    late = job("b", arrive=2, objectives=Objectives(weight=2.0), deadline_seconds=60.0, max_useful_cpu_millicores=500)
+    world = a_world(tmp_path, TWO, late, job("a"))
+    world.supervisor.poll()
+    world.clock.seconds += 2
+    world.supervisor.poll()
+    assert world.waiting() == ["a", "b"]
+    arrival = world.supervisor.waiting()[1]
+    assert arrival.arrived_at_seconds == START + 2
+    assert arrival.objectives == Objectives(weight=2.0, deadline_at_seconds=START + 62)
+    assert arrival.useful_parallelism_cores == 0.5
+
+
+def test_what_the_pass_places_starts_there_with_the_next_look(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"))
+    world.supervisor.poll()
+    world.supervisor.place("a", "node-2")
+    assert world.waiting() == []
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "node-2"}
+    assert world.events == ["!", "!"]
+
+
+def test_what_the_pass_saw_and_did_not_place_goes_where_the_fewest_jobs_are(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"), job("b"), job("c"))
+    world.supervisor.poll()
+    world.supervisor.place("a", "node-1")
+    world.supervisor.after_pass(world.a_pass())
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "node-1", "b": "node-2", "c": "node-1"}
+
+
+def test_a_job_that_arrived_after_the_pass_looked_waits_for_the_next_one(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"))
+    before = world.a_pass()
+    world.supervisor.poll()
+    world.supervisor.after_pass(before)
+    world.supervisor.poll()
+    assert (world.nodes(), world.waiting()) == ({}, ["a"])
+
+
+def test_an_outage_of_prometheus_holds_up_no_arrival(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "node-1"}
+
+
+def test_a_pass_that_never_comes_holds_up_no_arrival(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"))
+    world.supervisor.poll()
+    world.clock.seconds += PLACEMENT_WAIT_SECONDS
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "node-1"}
+
+
+def test_a_job_that_is_held_back_waits_until_a_pass_lets_it_in_or_none_comes(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"))
+    world.supervisor.poll()
+    held = {"a": Hold("needs 0.9 cores", world.clock.seconds + 600.0)}
+    holds = replace(world.a_pass(), requeue_at_seconds=world.clock.seconds + 20.0, held_back=held)
+    world.supervisor.after_pass(holds)
+    world.clock.seconds += 20.0
+    world.supervisor.poll()
+    assert (world.nodes(), world.waiting()) == ({}, ["a"])
+    world.clock.seconds += PLACEMENT_WAIT_SECONDS
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "node-1"}
+
+
+def test_jobs_that_have_ended_count_no_more_where_the_next_one_goes(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"), job("b", arrive=1))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    world.launcher.started["a"].status = 0
+    world.clock.seconds += 1
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    assert world.nodes() == {"b": "node-1"}
+
+
+@pytest.mark.parametrize(("uid", "node"), [("a", "node-9"), ("b", "node-1"), ("nobody", "node-1")])
+def test_only_who_waits_can_be_placed_and_only_where_there_is_a_node(tmp_path: Path, uid: str, node: str) -> None:
+    world = a_world(tmp_path, TWO, job("a"), job("b", arrive=5))
+    world.supervisor.poll()
+    with pytest.raises(ActuationError, match=uid):
+        world.supervisor.place(uid, node)
+    assert world.waiting() == ["a"]
+
+
+def test_completion_counts_from_the_arrival_and_not_from_the_start(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a"))
+    world.supervisor.poll()
+    world.clock.seconds += 2
+    world.supervisor.place("a", "node-1")
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.arrived_at_seconds, record.started_at_seconds) == (START, START + 2)
+
+
+@pytest.mark.parametrize(("nodes", "labelled"), [(ONE, "local"), (TWO, None)])
+def test_a_target_names_its_node_only_where_there_is_but_one(
+    tmp_path: Path, nodes: list[LocalNode], labelled: str | None
+) -> None:
+    (target,) = a_world(tmp_path, nodes, job("a")).supervisor.targets()
+    assert target["labels"].get("node") == labelled
+    assert target["labels"]["pod"] == "a"
+
+
+# --- moves --------------------------------------------------------------------------------------------------
+
+MOVE = Migrate("a", "node-1", "node-2", "slow move")
+
+
+def a_moving_world(tmp_path: Path, **more: Any) -> tuple[World, FakeProcess]:
+    """Job `a` runs on node-1 and `b` on node-2, and `a` was told to go to node-2."""
+    world = a_world(tmp_path, TWO, job("a", **{"migratable": True, **more}), job("b"))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    process = world.launcher.started["a"]
+    world.limiter.set_limit("a", 100)
+    assert world.supervisor.migrate(MOVE).result == "applied"
+    world.supervisor.poll()
+    world.events.clear()
+    return world, process
+
+
+def test_a_job_that_moves_gets_its_cpu_back_is_told_to_end_and_starts_on_the_other_node(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    record = world.supervisor.records["a"]
+    assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
+    assert (record.state, world.nodes(), world.events) == ("moving", {"b": "node-2"}, [])
+    assert world.supervisor.moving() == [MoveUnderWay("a", "node-1", "node-2", START, "saving and ending")]
+    world.clock.seconds += 1.5
+    process.status = 143
+    world.supervisor.poll()
+    assert (record.state, world.nodes(), world.events) == ("running", {"a": "node-2", "b": "node-2"}, ["!"])
+    assert world.supervisor.moving() == []
+    again = [command for command in world.launcher.commands if command.name == "a"]
+    assert again[0] == again[1]
+    (made,) = record.moves
+    assert (made.from_node, made.node) == ("node-1", "node-2")
+    assert (made.asked_at_seconds, made.ended_at_seconds, made.started_at_seconds) == (START, START + 1.5, START + 1.5)
+    assert record.started_at_seconds == START + 1.5
+
+
+def test_the_cpu_of_all_lives_of_a_job_is_counted(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.supervisor.poll()
+    world.launcher.started["a"].status = 0
+    world.supervisor.poll()
+    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter tells 3 s of every cgroup
+
+
+def test_helpers_are_told_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status, process.helpers = 143, 2
+    world.supervisor.poll()
+    assert (process.received, world.supervisor.records["a"].state) == (["end", "SIGTERM"], "moving")
+    world.supervisor.poll()
+    assert (process.received, world.nodes()["a"]) == (["end", "SIGTERM"], "node-2")
+
+
+@pytest.mark.parametrize("helpers", [0, 1])
+def test_who_does_not_end_within_its_grace_is_killed_and_goes_on_from_its_last_checkpoint(
+    tmp_path: Path, helpers: int
+) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.stubborn, process.helpers = True, helpers
+    process.status = 143 if helpers else None
+    world.clock.seconds += GRACE_SECONDS - 0.1
+    world.supervisor.poll()
+    assert "SIGKILL" not in process.received
+    world.clock.seconds += 0.1
+    world.supervisor.poll()
+    assert process.received[-1] == "SIGKILL"
+    world.supervisor.poll()
+    assert world.nodes()["a"] == "node-2"
+
+
+def a_move_that_hangs(tmp_path: Path) -> tuple[World, FakeProcess]:
+    """`a` is to be killed now, and will outlive that."""
+    world, process = a_moving_world(tmp_path)
+    process.stubborn = process.hangs = True
+    world.clock.seconds += GRACE_SECONDS
+    return world, process
+
+
+def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
+    world, process = a_move_that_hangs(tmp_path)
+    world.supervisor.poll()
+    world.clock.seconds += 60.0
+    world.supervisor.poll()
+    assert [command.name for command in world.launcher.commands].count("a") == 1
+    assert world.supervisor.moving() == [MoveUnderWay("a", "node-1", "node-2", START, "killed, and not gone yet")]
+    process.hangs = False
+    world.supervisor.poll()
+    world.supervisor.poll()
+    assert world.nodes()["a"] == "node-2"
+
+
+def test_a_job_that_must_be_killed_holds_up_no_other(tmp_path: Path) -> None:
+    world, _ = a_move_that_hangs(tmp_path)
+    world.launcher.started["b"].status = 0
+    world.supervisor.poll()
+    assert world.supervisor.records["b"].state == "finished"
+
+
+def test_a_job_that_ends_with_status_0_when_it_is_told_to_end_has_finished(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 0
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, world.nodes(), world.supervisor.moving()) == (
+        "finished", {"b": "node-2"}, [],
+    )  # fmt: skip
+    assert world.events == ["!"]
+    assert "status 0 on the SIGTERM of a move" in world.supervisor.records["a"].ended_by_move
+
+
+@pytest.mark.parametrize("state", [JobState.FINISHED, JobState.FAILED])
+def test_a_job_that_a_move_has_ended_is_shown_to_the_next_passes_and_then_no_more(
+    tmp_path: Path, state: JobState
+) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 0 if state is JobState.FINISHED else 143
+    for _ in range(3):
+        world.supervisor.poll()
+        world.launcher.started["a"].status = 0 if state is JobState.FINISHED else 1
+    shown = {job.name: job.ended for job in world.supervisor.observed()}
+    assert shown == {"b": None, "a": state}
+    world.clock.seconds += SHOWN_SECONDS + 1
+    assert [job.name for job in world.supervisor.observed()] == ["b"]
+
+
+def test_a_job_that_fails_at_resuming_is_started_once_more_and_never_moved_again(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.supervisor.poll()
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.nodes()["a"], len(world.launcher.commands)) == ("node-2", 4)
+    job_again = next(job for job in world.supervisor.running() if job.name == "a")
+    assert job_again.movability is not None
+    assert job_again.movability.way is None
+    assert "failed with status 1 when it was resumed" in str(job_again.movability.blocked_reason)
+    refused = world.supervisor.migrate(Migrate("a", "node-2", "node-1", "why"))
+    assert (refused.result, "failed with status 1" in refused.detail) == ("infeasible", True)
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 4)
+
+
+def test_a_job_that_fails_long_after_it_resumed_has_failed_by_itself(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.supervisor.poll()
+    world.clock.seconds += RESUME_SECONDS
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 3)
+    assert world.supervisor.records["a"].ended_by_move == ""
+
+
+def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status, world.launcher.refuses = 143, True
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.state, record.last_output_lines, world.supervisor.moving()) == (
+        "failed", "a: there is no room for its log.", [],
+    )  # fmt: skip
+    assert record.ended_by_move == "could not be started again after a move"
+    assert {job.name: job.ended for job in world.supervisor.observed()} == {"b": None, "a": JobState.FAILED}
+
+
+def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE, job("a"))
+    world.launcher.refuses = True
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.state, record.ended_by_move, world.supervisor.observed()) == ("failed", "", [])
+
+
+@pytest.mark.parametrize(("status", "state"), [(0, JobState.FINISHED), (1, JobState.FAILED)])
+def test_a_job_that_had_ended_before_it_was_told_to_is_not_moved_and_passes_learn_of_it(
+    tmp_path: Path, status: int, state: JobState
+) -> None:
+    world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    process = world.launcher.started["a"]
+    assert world.supervisor.migrate(MOVE).result == "applied"
+    process.status = status
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (process.received, record.state, record.ended_by_move) == ([], str(state), "")
+    assert (len(world.launcher.commands), world.supervisor.moving()) == (2, [])
+    assert {job.name: (job.node, job.ended) for job in world.supervisor.observed()} == {
+        "b": ("node-2", None), "a": ("node-1", state),
+    }  # fmt: skip
+
+
+def test_two_moves_wanted_for_one_job_are_one_and_a_later_one(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    second = world.supervisor.migrate(MOVE)
+    assert (second.result, second.detail) == ("deferred", "it is on its way from node-1 to node-2")
+    process.status = 143
+    world.supervisor.poll()
+    assert len(world.supervisor.records["a"].moves) == 1
+
+
+@pytest.mark.parametrize(
+    ("uid", "node", "reason"),
+    [
+        ("a", "node-1", "it is on node-1 already"),
+        ("a", "node-9", "there is no node 'node-9'"),
+        ("b", "node-1", "it has no `migratable: true`"),
+        ("late", "node-1", "no such job runs"),
+        ("nobody", "node-1", "no such job runs"),
+    ],
+)
+def test_what_cannot_be_moved_stays_and_it_is_said_why(tmp_path: Path, uid: str, node: str, reason: str) -> None:
+    world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"), job("late", arrive=60, migratable=True))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    outcome = world.supervisor.migrate(Migrate(uid, world.nodes().get(uid, "node-2"), node, "why"))
+    assert (outcome.result, reason in outcome.detail) == ("infeasible", True), outcome.detail
+    assert world.nodes() == {"a": "node-1", "b": "node-2"}
+
+
+def test_an_arrival_counts_a_moving_job_where_it_goes(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"), job("c", arrive=1))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    world.supervisor.migrate(MOVE)
+    world.clock.seconds += 1
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    assert world.nodes() == {"b": "node-2", "c": "node-1"}
+
+
+def test_stopping_in_the_middle_of_a_move_ends_the_job_where_it_is(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.launcher.started["b"].status = -15
+    world.supervisor.stop()
+    assert [record.state for record in world.supervisor.records.values()] == ["failed", "failed"]
+    assert (world.supervisor.moving(), world.limiter.allocations, len(world.launcher.commands)) == ([], {}, 2)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "migratable", "expected"), [(TWO, True, "checkpoints/a"), (TWO, False, ""), (ONE, True, "")]
+)
+def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
+    tmp_path: Path, nodes: list[LocalNode], migratable: bool, expected: str
+) -> None:
+    world = a_world(tmp_path, nodes, job("a", migratable=migratable))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    (command,) = world.launcher.commands
+    folder = str(tmp_path / expected) if expected else ""
+    assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder
+
+
+def test_a_command_gets_its_own_environment_and_folder_but_our_port(tmp_path: Path) -> None:
+    wants = {"SEED": "7", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "9"}
+    world = a_world(tmp_path, ONE, job("a", port=9500, environment=wants, working_directory=tmp_path))
+    world.supervisor.poll()
+    (command,) = world.launcher.commands
+    assert command.working_directory == tmp_path
+    assert command.environment.items() >= {**wants, "SLOPEWISE_EXPORTER_PORT": "9500"}.items()
+
+
+# --- stops at the target ------------------------------------------------------------------------------------
+
+WHY = "stopped at its target: loss 0.19 ≤ 0.2"
+STOP = Stop("a", "local", WHY)
+
+
+def a_stopping_world(tmp_path: Path) -> tuple[World, FakeProcess]:
+    """Job `a` runs, limited, and was told to end at its target."""
+    world = a_world(tmp_path, ONE, job("a"))
+    world.supervisor.poll()
+    process = world.launcher.started["a"]
+    world.limiter.set_limit("a", 100)
+    outcome = world.supervisor.end_at_target(STOP)
+    assert (outcome.result, outcome.detail) == ("applied", f"{WHY}; it saves and ends within {GRACE_SECONDS:g} s")
+    world.supervisor.poll()
+    world.events.clear()
+    return world, process
+
+
+@pytest.mark.parametrize("status", [0, 143])
+def test_a_job_at_its_target_is_told_to_end_and_is_not_started_again(tmp_path: Path, status: int) -> None:
+    world, process = a_stopping_world(tmp_path)
+    record = world.supervisor.records["a"]
+    assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
+    assert (record.state, world.nodes(), world.supervisor.all_ended()) == ("stopping", {}, False)
+    world.clock.seconds += 1.5
+    process.status = status
+    world.supervisor.poll()
+    assert (record.state, record.exit_status, record.stopped_at_target) == ("stopped at target", status, WHY)
+    assert (record.finished_at_seconds, world.events) == (START + 1.5, ["!"])
+    world.clock.seconds += RESUME_SECONDS
+    world.supervisor.poll()
+    assert world.supervisor.all_ended()
+    assert len(world.launcher.commands) == 1
+
+
+def test_a_job_that_does_not_end_within_its_grace_is_killed_and_is_stopped_all_the_same(tmp_path: Path) -> None:
+    world, process = a_stopping_world(tmp_path)
+    process.stubborn = True
+    world.clock.seconds += GRACE_SECONDS
+    world.supervisor.poll()
+    assert process.received[-1] == "SIGKILL"
+    world.supervisor.poll()
+    assert world.supervisor.records["a"].state == "stopped at target"
+
+
+def test_a_job_that_ends_by_itself_before_it_is_told_has_finished(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE, job("a"))
+    world.supervisor.poll()
+    world.launcher.started["a"].status = 0
+    world.supervisor.end_at_target(STOP)
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, world.launcher.started["a"].received) == ("finished", [])
+
+
+def test_a_job_that_moves_or_has_ended_is_not_stopped(tmp_path: Path) -> None:
+    moving, _ = a_moving_world(tmp_path)
+    assert moving.supervisor.end_at_target(STOP).result == "deferred"
+    ended = a_world(tmp_path, ONE, job("a"))
+    assert ended.supervisor.end_at_target(STOP).result == "infeasible"
+
+
+def test_a_job_that_is_told_to_end_is_not_moved(tmp_path: Path) -> None:
+    world = a_world(tmp_path, TWO, job("a", migratable=True))
+    world.supervisor.poll()
+    world.supervisor.after_pass(HELD)
+    world.supervisor.poll()
+    assert world.supervisor.end_at_target(STOP).result == "applied"
+    outcome = world.supervisor.migrate(MOVE)
+    assert (outcome.result, outcome.detail) == ("infeasible", "it is told to end at its target")

@@ -1,0 +1,241 @@
+"""A real Prometheus scrapes kubelets the ways people scrape them, and pods that lie about what containers use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.rows import row_of
+from support.waiting import wait_for
+
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries
+from slopewise.adapters.prometheus.client import PrometheusHttp, Row
+from slopewise.adapters.prometheus.container_usage import (
+    ContainerKey,
+    ContainerLabels,
+    ContainerRow,
+    Machine,
+    machines_by_node,
+    use_by_container,
+    use_of_others,
+)
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.queries import AnyOf
+from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
+from slopewise.config.training_policy import EvaluationSettings
+
+pytestmark = pytest.mark.processes
+
+
+@cache
+def started() -> float:
+    """When the kubelets took their samples: not at the import, which may be minutes before Prometheus is there."""
+    return round(time.time(), 3)
+
+
+PLAIN = {"job": "kubernetes-cadvisor", "instance": "node-a", "kubernetes_io_arch": "amd64"}
+PLAIN_RESOURCE = {"job": "kubernetes-resource", "instance": "node-a"}
+OPERATOR = {
+    "job": "kubelet",
+    "instance": "10.0.0.2:10250",
+    "namespace": "kube-system",
+    "service": "kubelet",
+    "endpoint": "https-metrics",
+    "metrics_path": "/metrics/cadvisor",
+    "node": "node-b",
+}
+
+
+def cpu(value: float, *, pod: str, after: float = 0.0, container: str = "trainer", container_id: str = "") -> str:
+    """A sample of CPU time with its own time, as both of a kubelet's endpoints give it."""
+    cadvisor = f'cpu="total",id="/kubepods/{container_id}",image="i",name="{container_id}",' if container_id else ""
+    labels = f'container="{container}",{cadvisor}namespace="team",pod="{pod}"'
+    return f"container_cpu_usage_seconds_total{{{labels}}} {value} {round((started() + after) * 1000)}\n"
+
+
+def gauge(name: str, value: float, *, pod: str, extra: str = "", container: str = "trainer") -> str:
+    of_container = f'container="{container}",id="/kubepods/1",' if container else 'id="/kubepods/0",'
+    return f'{name}{{{of_container}namespace="team",pod="{pod}"{extra}}} {value} {round(started() * 1000)}\n'
+
+
+def whole(pod: str) -> str:
+    """All that cAdvisor says of a pod with one container."""
+    return (
+        cpu(100, pod=pod, container_id="1")
+        + gauge("container_memory_working_set_bytes", 2**20, pod=pod)
+        + gauge("container_cpu_cfs_periods_total", 40, pod=pod)
+        + gauge("container_cpu_cfs_throttled_periods_total", 30, pod=pod)
+        + gauge("container_fs_reads_bytes_total", 10, pod=pod, extra=',device="/dev/a"')
+        + gauge("container_fs_reads_bytes_total", 20, pod=pod, extra=',device="/dev/b"')
+        + gauge("container_fs_writes_bytes_total", 400, pod=pod, extra=',device="/dev/a"')
+        + gauge("container_network_receive_bytes_total", 1000, pod=pod, extra=',interface="eth0"', container="")
+        + gauge("container_network_transmit_bytes_total", 500, pod=pod, extra=',interface="eth0"', container="")
+        + gauge("container_network_receive_bytes_total", 9e9, pod=pod, extra=',interface="lo"', container="")
+    )
+
+
+@dataclass
+class World:
+    """What is read of kubelets and pods, and what Prometheus itself says."""
+
+    scraped: Scraped
+
+    def reader(self, resource_matchers: Mapping[str, str]) -> PrometheusReader:
+        return PrometheusReader(
+            self.scraped.asked.url,
+            {"pod": AnyOf()},
+            SCRAPE_SECONDS,
+            [EvaluationSettings()],
+            2.0,
+            resource_matchers=resource_matchers,
+        )
+
+    def read(self, scope: Scope = EVERYTHING, **resource_matchers: str) -> PrometheusReading:
+        with self.reader(resource_matchers) as reader:
+            return reader.read(time.time(), scope)
+
+    def raw(self, query: str) -> list[Row]:
+        http = PrometheusHttp(self.scraped.asked.url, 5.0)
+        http.begin()
+        try:
+            return http.ask(query, time.time())
+        finally:
+            http.close()
+
+    def wait_for(self, query: str, count: int) -> None:
+        wait_for(query, lambda: self.raw(query), lambda rows: len(rows) == count)
+
+
+@pytest.fixture(scope="module")
+def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
+        world = World(pages)
+        restarted = cpu(500, pod="restarted", after=-20, container_id="old") + cpu(
+            5, pod="restarted", container_id="new"
+        )
+        machine = f"machine_cpu_cores 2\nmachine_memory_bytes {2**33}\n"
+        sandbox = cpu(7, pod="plain", container="", container_id="sandbox")
+        side = cpu(8, pod="plain", container="side", container_id="side")
+        pages.add(PLAIN, whole("plain") + sandbox + side + cpu(100, pod="both", container_id="2") + restarted + machine)
+        pages.add(PLAIN_RESOURCE, cpu(103, pod="both", after=0.25) + cpu(77, pod="resource-only"))
+        pages.add(OPERATOR, whole("operator") + machine)
+        lie = cpu(9999, pod="plain", after=0.3)
+        pages.add({"job": "pods", "instance": "10.1.0.1:9464", "namespace": "evil", "pod": "plain"}, lie)
+        gone = pages.add(
+            {"job": "pods", "instance": "10.1.0.2:9464", "namespace": "evil", "pod": "operator"},
+            cpu(9999, pod="operator", after=0.3),
+        )
+        own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", after=0.3)}'
+        target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
+        pages.add(target, own)
+        pages.tell()
+        world.wait_for("container_cpu_usage_seconds_total", 12)
+        pages.targets.remove(gone)
+        pages.tell()
+        world.wait_for("up", 5)
+        yield world
+
+
+def test_all_that_cadvisor_says_of_a_container_costs_one_query(world: World) -> None:
+    reading = world.read()
+    assert reading.queries == 4
+    use = reading.resources[ContainerKey("team", "plain", "trainer")]
+    assert (use.usage.cpu_seconds_total, use.usage.memory_bytes) == (100, 2**20)
+    assert (use.usage.block_io_bytes_total, use.usage.network_io_bytes_total) == (430, 1500)
+    assert (use.cpu_periods_total, use.cpu_throttled_periods_total) == (40, 30)
+    assert use.usage.sampled_at_seconds == started()
+
+
+def test_a_kubelet_behind_prometheus_operator_is_read_under_the_containers_own_namespace(world: World) -> None:
+    reading = world.read()
+    assert reading.resources[ContainerKey("team", "operator", "trainer")].usage.cpu_seconds_total == 100
+    assert {key.namespace for key in reading.resources} == {"team"}
+
+
+def test_both_endpoints_of_a_kubelet_are_never_added_up_and_the_newer_sample_counts(world: World) -> None:
+    usage = world.read().resources[ContainerKey("team", "both", "trainer")].usage
+    assert (usage.cpu_seconds_total, usage.sampled_at_seconds) == (103, started() + 0.25)
+
+
+def test_the_kubelets_resource_metrics_alone_tell_cpu_and_nothing_of_quota(world: World) -> None:
+    use = world.read().resources[ContainerKey("team", "resource-only", "trainer")]
+    assert use.usage.cpu_seconds_total == 77
+    assert (use.cpu_periods_total, use.usage.block_io_bytes_total, use.usage.network_io_bytes_total) == (None,) * 3
+
+
+def test_the_counter_of_a_containers_former_life_does_not_hide_the_new_one(world: World) -> None:
+    usage = world.read().resources[ContainerKey("team", "restarted", "trainer")].usage
+    assert (usage.cpu_seconds_total, usage.sampled_at_seconds) == (5, started())
+
+
+def test_what_a_pod_claims_of_containers_is_not_believed_not_even_of_itself(world: World) -> None:
+    assert [row.value for row in world.raw('container_cpu_usage_seconds_total{namespace="evil",pod="plain"}')] == [9999]
+    assert [row.value for row in world.raw('container_cpu_usage_seconds_total{app_kind="x"}')] == [9999]
+    resources = world.read().resources
+    assert resources[ContainerKey("team", "plain", "trainer")].usage.cpu_seconds_total == 100
+    assert ContainerKey("evil", "plain", "trainer") not in resources
+
+
+def test_what_a_pod_claimed_is_not_believed_either_once_its_target_has_gone(world: World) -> None:
+    still_seen = world.raw('container_cpu_usage_seconds_total{namespace="evil",pod="operator"}')
+    assert [row.value for row in still_seen] == [9999]
+    assert world.read().resources[ContainerKey("team", "operator", "trainer")].usage.cpu_seconds_total == 100
+
+
+def test_only_containers_of_the_names_that_are_asked_for_are_read(world: World) -> None:
+    reading = world.read(Scope(containers=("trainer", "a.b|.*")))
+    assert {key.container for key in reading.resources} == {"trainer"}
+    assert {key.container for key in world.read().resources} == {"trainer", "side"}
+
+
+def test_resource_matchers_are_forced_on_every_kubelets_series(world: World) -> None:
+    assert {key.pod for key in world.read(job="kubelet").resources} == {"operator"}
+
+
+def test_the_namespaces_of_a_scope_narrow_what_is_read_of_jobs(world: World) -> None:
+    assert [key.pod for key in world.read(Scope(namespaces=("team", "other"))).jobs] == ["plain"]
+    assert [key.namespace for key in world.read(Scope(namespaces=("other", "ev|.*"))).jobs] == []
+
+
+def test_labels_that_the_scrape_copies_from_the_pod_are_not_part_of_a_series_name(world: World) -> None:
+    (job,) = world.read(Scope(namespaces=("team",))).jobs.values()
+    assert job.evaluation is not None
+    assert job.evaluation.series == 'training_loss{stage="eval"}'
+
+
+def test_nodes_are_measured_by_their_kubelets_under_either_way_of_scraping(world: World) -> None:
+    with world.reader({}) as reader:
+        machines = reader.machines(time.time())
+    assert machines == {"node-a": Machine(2.0, 2**33), "node-b": Machine(2.0, 2**33)}
+
+
+def test_a_node_that_is_scraped_by_address_goes_by_it() -> None:
+    labels = {"instance": "10.0.0.7:10250"}
+    rows = [
+        row_of({**labels, "__name__": "machine_cpu_cores"}, 4.0),
+        row_of({**labels, "__name__": "machine_memory_bytes"}, 1e9),
+    ]
+    assert machines_by_node(rows) == {"10.0.0.7": Machine(4.0, 10**9)}
+
+
+def test_a_container_whose_cpu_nobody_tells_is_left_out() -> None:
+    labels = {"namespace": "team", "pod": "p", "container": "c"}
+    rows = [
+        ContainerRow(ContainerLabels(**labels, metric="container_memory_working_set_bytes"), (0.0, 1.0)),
+        ContainerRow(ContainerLabels(namespace="team", pod="p", kind="network_io"), (0.0, 2.0)),
+    ]
+    assert use_by_container(rows) == {}
+
+
+def test_a_node_with_its_jobs_alone_is_one_whose_others_use_nothing_and_others_count_by_their_own_namespace() -> None:
+    rows = [
+        row_of({"node": "a", "instance": "10.0.0.7:10250", "namespace": "team", "pod": "mine"}, 1.5),
+        row_of({"instance": "b:10250", "namespace": "kube-system", "exported_namespace": "team", "pod": "mine"}, 1.5),
+        row_of({"instance": "b:10250", "namespace": "kube-system", "exported_namespace": "team", "pod": "side"}, 0.5),
+        row_of({"instance": "b:10250"}, 0.25),
+    ]
+    assert use_of_others(rows, {JobKey("team", "mine")}) == {"a": 0.0, "b": 0.75}

@@ -1,0 +1,293 @@
+"""Every way in which Prometheus can fail us becomes one sentence, soon, and never a smaller world."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from support.fake_prometheus import EMPTY, FakePrometheus, Respond, answer, send, text, vector
+
+from slopewise.adapters.local.prometheus_server import free_loopback_port
+from slopewise.adapters.prometheus.client import PrometheusHttp, Target
+from slopewise.adapters.prometheus.reader import PrometheusReader
+from slopewise.config.training_policy import EvaluationSettings
+from slopewise.errors import ObservationError, UsageError
+
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture
+def fake() -> Iterator[FakePrometheus]:
+    server = FakePrometheus()
+    yield server
+    server.close()
+
+
+def reader(url: str, evaluations: int = 1, timeout_seconds: float = 5.0) -> PrometheusReader:
+    mappings = [EvaluationSettings(metric=f"loss_{number}") for number in range(evaluations)]
+    return PrometheusReader(url, {"namespace": "flowcon"}, 1.0, mappings, 10, timeout_seconds)
+
+
+def reported(url: str, timeout_seconds: float = 5.0) -> str:
+    """The sentence of a reading that must fail."""
+    with reader(url, timeout_seconds=timeout_seconds) as one, pytest.raises(ObservationError) as caught:
+        one.read(NOW)
+    assert url in str(caught.value)
+    assert str(caught.value).endswith(".")
+    return str(caught.value)
+
+
+def test_nobody_there_is_told_as_refused() -> None:
+    assert "connection refused" in reported(f"http://127.0.0.1:{free_loopback_port()}")
+
+
+def test_one_that_hangs_is_given_up_after_the_timeout(fake: FakePrometheus) -> None:
+    fake.respond = lambda _: fake.released.wait(30) and None
+    assert "did not answer within 0.3 s" in reported(fake.url, timeout_seconds=0.3)
+
+
+def test_one_that_drips_byte_by_byte_is_given_up_after_the_timeout(fake: FakePrometheus) -> None:
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200, b"", promised=1000)
+        while not fake.released.wait(0.02):
+            handler.wfile.write(b" ")
+
+    fake.respond = drip
+    assert "did not answer within 0.3 s" in reported(fake.url, timeout_seconds=0.3)
+
+
+def test_an_http_error_is_told_with_what_it_says(fake: FakePrometheus) -> None:
+    fake.respond = text(b"storage is on fire", status=500)
+    message = reported(fake.url)
+    assert "500" in message
+    assert "storage is on fire" in message
+    assert len(fake.asked) == 1, "an error is not retried within a pass"
+
+
+def test_a_long_error_page_is_cut(fake: FakePrometheus) -> None:
+    fake.respond = text(b"x" * 100_000, status=502)
+    assert len(reported(fake.url)) < 500
+
+
+def test_a_query_that_it_refuses_is_told_with_its_reason(fake: FakePrometheus) -> None:
+    fake.respond = answer({"status": "error", "error": "query timed out"}, status=503)
+    assert "query timed out" in reported(fake.url)
+
+
+def test_json_that_breaks_off_is_no_answer(fake: FakePrometheus) -> None:
+    fake.respond = text(json.dumps(EMPTY).encode()[:-9])
+    assert "cannot be read" in reported(fake.url)
+
+
+@pytest.mark.parametrize("seconds", [300, -300])
+def test_an_answer_of_another_moment_is_no_answer(fake: FakePrometheus, seconds: int) -> None:
+    """A cache in between gives what it was given five minutes ago."""
+    row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - seconds, "1"]}
+    fake.respond = answer(vector(row))
+    assert f"gave an answer of another moment ({seconds} s ago); see whether a cache lies in between" in reported(
+        fake.url
+    )
+
+
+def test_a_moment_that_a_server_has_rounded_is_the_same(fake: FakePrometheus) -> None:
+    row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - 5, "1"]}
+    fake.respond = answer(vector(row))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs
+
+
+def test_a_connection_that_breaks_off_is_no_answer(fake: FakePrometheus) -> None:
+    def break_off(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200, b'{"status":', promised=1000)
+        handler.close_connection = True
+
+    fake.respond = break_off
+    assert "broke in mid-answer" in reported(fake.url)
+
+
+def test_a_connection_that_is_closed_without_a_word_is_told(fake: FakePrometheus) -> None:
+    fake.respond = lambda handler: setattr(handler, "close_connection", True)
+    assert "it closed the connection" in reported(fake.url)
+
+
+def test_a_login_page_is_no_answer(fake: FakePrometheus) -> None:
+    fake.respond = text(b"<html>Sign in</html>")
+    assert "login page" in reported(fake.url)
+
+
+def test_a_login_page_of_another_host_is_no_answer(fake: FakePrometheus) -> None:
+    def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", fake.url.replace("127.0.0.1", "localhost") + "/login")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        fake.respond = text(b"<html>Sign in</html>")
+
+    fake.respond = elsewhere
+    message = reported(fake.url)
+    assert f"redirects to {fake.url.replace('127.0.0.1', 'localhost')}/login, where nothing is asked" in message
+    assert "login page" in message
+    assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"status": "success"},
+        {"status": "success", "data": {"resultType": "vector"}},
+        vector({"metric": {"pod": "a"}}),
+        vector({"value": [NOW, "1"]}),
+        vector({"metric": "a", "value": [NOW, "1"]}),
+        vector({"metric": {}, "value": [NOW]}),
+        vector({"metric": {}, "value": None}),
+    ],
+)
+def test_an_answer_with_missing_fields_is_no_answer(fake: FakePrometheus, document: object) -> None:
+    fake.respond = answer(document)
+    assert "missing or strange fields" in reported(fake.url)
+
+
+def test_a_value_that_is_no_number_is_no_answer(fake: FakePrometheus) -> None:
+    fake.respond = answer(vector({"metric": {}, "value": [NOW, "many"]}))
+    assert "missing or strange fields (Expected `float`, got `str`" in reported(fake.url)
+
+
+def test_an_answer_that_is_nested_too_deeply_is_no_answer(fake: FakePrometheus) -> None:
+    fake.respond = text(b'{"more":' + b"[" * 1_000_000)
+    assert "cannot be read" in reported(fake.url)
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_infinities_and_nan_are_values_and_labels_stay_what_they_are(
+    fake: FakePrometheus, separators: tuple[str, str]
+) -> None:
+    sent = {"NaN": math.nan, "+Inf": math.inf, "-Inf": -math.inf, "1.5e-7": 1.5e-7, "0.1": 0.1}
+    document = vector(*({"metric": {"le": "+Inf", "said": value}, "value": [NOW, value]} for value in sent))
+    fake.respond = text(json.dumps(document, separators=separators).encode())
+    http = PrometheusHttp(fake.url, 5.0)
+    http.begin()
+    rows = http.ask("up", NOW)
+    http.close()
+    assert [row.labels for row in rows] == [{"le": "+Inf", "said": value} for value in sent]
+    assert [str(row.value) for row in rows] == [str(value) for value in sent.values()]
+
+
+def test_an_answer_with_warnings_is_a_part_of_the_answer(fake: FakePrometheus) -> None:
+    fake.respond = answer(vector(warnings=["remote read: store-1 is unreachable"]))
+    assert "a part of the answer and warned: remote read: store-1 is unreachable" in reported(fake.url)
+
+
+def test_an_answer_of_victoriametrics_that_is_partial_is_a_part_of_the_answer(fake: FakePrometheus) -> None:
+    fake.respond = answer(vector(isPartial=True))
+    assert "gave a part of the answer and warned: isPartial" in reported(fake.url)
+    fake.respond = answer(vector(isPartial=False, stats={"seriesFetched": "0"}))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs == {}
+
+
+def test_notes_of_prometheus_3_and_an_empty_list_of_warnings_are_no_warnings(fake: FakePrometheus) -> None:
+    fake.respond = answer(vector(infos=["metric might not be a counter"], warnings=[]))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs == {}
+
+
+def test_a_label_called_warnings_is_no_warning(fake: FakePrometheus) -> None:
+    labels = {"namespace": "flowcon", "pod": "a", "warnings": "oh", "slopewise_value": "up"}
+    fake.respond = answer(vector({"metric": labels, "value": [NOW, "1"]}))
+    with reader(fake.url) as one:
+        assert ("flowcon", "a") in one.read(NOW).jobs
+
+
+def test_no_series_at_all_is_a_reading_without_jobs(fake: FakePrometheus) -> None:
+    with reader(fake.url) as one:
+        reading = one.read(NOW)
+    assert reading.jobs == {}
+
+
+@pytest.mark.parametrize(("mappings", "queries"), [(1, 3), (4, 6)])
+def test_the_number_of_queries_depends_on_the_mappings_only(fake: FakePrometheus, mappings: int, queries: int) -> None:
+    rows = [
+        {"metric": {"namespace": "flowcon", "pod": f"job-{n}", "slopewise_value": "level"}, "value": [NOW, "1"]}
+        for n in range(200)
+    ]
+    fake.respond = answer(vector(*rows))
+    with reader(fake.url, evaluations=mappings) as one:
+        for _ in range(2):
+            reading = one.read(NOW)
+            assert (len(reading.jobs), reading.queries) == (200, queries)
+    assert len(fake.asked) == 2 * queries
+
+
+def test_all_queries_of_a_reading_are_asked_for_the_same_moment_and_namespace(fake: FakePrometheus) -> None:
+    with reader(fake.url, evaluations=2) as one:
+        one.read(NOW + 0.25)
+    assert {asked["time"] for asked in fake.asked} == {"1700000000.250"}
+    assert all('namespace="flowcon"' in asked["query"] for asked in fake.asked)
+
+
+def test_a_curve_longer_than_prometheus_allows_is_fetched_in_parts(fake: FakePrometheus) -> None:
+    fake.respond = answer({"status": "success", "data": {"resultType": "matrix", "result": []}})
+    with reader(fake.url) as one:
+        assert one.range_curve(NOW, NOW + 12_000, 0.5) == {}
+    starts_and_ends = [(float(asked["start"]) - NOW, float(asked["end"]) - NOW) for asked in fake.asked]
+    assert starts_and_ends == [(0, 5499.5), (5500, 10_999.5), (11_000, 12_000)]
+
+
+def test_a_window_holds_at_least_four_scrapes(fake: FakePrometheus) -> None:
+    with PrometheusReader(fake.url, {"namespace": "x"}, 5.0, [EvaluationSettings()], window_seconds=10) as one:
+        one.read(NOW)
+    assert "[20000ms]" in fake.asked[0]["query"]
+
+
+@pytest.mark.parametrize("url", ["", "localhost:9090", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999"])
+def test_what_is_no_url_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(UsageError, match="is not the URL of a Prometheus"):
+        reader(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@127.0.0.1:9090",
+        "https://hunter2@prometheus",
+        "me:hunter2@127.0.0.1:9090",
+        "http://me:hunter2@127.0.0.1:99999",
+        "https://prometheus/?token=hunter2",
+    ],
+)
+def test_a_secret_in_the_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError, match="write it without, and those as basic_auth") as caught:
+        reader(url)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_without_a_forced_matcher_nothing_is_read(fake: FakePrometheus) -> None:
+    with pytest.raises(UsageError, match="name at least one label"):
+        PrometheusReader(fake.url, {}, 1.0, [EvaluationSettings()], 10)
+
+
+def test_what_is_scraped_is_read_without_the_labels_that_were_discovered(fake: FakePrometheus) -> None:
+    target = {
+        "discoveredLabels": {"__address__": "127.0.0.1:9"},
+        "labels": {"pod": "a"},
+        "health": "down",
+        "lastError": "connection refused",
+        "lastScrape": "2026-01-01T00:00:00Z",
+    }
+    fake.respond = answer({"status": "success", "data": {"activeTargets": [target], "droppedTargets": []}})
+    with PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0) as reader:
+        assert reader.targets() == [Target({"pod": "a"}, "down", "connection refused")]
+    assert fake.asked == [{"state": "active"}]
+
+
+@pytest.mark.parametrize("respond", [answer({"error": "x"}, 404), text(b"<html>"), answer({"data": {}})])
+def test_a_server_without_a_target_api_is_told_in_one_sentence(fake: FakePrometheus, respond: Respond) -> None:
+    fake.respond = respond
+    reader = PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0)
+    with reader, pytest.raises(ObservationError, match=f"^Prometheus at {fake.url} "):
+        reader.targets()

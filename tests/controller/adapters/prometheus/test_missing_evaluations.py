@@ -1,0 +1,229 @@
+"""Why a job reports no loss: said once the cause is known, asked for once a change, and never at a pass's expense."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+from support.worlds import START
+
+from slopewise.adapters.prometheus.client import Target
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.missing_evaluations import (
+    MAX_QUERIED_PER_PASS,
+    RECHECK_SECONDS,
+    TRY_AGAIN_SECONDS,
+    MissingEvaluations,
+    Remedies,
+    Unreachable,
+    unreachable,
+    with_missing,
+)
+from slopewise.adapters.prometheus.reader import JobSeries
+from slopewise.config.training_policy import EvaluationSettings
+from slopewise.errors import ObservationError
+from slopewise.model import Evaluation, JobState, MissingEvaluation, Responses
+
+SCRAPE = 5.0
+HERE = "127.0.0.1:41523"
+REMEDIES = Remedies("select it", "start it", "add two lines", failing_seconds=30.0, missing_seconds=60.0)
+FAILING = JobSeries(up=False, instances=frozenset({HERE}))
+ANSWERING = JobSeries(up=True, instances=frozenset({HERE}))
+
+
+@dataclass
+class FakePrometheus:
+    """Scrapes one target; counts what it is asked."""
+
+    error: str = 'Get "http://127.0.0.1:41523/metrics": dial tcp 127.0.0.1:41523: connect: connection refused'
+    names: tuple[str, ...] = ()
+    works: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def targets(self) -> list[Target]:
+        self._note("targets")
+        return [Target({"instance": HERE}, "down", self.error)]
+
+    def metric_names(
+        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
+    ) -> Mapping[JobKey, Collection[str]]:
+        self._note(f"names of {len(instances)}")
+        assert all(of_job == {HERE} for of_job in instances.values())
+        return {key: set(self.names) for key in instances}
+
+    def _note(self, what: str) -> None:
+        self.asked.append(what)
+        if not self.works:
+            raise ObservationError("Prometheus answered HTTP Status Code 404.")
+
+
+def job(series: JobSeries, name: str = "a", running: float = 100.0) -> Unreachable:
+    return Unreachable(JobKey("team", name), series, running)
+
+
+def finder(prometheus: FakePrometheus, **evaluation: object) -> MissingEvaluations:
+    return MissingEvaluations(prometheus, [EvaluationSettings(**evaluation)], SCRAPE, REMEDIES)
+
+
+def found(
+    series: JobSeries, prometheus: FakePrometheus | None = None, **evaluation: object
+) -> MissingEvaluation | None:
+    """What is known of a job after three scrapes in which it did not change."""
+    missing = finder(prometheus or FakePrometheus(), **evaluation)
+    assert missing.of([job(series)], START) == {}
+    return missing.of([job(series)], START + 3 * SCRAPE).get(JobKey("team", "a"))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FakePrometheus().error, "port 41523 refuses"),
+        ("context deadline exceeded", "port 41523 does not answer in time"),
+        ("dial tcp: lookup trainer: no such host", "port 41523 cannot be reached"),
+        ("server returned HTTP status 404 Not Found", "port 41523 answers with HTTP status 404"),
+        ("read: connection reset by peer", "port 41523 breaks the connection off"),
+        ('expected a valid start token, got "<"', "port 41523 answers with something that is no metrics"),
+        ("something new", "port 41523 cannot be scraped (something new)"),
+    ],
+)
+def test_a_scrape_that_fails_is_told_with_its_port_and_what_is_wrong_with_it(error: str, text: str) -> None:
+    assert found(FAILING, FakePrometheus(error)) == MissingEvaluation("ScrapeFails", f"{text}; start it")
+
+
+@pytest.mark.parametrize(
+    ("names", "reported"),
+    [
+        (
+            ("my_val_loss", "loss", "lr", "images_total"),
+            (
+                "has no training_loss; it has loss, my_val_loss, images_total, lr; "
+                "if one of them is the loss, write spec.evaluation.metric: loss"
+            ),
+        ),
+        (
+            tuple(f"lr_{number}" for number in range(7)),
+            "has no training_loss; it has lr_0, lr_1, lr_2, lr_3, lr_4 and 2 more; add two lines",
+        ),
+        ((), "has no training_loss, and no metric of its own; add two lines"),
+        (
+            ("training_steps_total", "training_nonfinite_loss_total", "training_state"),
+            "has no training_loss, though it counts its steps; report it with each step, step(loss=…)",
+        ),
+    ],
+)
+def test_an_endpoint_without_the_metric_is_told_with_those_that_it_has(names: tuple[str, ...], reported: str) -> None:
+    known = found(ANSWERING, FakePrometheus(names=names))
+    assert known == MissingEvaluation("NoMetric", f"port 41523 answers, but {reported}")
+
+
+def test_a_metric_without_the_labels_that_are_asked_for_is_told_as_that() -> None:
+    known = found(ANSWERING, FakePrometheus(names=("my_loss",)), metric="my_loss", labels={"stage": "val"})
+    assert known is not None
+    assert known.message == (
+        'port 41523 answers, but its my_loss lacks the labels stage="val"; correct spec.evaluation.labels'
+    )
+
+
+def test_a_job_that_prometheus_does_not_know_and_one_whose_series_cannot_be_used() -> None:
+    assert found(JobSeries()) == MissingEvaluation("NoTarget", "Prometheus has no target for it; select it")
+    odd = found(replace(ANSWERING, warnings=("training_loss carries the label `step`",)))
+    assert odd == MissingEvaluation("NotUsable", "training_loss carries the label `step`")
+
+
+@pytest.mark.parametrize(
+    ("series", "delay"), [(FAILING, REMEDIES.failing_seconds), (JobSeries(), REMEDIES.missing_seconds)]
+)
+def test_a_job_that_has_just_started_may_be_without_an_endpoint(series: JobSeries, delay: float) -> None:
+    prometheus = FakePrometheus()
+    missing = finder(prometheus)
+    for running in (0.0, 3 * SCRAPE, delay - 1):
+        assert missing.of([job(series, running=running)], START + running) == {}
+    assert prometheus.asked == []
+    assert len(missing.of([job(series, running=delay)], START + delay)) == 1
+
+
+def test_an_endpoint_has_three_scrapes_from_the_first_answer_on() -> None:
+    missing = finder(FakePrometheus())
+    missing.of([job(FAILING)], START)
+    assert missing.of([job(ANSWERING)], START + 3 * SCRAPE) == {}
+    assert len(missing.of([job(ANSWERING)], START + 6 * SCRAPE)) == 1
+
+
+def test_the_cause_is_asked_for_once_a_change_and_again_after_a_while() -> None:
+    prometheus = FakePrometheus()
+    missing = finder(prometheus)
+    for seconds in range(0, int(RECHECK_SECONDS), 10):
+        missing.of([job(FAILING)], START + seconds)
+    assert prometheus.asked == ["targets"]
+    moved = replace(FAILING, instances=frozenset({"127.0.0.1:9"}))
+    for seconds in (0, 20, 40):
+        missing.of([job(moved)], START + RECHECK_SECONDS + seconds)
+    assert prometheus.asked == ["targets"] * 2
+    missing.of([job(moved)], START + 3 * RECHECK_SECONDS)
+    assert prometheus.asked == ["targets"] * 3
+
+
+def test_a_job_that_reports_again_is_forgotten() -> None:
+    missing = finder(FakePrometheus())
+    missing.of([job(FAILING)], START)
+    assert len(missing.of([job(FAILING)], START + 20)) == 1
+    assert missing.of([], START + 40) == {}
+    assert missing.of([job(FAILING)], START + 60) == {}
+
+
+@pytest.mark.parametrize(("series", "what"), [(FAILING, "targets"), (ANSWERING, f"names of {MAX_QUERIED_PER_PASS}")])
+def test_many_silent_jobs_cost_one_request_of_each_kind_a_pass(series: JobSeries, what: str) -> None:
+    prometheus = FakePrometheus()
+    missing = finder(prometheus)
+    many = [job(series, f"job-{number}") for number in range(3 * MAX_QUERIED_PER_PASS)]
+    known = [len(missing.of(many, START + seconds)) for seconds in (0, 20, 40, 60, 80)]
+    assert known == [
+        0,
+        MAX_QUERIED_PER_PASS,
+        2 * MAX_QUERIED_PER_PASS,
+        3 * MAX_QUERIED_PER_PASS,
+        3 * MAX_QUERIED_PER_PASS,
+    ]
+    assert prometheus.asked == [what] * 3
+
+
+@pytest.mark.parametrize(
+    ("series", "reported"),
+    [
+        (FAILING, "port 41523 cannot be scraped; start it"),
+        (ANSWERING, "port 41523 answers, but has no training_loss"),
+    ],
+)
+def test_a_prometheus_that_cannot_be_asked_costs_the_cause_and_not_the_pass(series: JobSeries, reported: str) -> None:
+    prometheus = FakePrometheus(works=False)
+    missing = finder(prometheus)
+    missing.of([job(series)], START)
+    (known,) = missing.of([job(series)], START + 20).values()
+    assert known.message == reported
+    missing.of([job(series)], START + 20 + TRY_AGAIN_SECONDS - 1)
+    assert len(prometheus.asked) == 1
+    missing.of([job(series)], START + 20 + TRY_AGAIN_SECONDS)
+    assert len(prometheus.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("series", "silent"),
+    [
+        (JobSeries(), True),
+        (JobSeries(state=JobState.TRAINING, steps_total=3.0), True),
+        (JobSeries(state=JobState.STARTING), False),
+        (JobSeries(state=JobState.FINISHED), False),
+        (JobSeries(responses=Responses(1, 1.0)), False),
+        (JobSeries(Evaluation(1.0, 4, START, "training_loss")), False),
+    ],
+)
+def test_who_should_report_a_loss(series: JobSeries, silent: bool) -> None:
+    assert (unreachable(JobKey("team", "a"), series, 1.0) is not None) is silent
+
+
+def test_the_cause_is_a_warning_of_the_job_and_not_one_twice() -> None:
+    cause = MissingEvaluation("ScrapeFails", "port 1 refuses")
+    assert with_missing(("odd",), cause) == ("odd", "reports no loss: port 1 refuses")
+    assert with_missing(("odd",), None) == ("odd",)
+    assert with_missing(("odd",), MissingEvaluation("NotUsable", "odd")) == ("odd",)

@@ -1,0 +1,84 @@
+"""Text becomes PromQL in one place only: what cannot be a name is refused, values cannot leave their quotes."""
+
+from __future__ import annotations
+
+from urllib.parse import quote_plus
+
+import pytest
+
+from slopewise.adapters.prometheus import queries
+from slopewise.errors import UsageError
+
+
+def test_matchers_are_rendered_one_a_line() -> None:
+    assert queries.render_matchers((("namespace", "flowcon"), ("stage", "eval"))) == (
+        'namespace="flowcon",\n    stage="eval",'
+    )
+
+
+def test_several_values_are_compared_as_text_in_one_pattern() -> None:
+    values = queries.AnyOf(("team-a", "b.c|.*", 'd"'))
+    assert queries.render_matchers((("namespace", values),)) == 'namespace=~"team\\\\-a|b\\\\.c\\\\|\\\\.\\\\*|d\\"",'
+
+
+def test_no_values_or_too_many_for_a_url_mean_any_but_none() -> None:
+    many = queries.AnyOf(tuple(f"team-{number}" for number in range(100)))
+    assert queries.render_matchers((("namespace", many), ("pod", queries.AnyOf()))) == 'namespace!="",\n    pod!="",'
+
+
+def test_the_longest_query_fits_into_a_url_that_proxies_let_through() -> None:
+    namespaces = queries.AnyOf(tuple(f"team-{number:02}" for number in range(22)))
+    matchers = (("pod", queries.AnyOf()), ("stage", "eval"), ("namespace", namespaces))
+    rendered = [queries.levels("training_loss", matchers, 20, 5), queries.resources((), namespaces)]
+    assert '=~"team' in rendered[0]
+    assert max(len(quote_plus(query)) for query in rendered) < 8 * 1024
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        ('a"} or vector(1) #', 'a\\"} or vector(1) #'),
+        ("back\\slash", "back\\\\slash"),
+        ("line\nbreak", "line\\x0abreak"),
+        ("nul\0", "nul\\x00"),
+        ("größe-損失", "größe-損失"),
+        ("$window ${metric}", "$window ${metric}"),
+    ],
+)
+def test_a_label_value_cannot_leave_its_quotes(value: str, quoted: str) -> None:
+    rendered = queries.levels("training_loss", (("run", value),), 10, 1)
+    assert f'run="{quoted}",' in rendered
+
+
+def test_a_label_value_that_is_not_unicode_is_refused() -> None:
+    with pytest.raises(UsageError, match="write it in valid UTF-8"):
+        queries.escaped("\ud800")
+
+
+@pytest.mark.parametrize("name", ["loss{}", "a or b", "", "1loss", "loss\n", 'x"'])
+def test_a_metric_name_that_could_be_promql_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="PromQL is not accepted"):
+        queries.levels(name, (("namespace", "flowcon"),), 10, 1)
+
+
+@pytest.mark.parametrize("name", ["a=b", "with:colon", "", "stage\n"])
+def test_a_label_name_that_could_be_promql_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="PromQL is not accepted"):
+        queries.facts(((name, "x"),), 10, "min")
+
+
+def test_a_users_namespace_narrows_the_forced_one_and_never_replaces_it() -> None:
+    rendered = queries.loss_series("training_loss", (("namespace", "flowcon"), ("namespace", "other")))
+    assert rendered.count('namespace="flowcon"') == 1
+    assert rendered.count('namespace="other"') == 1
+
+
+def test_windows_are_written_in_whole_milliseconds() -> None:
+    assert "[2500ms]" in queries.events((("namespace", "flowcon"),), 2.5)
+
+
+def test_the_names_of_a_few_pods_are_asked_for_within_what_is_forced_and_as_text() -> None:
+    query = queries.metric_names((("namespace", "demo"),), ["10.0.0.1:9464"], ["a.b", 'c"'])
+    assert 'namespace="demo",' in query
+    assert 'instance=~"10\\\\.0\\\\.0\\\\.1:9464"' in query
+    assert 'pod=~"a\\\\.b|c\\""' in query

@@ -1,0 +1,222 @@
+"""The command line as a user meets it: one sentence for a mistake, the right exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.api_server import ApiServer
+from support.command_line import slopewise, slopewise_process
+from support.fake_prometheus import FakePrometheus, send
+from support.waiting import eventually
+
+from slopewise import __version__
+from slopewise.policies import names
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+POLICIES = [name.replace("_", "-") for name in names()]
+
+
+def message_of(result: subprocess.CompletedProcess[str], exit_code: int) -> str:
+    assert result.returncode == exit_code, result.stderr
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def json_lines(text: str) -> list[dict[str, object]]:
+    """Every line, each of which is one JSON object."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_version() -> None:
+    assert slopewise_process("--version").stdout.strip() == __version__
+
+
+def test_help_of_every_command_starts_with_what_it_does_and_has_an_example() -> None:
+    for command in ("demo", "run", "restore", "sweep", "history", "policies"):
+        assert "xample" in slopewise(command, "--help").stdout
+
+
+def test_policies_prints_every_policy_with_unit_default_bounds_and_source() -> None:
+    printed = json.loads(slopewise("policies", "-o", "json").stdout)
+    assert [policy["name"] for policy in printed] == POLICIES
+    flowcon = next(policy for policy in printed if policy["name"] == "flowcon")
+    alpha = next(each for each in flowcon["parameters"] if each["name"] == "alpha")
+    assert (alpha["default"], alpha["bounds"]) == (0.05, "> 0, ≤ 1")
+    assert "thesis" in alpha["source"]
+    assert alpha["unit"]
+
+
+@pytest.mark.parametrize("run", [slopewise, slopewise_process])
+def test_a_policy_that_there_is_not_is_named_with_those_there_are(run: Run) -> None:
+    assert message_of(run("policies", "nope"), 2) == (
+        f"slopewise: there is no policy 'nope'; use one of {', '.join(POLICIES)}."
+    )
+
+
+def test_an_empty_policy_is_not_taken_for_the_usual_one() -> None:
+    assert message_of(slopewise("demo", "--policy", ""), 2).startswith("slopewise: there is no policy ''; use one of")
+
+
+def test_an_unknown_option_is_a_usage_error() -> None:
+    assert slopewise("demo", "--nope").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "spec: {polices: {}}",
+            "spec.polices: unknown key; did you mean 'policy'?",
+        ),
+        ("spec: {resources: {cpu: {min: 2 cores}}}", "'2 cores' is not a CPU quantity; write millicores as 250m"),
+        ("spec: {resources: {cpu: {min: 4, max: 1}}}", "min 4 is above max 1; swap them"),
+        ("spec: {policy: {name: best}}", f"there is no policy 'best'; use one of {', '.join(POLICIES)}"),
+        (
+            "spec: {policy: {name: flowcon, parameters: {alpha: 7}}}",
+            "spec.policy.parameters.alpha: must be less than or equal to 1, not 7",
+        ),
+    ],
+)
+def test_a_policy_file_with_a_mistake_is_refused_before_anything_starts(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    result = slopewise("demo", "--policy-file", "p.yaml", cwd=tmp_path)
+    printed = message_of(result, 2)
+    assert message in printed
+    assert "p.yaml" in printed
+
+
+def test_a_jobs_file_with_a_mistake_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "j.yaml").write_text("- {name: a, comand: python x.py}")
+    assert "comand: unknown key" in message_of(slopewise("demo", "--jobs", "j.yaml", cwd=tmp_path), 2)
+
+
+def test_a_report_that_cannot_be_written_is_told_before_five_minutes_of_training(tmp_path: Path) -> None:
+    printed = message_of(slopewise("demo", "--report", "nowhere/report.html", cwd=tmp_path), 2)
+    assert "nowhere" in printed
+
+
+def test_run_without_a_prometheus_says_how_to_name_one() -> None:
+    assert message_of(slopewise("run"), 2) == (
+        "slopewise: no Prometheus is named; add --prometheus-url http://HOST:9090, or set PROMETHEUS_URL (in a pod, "
+        "by the ConfigMap slopewise-settings); or manage this machine with --local --jobs FILE."
+    )
+
+
+IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--prometheus-url", "prometheus:9090"), "'prometheus:9090' is not the URL of a Prometheus"),
+        (("run", "--prometheus-url", "http://me:hunter2@a"), "The URL of Prometheus holds a user, a password or a tok"),
+        ((*IN_A_CLUSTER, "--prometheus-config", "nowhere"), "nowhere cannot be read (No such file or directory); give"),
+        ((*IN_A_CLUSTER, "--namespace", "a"), "TrainingPolicies belong to the whole cluster and are not read; add "),
+        ((*IN_A_CLUSTER, "--namespace", "Team A"), "--namespace 'Team A': cannot be the name of a namespace; write"),
+        ((*IN_A_CLUSTER, "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path to --kubeconfig"),
+        ((*IN_A_CLUSTER, "--policy-file", "nowhere"), "nowhere: cannot be read"),
+        (("restore",), "add --all; it restores the original resources of every changed pod."),
+        (("restore", "--all", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
+        (("sweep", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
+    ],
+)
+def test_a_mistake_on_the_command_line_of_a_cluster_is_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+    reported = message_of(slopewise(*arguments), 2)
+    assert message in reported
+    assert "hunter2" not in reported
+
+
+def test_a_prometheus_that_refuses_and_quotes_the_credentials_holds_the_pass_and_gives_no_secret_away(
+    tmp_path: Path,
+) -> None:
+    prometheus = FakePrometheus()
+    prometheus.respond = lambda asked: send(asked, 401, f"no: {asked.headers['Authorization']}".encode())
+    (tmp_path / "http.yaml").write_text("authorization: {credentials_file: token}")
+    (tmp_path / "token").write_text("hunter2-and-more")
+    with ApiServer() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        (tmp_path / "policy.yaml").write_text("{}")
+        cluster = ("--kubeconfig", "kubeconfig", "--once", "--dry-run", "--json-logs", "--policy-file", "policy.yaml")
+        asked = ("--prometheus-url", prometheus.url, "--prometheus-config", "http.yaml")
+        result = slopewise_process("run", *asked, *cluster, cwd=tmp_path)
+        reported = repr(server.requests)
+    prometheus.close()
+    assert result.returncode == 4, result.stderr
+    messages = [line.get("message", "") for line in json_lines(result.stderr)]
+    assert f"API server: {server.url}; Prometheus: {prometheus.url}." in messages
+    assert "answered 401 (no: Bearer <secret>); correct authorization in http.yaml; nothing is" in result.stderr
+    assert "hunter2" not in result.stdout + result.stderr + reported
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--json-logs", "--port", "abc"), "'--port': "),
+        ((*IN_A_CLUSTER, "--json-logs", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
+        (("run", "--local", "--jobs", "nowhere", "--json-logs"), "nowhere: "),
+    ],
+    ids=["an option", "a cluster", "this machine"],
+)
+def test_a_mistake_is_one_json_object_where_logs_are_to_be_json(arguments: tuple[str, ...], message: str) -> None:
+    result = slopewise_process(*arguments)
+    [line] = json_lines(result.stderr)
+    assert (result.returncode, line["event"], line["exit_code"]) == ((2, "command failed", 2))
+    assert message in str(line["message"])
+
+
+def test_what_libraries_and_python_itself_write_is_json_too() -> None:
+    program = """
+import logging, threading, warnings
+from slopewise.telemetry.log_lines import only_json_lines
+only_json_lines()
+logging.getLogger("urllib3").warning("connection pool is full")
+logging.getLogger("urllib3").info("nobody has to know")
+warnings.warn("this is old", stacklevel=1)
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+raise ValueError("nobody caught this")
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    library, warning, thread, main = json_lines(result.stderr)
+    assert (library["logger"], library["message"]) == ("urllib3", "connection pool is full")
+    assert "this is old" in str(warning["message"])
+    assert "ZeroDivisionError" in str(thread["exception"])
+    assert "nobody caught this" in str(main["exception"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_controller_of_a_cluster_ends_well_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
+    with ApiServer() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        command = [sys.executable, "-m", "slopewise", *IN_A_CLUSTER, "--kubeconfig", "kubeconfig", "--port", "0"]
+        process = subprocess.Popen([*command, "--json-logs"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        assert eventually(lambda: server.asked("POST", "leases$"))
+        process.send_signal(number)
+        _, reported = process.communicate(timeout=60)
+        lease = server.get("/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases/slopewise-controller")
+    assert process.returncode == 0, reported
+    assert "stopping" in [line["event"] for line in json_lines(reported)]
+    assert lease["spec"]["holderIdentity"] == ""
+
+
+def test_restore_prints_what_it_did_as_json_to_stdout_alone(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
+        result = slopewise("restore", "--all", "--kubeconfig", "kubeconfig", "-o", "json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["complete"] is True
+
+
+def test_run_local_without_jobs_says_what_is_missing() -> None:
+    assert "--jobs FILE" in message_of(slopewise("run", "--local"), 2)

@@ -1,0 +1,102 @@
+"""Options of the command line: those that do not apply are refused, and names are completed. All in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from slopewise.commands.app import app
+from slopewise.errors import UsageError
+from slopewise.policies import names
+from slopewise.simulator.scenario.scenario import shipped
+
+POLICIES = [name.replace("_", "-") for name in names()]
+IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
+LOCAL = ("run", "--local", "--jobs", "nowhere.yaml")
+
+
+def refusal(*arguments: str) -> str:
+    """What a command line is refused with, in a sentence."""
+    with pytest.raises(UsageError) as refused:
+        app([*arguments], standalone_mode=False)
+    return str(refused.value)
+
+
+def completed(line: str) -> list[str]:
+    """What bash offers for the last word of a line."""
+    variables = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    result = CliRunner().invoke(
+        app, [], prog_name="slopewise", env={"_SLOPEWISE_COMPLETE": "complete_bash", **variables}
+    )
+    return result.output.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*IN_A_CLUSTER, "--jobs", "j.yaml"), "--jobs is for this machine; add --local, or leave it out."),
+        ((*IN_A_CLUSTER, "--actuator", "auto"), "--actuator is for this machine; add --local, or leave it out."),
+        (
+            (*IN_A_CLUSTER, "--once", "--port", "8080"),
+            "--port is for a controller that keeps running; leave it or --once out.",
+        ),
+        (
+            (*IN_A_CLUSTER, "--once", "--host", "::"),
+            "--host is for a controller that keeps running; leave it or --once out.",
+        ),
+        (
+            (*IN_A_CLUSTER, "--dry-run", "--lease-seconds", "9"),
+            "--lease-seconds is for a controller that writes, which takes the lease; leave it or --dry-run out.",
+        ),
+        ((*LOCAL, "--once"), "--once is for a cluster; leave it or --local out."),
+        ((*LOCAL, "--host", "0.0.0.0"), "--host is for a cluster; leave it or --local out."),
+        ((*LOCAL, "--context", "c"), "--context is for a cluster; leave it or --local out."),
+        ((*LOCAL, "--lease-seconds", "15"), "--lease-seconds is for a cluster; leave it or --local out."),
+        ((*LOCAL, "--lease-namespace", "n"), "--lease-namespace is for a cluster; leave it or --local out."),
+        (
+            (*LOCAL, "--scrape-interval", "15"),
+            "--scrape-interval is for a Prometheus of your own; add --prometheus-url, or leave it out.",
+        ),
+        (("demo", "--jobs", "j.yaml", "--scale", "1"), "--scale is for the built-in jobs; leave it or --jobs out."),
+        (("demo", "--jobs", "j.yaml", "--workload", "served"), "--workload and --jobs contradict each other"),
+        (("demo", "--policy-file", "p.yaml", "--compare", "las"), "--compare and --policy-file contradict each other"),
+        (("simulate", "--list", "--seeds", "3"), "--seeds says how to simulate; leave it or --list out."),
+        (("simulate", "flowcon-10", "--list"), "flowcon-10 says what to simulate; leave it or --list out."),
+    ],
+)
+def test_an_option_that_does_not_apply_is_refused_before_anything_starts(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    assert message in refusal(*arguments)
+
+
+def test_what_the_environment_says_is_no_option_and_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod, or a shell that is used for a cluster too, has these set; only what is written counts."""
+    monkeypatch.setenv("POD_NAMESPACE", "slopewise-system")
+    monkeypatch.setenv("PROMETHEUS_URL", "http://prometheus:9090")
+    assert "nowhere.yaml: cannot be read" in refusal(*LOCAL)
+
+
+def test_a_prometheus_of_ones_own_may_be_named_with_its_scrape_interval(tmp_path: Path) -> None:
+    url = ("--prometheus-url", "http://127.0.0.1:9", "--scrape-interval", "15")
+    assert "nowhere.yaml: cannot be read" in refusal(*LOCAL, *url)
+    (tmp_path / "j.yaml").write_text("- {name: a, command: 'true'}")
+    jobs = ("run", "--local", "--jobs", str(tmp_path / "j.yaml"))
+    assert "'prometheus:9090' is not the URL of a Prometheus" in refusal(*jobs, "--prometheus-url", "prometheus:9090")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("slopewise demo --policy flow", ["flowcon", "flowcon2"]),
+        ("slopewise demo --compare ", [name for name in POLICIES if name != "srpt-oracle"]),
+        ("slopewise policies sp", ["specon"]),
+        ("slopewise simulate flowcon-1", [name for name in shipped() if name.startswith("flowcon-1")]),
+        ("slopewise simulate ", shipped()),
+        ("slopewise simulate flowcon-10 --policy srpt", ["srpt-oracle"]),
+    ],
+)
+def test_policies_and_scenarios_are_completed(line: str, offered: list[str]) -> None:
+    assert completed(line) == offered

@@ -1,0 +1,278 @@
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slopewise.config.jobs_file import JobSpec, load_jobs
+from slopewise.errors import UsageError
+from slopewise.model import NO_OBJECTIVES, Objectives
+
+ONE_JOB = "- {name: mine, command: python train.py}\n"
+
+
+def _jobs_file(folder: Path, text: str) -> Path:
+    file = folder / "jobs.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def _mistake(folder: Path, text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_jobs(_jobs_file(folder, text))
+    return str(caught.value)
+
+
+def test_jobs_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
+    file = _jobs_file(
+        tmp_path,
+        """
+        - name: resnet-50
+          command: python train.py --name "a b"
+          arriveSeconds: 12.5
+          maxUsefulCpu: 1500m
+          port: 9500
+        - name: bert
+          command: [python, "train.py", "--epochs", "5"]
+        """,
+    )
+
+    assert load_jobs(file) == [
+        JobSpec("resnet-50", ["python", "train.py", "--name", "a b"], 12.5, 1500, 9500, working_directory=tmp_path),
+        JobSpec("bert", ["python", "train.py", "--epochs", "5"], 0.0, working_directory=tmp_path),
+    ]
+
+
+def test_what_is_asked_for_a_job_is_read_and_its_deadline_counts_from_its_arrival(tmp_path: Path) -> None:
+    file = _jobs_file(
+        tmp_path,
+        "- {name: a, command: x, deadlineSeconds: 60, qoeSeconds: 0.2, targetLoss: 0.1, deliverableLoss: 0.5, "
+        "weight: 2}",
+    )
+
+    (job,) = load_jobs(file)
+
+    asked = Objectives(qoe_seconds=0.2, target_level=0.1, deliverable_level=0.5, weight=2.0)
+    assert (job.objectives, job.deadline_seconds) == (asked, 60.0)
+    assert job.objectives_at(1000.0) == replace(asked, deadline_at_seconds=1060.0)
+
+
+def test_only_a_job_that_says_so_may_be_moved(tmp_path: Path) -> None:
+    file = _jobs_file(tmp_path, "- {name: a, command: x, migratable: true}\n- {name: b, command: x}")
+
+    assert [(job.name, job.migratable) for job in load_jobs(file)] == [("a", True), ("b", False)]
+    assert "job 1: migratable: must be a valid boolean" in _mistake(tmp_path, "[{name: a, command: x, migratable: 7}]")
+
+
+def test_a_job_without_a_deadline_has_none_whenever_it_arrives() -> None:
+    assert JobSpec("a", ["x"], 0.0).objectives_at(1000.0) == NO_OBJECTIVES
+
+
+def test_a_single_letter_and_a_leading_digit_are_names(tmp_path: Path) -> None:
+    file = _jobs_file(tmp_path, "- {name: a, command: x}\n- {name: 2-towers, command: x}\n")
+
+    assert [job.name for job in load_jobs(file)] == ["a", "2-towers"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (
+            "{name: b, command: x, arrive: 5}",
+            "job 2: arrive: unknown key; did you mean 'arriveSeconds'?",
+        ),
+        (
+            "{name: b, command: x, gpus: 5}",
+            "job 2: gpus: unknown key; remove it or use one of arriveSeconds, atTarget, command",
+        ),
+        ("{command: x}", "job 2: name: is required; add it"),
+        ("{name: b}", "job 2: command: is required; add it"),
+        ("just text", "job 2: must be a mapping of keys to values, not str"),
+        ("{name: My_Job, command: x}", "job 2: name: 'My_Job' cannot be a job's name; use up to 63 lower-case"),
+        ("{name: -b, command: x}", "job 2: name: '-b' cannot be a job's name"),
+        (f"{{name: {'b' * 64}, command: x}}", "cannot be a job's name"),
+        ('{name: "b\\n", command: x}', "cannot be a job's name"),
+        ("{name: 7, command: x}", "job 2: name: must be a valid string, not 7"),
+        ("{name: b, command: x, arriveSeconds: -1}", "job 2: arriveSeconds: must be greater than or equal to 0"),
+        ("{name: b, command: x, arriveSeconds: .inf}", "job 2: arriveSeconds: must be a finite number, not inf"),
+        ("{name: b, command: ''}", "job 2: command: is empty; write the program to start"),
+        ("{name: b, command: []}", "job 2: command: is empty; write the program to start"),
+        ("{name: b, command: 5}", "job 2: command: must be a valid list, not 5"),
+        ("{name: b, command: [sleep, 5]}", "job 2: command.1: must be a valid string, not 5"),
+        ("{name: b, command: 'echo \"a'}", "cannot be split into words (No closing quotation); close its quotes"),
+        ("{name: b, command: x, maxUsefulCpu: lots}", "job 2: maxUsefulCpu: 'lots' is not a CPU quantity"),
+        ("{name: b, command: x, port: 70000}", "job 2: port: must be less than or equal to 65535, not 70000"),
+        ("{name: b, command: x, deadlineSeconds: 0}", "job 2: deadlineSeconds: must be greater than 0, not 0"),
+        (
+            "{name: b, command: x, deadlineSeconds: 1e9}",
+            "job 2: deadlineSeconds: must be less than or equal to 3162",
+        ),
+        ("{name: b, command: x, qoeSeconds: -0.2}", "job 2: qoeSeconds: must be greater than 0, not -0.2"),
+        ("{name: b, command: x, qoeSeconds: .nan}", "job 2: qoeSeconds: must be"),
+        ("{name: b, command: x, targetLoss: .nan}", "job 2: targetLoss: must be a finite number, not nan"),
+        ("{name: b, command: x, deliverableLoss: low}", "job 2: deliverableLoss: must be a valid number"),
+        ("{name: b, command: x, qoeSeconds: 0}", "job 2: qoeSeconds: must be greater than 0, not 0"),
+        ("{name: b, command: x, qoeSeconds: 1e9}", "job 2: qoeSeconds: must be less than or equal to 3162"),
+        ("{name: b, command: x, qoeSeconds: 250ms}", "job 2: qoeSeconds: must be a valid number"),
+        ("{name: b, command: x, deadlineSeconds: -1}", "job 2: deadlineSeconds: must be greater than 0, not -1"),
+        ("{name: b, command: x, deadlineSeconds: .nan}", "job 2: deadlineSeconds: must be"),
+        ("{name: b, command: x, deadlineSeconds: 2h}", "job 2: deadlineSeconds: must be a valid number"),
+        ("{name: b, command: x, targetLoss: .inf}", "job 2: targetLoss: must be a finite number, not inf"),
+        ("{name: b, command: x, atTarget: end}", "job 2: atTarget: must be 'stop' or 'keep', not 'end'"),
+        (
+            "{name: b, command: x, atTarget: stop}",
+            "job 2: atTarget: stop needs a target; state targetLoss, or leave atTarget out",
+        ),
+        (
+            "{name: b, command: x, atTarget: stop, deliverableLoss: 1}",
+            "job 2: atTarget: stop needs a target; state targetLoss, or leave atTarget out",
+        ),
+        ("{name: b, command: x, weight: 0}", "job 2: weight: must be greater than 0, not 0"),
+        ("{name: b, command: x, weight: 11}", "job 2: weight: must be less than or equal to 10, not 11"),
+        ("{name: b, command: x, env: [A]}", "job 2: env: must be a mapping of names to texts, such as {SEED: "),
+        ("{name: b, command: x, env: {A: 0.10}}", "job 2: env: A is no text; write it in quotes, as in A: '0.1'"),
+        ("{name: b, command: x, env: {A: true}}", "job 2: env: A is no text; write it in quotes, as in A: 'true'"),
+        ("{name: b, command: x, env: {A: }}", "job 2: env: A is no text; write it in quotes, as in A: ''"),
+        ("{name: b, command: x, env: {A=B: x}}", "job 2: env: 'A=B' cannot be the name of a variable; use letters"),
+        ('{name: b, command: x, env: {A: "\\0"}}', "job 2: env: A holds a zero byte, which no variable can; remove it"),
+        (
+            "{name: b, command: x, env: {SLOPEWISE_EXPORTER_PORT: 9}}",
+            "job 2: env: SLOPEWISE_EXPORTER_PORT is set by slopewise; remove it, and write `port` to choose the port",
+        ),
+        ("{name: b, command: x, workingDirectory: ''}", "job 2: workingDirectory: is empty; write a folder"),
+        ("{name: mine, command: x}", "more than one job is named 'mine'; give each a name of its own"),
+    ],
+)
+def test_a_mistake_in_a_job_is_told_in_one_sentence_with_its_place(tmp_path: Path, entry: str, sentence: str) -> None:
+    message = _mistake(tmp_path, f"{ONE_JOB}- {entry}\n")
+
+    assert message.startswith(f"{tmp_path / 'jobs.yaml'}: ")
+    assert sentence in message
+    assert message.endswith((".", "?"))
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{jobs: []}", "text"])
+def test_a_file_that_is_no_list_of_jobs_is_told_with_an_example(tmp_path: Path, text: str) -> None:
+    assert "must be a list of at least one job; write for example `- {name:" in _mistake(tmp_path, text)
+
+
+def test_two_jobs_cannot_serve_metrics_on_one_port(tmp_path: Path) -> None:
+    text = "- {name: a, command: x, port: 9500}\n- {name: b, command: x, port: 9500}\n"
+
+    assert "more than one job has port 9500; give each a port of its own" in _mistake(tmp_path, text)
+
+
+def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml: cannot be read \(No such file or directory\)"):
+        load_jobs(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("written", "folder"), [("", "."), ("runs/one", "runs/one"), ("./one/../two", "one/../two"), ("/srv", "/srv")]
+)
+def test_a_command_runs_in_the_folder_of_its_file_or_in_one_beside_it(
+    tmp_path: Path, written: str, folder: str
+) -> None:
+    more = f", workingDirectory: {written}" if written else ""
+
+    (job,) = load_jobs(_jobs_file(tmp_path, f"[{{name: a, command: x{more}}}]"))
+
+    assert job.working_directory == tmp_path / folder
+
+
+def test_a_file_that_is_named_by_a_relative_path_has_its_folder_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _jobs_file(tmp_path, ONE_JOB)
+    monkeypatch.chdir(tmp_path)
+
+    (job,) = load_jobs(Path("jobs.yaml"))
+
+    assert job.working_directory == tmp_path
+
+
+def test_the_environment_is_texts_and_whole_numbers_are_taken_for_texts(tmp_path: Path) -> None:
+    file = _jobs_file(tmp_path, "[{name: a, command: x, env: {OMP_NUM_THREADS: 4, DATA: /srv/data, EMPTY: ''}}]")
+
+    (job,) = load_jobs(file)
+
+    assert job.environment == {"OMP_NUM_THREADS": "4", "DATA": "/srv/data", "EMPTY": ""}
+
+
+def test_the_jobs_may_come_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a, command: x}"))
+    monkeypatch.chdir(tmp_path)
+
+    (job,) = load_jobs(Path("-"))
+
+    assert (job.name, job.working_directory) == ("a", tmp_path)
+
+
+def test_a_mistake_on_standard_input_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a"))
+    with pytest.raises(UsageError, match=r"standard input: line 1 .*is not valid YAML"):
+        load_jobs(Path("-"))
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("python a.py > log.txt", "'>' is for a shell, and there is none: what the command prints is kept anyway"),
+        ("python a.py 2>&1", "'>' is for a shell"),
+        ("python a.py < in.txt", "'<' is for a shell"),
+        ("python a.py && python b.py", "'&&' is for a shell"),
+        ("python a.py || true", "'||' is for a shell"),
+        ("python a.py | tee log", "'|' is for a shell"),
+        ("cd x; python a.py", "';' is for a shell"),
+        ("python a.py &", "'&' is for a shell, and there is none: every job runs beside the others"),
+        ("(python a.py)", "'(' is for a shell"),
+        ("python a.py --data $DATA", "'$DATA' is for a shell, and there is none: write the value itself"),
+        ('python a.py --data "${DATA}/x"', "'${DATA}' is for a shell"),
+        ("python a.py $(nproc)", "'$(' is for a shell"),
+        ("python a.py `nproc`", "'`' is for a shell"),
+        ("OMP_NUM_THREADS=4 python a.py", "'OMP_NUM_THREADS=' is for a shell, and there is none: write it under `env`"),
+        ("python ~/a.py", "'~' is for a shell, and there is none: write the whole path"),
+        ("python a.py data/*.csv", "'*' is for a shell"),
+        ("python a.py # the first", "'#' is for a shell"),
+    ],
+)
+def test_what_only_a_shell_understands_is_refused_with_what_to_write_instead(
+    tmp_path: Path, command: str, told: str
+) -> None:
+    message = _mistake(tmp_path, json.dumps([{"name": "a", "command": command}]))
+
+    assert f"job 1: command: {told}" in message
+    assert "command: [sh, -c, " in message
+
+
+def test_two_lines_are_two_commands_to_a_shell_and_are_refused(tmp_path: Path) -> None:
+    message = _mistake(tmp_path, "- name: a\n  command: |\n    python a.py\n    python b.py\n")
+
+    assert "job 1: command: a new line is for a shell, and there is none: write `>-` instead of `|`" in message
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("python a.py --note 'a > b && $X *'", ["python", "a.py", "--note", "a > b && $X *"]),
+        ('python a.py --note "a > b; *"', ["python", "a.py", "--note", "a > b; *"]),
+        (r"python a.py \> \$X", ["python", "a.py", ">", "$X"]),
+        ("python a.py --lr=1e-3 --layers=[1,2] a#b x~", ["python", "a.py", "--lr=1e-3", "--layers=[1,2]", "a#b", "x~"]),
+        ("python a.py 5$ A=b", ["python", "a.py", "5$", "A=b"]),
+        ("python a.py \\\n  --steps 5\n", ["python", "a.py", "--steps", "5"]),
+    ],
+)
+def test_what_is_quoted_or_means_nothing_to_a_shell_is_taken_as_it_is(
+    tmp_path: Path, command: str, words: list[str]
+) -> None:
+    (job,) = load_jobs(_jobs_file(tmp_path, json.dumps([{"name": "a", "command": command}])))
+
+    assert job.command == words
+
+
+def test_a_list_is_taken_word_for_word(tmp_path: Path) -> None:
+    (job,) = load_jobs(_jobs_file(tmp_path, '[{name: a, command: [sh, -c, "python a.py > $X && echo"]}]'))
+
+    assert job.command == ["sh", "-c", "python a.py > $X && echo"]

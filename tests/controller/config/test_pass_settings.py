@@ -1,0 +1,73 @@
+"""The settings of a pass, from a TrainingPolicy document."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from slopewise.config.pass_settings import interval_mistake, local_memory_mistake, pass_settings, with_interval
+from slopewise.config.training_policy import (
+    Behaviour,
+    PlacementChoice,
+    ResourceSettings,
+    Tenancy,
+    TrainingPolicy,
+    TrainingPolicySpec,
+)
+
+
+def a_document(interval_seconds: float | None) -> TrainingPolicy:
+    return TrainingPolicy(spec=TrainingPolicySpec(behaviour=Behaviour(interval_seconds=interval_seconds)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "scrape_seconds", "expected"),
+    [(None, 15.0, 60.0), (None, 5.0, 20.0), (None, 1.0, 20.0), (90.0, 15.0, 90.0)],
+)
+def test_an_interval_that_is_not_named_is_four_scrapes(
+    asked: float | None, scrape_seconds: float, expected: float
+) -> None:
+    settings = pass_settings(with_interval(a_document(asked), scrape_seconds))
+
+    assert settings.measuring.interval_seconds == expected
+    assert settings.rollback.interval_seconds == expected
+
+
+def test_the_interval_of_a_placement_is_no_shorter_than_four_scrapes_either() -> None:
+    placement = PlacementChoice(name="specon", interval_seconds=20.0)
+    document = TrainingPolicy(spec=TrainingPolicySpec(placement=placement))
+    assert interval_mistake(document, 5.0) is None
+    mistake = interval_mistake(document, 15.0)
+    assert mistake == "spec.placement.intervalSeconds: 20 s is less than 4 scrapes of 15 s; write 60 or more"
+
+
+def test_a_document_whose_interval_is_not_known_makes_no_settings() -> None:
+    assert interval_mistake(a_document(None), 15.0) is None
+    with pytest.raises(ValueError, match="interval is not known"):
+        pass_settings(a_document(None))
+
+
+def test_how_many_measurements_reach_a_target_is_a_setting_of_the_evaluation() -> None:
+    document = TrainingPolicy.model_validate({"spec": {"evaluation": {"targetHits": 5}}})
+    assert pass_settings(with_interval(document, 5.0)).measuring.target_hits == 5
+    assert pass_settings(with_interval(a_document(None), 5.0)).measuring.target_hits == 3
+
+
+@pytest.mark.parametrize("memory", ["Requests", "Limits"])
+def test_memory_is_changed_on_a_cluster_alone(memory: Literal["Requests", "Limits"]) -> None:
+    document = with_interval(TrainingPolicy(spec=TrainingPolicySpec(resources=ResourceSettings(memory=memory))), 5.0)
+    assert pass_settings(document).bounds.memory == memory
+    expected = f"spec.resources.memory: {memory} changes pods of a cluster, and no memory of this machine; write Ignore"
+    assert local_memory_mistake(document) == expected
+    assert local_memory_mistake(a_document(20.0)) is None
+
+
+def test_what_a_namespace_may_be_promised_is_half_of_the_cpu_unless_the_document_says_otherwise() -> None:
+    stated = TrainingPolicy(
+        spec=TrainingPolicySpec(
+            behaviour=Behaviour(interval_seconds=60.0), tenancy=Tenancy(max_guaranteed_cpu_ratio=0.25)
+        )
+    )
+    documents = (a_document(60.0), stated)
+    assert [pass_settings(each).bounds.max_guaranteed_cpu_ratio for each in documents] == [0.5, 0.25]

@@ -1,0 +1,102 @@
+"""`spec.placement`: which two policies go together, and the one sentence for those that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.own_policy import a_file, a_name, deciding
+
+from slopewise.composition import Composed
+from slopewise.config.pass_settings import pass_settings, policy_of, with_interval
+from slopewise.config.training_policy import TrainingPolicy, load_training_policy
+from slopewise.config.validation import validate
+from slopewise.errors import UsageError
+from slopewise.own_policies.catalogue import use_folders
+
+PLACING = "deadline, dqoes, draps, flowcon2, kube-default, procon, specon"
+
+
+def read(**spec: Any) -> TrainingPolicy:
+    document = validate(TrainingPolicy, {"spec": {"mode": "Auto", **spec}}, where="p.yaml")
+    return with_interval(document, scrape_interval_seconds=5.0)
+
+
+def mistake(**spec: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        policy_of(read(**spec))
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_two_policies_are_composed_and_reported_under_both_names() -> None:
+    document = read(policy={"name": "flowcon"}, placement={"name": "specon", "parameters": {"alpha": 0.02}})
+    assert isinstance(policy_of(document), Composed)
+    assert pass_settings(document).policy_name == "flowcon+specon"
+
+
+def test_without_a_placement_there_is_one_policy_as_ever() -> None:
+    document = read(policy={"name": "flowcon"})
+    assert type(policy_of(document)).__module__ == "slopewise.policies.flowcon"
+    assert pass_settings(document).policy_name == "flowcon"
+
+
+def test_in_mode_observe_neither_decides() -> None:
+    document = read(mode="Observe", placement={"name": "specon"})
+    assert type(policy_of(document)).__module__ == "slopewise.policies.fair"
+
+
+@pytest.mark.parametrize("name", ["flowcon", "fair", "las", "tradl", "srpt-oracle"])
+def test_a_policy_that_chooses_no_nodes_is_refused_as_placement(name: str) -> None:
+    assert mistake(placement={"name": name}) == (
+        f"default: spec.placement.name: policy {name} chooses no nodes; use one that does: {PLACING}, "
+        "or one of yours whose ACTIONS name it."
+    )
+
+
+@pytest.mark.parametrize("name", ["specon", "draps", "procon", "kube-default"])
+def test_a_policy_that_only_chooses_nodes_is_refused_for_cpu_beside_a_placement(name: str) -> None:
+    assert mistake(policy={"name": name}, placement={"name": "specon"}) == (
+        f"default: spec.policy.name: policy {name} only chooses nodes, which the placement specon does here; "
+        "name one that decides CPU, or fair, which changes none."
+    )
+
+
+@pytest.mark.parametrize(
+    ("placement", "sentence"),
+    [
+        ({"name": "specn"}, "spec.placement.name: there is no policy 'specn'; did you mean 'specon'?"),
+        ({"name": "specon", "parameters": {"alpha": 7}}, "spec.placement.parameters.alpha: must be less than"),
+        ({"name": "specon", "parameters": {"beta": 2}}, "spec.placement.parameters.beta: unknown key"),
+        ({}, "spec.placement.name: is required; add it"),
+        ({"name": "specon", "intervalSeconds": 0}, "spec.placement.intervalSeconds: must be greater than or equal"),
+    ],
+)
+def test_a_mistake_in_a_placement_is_named(placement: dict[str, Any], sentence: str) -> None:
+    assert sentence in mistake(placement=placement)
+
+
+def test_policies_of_the_users_can_have_either_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOPEWISE_POLICIES", "")
+    places, resizes = a_name(), a_name()
+    a_file(tmp_path, deciding("return fair") + 'ACTIONS = ("place",)\n', name=places)
+    a_file(tmp_path, name=resizes)
+    use_folders([tmp_path])
+    assert isinstance(policy_of(read(policy={"name": resizes}, placement={"name": places})), Composed)
+    assert f"policy {resizes} chooses no nodes" in mistake(placement={"name": resizes})
+
+
+def test_a_placement_may_be_a_file_beside_the_document(tmp_path: Path) -> None:
+    path = a_file(tmp_path, deciding("return fair") + 'ACTIONS = ("migrate",)\n')
+    (tmp_path / "p.yaml").write_text(f"spec: {{placement: {{name: ./{path.name}}}}}")
+    document = load_training_policy(tmp_path / "p.yaml")
+    assert document.spec.policy_name == f"flowcon+{path.stem.replace('_', '-')}"
+
+
+def test_an_action_that_there_is_not_is_a_mistake_of_the_file(tmp_path: Path) -> None:
+    path = a_file(tmp_path, deciding("return fair") + 'ACTIONS = ("teleport",)\n')
+    (tmp_path / "p.yaml").write_text(f"spec: {{policy: {{name: ./{path.name}}}}}")
+    with pytest.raises(UsageError, match="ACTIONS has 'teleport'; a policy may resize, place and migrate"):
+        load_training_policy(tmp_path / "p.yaml")

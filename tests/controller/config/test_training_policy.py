@@ -1,0 +1,127 @@
+"""A user's document: what is accepted, and the one sentence for what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slopewise.config.quantities import cpu_quantity, parse_cpu_millicores
+from slopewise.config.training_policy import TrainingPolicy, load_training_policy
+from slopewise.config.validation import validate
+from slopewise.errors import UsageError
+
+
+def mistake(document: object) -> str:
+    with pytest.raises(UsageError) as caught:
+        validate(TrainingPolicy, document, where="p.yaml")
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_empty_document_is_safe() -> None:
+    spec = validate(TrainingPolicy, {}, where="p").spec
+    assert spec.mode == "Recommend"
+    assert (spec.resources.control, spec.resources.cpu.min) == ("requests", 100)
+
+
+@pytest.mark.parametrize(("written", "millicores"), [("250m", 250), ("2", 2000), (0.5, 500), (4, 4000), ("1.5", 1500)])
+def test_cpu_quantities(written: object, millicores: int) -> None:
+    assert parse_cpu_millicores(written) == millicores
+
+
+@pytest.mark.parametrize(("millicores", "quantity"), [(250, "250m"), (2000, "2"), (1, "1m"), (1500, "1500m"), (0, "0")])
+def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quantity: str) -> None:
+    assert cpu_quantity(millicores) == quantity
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (
+            {"spec": {"behaviour": {"interval": 3}}},
+            "p.yaml: spec.behaviour.interval: unknown key; did you mean 'intervalSeconds'?",
+        ),
+        (
+            {"spec": {"behaviour": {"gpu": 3}}},
+            (
+                "p.yaml: spec.behaviour.gpu: unknown key; remove it or use one of "
+                "backoffSeconds, canaryRatio, cooldownSeconds, deferredDeadlineSeconds, intervalSeconds, "
+                "maxHoldSeconds, maxStepRatio, minChangeRatio."
+            ),
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": "250x"}}}},
+            "p.yaml: spec.resources.cpu.min: '250x' is not a CPU quantity; write millicores as 250m or cores as 0.25.",
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": "3", "max": "2"}}}},
+            "p.yaml: spec.resources.cpu: min 3 is above max 2; swap them.",
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": 100}}}},
+            "p.yaml: spec.resources.cpu: min 100 is above max 64; did you mean 100m?",
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": 250, "max": 2}}}},
+            "p.yaml: spec.resources.cpu: min 250 is above max 2; did you mean 250m?",
+        ),
+        (
+            {"spec": {"resources": {"cpu": {"min": 250, "max": "100m"}}}},
+            "p.yaml: spec.resources.cpu: min 250 is above max 100m; swap them.",
+        ),
+        (
+            {"spec": {"mode": "auto"}},
+            "p.yaml: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'; did you mean 'Auto'?",
+        ),
+        (
+            {"spec": {"behaviour": {"maxStepRatio": 1.05}}},
+            (
+                "p.yaml: spec.behaviour: maxStepRatio 1.05 allows decreases of 5% at most, and "
+                "minChangeRatio 0.1 forbids them; raise the first or lower the second."
+            ),
+        ),
+        ({"kind": "Policy"}, "p.yaml: kind: must be 'TrainingPolicy', not 'Policy'."),
+        (["spec"], "p.yaml: must be a mapping of keys to values, not list; see the README's example."),
+        (
+            {"spec": {"evaluation": {"metric": "loss} or up{"}}},
+            (
+                "p.yaml: spec.evaluation.metric: 'loss} or up{' is not a metric name; "
+                "use letters, digits, _ and : (PromQL is not accepted)."
+            ),
+        ),
+        (
+            {"spec": {"evaluation": {"labels": {"a=b": "c"}}}},
+            (
+                "p.yaml: spec.evaluation.labels: 'a=b' is not a label name; "
+                "use letters, digits and _ (PromQL is not accepted)."
+            ),
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_says_where_what_and_what_to_do(document: object, sentence: str) -> None:
+    assert mistake(document) == sentence
+
+
+def test_further_mistakes_are_counted() -> None:
+    both = {"spec": {"mode": "x", "behaviour": {"intervalSeconds": -1}}}
+    assert mistake(both).endswith("(1 more mistake after it).")
+    meant = {"spec": {"mode": "auto", "behaviour": {"intervalSeconds": -1}}}
+    assert mistake(meant).endswith("did you mean 'Auto'? (1 more mistake after it).")
+
+
+@pytest.mark.parametrize("text", ["a: [", "\tx: 1"])
+def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"p\.yaml: line \d+ is not valid YAML"):
+        load_training_policy(path)
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_training_policy(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        load_training_policy(tmp_path / "binary.yaml")

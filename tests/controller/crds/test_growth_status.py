@@ -1,0 +1,422 @@
+"""What `kubectl get growth` tells of a workload: columns, conditions, and when they are worth writing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from slopewise.crds.conditions import Condition
+from slopewise.crds.growth_status import (
+    PassView,
+    running_status,
+    transition_key,
+    view_of,
+)
+from slopewise.crds.inactive_status import Departure, absent_status, departed_status
+from slopewise.crds.job_growth import JobGrowthStatus
+from slopewise.crds.progress import eta
+from slopewise.model import (
+    Absence,
+    Change,
+    CpuAllocation,
+    Decisions,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryAllocation,
+    MemoryState,
+    Migrate,
+    MissingEvaluation,
+    Movability,
+    NodeMemory,
+    Objectives,
+    Outcome,
+    OutcomeResult,
+    Pace,
+    PassReport,
+    PendingResize,
+    PlacementMemory,
+    Resize,
+    Stop,
+    StopRecord,
+    Unconfirmed,
+    Usage,
+    Withheld,
+)
+from slopewise.text import duration
+
+UID = "w:0"
+NEW = JobGrowthStatus()
+
+
+SILENT = MissingEvaluation("ScrapeFails", "port 9464 refuses; see whether its exporter listens and answers")
+
+
+def a_view(*jobs: Job, memory: dict[str, JobMemory] | None = None, mode: str = "Auto", **more: Any) -> PassView:
+    """The view of a pass over these jobs; `looked_at`: the policy has looked at their node in it."""
+    remembered = {job.uid: known(job_class="NL", efficiency=0.0123456) for job in jobs} | (memory or {})
+    looked = more.pop("evaluated_nodes", False)
+    nodes = {"n1": NodeMemory(frozenset(), START if looked else START - 30, 60.0)}
+    report = PassReport(
+        START,
+        more.pop("decided_by", "flowcon"),
+        {},
+        START + 60,
+        snapshot=a_snapshot(jobs, [a_node(cpu_cores=4)]),
+        decisions=Decisions("flowcon", (), {job.uid: "grows slowly" for job in jobs}, MemoryState(remembered, nodes)),
+        **more,
+    )
+    view = view_of(report, policy="training", mode=mode, control="limits")  # type: ignore[arg-type]
+    assert view is not None
+    return view
+
+
+def a_resize(uid: str = UID, to: int = 1500) -> Resize:
+    return Resize(uid, "n1", "limits", 2000, to, "class NL")
+
+
+def of(status: JobGrowthStatus, kind: str) -> Condition:
+    return next(condition for condition in status.conditions if condition.type == kind)
+
+
+def told(job: Job, previous: JobGrowthStatus = NEW, **more: Any) -> JobGrowthStatus:
+    return running_status([job], a_view(job, **more), previous)
+
+
+def test_a_running_job_in_its_columns() -> None:
+    job = replace(a_job(UID, limit=2000, level=0.123456), steps_total=423.0, steps_planned=1000.0)
+    status = told(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown: resized 5 s ago"),))
+    assert (status.state, status.progress, status.cpu) == ("Training", "42%", "2 → 1.5")
+    assert (status.job_class, status.loss, status.growth) == ("NL", 0.1235, 0.01235)
+    assert (status.policy, status.node, status.reason) == ("training", "n1", "cooldown: resized 5 s ago")
+
+
+def test_what_is_wanted_stays_in_sight_between_two_looks() -> None:
+    job = a_job(UID, limit=2000)
+    first = told(job, withheld=(Withheld(a_resize(), "paused", "paused"),))
+    assert told(job, first).cpu == "2 → 1.5"
+    assert told(job, first, evaluated_nodes=True).cpu == "2"
+
+
+def test_what_the_api_server_has_accepted_is_wanted_until_the_kubelet_reports_it() -> None:
+    job = replace(a_job(UID, limit=2000), actual=CpuAllocation(2000, 1000))
+    accepted = told(job, outcomes=(Outcome(a_resize(), "applied"),))
+    assert (accepted.cpu, accepted.last_action) == ("2 → 1.5", "limits 2 to 1500m applied")
+    assert (accepted.cpu_millicores, accepted.cpu_accepted_millicores, accepted.cpu_wanted_millicores) == (
+        2000,
+        1500,
+        1500,
+    )
+    assert of(accepted, "InEffect").status == "False"
+    assert of(accepted, "InEffect").message == (
+        "the API server has accepted 1500m; n1 has not reported it in effect yet"
+    )
+
+    later = told(replace(a_job(UID, limit=1500), actual=CpuAllocation(1500, 1000)), accepted)
+    assert (later.cpu, of(later, "InEffect").status) == ("1.5", "True")
+    assert (later.last_action, later.last_action_time) == (accepted.last_action, accepted.last_action_time)
+
+
+def test_a_kubelet_that_does_not_follow_is_told_and_its_pods_have_what_it_reports() -> None:
+    dead = Unconfirmed("the API server has accepted limit 1500m; n1 does not carry it out", late=True)
+    job = replace(a_job(UID, limit=1500), actual=CpuAllocation(300, 1000), unconfirmed=dead)
+    other = replace(a_job("w:1", limit=500), actual=CpuAllocation(400, 1000), unconfirmed=Unconfirmed("a moment ago"))
+    status = running_status([other, job], a_view(other, job), NEW)
+    assert (status.cpu, status.cpu_accepted_millicores) == ("0.7 → 2", 2000)
+    condition = of(status, "InEffect")
+    assert (condition.status, condition.reason, condition.message) == ("False", "KubeletBehind", dead.detail)
+    assert told(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown"),)).reason == dead.detail
+
+
+@pytest.mark.parametrize(
+    ("job", "status", "reason"),
+    [
+        (replace(a_job(UID), actual=CpuAllocation(None, 1000)), "True", "Reported"),
+        (a_job(UID), "Unknown", "NotReported"),
+        (a_job(UID, state=JobState.FINISHED), "Unknown", "Ended"),
+        (
+            replace(a_job(UID), pending=PendingResize("deferred", START, "no room", CpuAllocation(2000, 500))),
+            "False",
+            "Deferred",
+        ),
+    ],
+)
+def test_whether_what_was_accepted_is_in_effect(job: Job, status: str, reason: str) -> None:
+    condition = of(told(job), "InEffect")
+    assert (condition.status, condition.reason) == (status, reason)
+
+
+def test_that_a_kubelet_begins_to_follow_is_a_transition() -> None:
+    behind = replace(a_job(UID, limit=1500), actual=CpuAllocation(2000, 1000), unconfirmed=Unconfirmed("", late=True))
+    keys = [
+        transition_key([job], a_view(job))
+        for job in (
+            behind,
+            replace(behind, unconfirmed=Unconfirmed("")),
+            replace(behind, actual=CpuAllocation(1500, 1000), unconfirmed=None),
+        )
+    ]
+    assert len(set(keys)) == 3
+
+
+def test_after_a_restart_the_last_action_is_what_was_remembered() -> None:
+    memory = {UID: JobMemory(change=Change(START - 100, "limits", 2000, 500))}
+    assert told(a_job(UID, limit=500), memory=memory).last_action == "limits 2 to 500m"
+
+
+def test_a_workload_of_several_pods_is_told_as_one() -> None:
+    jobs = [a_job("w:0", limit=2000), a_job("w:1", limit=1000, state=JobState.FINISHED)]
+    view = a_view(*jobs, withheld=(Withheld(a_resize("w:0", 500), "floor", "floor"),))
+    status = running_status(jobs, view, NEW)
+    assert (status.cpu, status.state, of(status, "Finished").status) == ("3 → 1.5", "Training", "False")
+    ended = [replace(job, state=JobState.FINISHED) for job in jobs]
+    assert of(running_status(ended, a_view(*ended), NEW), "Finished").reason == "Succeeded"
+    failed = [jobs[0], replace(jobs[1], state=JobState.FAILED)]
+    assert running_status(failed, a_view(*failed), NEW).state == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("job", "memory", "status", "reason"),
+    [
+        (a_job(UID), known(), "True", "Fresh"),
+        (a_job(UID, level=None), JobMemory(), "Unknown", "NotSeenYet"),
+        (replace(a_job(UID, level=None), missing_evaluation=SILENT), JobMemory(), "False", "ScrapeFails"),
+        (a_job(UID, level=None), known(), "False", "Missing"),
+        (a_job(UID, age=100.0), known(), "False", "Stale"),
+        (a_job(UID, finite=False), known(), "False", "NotFinite"),
+        (a_job(UID, samples=1), known(), "Unknown", "TooFewSamples"),
+    ],
+)
+def test_whether_metrics_can_be_decided_on(job: Job, memory: JobMemory, status: str, reason: str) -> None:
+    condition = of(told(job, memory={UID: memory}), "MetricsAvailable")
+    assert (condition.status, condition.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "reason"),
+    [
+        (a_job(UID, state=JobState.FINISHED), {}, "Ended"),
+        (replace(a_job(UID), ineligible_reason="it has a GPU"), {}, "Ineligible"),
+        (a_job(UID), {"memory": {UID: JobMemory(backoff_until_seconds=START + 1, backoff_reason="OOM")}}, "BackingOff"),
+        (a_job(UID), {"mode": "Recommend"}, "ModeRecommend"),
+        (a_job(UID), {"withheld": (Withheld(a_resize(), "canary", "not chosen"),)}, "NotInCanary"),
+    ],
+)
+def test_why_a_job_is_not_changed(job: Job, more: dict[str, Any], reason: str) -> None:
+    condition = of(told(job, **more), "Managed")
+    assert (condition.status, condition.reason) == ("False", reason)
+
+
+def test_a_job_in_auto_is_managed() -> None:
+    assert of(told(a_job(UID)), "Managed").status == "True"
+
+
+def test_a_resize_that_waits_is_told_with_the_kubelets_words() -> None:
+    pending = PendingResize("deferred", START, "Node didn't have enough resource: cpu", CpuAllocation(2000, 500))
+    condition = of(told(replace(a_job(UID), pending=pending)), "ResizePending")
+    assert (condition.status, condition.reason) == ("True", "Deferred")
+    assert condition.message == "Node didn't have enough resource: cpu"
+
+
+def test_a_condition_keeps_the_time_of_its_last_change() -> None:
+    job = a_job(UID)
+    first = told(job)
+    later = a_view(job)
+    later = replace(later, snapshot=replace(later.snapshot, taken_at_seconds=START + 10))
+    again = running_status([job], later, first)
+    assert of(again, "Managed").last_transition_time == of(first, "Managed").last_transition_time
+    paused = running_status([job], replace(later, mode="Recommend"), again)
+    assert (of(paused, "Managed").last_transition_time - of(first, "Managed").last_transition_time).seconds == 10
+
+
+def test_figures_that_move_are_progress_and_facts_that_change_are_transitions() -> None:
+    job = a_job(UID, limit=2000)
+    key = transition_key([job], a_view(job))
+    moved = replace(a_job(UID, limit=2000, level=0.5), steps_total=5.0)
+    assert transition_key([moved], a_view(moved)) == key
+    for other in (
+        a_job(UID, limit=1000),
+        a_job(UID, limit=2000, state=JobState.FINISHED),
+        a_job(UID, limit=2000, age=1000.0),
+        replace(job, ineligible_reason="GPU"),
+    ):
+        assert transition_key([other], a_view(other)) != key
+    assert transition_key([job], a_view(job, memory={UID: known(job_class="CL")})) != key
+    assert transition_key([job], a_view(job, outcomes=(Outcome(a_resize(), "failed", "gone"),))) != key
+
+
+def test_eta_is_the_steps_left_at_the_pace_measured_last() -> None:
+    job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0)
+    memory = JobMemory(paces=(Pace(1.0, 9.0, None), *(Pace(2.0, 0.5, 1.0) for _ in range(3))))
+    assert eta(job, memory) == "5m00s"
+    assert eta(job, JobMemory()) == "-"
+    assert eta(replace(job, steps_planned=None), memory) == "-"
+    assert eta(replace(job, state=JobState.FINISHED), memory) == "-"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.4, "59s"), (60, "1m00s"), (3599, "59m59s"), (7500, "2h05m"), (86_400 * 4 + 3 * 3600, "4d03h")],
+)
+def test_durations_have_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_hostile_text_stays_on_one_short_line() -> None:
+    job = replace(a_job(UID), ineligible_reason="x\n" * 1000)
+    reason = told(job).reason or ""
+    assert "\n" not in reason
+    assert len(reason) <= 160
+    assert len(of(told(job), "Managed").message) <= 1024
+
+
+def test_a_workload_that_no_policy_has_any_more_is_wanted_nothing_for() -> None:
+    before = told(a_job(UID, limit=1000), withheld=(Withheld(a_resize(), "cooldown", "cooldown"),))
+    assert before.cpu == "1 → 1.5"
+    after = departed_status(Departure("LabelRemoved", "its label was taken off", 1000), before, START + 10)
+    assert (after.state, after.cpu, after.cpu_wanted_millicores) == ("Unmanaged", "1", None)
+    assert after.reason == "its label was taken off"
+    managed = of(after, "Managed")
+    assert (managed.status, managed.reason, managed.message) == ("False", "LabelRemoved", "its label was taken off")
+    assert {each.type for each in after.conditions} == {each.type for each in before.conditions}
+    assert departed_status(Departure("NotSelected", "", None), before, START).cpu == "-"
+
+
+def test_a_pass_that_was_held_has_nothing_to_show() -> None:
+    report = PassReport(START, "flowcon", {}, START, held="Prometheus is gone")
+    assert view_of(report, policy="training", mode="Auto", control="limits") is None
+
+
+def test_a_job_that_reports_no_loss_has_a_state_a_reason_and_a_condition_of_its_own() -> None:
+    silent = replace(a_job(UID, level=None), missing_evaluation=SILENT)
+    status = told(silent)
+    assert (status.state, status.reason) == ("NoLoss", f"no loss: {SILENT.message}")
+    available = of(status, "MetricsAvailable")
+    assert (available.status, available.reason, available.message) == ("False", "ScrapeFails", SILENT.message)
+    assert told(replace(silent, ineligible_reason="has a GPU")).reason == "has a GPU"
+    assert told(replace(silent, state=JobState.FINISHED)).state == "Finished"
+    other = replace(SILENT, reason="NoMetric")
+    assert transition_key([silent], a_view(silent)) != transition_key(
+        [replace(silent, missing_evaluation=other)], a_view(silent)
+    )
+
+
+def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_policy_says() -> None:
+    no = "a disruption budget says no: The disruption budget guarded needs 1 healthy pods and has 1 currently"
+    outcome = Outcome(Migrate(UID, "n1", "n2", "emptier"), "deferred", no)
+    assert (
+        running_status([a_job(UID)], a_view(a_job(UID), moves=(outcome,)), JobGrowthStatus()).reason
+        == f"not moved to n2: {no}"
+    )
+
+    waits = replace(a_job(UID), movability=Movability("suspend", backoff_reason=f"until 12:05:00 UTC: {no}"))
+    told = running_status([waits], a_view(waits), JobGrowthStatus()).reason
+    assert told == f"not moved until 12:05:00 UTC: {no}"
+
+
+def test_under_two_policies_the_reason_may_be_as_long_as_two() -> None:
+    job = replace(a_job(UID), ineligible_reason="x" * 1000)
+    placed = {UID: known(job_class="NL", placement=PlacementMemory(job_class="CC"))}
+    assert len(told(job, memory=placed, decided_by="flowcon+specon").reason or "") == 320
+    assert told(job, memory=placed, decided_by="flowcon+specon").job_class == "NL"
+    remembers_nothing = told(job, decided_by="flowcon+kube-default")
+    assert len(remembers_nothing.reason or "") == 320
+    placement_removed = told(job, memory=placed)
+    assert len(placement_removed.reason or "") == 160
+
+
+WHY = "stopped at its target: loss 0.19 ≤ 0.2"
+A_STOP = Stop(UID, "n1", WHY)
+
+
+def stopping(result: OutcomeResult | None, detail: str = "") -> dict[str, JobMemory]:
+    return {UID: known(job_class="NL").altered(stop=StopRecord(START, WHY, START, None, result, detail))}
+
+
+@pytest.mark.parametrize(
+    ("result", "detail", "reason"),
+    [
+        ("applied", "", f"{WHY}; its pods save and end"),
+        ("infeasible", "a bare pod cannot be suspended", "not stopped at its target: a bare pod cannot be suspended"),
+        (None, "", "not stopped at its target: not known whether it was done"),
+    ],
+)
+def test_a_job_at_its_target_says_that_it_ends_or_why_it_does_not(
+    result: OutcomeResult | None, detail: str, reason: str
+) -> None:
+    assert told(a_job(UID), memory=stopping(result, detail)).reason == reason
+
+
+def test_a_stop_that_a_guard_withholds_is_the_reason_and_a_mode_is_not() -> None:
+    wrong_side = Withheld(A_STOP, "reached_at_first", "reached_at_first: already")
+    assert (
+        told(a_job(UID), stops_withheld=(wrong_side,)).reason == "not stopped at its target: reached_at_first: already"
+    )
+    observed = Withheld(A_STOP, "stop_paused", "stop_paused: mode is Observe")
+    assert told(a_job(UID), stops_withheld=(observed,)).reason == "grows slowly"
+
+
+def test_a_workload_that_was_stopped_keeps_its_figures_and_the_reason_and_counts_as_finished() -> None:
+    before = told(replace(a_job(UID, level=0.19), steps_total=423.0, steps_planned=1000.0))
+    after = absent_status(Absence(UID, "stopped", WHY), before, START + 40)
+    assert (after.state, after.reason, after.progress, after.loss) == ("Stopped", WHY, "42%", 0.19)
+    assert (of(after, "Finished").status, of(after, "Finished").reason) == ("True", "StoppedAtTarget")
+    assert of(told(a_job(UID), after), "Finished").status == "False", "its owner has resumed it"
+
+
+def test_warnings_of_a_job_are_a_condition_each_text_once() -> None:
+    contradictory = replace(
+        a_job(UID), warnings=("annotation x is not known",), objectives=Objectives(deliverable_level=0.4)
+    )
+    warned = of(told(contradictory), "Warned")
+    assert (warned.status, warned.reason) == ("True", "SeeMessage")
+    assert warned.message == (
+        "annotation x is not known; its deliverable loss 0.4 has no target loss beside it, so it is never done; state "
+        "a target loss, too"
+    )
+    other_pod = replace(contradictory, uid=f"{UID}-1")
+    both = running_status([contradictory, other_pod], a_view(contradictory, other_pod), NEW)
+    assert of(both, "Warned").message == warned.message
+    assert of(told(a_job(UID)), "Warned").status == "False"
+    assert transition_key([contradictory], a_view(contradictory)) != transition_key([a_job(UID)], a_view(a_job(UID)))
+
+
+class TestMemory:
+    def job(self, uid: str = UID, **more: Any) -> Job:
+        usage = Usage(START, 0.0, 100.0 * 2**20)
+        made = replace(a_job(uid), usage=usage, memory=MemoryAllocation(2**28, 2**29))
+        return replace(made, **more)
+
+    def test_it_is_the_sum_over_the_pods_and_a_dash_where_a_part_is_not_known(self) -> None:
+        jobs = [self.job("w:0"), self.job("w:1")]
+        status = running_status(jobs, a_view(*jobs), NEW)
+        assert (status.memory, status.memory_request_bytes) == ("200Mi / 512Mi / 1024Mi", 2**29)
+        jobs[1] = replace(jobs[1], memory=MemoryAllocation(2**28), usage=None)
+        status = running_status(jobs, a_view(*jobs), NEW)
+        assert (status.memory, status.memory_limit_bytes) == ("- / 512Mi / -", None)
+
+    def test_why_it_may_not_be_changed_is_shown_where_it_would_be(self) -> None:
+        job = self.job(memory_ineligible_reason="it is Guaranteed")
+        assert told(job).memory_reason is None
+        view = replace(a_view(job), memory="Requests")
+        assert running_status([job], view, NEW).memory_reason == "it is Guaranteed"
+
+    def test_a_changed_request_or_limit_is_shown_with_its_original_as_long_as_it_lasts(self) -> None:
+        for original, expected in (
+            (MemoryAllocation(2**29, 2**29), "request lowered from its original 512Mi"),
+            (MemoryAllocation(2**28, 2**28), "limit raised from its original 256Mi"),
+            (MemoryAllocation(2**28 + 1, 2**29), None),
+        ):
+            changed = {UID: known(original_memory=original)}
+            assert told(self.job(), memory=changed).memory_reason == expected
+
+    def test_a_change_of_it_is_worth_writing_at_once(self) -> None:
+        before, after = self.job(), self.job(memory=MemoryAllocation(2**27, 2**29))
+        assert transition_key([before], a_view(before)) != transition_key([after], a_view(after))
+
+    def test_a_workload_without_pods_has_none(self) -> None:
+        status = absent_status(Absence(UID, "suspended", "its Job is suspended"), told(self.job()), START)
+        assert (status.memory, status.memory_request_bytes, status.memory_reason) == ("-", None, None)

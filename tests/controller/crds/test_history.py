@@ -1,0 +1,111 @@
+"""What is kept of the actions on a workload: the last ten, each once, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+from support.worlds import START
+
+from slopewise.crds.history import (
+    MAX_DETAIL,
+    Line,
+    appended,
+    as_json,
+    in_order,
+    listing,
+    move_ended,
+    move_event,
+    moved,
+    resized,
+    restored,
+)
+from slopewise.crds.job_growth import HISTORY_KEPT, Action
+from slopewise.model import Migrate, MoveEvent, MoveRecord, Outcome, Place, Resize
+
+
+def a_resize(result: str = "applied", to: int = 500, detail: str = "") -> Action:
+    resize = Resize("job-1:0", "n1", "limits", 2000, to, "class CL")
+    return resized(Outcome(resize, result, detail), START)  # type: ignore[arg-type]
+
+
+def printed(lines: Sequence[Line]) -> str:
+    text = StringIO()
+    Console(file=text, width=40).print(listing(lines), soft_wrap=True)
+    return text.getvalue()
+
+
+def test_a_resize_is_told_with_its_reason_until_something_better_is_known() -> None:
+    action = a_resize()
+    assert (action.slot, action.action, action.change) == ("0", "Resize", "limits 2 to 500m")
+    assert (action.result, action.detail) == ("applied", "class CL")
+    assert a_resize(detail="cgroup read back").detail == "cgroup read back"
+
+
+def test_moves_are_told_by_where_they_lead() -> None:
+    place = moved(Outcome(Place("job-1:0", "n2", "emptiest"), "applied"), START)
+    assert (place.action, place.change, place.detail) == ("Place", "on n2", "emptiest")
+    migrate = moved(Outcome(Migrate("job-1:0", "n1", "n2", "why"), "infeasible", "a bare pod"), START)
+    assert (migrate.action, migrate.change, migrate.result) == ("Move", "n1 to n2", "infeasible")
+
+
+def test_a_job_that_resumed_elsewhere_is_told_by_where_it_is() -> None:
+    record = MoveRecord(START, "n1", "n2", resumed_on="n3")
+    told = move_event(MoveEvent("job-1:0", "resumed", record, "resumed on n3 after 4 s"), START)
+    assert (told.change, told.result, told.detail) == ("n1 to n3", "resumed", "resumed on n3 after 4 s")
+
+
+def test_a_move_that_was_cancelled_is_told_by_where_it_was_to_lead() -> None:
+    record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 60, resumed_on="n1")
+    told = move_event(MoveEvent("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
+    assert (told.change, told.result) == ("n1 to n2", "cancelled")
+    ended = move_ended("job-1:0", "n1 to n2", "cancelled", "somebody else has suspended it", START)
+    assert appended((told,), ended) == (told,), "the same is not told twice"
+
+
+def test_a_long_reason_is_cut() -> None:
+    assert len(a_resize(detail="x" * 500).detail) == MAX_DETAIL
+
+
+def test_only_the_last_actions_are_kept() -> None:
+    history: tuple[Action, ...] = ()
+    for to in range(1000, 1015):
+        history = appended(history, a_resize(to=to))
+    assert len(history) == HISTORY_KEPT
+    assert history[-1].change == "limits 2 to 1014m"
+
+
+def test_what_is_tried_in_vain_again_and_again_is_there_once() -> None:
+    history = appended(appended((), a_resize("infeasible")), a_resize("infeasible"))
+    assert len(history) == 1
+    assert len(appended(history, a_resize("failed"))) == 2
+    assert len(appended(history, a_resize("infeasible", to=400))) == 2
+
+
+def test_the_same_change_carried_out_twice_happened_twice() -> None:
+    assert len(appended(appended((), a_resize()), a_resize())) == 2
+
+
+def test_the_pods_of_a_workload_are_told_apart() -> None:
+    other = restored("job-1:1", "", START).model_copy(update={"result": "failed"})
+    mine = restored("job-1:0", "", START).model_copy(update={"result": "failed"})
+    assert len(appended(appended((), other), mine)) == 2
+
+
+def test_lines_are_in_the_order_of_time_and_are_printed_in_full() -> None:
+    early, late = restored("a:0", "back", START), restored("b:12", "back", START + 5)
+    lines = in_order([Line("team", "b", late), Line("team", "a", early)])
+    assert [line.workload for line in lines] == ["a", "b"]
+    assert printed(lines).splitlines() == [
+        "1970-01-12 13:46:40  team/a     Restore  original resources  applied",
+        "    back",
+        "1970-01-12 13:46:45  team/b 12  Restore  original resources  applied",
+        "    back",
+    ]
+    assert as_json(lines)[0]["workload"] == "a"
+    assert as_json(lines)[0]["time"].startswith("1970-01-12T13:46:40")
+
+
+def test_a_cluster_where_nothing_was_done_yet_says_so() -> None:
+    assert printed([]) == "Nothing was done yet.\n"

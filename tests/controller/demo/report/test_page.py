@@ -1,0 +1,280 @@
+"""The report: one file, safe whatever the jobs are called."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.demo_result import TRAININGS, sample_result
+from support.pages import HOSTILE, Page
+
+from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
+from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
+from slopewise.demo.report.page import actuator_note, render, write_report
+from slopewise.demo.report.results import Curves, DemoResult, RunResult
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(render(sample_result()))
+
+
+@pytest.fixture(scope="module")
+def hostile_page() -> Page:
+    return Page(render(with_hostile_names(sample_result())))
+
+
+def with_hostile_names(result: DemoResult) -> DemoResult:
+    """The sample with every name and reason chosen by an enemy."""
+    names = dict(zip([training.name for training in TRAININGS], HOSTILE, strict=True))
+
+    def renamed(run: RunResult, policy: str) -> RunResult:
+        return replace(
+            run,
+            policy=policy,
+            jobs=[replace(job, name=names[job.name]) for job in run.jobs],
+            curves={names[name]: curves for name, curves in run.curves.items()},
+            decisions=[replace(row, job=names[row.job], reason=HOSTILE[4], job_class="<i>") for row in run.decisions],
+        )
+
+    runs = [renamed(run, policy) for run, policy in zip(result.runs, ["fair", HOSTILE[0]], strict=True)]
+    return replace(result, runs=runs, prometheus_version=HOSTILE[1], actuator=HOSTILE[4])
+
+
+def with_curves(run: RunResult, curves: Curves) -> RunResult:
+    """`run` with other curves of wine-mlp."""
+    return replace(run, curves=run.curves | {"wine-mlp": curves})
+
+
+# --- what the page shows ----------------------------------------------------------------------------------
+
+
+def test_every_job_and_policy_is_named(page: Page) -> None:
+    assert [training.name for training in TRAININGS if training.name not in page.text] == []
+    assert "flowcon against fair" in page.text
+
+
+def test_figures_stand_with_their_ratio_and_whether_it_is_better_or_worse(page: Page) -> None:
+    """In words, not by colour alone: the sample's means are 58.8 and 63.2 s, 27.9 and 26.9 s."""
+    assert "Mean completion time 58.8 s 63.2 s ×1.08 worse" in page.text
+    assert "Mean time to 90 % 27.9 s 26.9 s ×0.96 unclear" in page.text
+    assert "stdlib-charlm 86.0 s 77.0 s ×0.90 better" in page.text
+
+
+def test_what_is_worse_is_listed_beside_what_is_better(page: Page) -> None:
+    assert "▲ Better 4 of 8 jobs ended sooner" in page.text
+    assert "▼ Worse mean completion time 8 % longer 4 of 8 jobs ended later" in page.text
+    assert "? Unclear mean time to 90 % makespan" in page.text
+
+
+def tiles(page: Page) -> list[str]:
+    """The classes of the boxes that stand first on the page, which their colours follow."""
+    return [value for name, value in page.attributes if name == "class" and value.split()[0] == "tile"]
+
+
+def test_the_colours_of_the_boxes_are_their_verdicts(page: Page) -> None:
+    assert tiles(page) == ["tile worse", "tile unclear", "tile unclear"]
+
+
+@pytest.mark.parametrize("hindered", ["idle", "failed", "disturbed"])
+def test_what_is_not_compared_has_no_colour_and_says_why_first(hindered: str) -> None:
+    fair, flowcon = sample_result().runs
+    changed = {
+        "idle": replace(flowcon, resizes_applied=0),
+        "failed": replace(flowcon, jobs=[replace(flowcon.jobs[0], state="failed"), *flowcon.jobs[1:]]),
+        "disturbed": replace(flowcon, other_cpu_cores=1.2),
+    }
+    reported = Page(render(replace(sample_result(), runs=[fair, changed[hindered]])))
+
+    assert tiles(reported) == ["tile "] * 3
+    assert "flowcon against fair: not compared" in reported.text
+    assert reported.text.index("compar") < reported.text.index("Mean completion time")
+    assert not re.search(r"×|sooner|later|shorter|longer", reported.text[: reported.text.index("Each run")])
+
+
+def test_what_else_the_machine_did_is_shown(page: Page) -> None:
+    assert "Changes made none 13 resizes CPU of everything else 0.03 cores 0.03 cores" in page.text
+    assert "everything else on the machine" in page.text
+
+
+def test_of_several_rounds_every_run_is_listed_and_the_first_is_drawn() -> None:
+    whole = sample_result()
+    reported = Page(render(replace(whole, repeats=[whole.runs, whole.runs], rounds_asked=3)))
+
+    assert "Mean completion time 58.8 ± 0.0 s 63.2 ± 0.0 s ×1.08 ± 0.00 worse" in reported.text
+    assert "3 flowcon 63.2 s 26.9 s 91.0 s 0.03 cores" in reported.text
+    assert "The runs of the first round" in reported.text
+    assert len(drawn(reported)) == 8
+
+
+def drawn(page: Page) -> list[str]:
+    """The ids of all charts."""
+    return [value for name, value in page.attributes if name == "id" and re.fullmatch(r"run-\d+-[a-z]+", value)]
+
+
+def test_each_run_has_its_four_charts(page: Page) -> None:
+    assert drawn(page) == [
+        f"run-{number}-{kind}" for number in (1, 2) for kind in ("loss", "used", "allotted", "timeline")
+    ]
+    assert list(page.figures) == [f"run-{number}-{kind}" for number in (1, 2) for kind in ("loss", "used", "allotted")]
+
+
+def test_the_charts_are_drawn_without_any_script(page: Page) -> None:
+    """A curve for each job and run, and an area for each and for everything else."""
+    classes = [value for name, value in page.attributes if name == "class"]
+    assert classes.count("curve") == 2 * len(TRAININGS)
+    assert classes.count("area") == 2 * (2 * len(TRAININGS) + 1)
+
+
+def test_the_report_is_a_small_file(page: Page) -> None:
+    """With plotly's script it was 4.9 MB."""
+    assert len(page.source.encode()) < 400_000
+
+
+def test_every_decision_is_listed_with_its_outcome_and_reason(page: Page) -> None:
+    row = next(row for row in sample_result().runs[1].decisions if row.outcome == "applied")
+    assert row.from_millicores is not None
+    assert row.to_millicores is not None
+    reported = f"{row.from_millicores / 1000:.2f} → {row.to_millicores / 1000:.2f} applied {row.reason}"
+
+    assert f"{row.at_seconds:.1f} s {row.job} {row.job_class} {reported}" in page.text
+
+
+def test_a_policy_without_decisions_is_said_to_have_made_none(page: Page) -> None:
+    assert "fair classed none and changed none" in page.text
+
+
+def test_what_ran_it_is_told(page: Page) -> None:
+    assert "Prometheus 3.5.0" in page.text
+    assert "CPU given by cgroup v2, weights (cpu.weight) Cores shared 2 Interval 8 s" in page.text
+
+
+def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
+    description = DutyCycleLimiter("no cgroups: cgroup v2: not mounted").description
+    text = Page(render(replace(sample_result(), actuator=description))).text
+
+    assert "(no cgroups: cgroup v2: not mounted). Each job's processes were stopped and continued in turn" in text
+    assert actuator_note(CgroupV1Limiter.description) == ""
+
+
+def test_a_failed_job_is_said_before_the_figures() -> None:
+    fair, flowcon = sample_result().runs
+    jobs = [replace(flowcon.jobs[0], state="failed"), *flowcon.jobs[1:]]
+    text = Page(render(replace(sample_result(), runs=[fair, replace(flowcon, jobs=jobs)]))).text
+
+    assert text.index("1 of 8 jobs failed: digits-logreg") < text.index("Mean completion time")
+
+
+def test_the_cores_of_a_share_and_of_a_limit_are_told_for_what_they_are() -> None:
+    fair, flowcon = sample_result().runs
+    limited = replace(sample_result(), runs=[fair, replace(flowcon, control="limits")])
+    text = Page(render(limited)).text
+
+    assert "Each job's cores: its share when every job wants CPU. Dashed: the cores of this machine." in text
+    assert (
+        "Each job's cores: the most it may use. Dashed: the cores of this machine; limits may add up to more." in text
+    )
+    assert "cores: the most it may use, before and after" in text
+
+
+def test_only_a_loss_that_leaves_its_chart_is_said_to(page: Page) -> None:
+    fair, flowcon = sample_result().runs
+    curves = fair.curves["wine-mlp"]
+    diverged = replace(curves, loss=[*curves.loss, (curves.loss[-1][0] + 1, 1e6)])
+    text = Page(render(replace(sample_result(), runs=[with_curves(fair, diverged), flowcon]))).text
+
+    assert text.count("Out of the chart") == 1
+    assert "Hover for the loss. Out of the chart above 1.5: wine-mlp." in text
+    assert "Out of the chart" not in page.text
+
+
+def test_the_cpu_of_the_controller_is_that_of_its_passes(page: Page) -> None:
+    assert "its passes used 0.63 % of one core" in page.text
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    fair, flowcon = sample_result().runs
+    unknown = replace(flowcon.jobs[0], finished_seconds=None, jct_seconds=None, time_to_90_seconds=None)
+    result = replace(sample_result(), runs=[fair, replace(flowcon, jobs=[unknown, *flowcon.jobs[1:]])])
+
+    text = Page(render(result)).text
+
+    assert "digits-logreg 34.0 s – " in text
+    assert "Makespan 87.0 s –" in text
+    assert "None" not in text
+
+
+def test_a_demo_stopped_before_its_first_run_still_has_a_page() -> None:
+    page = Page(render(replace(sample_result(), runs=[])))
+
+    assert "No run was completed" in page.text
+    assert page.figures == {}
+
+
+# --- one file, no network, nothing obeyed -----------------------------------------------------------------
+
+
+def test_the_page_asks_the_network_for_nothing(page: Page) -> None:
+    fetching = [(name, value) for name, value in page.attributes if name in ("src", "href", "srcset", "action")]
+    fetching += [each for each in page.attributes if "url(" in each[1] and not each[1].startswith("url(#hatch-")]
+    policy = next(value for name, value in page.attributes if name == "content" and "default-src" in value)
+
+    assert fetching == []
+    assert page.tags["link"] == page.tags["iframe"] == page.tags["img"] == 0
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+    assert "<style" not in page.source.split("</style>")[0].split("<style>")[1]
+    assert "url(" not in page.source.split("</style>")[0]
+
+
+def test_hostile_names_add_no_element_and_no_attribute(page: Page, hostile_page: Page) -> None:
+    allowed = {tag for tag in page.tags if page.tags[tag]}
+
+    assert set(hostile_page.tags) == allowed
+    assert hostile_page.tags["script"] == page.tags["script"] == 2
+    assert {name for name, _ in hostile_page.attributes} == {name for name, _ in page.attributes}
+
+
+def test_hostile_names_are_shown_as_they_are(hostile_page: Page) -> None:
+    shown = [HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[3], HOSTILE[4], HOSTILE[5], "�evil�[31m"]
+
+    assert [name[:40] for name in shown if name not in hostile_page.text] == []
+
+
+def test_hostile_names_cannot_end_the_data_nor_style_a_chart(hostile_page: Page) -> None:
+    names = [series["name"] for series in hostile_page.figures["run-1-loss"]["series"]]
+
+    assert len(hostile_page.figures) == 6
+    assert names[0] == "<script>alert(1)</scrip…"  # as data: the script makes text of it, never markup
+    assert [line for line in hostile_page.source.splitlines() if "<script>alert" in line] == []
+    assert "innerHTML" not in hostile_page.source
+
+
+def test_a_loss_that_is_not_finite_leaves_the_data_readable() -> None:
+    fair, flowcon = sample_result().runs
+    curves = fair.curves["wine-mlp"]
+    broken = replace(curves, loss=[(1.0, float("nan")), (2.0, float("inf"))], cpu_cores=[(1.0, float("nan"))])
+    result = replace(sample_result(), runs=[with_curves(fair, broken), flowcon])
+
+    figures = Page(render(result)).figures
+
+    assert len(figures["run-1-loss"]["series"]) == len(TRAININGS)
+
+
+def test_tables_and_charts_can_be_read_aloud(page: Page) -> None:
+    labels = [value for name, value in page.attributes if name == "aria-label"]
+
+    assert page.tags["caption"] == page.tags["table"]
+    assert len([label for label in labels if "under flowcon; the tables" in label]) == 4
+
+
+def test_the_report_replaces_an_older_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("older")
+
+    write_report(with_hostile_names(sample_result()), path)
+
+    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]

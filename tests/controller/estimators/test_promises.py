@@ -1,0 +1,220 @@
+"""Standings: objective, deadline and targets of a job, and what one noisy figure does not change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from slopewise.estimators import promises
+from slopewise.model import (
+    ClusterSnapshot,
+    Confirmed,
+    DeadlineStanding,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Node,
+    Objectives,
+    Pace,
+    QoeStanding,
+    Standing,
+    TargetHits,
+    TargetStanding,
+)
+
+INTERVAL = 20.0
+
+
+def job(objectives: Objectives, *, steps: float | None = None, planned: float | None = None, **more: Any) -> Job:
+    made = a_job("a", **more)
+    return replace(made, objectives=objectives, steps_total=steps, steps_planned=planned)
+
+
+def timed(*seconds: float, cores: float | None = 1.0, **more: Any) -> JobMemory:
+    paces = tuple(Pace(START + INTERVAL * number, each, cores) for number, each in enumerate(seconds))
+    return known(paces=paces, **more)
+
+
+def standing(made: Job, remembered: JobMemory, nodes: Sequence[Node] = (), at: float = START) -> Standing:
+    return promises.standings(a_snapshot([made], nodes, at), MemoryState({"a": remembered}))["a"]
+
+
+def qoe(asked: float, *seconds: float, **more: Any) -> QoeStanding:
+    found = standing(job(Objectives(qoe_seconds=asked)), timed(*seconds, **more)).qoe
+    assert found is not None
+    return found
+
+
+def deadline(left: float, todo: float, *seconds: float, nodes: Sequence[Node] = (), **more: Any) -> DeadlineStanding:
+    made = job(Objectives(deadline_at_seconds=START + left), steps=100, planned=100 + todo, useful_cores=1.0)
+    found = standing(made, timed(*seconds, **more), nodes).deadline
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("took", "deviation", "listed"),
+    [(8.0, 0.2, "G"), (9.5, 0.05, "S"), (9.0, 0.1, "S"), (11.0, -0.1, "S"), (12.0, -0.2, "B")],
+)
+def test_the_vectors_of_an_objective_of_ten_seconds(took: float, deviation: float, listed: str) -> None:
+    found = qoe(10.0, took)
+    assert (found.objective_seconds, found.took_seconds, found.listed) == (10.0, took, listed)
+    assert found.deviation == pytest.approx(deviation)
+
+
+def test_the_newest_pace_counts_for_the_class() -> None:
+    assert qoe(10.0, 8.0, 8.0, 12.0).listed == "B"
+
+
+def test_a_job_that_was_not_timed_has_an_objective_and_no_deviation() -> None:
+    assert qoe(10.0) == QoeStanding(10.0)
+
+
+@pytest.mark.parametrize("asked", [0.0, -1.0, math.nan, math.inf])
+def test_an_objective_that_is_no_time_above_zero_is_none(asked: float) -> None:
+    snapshot = a_snapshot([job(Objectives(qoe_seconds=asked))])
+    assert promises.standings(snapshot, MemoryState({"a": timed(1.0)})) == {}
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf])
+def test_a_deadline_that_is_no_time_is_none(at: float) -> None:
+    snapshot = a_snapshot([job(Objectives(deadline_at_seconds=at))])
+    assert promises.standings(snapshot, MemoryState({"a": timed(1.0)})) == {}
+
+
+def test_a_pace_that_is_no_number_is_no_pace() -> None:
+    assert qoe(10.0, math.nan) == QoeStanding(10.0)
+
+
+def test_the_vector_of_900_steps_at_one_second_with_1000_s_left() -> None:
+    found = deadline(1000, 900, 1.0)
+    assert (found.at_seconds, found.left_seconds, found.slack_seconds) == (START + 1000, 1000, 100.0)
+    assert (found.hopeless, found.confirmed_hopeless, found.missed) == (False, False, False)
+
+
+def test_a_job_late_at_its_present_pace_that_more_cpu_would_help_is_not_hopeless() -> None:
+    found = deadline(1000, 900, 2.0, cores=0.5)
+    assert (found.slack_seconds, found.hopeless) == (-800.0, False)
+
+
+def test_a_job_that_is_late_with_all_cpu_of_the_largest_node_is_hopeless() -> None:
+    assert deadline(1000, 900, 2.0, cores=1.0, nodes=[a_node("n1", 1.0), a_node("n2", 8.0)]).hopeless
+    wide = replace(job(Objectives(deadline_at_seconds=START + 1000), steps=0, planned=900))
+    nodes = [a_node("n1", 1.0), a_node("n2", 8.0)]
+    found = standing(wide, timed(2.0), nodes).deadline
+    assert found is not None
+    assert not found.hopeless, "it can use the eight cores of the other node"
+
+
+def test_a_job_whose_cpu_is_not_counted_has_a_slack_and_is_not_called_hopeless() -> None:
+    found = deadline(1000, 900, 2.0, cores=None)
+    assert (found.slack_seconds, found.hopeless) == (-800.0, False)
+
+
+@pytest.mark.parametrize(("steps", "planned"), [(None, None), (None, 100.0), (5.0, None)])
+def test_a_job_that_does_not_say_how_many_steps_are_left_has_a_deadline_and_no_slack(
+    steps: float | None, planned: float | None
+) -> None:
+    made = job(Objectives(deadline_at_seconds=START + 60), steps=steps, planned=planned)
+    assert standing(made, timed(1.0)).deadline == DeadlineStanding(START + 60, 60.0)
+
+
+def test_a_job_with_all_steps_done_has_the_time_that_is_left_as_slack() -> None:
+    assert deadline(60, -3, 1.0).slack_seconds == 60
+
+
+def test_a_deadline_that_has_passed_is_missed_at_once_and_hopeless() -> None:
+    found = deadline(0, 5, 1.0)
+    assert (found.missed, found.hopeless, found.confirmed_hopeless, found.slack_seconds) == (True, True, True, -5.0)
+    untimed = deadline(-10, 5)
+    assert (untimed.missed, untimed.hopeless, untimed.confirmed_hopeless) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "reached", "expected"),
+    [
+        (Objectives(target_level=0.1, deliverable_level=0.4), 0, TargetStanding(False, False)),
+        (Objectives(target_level=0.1, deliverable_level=0.4), 1, TargetStanding(True, False)),
+        (Objectives(target_level=0.1, deliverable_level=0.4), 2, TargetStanding(True, True)),
+        (Objectives(target_level=0.1), 2, TargetStanding(None, True)),
+        (Objectives(deliverable_level=0.4), 1, TargetStanding(True, None)),
+    ],
+)
+def test_targets_are_those_that_are_stated(objectives: Objectives, reached: int, expected: TargetStanding) -> None:
+    assert standing(job(objectives), known(targets=TargetHits(0, reached))).target == expected
+
+
+def test_a_job_that_is_asked_nothing_has_no_standing_and_an_ended_one_only_its_targets() -> None:
+    snapshot = a_snapshot([job(Objectives()), replace(a_job("b"), objectives=Objectives(weight=2.0))])
+    assert promises.standings(snapshot, MemoryState({"a": timed(1.0), "b": timed(1.0)})) == {}
+    asked = Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 5, target_level=0.1)
+    ended = job(asked, state=JobState.FINISHED)
+    assert standing(ended, timed(2.0)) == Standing(target=TargetStanding(None, False))
+
+
+def test_without_nodes_and_without_memory_a_standing_is_still_there() -> None:
+    empty = ClusterSnapshot(START, (), (job(Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 5)),))
+    assert promises.standings(empty, MemoryState())["a"] == Standing(QoeStanding(1.0), DeadlineStanding(START + 5, 5.0))
+
+
+class TestConfirmed:
+    """`confirm` over passes: one every `step` seconds, one pace each."""
+
+    def missed(self, paces: Sequence[float], step: float = INTERVAL, asked: float = 10.0) -> list[bool]:
+        remembered, found = known(), []
+        for number, each in enumerate(paces):
+            at = START + step * number
+            timed_now = remembered.altered(paces=(Pace(at, each, 1.0),))
+            snapshot = a_snapshot([job(Objectives(qoe_seconds=asked))], at=at)
+            state = promises.confirm(snapshot, MemoryState({"a": timed_now}), INTERVAL)
+            remembered = state.jobs["a"]
+            here = promises.standings(snapshot, state)["a"].qoe
+            assert here is not None
+            found.append(here.missed)
+        return found
+
+    def test_an_objective_is_missed_once_three_evaluations_in_a_row_find_it(self) -> None:
+        assert self.missed([12, 12, 12, 12]) == [False, False, True, True]
+
+    def test_one_figure_of_the_other_kind_begins_the_count_again(self) -> None:
+        assert self.missed([12, 12, 9, 12, 12, 9, 12]) == [False] * 7
+        assert self.missed([12, 12, 12, 9, 12, 9, 9, 12]) == [False, False] + [True] * 6
+
+    def test_an_objective_that_is_kept_again_is_no_longer_missed(self) -> None:
+        assert self.missed([12, 12, 12, 9, 9, 9]) == [False, False, True, True, True, False]
+
+    def test_passes_that_events_trigger_confirm_nothing_sooner(self) -> None:
+        assert self.missed([12] * 30, step=1.0) == [False] * 30
+
+    def test_a_deadline_is_hopeless_once_it_was_for_two_intervals(self) -> None:
+        remembered, found = timed(2.0), []
+        for number in range(3):
+            at = START + INTERVAL * number
+            made = job(Objectives(deadline_at_seconds=START + 100), steps=0, planned=90, useful_cores=1.0)
+            state = promises.confirm(a_snapshot([made], at=at), MemoryState({"a": remembered}), INTERVAL)
+            remembered = state.jobs["a"]
+            here = standing(made, remembered, at=at).deadline
+            assert here is not None
+            found.append((here.hopeless, here.confirmed_hopeless))
+        assert found == [(True, False), (True, False), (True, True)]
+
+    def test_an_owner_who_takes_the_promise_back_leaves_nothing(self) -> None:
+        remembered = timed(12.0, objective_missed=Confirmed(True), hopeless=Confirmed(False, START))
+        state = promises.confirm(a_snapshot([job(Objectives())]), MemoryState({"a": remembered}), INTERVAL)
+        assert (state.jobs["a"].objective_missed, state.jobs["a"].hopeless) == (None, None)
+
+    def test_the_last_finding_of_a_job_stays_when_it_ends(self) -> None:
+        remembered = timed(12.0, objective_missed=Confirmed(True))
+        ended = job(Objectives(qoe_seconds=10.0), state=JobState.FINISHED)
+        state = promises.confirm(a_snapshot([ended]), MemoryState({"a": remembered}), INTERVAL)
+        assert state.jobs["a"].objective_missed == Confirmed(True)
+
+    def test_a_memory_that_nothing_changes_is_the_same_object(self) -> None:
+        state = MemoryState({"a": timed(1.0)})
+        assert promises.confirm(a_snapshot([job(Objectives())]), state, INTERVAL) is state

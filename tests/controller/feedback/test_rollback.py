@@ -1,0 +1,379 @@
+"""Corrections: what a change did to a job, what waits too long, and how both are told and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
+
+from slopewise.estimators.growth import Measuring
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.feedback.rollback import RollbackReview, RollbackSettings, review, watches
+from slopewise.model import (
+    Bounds,
+    Change,
+    ClusterSnapshot,
+    ContainerHealth,
+    CpuAllocation,
+    Decisions,
+    Growth,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    OutcomeResult,
+    Pace,
+    PassReport,
+    PendingResize,
+    Resize,
+)
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
+
+PATIENCE = RollbackSettings(interval_seconds=60.0, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
+CHANGED_AT = START - 60
+HEALTHY = ContainerHealth(0, None, 1000.0, 100.0)
+LOWERED = Change(CHANGED_AT, "limits", 1000, 500, HEALTHY)
+ORIGINAL = CpuAllocation(1000, 250)
+
+
+def changed(change: Change | None = LOWERED, **more: object) -> JobMemory:
+    return JobMemory(series="s", original=ORIGINAL, change=change, **more)  # type: ignore[arg-type]
+
+
+def reviewed(
+    container_health: ContainerHealth | None = None,
+    known: JobMemory | None = None,
+    *,
+    limit: int = 500,
+    wishes: tuple[Resize, ...] = (),
+    job: Job | None = None,
+    at: float = START,
+) -> RollbackReview:
+    """What becomes of the wishes for job `j`, which has `limit` since a minute."""
+    job = job or replace(a_job("j", limit=limit), container_health=container_health)
+    memory = MemoryState({"j": known or changed()})
+    decisions = Decisions("p", wishes, {"j": "because"}, memory)
+    return review(decisions, a_snapshot([job], [a_node(cpu_cores=4.0)], at=at), PATIENCE)
+
+
+def reason(verdict: RollbackReview) -> str:
+    [resize] = verdict.decisions.resizes
+    assert (resize.to_millicores, resize.is_rollback) == (1000, True)
+    return resize.reason
+
+
+def untouched(verdict: RollbackReview) -> bool:
+    return verdict.decisions.resizes == () and verdict.decisions.memory.jobs["j"].backoff_until_seconds is None
+
+
+class TestHarm:
+    @pytest.mark.parametrize(
+        ("container_health", "what"),
+        [
+            (structs.replace(HEALTHY, oom_killed_at_seconds=START - 30, restarts_total=1), "OOM-killed"),
+            (structs.replace(HEALTHY, restarts_total=1), "restarted"),
+        ],
+    )
+    def test_a_job_that_was_ended_after_a_change_gets_its_former_resources_back(
+        self, container_health: ContainerHealth, what: str
+    ) -> None:
+        verdict = reviewed(container_health)
+        assert reason(verdict) == f"rolls back: {what} after its CPU went from 1000m to 500m"
+        known = verdict.decisions.memory.jobs["j"]
+        assert (known.backoff_until_seconds, known.backoff_reason) == (
+            START + 600,
+            f"{what} after its CPU went from 1000m to 500m",
+        )
+        assert verdict.decisions.reasons["j"] == reason(verdict)
+
+    def test_the_policys_wish_for_a_harmed_job_is_not_heard_and_those_for_others_are(self) -> None:
+        wishes = tuple(Resize(uid, "n1", "limits", 500, 250, "wish") for uid in ("j", "other"))
+        resizes = reviewed(structs.replace(HEALTHY, restarts_total=1), wishes=wishes).decisions.resizes
+        assert [(each.job_uid, each.to_millicores) for each in resizes] == [("other", 250), ("j", 1000)]
+
+    def test_only_what_is_new_since_the_change_counts_whatever_the_nodes_clock_says(self) -> None:
+        before = ContainerHealth(3, START + 5000, 1000.0, 100.0)  # killed long ago, by a clock that is ahead
+        assert untouched(reviewed(before, changed(structs.replace(LOWERED, container_health=before))))
+        again = structs.replace(before, oom_killed_at_seconds=START - 90_000)
+        assert reason(reviewed(again, changed(structs.replace(LOWERED, container_health=before)))).startswith(
+            "rolls back: OOM-killed"
+        )
+
+    def test_another_pod_in_its_place_is_not_judged_by_the_first_ones_restarts(self) -> None:
+        assert untouched(
+            reviewed(
+                ContainerHealth(0, None),
+                changed(structs.replace(LOWERED, container_health=ContainerHealth(3, START - 900))),
+            )
+        )
+
+    @pytest.mark.parametrize(
+        "known",
+        [
+            changed(None),
+            changed(structs.replace(LOWERED, is_rollback=True)),
+            changed(structs.replace(LOWERED, at_seconds=START - 200)),
+        ],
+        ids=["no change", "a change that gave back", "a change of more than three intervals ago"],
+    )
+    def test_a_job_whose_last_change_cannot_have_done_it_is_left_as_it_is(self, known: JobMemory) -> None:
+        assert untouched(reviewed(structs.replace(HEALTHY, restarts_total=1), known))
+
+    def test_a_change_that_is_not_in_effect_any_more_did_nothing(self) -> None:
+        assert untouched(reviewed(structs.replace(HEALTHY, restarts_total=1), limit=2000))
+
+    def test_a_change_that_its_kubelet_has_not_carried_out_did_nothing(self) -> None:
+        job = replace(a_job("j", limit=500), container_health=structs.replace(HEALTHY, restarts_total=1))
+        assert untouched(reviewed(job=replace(job, actual=CpuAllocation(1000, 1000))))
+        assert not untouched(reviewed(job=replace(job, actual=job.allocation)))
+
+    def test_a_job_without_vitals_or_at_its_end_is_not_judged(self) -> None:
+        assert untouched(reviewed(None))
+        ended = replace(
+            a_job("j", limit=500, state=JobState.FAILED), container_health=structs.replace(HEALTHY, restarts_total=1)
+        )
+        assert untouched(reviewed(job=ended))
+
+    def test_a_verdict_stands_until_the_resources_are_back(self) -> None:
+        regressed = changed(structs.replace(LOWERED, regression="OOM-killed"))
+        later = reviewed(HEALTHY, regressed, at=START + 3600)
+        assert reason(later) == "rolls back: OOM-killed"
+        assert later.decisions.memory.jobs["j"].backoff_until_seconds == START + 3600 + 600
+
+    def test_a_verdict_ends_when_somebody_else_gave_the_resources_back(self) -> None:
+        verdict = reviewed(HEALTHY, changed(structs.replace(LOWERED, regression="OOM-killed")), limit=1000)
+        assert verdict.decisions.resizes == ()
+        assert verdict.decisions.memory.jobs["j"].change is None
+        assert verdict.decisions.memory.jobs["j"].backoff_reason == "OOM-killed"
+
+
+class TestThrottling:
+    BEFORE = Pace(CHANGED_AT, 1.0, 2.0)
+
+    def known(self, seconds: float, cores: float, began_at: float = CHANGED_AT + 20) -> JobMemory:
+        """2 CPU-seconds a step before; now what is given, in an interval that began clearly after the change."""
+        since = Pace(START, seconds, cores)
+        return changed(
+            structs.replace(LOWERED, pace=self.BEFORE), paces=(structs.replace(self.BEFORE, at_seconds=began_at), since)
+        )
+
+    def throttled(self, ratio: float, periods: float = 600.0) -> ContainerHealth:
+        return ContainerHealth(0, None, 1000.0 + periods, 100.0 + ratio * periods)
+
+    def test_throttling_that_makes_each_step_cost_more_is_harm(self) -> None:
+        verdict = reviewed(self.throttled(0.9), self.known(6.0, 0.5))
+        expected = "throttled in 90% of the time and 1.5 times the CPU a step after its CPU went from 1000m to 500m"
+        assert reason(verdict) == f"rolls back: {expected}"
+
+    @pytest.mark.parametrize(
+        ("ratio", "periods", "seconds"),
+        [(0.9, 600.0, 5.0), (0.5, 600.0, 6.0), (0.9, 50.0, 6.0)],
+        ids=["steps cost 1.25 times", "half of the periods", "5 s only"],
+    )
+    def test_a_limit_that_only_slows_a_job_down_does_no_harm(
+        self, ratio: float, periods: float, seconds: float
+    ) -> None:
+        assert untouched(reviewed(self.throttled(ratio, periods), self.known(seconds, 0.5)))
+
+    def test_a_pace_whose_cpu_may_be_of_the_time_before_the_change_says_nothing(self) -> None:
+        assert untouched(reviewed(self.throttled(0.9), self.known(6.0, 0.5, began_at=CHANGED_AT)))
+        assert reason(reviewed(self.throttled(0.9), self.known(6.0, 0.5, began_at=CHANGED_AT + 19)))
+
+    def test_a_step_that_looked_cheap_just_before_the_change_is_not_what_it_cost(self) -> None:
+        """Its CPU had been raised: 2 CPU-seconds a step, then 1.2 by a count that lagged, and 2.2 is none."""
+        known = self.known(4.4, 0.5)
+        cheap = structs.replace(self.BEFORE, cores=1.2)
+        assert known.change is not None
+        seen = structs.replace(
+            known, change=structs.replace(known.change, pace=cheap), paces=(self.BEFORE, cheap, *known.paces)
+        )
+        assert untouched(reviewed(self.throttled(0.9), seen))
+
+    def test_counters_that_began_anew_or_are_not_known_say_nothing(self) -> None:
+        assert untouched(reviewed(ContainerHealth(0, None, 10.0, 9.0), self.known(6.0, 0.5)))
+        assert untouched(reviewed(ContainerHealth(0, None), self.known(6.0, 0.5)))
+
+
+def growth(efficiency: float | None, at: float = START, change_per_second: float = 0.002) -> Growth:
+    known = {} if efficiency is None else {"cpu": efficiency}
+    return Growth(at, 60.0, change_per_second, 0.5, known)
+
+
+class TestGrowth:
+    def known(
+        self, now: Growth, before: Growth | None = None, earlier: Growth | None = None, to: int = 500
+    ) -> JobMemory:
+        change = structs.replace(
+            LOWERED,
+            from_millicores=1000,
+            to_millicores=to,
+            growth=before or growth(0.06, CHANGED_AT),
+            previous_growth=earlier or growth(0.08, CHANGED_AT - 60),
+        )
+        return changed(change, growth=now)
+
+    def test_growth_per_cpu_below_half_of_what_its_own_decay_gives_is_harm(self) -> None:
+        said = reason(reviewed(HEALTHY, self.known(growth(0.02))))
+        assert said.startswith("rolls back: growth per CPU 0.02/s, expected 0.045/s,")
+
+    def test_natural_decay_is_no_harm(self) -> None:
+        assert untouched(reviewed(HEALTHY, self.known(growth(0.03))))
+
+    def test_a_job_whose_growth_rose_before_is_expected_to_keep_it_and_not_to_rise_on(self) -> None:
+        rising = growth(0.01, CHANGED_AT - 60)
+        assert untouched(reviewed(HEALTHY, self.known(growth(0.031), earlier=rising)))
+        assert "expected 0.06/s" in reason(reviewed(HEALTHY, self.known(growth(0.029), earlier=rising)))
+
+    @pytest.mark.parametrize(
+        "known",
+        [
+            lambda t: t.known(growth(0.0), before=growth(0.06, CHANGED_AT, change_per_second=0.0008)),
+            lambda t: t.known(growth(0.0, at=START - 30)),
+            lambda t: t.known(growth(None)),
+            lambda t: t.known(growth(0.0), earlier=growth(None)),
+            lambda t: t.known(growth(0.0), earlier=growth(0.0)),
+            lambda t: structs.replace(t.known(growth(0.0)), growth=None),
+        ],
+        ids=["4.8 % before", "half the interval before", "idle now", "idle then", "flat before", "nothing since"],
+    )
+    def test_what_is_not_certain_is_no_harm(self, known: Callable[[TestGrowth], JobMemory]) -> None:
+        assert untouched(reviewed(HEALTHY, known(self)))
+
+    def test_a_cut_by_less_than_a_quarter_is_not_judged_by_growth(self) -> None:
+        assert untouched(reviewed(HEALTHY, self.known(growth(0.0), to=760), limit=760))
+        assert not untouched(reviewed(HEALTHY, self.known(growth(0.0), to=750), limit=750))
+
+    def test_a_raise_is_not_judged_by_growth(self) -> None:
+        assert untouched(reviewed(HEALTHY, self.known(growth(0.0), to=2000), limit=2000))
+
+
+def waiting(
+    result: OutcomeResult = "deferred", *, desired: CpuAllocation | None = None, actual: CpuAllocation | None = None
+) -> Job:
+    """Job `j` wishes for 1000m with a request of 800m, and has 500m with one of 250m."""
+    job = replace(a_job("j"), allocation=desired or CpuAllocation(1000, 800))
+    pending = PendingResize(result, START - 9000, "no room on n1", actual or CpuAllocation(500, 250))
+    return replace(job, pending=pending)
+
+
+RAISED = Change(START - 30, "limits", 500, 1000, reported="deferred")
+
+
+class TestWaiting:
+    def test_what_the_node_made_of_a_change_is_told_once(self) -> None:
+        verdict = reviewed(job=waiting(), known=changed(structs.replace(RAISED, reported=None)))
+        [late] = verdict.late
+        assert (late.result, late.detail, late.decision.reason) == ("deferred", "no room on n1", "accepted 30 s ago")
+        assert (late.decision.from_millicores, late.decision.to_millicores) == (500, 1000)
+        assert verdict.decisions.resizes == ()
+        assert reviewed(job=waiting(), known=verdict.decisions.memory.jobs["j"]).late == ()
+
+    def test_it_is_told_again_when_it_becomes_something_else(self) -> None:
+        assert [each.result for each in reviewed(job=waiting("infeasible"), known=changed(RAISED)).late] == [
+            "infeasible"
+        ]
+
+    @pytest.mark.parametrize(("ago", "taken_back"), [(119, False), (121, True)])
+    def test_a_wish_is_taken_back_after_its_deadline_by_our_own_clock(self, ago: float, taken_back: bool) -> None:
+        verdict = reviewed(job=waiting(), known=changed(structs.replace(RAISED, at_seconds=START - ago)))
+        assert bool(verdict.decisions.resizes) is taken_back
+
+    def test_what_is_taken_back_is_what_is_in_effect_and_the_job_is_left_alone(self) -> None:
+        verdict = reviewed(job=waiting(), known=changed(structs.replace(RAISED, at_seconds=START - 130)))
+        why = "a change to 1000m waited 130 s: no room on n1"
+        assert verdict.decisions.resizes == (
+            Resize("j", "n1", "limits", 1000, 500, f"cancels: {why}", is_rollback=True),
+        )
+        known = verdict.decisions.memory.jobs["j"]
+        assert (known.backoff_until_seconds, known.backoff_reason) == (START + 600, why)
+
+    def test_what_cannot_be_is_taken_back_at_once(self) -> None:
+        verdict = reviewed(job=waiting("infeasible"), known=changed(RAISED))
+        assert verdict.decisions.resizes[0].reason == "cancels: a change to 1000m cannot be: no room on n1"
+        assert len(verdict.late) == 1
+
+    @pytest.mark.parametrize(
+        ("desired", "control", "to"),
+        [(CpuAllocation(1000, 800), "limits", 500), (CpuAllocation(500, 800), "requests", 250)],
+    )
+    def test_a_wish_whose_memory_was_lost_is_taken_back_on_the_side_that_waits(
+        self, desired: CpuAllocation, control: str, to: int
+    ) -> None:
+        [resize] = reviewed(job=waiting(desired=desired), known=changed(None)).decisions.resizes
+        assert (resize.control, resize.to_millicores) == (control, to)
+
+    def test_a_wish_that_is_not_ours_is_left_alone(self) -> None:
+        verdict = reviewed(job=waiting("infeasible"), known=JobMemory(series="s"))
+        assert (verdict.late, verdict.decisions.resizes) == ((), ())
+        other_side = waiting("infeasible", desired=CpuAllocation(500, 800))
+        assert reviewed(job=other_side, known=changed(RAISED)).decisions.resizes == ()
+
+
+def test_what_is_still_to_be_judged_is_looked_at_soon() -> None:
+    def watched(job: Job, change: Change | None = None) -> bool:
+        return watches(MemoryState({"j": changed(change)}), a_snapshot([job]), PATIENCE)
+
+    seen = replace(a_job("j"), container_health=HEALTHY)
+    assert watched(seen, LOWERED)
+    assert watched(waiting())
+    assert not watched(seen, structs.replace(LOWERED, at_seconds=START - 181))
+    assert not watched(seen)
+    assert not watched(a_job("j"), LOWERED)
+
+
+class Wants:
+    """A policy that wants job `j` at 500m."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        now = snapshot.jobs[0].allocation.limit_millicores or 0
+        resizes = () if now == 500 else (Resize("j", "n1", "limits", now, 500, "wanted"),)
+        return Decisions("wants", resizes, {"j": "because"}, memory)
+
+
+def a_pass(
+    at: float, limit: int, container_health: ContainerHealth, memory: FakeMemory, actuator: FakeActuator
+) -> PassReport:
+    job = replace(a_job("j", limit=limit, at=at), container_health=container_health)
+    ports = Ports(FakeObserver([a_snapshot([job], [a_node(cpu_cores=4.0)], at=at)]), actuator, memory, FakeClock(at))
+    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=120, max_step_ratio=1.5, min_change_ratio=0)
+    return reconcile(
+        ports, Wants(), PassSettings("wants", Measuring(60.0), replace(bounds, max_step_ratio=4), PATIENCE)
+    )
+
+
+def test_passes_harm_a_job_give_its_resources_back_once_and_leave_it_alone() -> None:
+    memory, actuator = FakeMemory(), FakeActuator()
+    a_pass(START, 1000, HEALTHY, memory, actuator)
+    change = memory.state.jobs["j"].change
+    assert change is not None
+    assert (change.from_millicores, change.to_millicores, change.container_health) == (1000, 500, HEALTHY)
+
+    regressed = structs.replace(HEALTHY, restarts_total=1)
+    refuses = FakeActuator(refuses=frozenset({"j"}))
+    assert [each.result for each in a_pass(START + 20, 500, regressed, memory, refuses).outcomes] == ["failed"]
+
+    report = a_pass(START + 40, 500, regressed, memory, actuator)
+    assert [(each.decision.to_millicores, each.decision.is_rollback) for each in report.outcomes] == [(1000, True)]
+
+    report = a_pass(START + 60, 1000, regressed, memory, actuator)
+    assert report.outcomes == ()
+    assert [each.guard for each in report.withheld] == ["backoff"]
+    assert report.requeue_at_seconds == START + 60 + 60
+
+    report = a_pass(START + 40 + 600, 1000, regressed, memory, actuator)
+    assert [each.decision.to_millicores for each in report.outcomes] == [500]
+
+
+def test_a_pass_tells_what_became_of_an_earlier_change_beside_its_own_outcomes() -> None:
+    memory = FakeMemory(MemoryState({"j": changed(structs.replace(RAISED, reported=None))}))
+    ports = Ports(FakeObserver([a_snapshot([waiting()])]), FakeActuator(), memory, FakeClock())
+    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=4, min_change_ratio=0)
+    report = reconcile(ports, Wants(), PassSettings("wants", Measuring(60.0), bounds, PATIENCE))
+    assert [(each.result, each.decision.to_millicores) for each in report.outcomes] == [
+        ("deferred", 1000),
+        ("applied", 500),
+    ]

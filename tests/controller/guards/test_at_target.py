@@ -1,0 +1,222 @@
+"""A job is stopped at its target once, for good reasons, and its owner's next process is judged by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_snapshot
+
+from slopewise.estimators.growth import Measuring
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.feedback.rollback import RollbackSettings
+from slopewise.guards.at_target import RETRY_SECONDS, Stopping, remember, review
+from slopewise.model import (
+    Bounds,
+    ClusterSnapshot,
+    Decisions,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Migrate,
+    MoveUnderWay,
+    Objectives,
+    Outcome,
+    OutcomeResult,
+    PassReport,
+    Resize,
+    Stop,
+    StopRecord,
+    TargetHits,
+)
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
+
+AUTO = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
+ASKED = Objectives(target_level=0.2, stops_at_target=True)
+REACHED = JobMemory('training_loss{stage="eval"}', first_level=1.0, best_level=0.19, targets=TargetHits(0, 2))
+WHY = "stopped at its target: loss 0.19 ≤ 0.2"
+STOP = Stop("a", "n1", WHY)
+
+
+def at_target(uid: str = "a", level: float = 0.19, asked: Objectives = ASKED, **more: Any) -> Job:
+    return replace(a_job(uid, level=level, life=START - 600, **more), objectives=asked)
+
+
+def decided(memory: dict[str, JobMemory], *resizes: Resize, moves: tuple[Migrate, ...] = ()) -> Decisions:
+    return Decisions("any", resizes, {}, MemoryState(memory), moves)
+
+
+def reviewed(job: Job, known: JobMemory = REACHED, bounds: Bounds = AUTO, at: float = START, **more: Any) -> Stopping:
+    return review(decided({job.uid: known}), replace(a_snapshot([job], at=at), **more), bounds)
+
+
+def test_a_job_at_its_final_target_is_stopped_with_both_figures() -> None:
+    found = reviewed(at_target())
+    assert (found.due, found.withheld) == ((STOP,), ())
+
+
+def test_where_more_is_better_the_figures_are_the_other_way_round() -> None:
+    found = reviewed(
+        at_target(level=0.91, asked=replace(ASKED, target_level=0.9), objective="max"), REACHED.altered(first_level=0.1)
+    )
+    assert found.due[0].reason == "stopped at its target: evaluation 0.91 ≥ 0.9"
+
+
+@pytest.mark.parametrize(
+    ("job", "known"),
+    [
+        (at_target(asked=replace(ASKED, stops_at_target=False)), REACHED),
+        (at_target(asked=replace(ASKED, target_level=None)), REACHED),
+        (at_target(), REACHED.altered(targets=TargetHits(2, 1))),
+        (at_target(), REACHED.altered(targets=None)),
+        (at_target(level=0.21), REACHED),
+        (at_target(restarted=True), REACHED),
+        (at_target(age=600.0), REACHED),
+        (at_target(state=JobState.FINISHED), REACHED),
+    ],
+)
+def test_without_a_wish_a_count_or_a_level_that_reaches_it_now_nobody_is_stopped(job: Job, known: JobMemory) -> None:
+    found = reviewed(job, known)
+    assert (found.due, found.withheld) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("more", "guard"),
+    [
+        ({"bounds": replace(AUTO, mode="Observe")}, "stop_paused"),
+        ({"bounds": replace(AUTO, mode="Canary", canary_ratio=0.0)}, "stop_canary"),
+        ({"moving": (MoveUnderWay("a", "n1", "n2", START, "saving"),)}, "stop_under_way"),
+        ({"known": REACHED.altered(first_level=0.15)}, "reached_at_first"),
+    ],
+)
+def test_a_guard_withholds_a_stop_with_its_reason(more: dict[str, Any], guard: str) -> None:
+    found = reviewed(at_target(), **more)
+    assert (found.due, [each.guard for each in found.withheld]) == ((), [guard])
+    assert found.withheld[0].reason.startswith(f"{guard}: ")
+    assert found.decisions.memory.jobs["a"].stop is None
+
+
+def test_a_job_is_not_told_to_end_while_it_saves() -> None:
+    assert [each.guard for each in reviewed(at_target(state=JobState.CHECKPOINTING)).withheld] == ["stop_checkpointing"]
+
+
+def test_a_target_on_the_wrong_side_says_what_to_do() -> None:
+    (withheld,) = reviewed(at_target(), REACHED.altered(first_level=0.15)).withheld
+    assert withheld.reason == (
+        "reached_at_first: its first evaluation 0.15 reached the target 0.2 already, and none since was better; is "
+        "the target on the right side?"
+    )
+
+
+def test_a_job_that_was_below_its_target_when_it_was_first_seen_and_improves_is_stopped() -> None:
+    assert reviewed(at_target(), REACHED.altered(first_level=0.195)).due == (STOP,)
+    assert reviewed(at_target(), REACHED.altered(first_level=0.15, best_level=0.14)).due == (STOP,), "it has improved"
+    accuracy = at_target(level=0.3, asked=replace(ASKED, target_level=0.9))
+    assert reviewed(accuracy, REACHED.altered(first_level=0.1)).due == (), "an accuracy that counts as a loss rises"
+
+
+def test_a_job_that_is_told_to_end_is_neither_resized_nor_moved_in_the_same_pass() -> None:
+    resizes = [Resize(uid, "n1", "limits", 1000, 500, "why") for uid in ("a", "b")]
+    decisions = decided({"a": REACHED, "b": REACHED}, *resizes, moves=(Migrate("a", "n1", "n2", "why"),))
+    found = review(decisions, a_snapshot([at_target(), a_job("b")]), AUTO)
+    assert [resize.job_uid for resize in found.decisions.resizes] == ["b"]
+    assert found.decisions.moves == ()
+    assert [(each.decision.job_uid, each.guard) for each in (*found.resizes_withheld, *found.moves_withheld)] == [
+        ("a", "stopping"),
+        ("a", "stopping"),
+    ]
+
+
+def test_the_pods_of_a_workload_end_together_once_all_of_them_are_at_their_target() -> None:
+    pods = [at_target("w:0"), at_target("w:1", level=0.5)]
+    known = {"w:0": REACHED, "w:1": REACHED.altered(targets=TargetHits())}
+    assert review(decided(known), a_snapshot(pods), AUTO).due == ()
+
+    found = review(decided({"w:0": REACHED, "w:1": REACHED}), a_snapshot([pods[0], at_target("w:1")]), AUTO)
+    assert [stop.job_uid for stop in found.due] == ["w:0"]
+    memory = remember(found.decisions.memory, [Outcome(found.due[0], "applied")])
+    assert [stop.is_done for uid in ("w:0", "w:1") if (stop := memory.jobs[uid].stop) is not None] == [True, True]
+
+
+def recorded(result: OutcomeResult | None, at: float = START, **more: Any) -> JobMemory:
+    return REACHED.altered(stop=StopRecord(at, WHY, START, START - 600, result, **more))
+
+
+@pytest.mark.parametrize(
+    ("result", "later", "again"),
+    [
+        ("applied", 1e6, False),
+        ("failed", 5.0, True),
+        ("deferred", 5.0, True),
+        (None, 5.0, True),
+        ("infeasible", RETRY_SECONDS - 1, False),
+        ("infeasible", RETRY_SECONDS, True),
+    ],
+)
+def test_a_stop_is_made_once_and_tried_again_where_it_failed(
+    result: OutcomeResult | None, later: float, again: bool
+) -> None:
+    job = at_target(at=START + later)
+    assert bool(reviewed(job, recorded(result), at=START + later).due) is again
+
+
+@pytest.mark.parametrize("changed", [{"process_started_at_seconds": START + 60}, {"started_at_seconds": START + 60}])
+def test_a_process_that_its_owner_starts_again_is_judged_by_hits_of_its_own(changed: dict[str, float]) -> None:
+    resumed = replace(at_target(at=START + 90), **changed)  # type: ignore[arg-type]
+    found = reviewed(resumed, recorded("applied"), at=START + 90)
+    assert found.due == ()
+    known = found.decisions.memory.jobs["a"]
+    assert (known.stop, known.targets) == (None, TargetHits())
+
+    hit_again = reviewed(resumed, known.altered(targets=TargetHits(0, 2)), at=START + 90)
+    assert [stop.job_uid for stop in hit_again.due] == ["a"]
+
+
+# --- in a pass --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Keeps:
+    """A policy that knows nothing of targets."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        return Decisions("keeps", (), {job.uid: "because" for job in snapshot.jobs}, memory)
+
+
+def a_pass(actuator: FakeActuator, memory: FakeMemory, job: Job, bounds: Bounds = AUTO) -> PassReport:
+    at = START if job.evaluation is None else job.evaluation.sampled_at_seconds
+    ports = Ports(FakeObserver([a_snapshot([job], at=at)]), actuator, memory, FakeClock(at))
+    settings = PassSettings("keeps", Measuring(20.0), bounds, RollbackSettings(20.0, 120.0, 600.0))
+    return reconcile(ports, Keeps(), settings)
+
+
+def test_every_policy_stops_a_job_once_and_the_record_is_stored_before_it_is_carried_out() -> None:
+    actuator, memory = FakeActuator(), FakeMemory(MemoryState({"a": REACHED}))
+    report = a_pass(actuator, memory, at_target())
+    assert ([stop.job_uid for stop in actuator.stopped], report.by_job["a"].message) == (["a"], WHY)
+    before, after = (state.jobs["a"].stop for state in (memory.saved[0], memory.saved[-1]))
+    assert before is not None
+    assert after is not None
+    assert (before.result, after.result) == (None, "applied")
+
+    assert a_pass(actuator, memory, at_target(at=START + 20)).stops == ()
+    assert len(actuator.stopped) == 1
+
+
+def test_a_stop_that_fails_is_reported_and_tried_again() -> None:
+    memory = FakeMemory(MemoryState({"a": REACHED}))
+    (failed,) = a_pass(FakeActuator(refuses=frozenset({"a"})), memory, at_target()).stops
+    assert (failed.result, failed.detail) == ("failed", "a is gone")
+    actuator = FakeActuator()
+    a_pass(actuator, memory, at_target(at=START + 5))
+    assert [stop.job_uid for stop in actuator.stopped] == ["a"]
+
+
+def test_a_mode_that_changes_nothing_shows_what_would_be_stopped() -> None:
+    actuator = FakeActuator()
+    report = a_pass(actuator, FakeMemory(MemoryState({"a": REACHED})), at_target(), replace(AUTO, mode="Observe"))
+    assert actuator.stopped == []
+    assert [each.decision.reason for each in report.stops_withheld] == [WHY]

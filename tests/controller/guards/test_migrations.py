@@ -1,0 +1,215 @@
+"""Guards of one migration: each lets through what it should, and its veto names the figure and the bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+from support.moving import AUTO, MOBILE, SAVES, bounded, crowded, remembered, to
+from support.worlds import START
+
+from slopewise.guards.moves import review_moves
+from slopewise.model import (
+    Bounds,
+    Checkpoint,
+    ClusterSnapshot,
+    MemoryState,
+    Migrate,
+    Movability,
+    Move,
+    MoveRecord,
+    MoveUnderWay,
+)
+
+REPORTS = "training_checkpoint_on_sigterm 1, or training_checkpoint_timestamp_seconds"
+RETURNED = MoveRecord(START - 700.0, "n2", "n1", resumed_at_seconds=START - 650.0, resumed_on="n1", steps_lost=0.0)
+
+
+def reason(
+    snapshot: ClusterSnapshot, memory: MemoryState | None = None, bounds: Bounds = AUTO, move: Move | None = None
+) -> str:
+    """Why the move is withheld; empty when it is let through."""
+    known = memory or remembered("a", "b")
+    allowed, withheld = review_moves([move or to("n2")], snapshot, known, bounds)
+    assert len(allowed) + len(withheld) == 1
+    return withheld[0].reason if withheld else ""
+
+
+def with_movability(**more: object) -> Movability:
+    return replace(MOBILE, **more)  # type: ignore[arg-type]
+
+
+def test_a_job_that_may_go_to_an_idle_node_is_let_through_and_its_reason_says_what_it_gains_and_costs() -> None:
+    allowed, withheld = review_moves([to("n2")], crowded("a", "b"), remembered("a", "b"), AUTO)
+    assert withheld == ()
+    assert allowed[0].reason == ("why; gains 600 s over 600 s, costs 4 s (saving 2 s, starting 2 s, repeating 0 s)")
+
+
+def test_without_bounds_none_of_them_is_asked_and_the_reason_stays_as_it_was() -> None:
+    bare = crowded(
+        "a", "b", checkpoint=None, movability=with_movability(blocked_reason="it is bare"), started_at_seconds=START
+    )
+    unbounded = replace(AUTO, moving=None)
+    assert review_moves([to("n2")], bare, remembered("a", "b"), unbounded) == ((to("n2"),), ())
+
+
+def test_running_jobs_are_moved_only_where_the_user_has_said_so() -> None:
+    assert reason(crowded("a", "b"), bounds=bounded(enabled=False)) == (
+        "migration_disabled: spec.migration.enabled is false"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"movability": with_movability(way=None, blocked_reason="a bare pod: nobody makes it again")},
+         "move_blocked: a bare pod: nobody makes it again"),
+        ({"movability": with_movability(refused_nodes={"n2": "taint gpu=yes:NoSchedule"})},
+         "refused_node: n2 would not take it: taint gpu=yes:NoSchedule"),
+        ({"movability": with_movability(refused_nodes={"n3": "taint gpu=yes:NoSchedule"})}, ""),
+        ({"started_at_seconds": START - 30.0}, "minimum_stay: on n1 for 30 s, bound 600 s"),
+        ({"started_at_seconds": START - 600.0}, ""),
+        ({"checkpoint": None},
+         f"checkpoint: it reports no checkpoint: {REPORTS}"),
+        ({"checkpoint": Checkpoint(START - 301.0, 2.0)}, "checkpoint: the last one is 301 s old, bound 300 s"),
+        ({"checkpoint": Checkpoint(START - 299.0, 2.0)}, ""),
+        ({"checkpoint": Checkpoint(START + 59.0, 2.0)}, ""),
+        ({"checkpoint": Checkpoint(START + 61.0, 2.0)}, "checkpoint: the last one is 61 s in the future, bound 60 s"),
+        ({"checkpoint": Checkpoint(START + 61.0, 2.0, on_sigterm=True)}, ""),
+        ({"checkpoint": Checkpoint(None, None, on_sigterm=True)}, ""),
+        ({"checkpoint": replace(SAVES, duration_seconds=20.0)},
+         "grace: it is given 30 s to end, bound 32 s for a checkpoint of 20 s"),
+        ({"checkpoint": replace(SAVES, duration_seconds=18.0)}, ""),
+        ({"movability": with_movability(grace_seconds=9.5), "checkpoint": replace(SAVES, duration_seconds=None)},
+         "grace: it is given 9.5 s to end, bound 9.5 s for a checkpoint of 5 s"),
+        ({"movability": with_movability(grace_seconds=None), "checkpoint": replace(SAVES, duration_seconds=60.0)}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_job_and_its_platform_say_is_weighed(more: dict[str, Any], expected: str) -> None:
+    assert reason(crowded("a", "b", **more)) == expected
+
+
+def test_a_job_that_an_earlier_move_has_harmed_is_not_moved_again() -> None:
+    failed = structs.replace(RETURNED, failure="crashed on resume")
+    assert reason(crowded("a", "b"), remembered("a", "b", moves=(failed,))) == (
+        "move_blocked: not moved again: crashed on resume"
+    )
+
+
+def test_a_job_that_a_resize_has_harmed_is_left_alone_for_a_while() -> None:
+    memory = remembered("a", "b", backoff_until_seconds=START + 40.0, backoff_reason="OOM-killed")
+    assert reason(crowded("a", "b"), memory) == "resize_backoff: for another 40 s: OOM-killed"
+
+
+def test_a_job_that_is_being_moved_is_not_moved_once_more() -> None:
+    moving = replace(crowded("a", "b"), moving=(MoveUnderWay("a", "n1", "n3", START - 5.0, "saving"),))
+    assert reason(moving) == "under_way: it is being moved to n3 already"
+    given_up = replace(moving, moving=(replace(moving.moving[0], node=""),))
+    assert reason(given_up) == "under_way: it is being moved to where it fits already"
+
+
+def test_a_move_that_was_begun_and_has_not_been_seen_to_end_is_under_way() -> None:
+    begun = MoveRecord(START - 5.0, "n1", "n2")
+    assert reason(crowded("a", "b"), remembered("a", moves=(begun,))).startswith("under_way")
+
+
+def test_a_stay_begins_with_the_return_from_a_move() -> None:
+    memory = remembered("a", "b", moves=(structs.replace(RETURNED, resumed_at_seconds=START - 20.0),))
+    assert reason(crowded("a", "b"), memory) == "minimum_stay: on n1 for 20 s, bound 600 s"
+
+
+def test_a_job_does_not_return_to_the_node_that_it_has_just_left() -> None:
+    memory = remembered("a", "b", moves=(RETURNED,))
+    assert reason(crowded("a", "b"), memory) == "no_return: left n2 700 s ago, bound 1200 s"
+    elsewhere = crowded("a", "b", idle="n3")
+    assert reason(elsewhere, memory, move=to("n3")) == ""
+    long_ago = remembered("a", "b", moves=(structs.replace(RETURNED, at_seconds=START - 1200.0),))
+    assert reason(crowded("a", "b"), long_ago) == ""
+
+
+def test_a_move_counts_its_horizon_before_the_job_may_return_also_where_a_stay_is_short() -> None:
+    memory = remembered("a", "b", moves=(structs.replace(RETURNED, at_seconds=START - 590.0),))
+    assert reason(crowded("a", "b"), memory, bounded(min_stay_seconds=0.0)) == (
+        "no_return: left n2 590 s ago, bound 600 s"
+    )
+
+
+# --- the pods of one workload ---------------------------------------------------------------------------------
+
+GANG = ("w:0", "w:1")
+
+
+def gang(*alone: str, **more: Any) -> ClusterSnapshot:
+    return crowded(*GANG, *alone, movability=replace(MOBILE, members=GANG), **more)
+
+
+def test_the_pods_of_a_workload_move_whole_or_not_at_all() -> None:
+    one = reason(gang(), remembered(*GANG), move=to("n2", "w:0"))
+    assert one == "all_or_nothing: moves whole or not at all: 1 of 2 pods"
+
+
+def test_pods_that_are_wished_to_different_nodes_stay() -> None:
+    moves = [to("n2", "w:0"), to("n3", "w:1")]
+    snapshot = replace(gang(), nodes=(*gang().nodes, replace(gang().nodes[0], name="n3")))
+    allowed, withheld = review_moves(moves, snapshot, remembered(*GANG), AUTO)
+    assert allowed == ()
+    assert {each.guard for each in withheld} == {"all_or_nothing"}
+
+
+def test_a_veto_of_one_pod_is_a_veto_of_all() -> None:
+    snapshot = gang()
+    late = replace(snapshot.jobs[1], started_at_seconds=START - 1.0)
+    snapshot = replace(snapshot, jobs=(snapshot.jobs[0], late))
+    _, withheld = review_moves([to("n2", uid) for uid in GANG], snapshot, remembered(*GANG), AUTO)
+    assert [each.reason for each in withheld] == [
+        "all_or_nothing: moves whole or not at all, and w:1 may not: on n1 for 1 s, bound 600 s",
+        "minimum_stay: on n1 for 1 s, bound 600 s",
+    ]
+
+
+def test_a_workload_whose_pods_are_all_wished_to_one_node_is_one_move() -> None:
+    # Alone on its node it would gain nothing: w:2 is a job of somebody else's that gets the core for itself.
+    wide = gang("x:0", memory_request_bytes=3.0 * 2**30)
+    big = replace(wide.nodes[1], cpu_cores=4.0)
+    snapshot = replace(
+        wide, nodes=(wide.nodes[0], big), jobs=(*wide.jobs[:2], replace(wide.jobs[2], movability=MOBILE))
+    )
+    moves = [to("n2", uid) for uid in GANG]
+    allowed, withheld = review_moves(moves, snapshot, remembered(*GANG, "x:0"), AUTO)
+    assert withheld == ()
+    assert [move.job_uid for move in allowed] == list(GANG)
+    then, also = review_moves([*moves, to("n2", "x:0")], snapshot, remembered(*GANG, "x:0"), bounded(max_concurrent=2))
+    assert len(then) == 2
+    assert also[0].guard == "gain"  # who is alone on n1 has a core already
+
+
+def test_the_memory_of_all_pods_together_must_fit() -> None:
+    snapshot = gang(memory_request_bytes=5.0 * 2**30)
+    _, withheld = review_moves(
+        [to("n2", uid) for uid in GANG], replace(snapshot, nodes=_bigger(snapshot)), remembered(*GANG), AUTO
+    )
+    assert {each.reason for each in withheld} == {"memory_capacity: needs 10 GiB, n2 has 8 GiB left"}
+
+
+def _bigger(snapshot: ClusterSnapshot) -> tuple:  # type: ignore[type-arg]
+    """n2 has four cores, so that a move there pays."""
+    return (snapshot.nodes[0], replace(snapshot.nodes[1], cpu_cores=4.0))
+
+
+def test_a_pod_that_is_on_the_target_already_need_not_be_wished_there() -> None:
+    snapshot = gang()
+    there = replace(snapshot.jobs[1], node="n2")
+    snapshot = replace(snapshot, jobs=(snapshot.jobs[0], there))
+    given = reason(replace(snapshot, nodes=_bigger(snapshot)), remembered(*GANG), move=to("n2", "w:0"))
+    assert not given.startswith("all_or_nothing")
+
+
+def test_one_pod_is_wished_and_moved_by_itself_where_it_is_the_only_one() -> None:
+    alone = crowded("a", "b", movability=replace(MOBILE, members=("a",)))
+    assert reason(alone) == ""
+
+
+def test_a_migration_of_a_job_that_nobody_knows_is_withheld() -> None:
+    assert reason(crowded("a", "b"), move=Migrate("gone", "n1", "n2", "why")) == "may_migrate: job has ended"

@@ -1,0 +1,230 @@
+"""What a migration gains and costs: worked examples, and what holds for any nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.moving import LONG_AGO, MOBILE, SAVES, a_mobile_job, crowded, measured, remembered, to
+from support.worlds import START, a_node, a_snapshot
+
+from slopewise.estimators.move_cost import cost_of
+from slopewise.guards.move_gain import Balance, Speeds
+from slopewise.model import (
+    Checkpoint,
+    ClusterSnapshot,
+    CpuAllocation,
+    Job,
+    JobMemory,
+    MemoryState,
+    Migrate,
+    MoveRecord,
+    Pace,
+)
+
+
+def balance(snapshot: ClusterSnapshot, memory: MemoryState, *moves: Migrate, horizon: float = 600.0) -> Balance:
+    return Speeds(snapshot, memory).balance(moves or (to("n2"),), horizon)
+
+
+def gain(snapshot: ClusterSnapshot, memory: MemoryState | None = None, *moves: Migrate) -> float:
+    known = remembered(*(job.uid for job in snapshot.jobs)) if memory is None else memory
+    return balance(snapshot, known, *moves).gain_seconds
+
+
+def test_two_jobs_that_share_a_core_gain_half_a_core_each_when_one_goes_to_an_idle_node() -> None:
+    assert gain(crowded("a", "b")) == pytest.approx(600.0)
+
+
+def test_moving_to_a_node_that_then_is_as_full_gains_nothing() -> None:
+    snapshot = crowded("a", "b")
+    busy = replace(snapshot, jobs=(*snapshot.jobs, a_mobile_job("c", "n2")))
+    assert gain(busy) == pytest.approx(0.0)
+
+
+def test_a_node_that_other_pods_fill_promises_no_gain() -> None:
+    snapshot = crowded("a", "b")
+    filled = replace(snapshot, nodes=(a_node("n1"), a_node("n2", available_cores=0.25)))
+    # a has a quarter of a core there, and b a whole one here: a quarter more than the one core that they share.
+    assert gain(filled) == pytest.approx(0.25 * 600.0)
+
+
+def test_leaving_a_fast_learner_the_core_is_worth_more_than_leaving_it_to_a_converged_job() -> None:
+    converged, learner = JobMemory(growth=measured(0.0)), JobMemory(growth=measured(0.02))
+    memory = MemoryState({"a": converged, "b": learner})
+    # Half a core more for each: a counts once, b twice.
+    assert gain(crowded("a", "b"), memory) == pytest.approx(900.0)
+
+
+def test_a_converged_job_that_makes_room_for_a_learner_gains_even_where_it_must_share_itself() -> None:
+    snapshot = crowded("a", "b")
+    busy = replace(snapshot, jobs=(*snapshot.jobs, a_mobile_job("c", "n2")))
+    growths = {"a": measured(0.0), "b": measured(0.02), "c": measured(0.0)}
+    memory = MemoryState({uid: JobMemory(growth=growth) for uid, growth in growths.items()})
+    # b: from 1/2 to 1, twice; c: from 1 to 1/2; a: 1/2 before and after. 0.5 x 600 s.
+    assert gain(busy, memory) == pytest.approx(300.0)
+
+
+def test_a_job_that_was_seen_to_need_little_leaves_the_rest_to_others() -> None:
+    memory = MemoryState({"a": JobMemory(growth=measured(0.0, cores=0.2)), "b": JobMemory()})
+    # a needs 0.2 cores wherever it is; b goes from 0.8 to 1.
+    assert gain(crowded("a", "b"), memory) == pytest.approx(0.2 * 600.0)
+
+
+def test_a_job_that_uses_up_its_share_is_not_taken_for_one_that_needs_no_more() -> None:
+    memory = MemoryState({"a": JobMemory(growth=measured(0.0, cores=0.45)), "b": JobMemory()})
+    assert gain(crowded("a", "b"), memory) == pytest.approx(600.0)
+
+
+def test_a_larger_node_makes_a_parallel_job_faster_than_it_could_be_where_it_is() -> None:
+    wide = crowded("a", "b", useful_parallelism_cores=None)
+    larger = replace(wide, nodes=(wide.nodes[0], a_node("n2", cpu_cores=4.0)))
+    # b: from 1/2 to 1. a: from 1/2 to 4, in cores of its own node, at which full speed is 1.
+    assert gain(larger) == pytest.approx((0.5 + 3.5) * 600.0)
+
+
+def test_requests_are_weights() -> None:
+    snapshot = crowded("a", "b")
+    heavy = replace(snapshot.jobs[0], allocation=CpuAllocation(None, 3000))
+    # a had 3/4 of the core, b 1/4.
+    assert gain(replace(snapshot, jobs=(heavy, snapshot.jobs[1]))) == pytest.approx(600.0)
+    used_alone = replace(snapshot, jobs=(heavy, replace(snapshot.jobs[1], useful_parallelism_cores=0.25)))
+    assert gain(used_alone) == pytest.approx(0.25 * 600.0)  # b has all that it can use already
+
+
+def test_a_limit_goes_with_the_job_unless_its_owner_gave_it_more() -> None:
+    squeezed = crowded("a", "b", allocation=CpuAllocation(250, 1000))
+    assert gain(squeezed) == pytest.approx(0.0)
+    original = MemoryState({"a": JobMemory(original=CpuAllocation(None, 1000)), "b": JobMemory()})
+    assert gain(squeezed, original) == pytest.approx(0.75 * 600.0)
+
+
+def test_a_job_of_little_weight_has_the_weight_that_it_came_with_where_it_goes() -> None:
+    a, b = crowded("a", "b").jobs
+    squeezed, learner = replace(a, allocation=CpuAllocation(None, 100)), a_mobile_job("c", "n2")
+    heavy = replace(b, allocation=CpuAllocation(None, 1900))
+    snapshot = replace(crowded("a", "b"), jobs=(squeezed, heavy, learner))
+    weight = learner.allocation.request_millicores
+    memory = MemoryState(
+        {
+            "a": JobMemory(growth=measured(0.0), original=CpuAllocation(None, weight)),
+            "b": JobMemory(growth=measured(0.0)),
+            "c": JobMemory(growth=measured(0.02)),
+        }
+    )
+    # a: from 0.05 to 0.5; b: from 0.95 to 1; c, which counts twice: from 1 to 0.5.
+    assert gain(snapshot, memory) == pytest.approx((0.45 + 0.05 - 1.0) * 600.0)
+
+
+def test_moves_that_are_counted_are_there_for_those_after_them() -> None:
+    snapshot = crowded("a", "b", "c")
+    speeds = Speeds(snapshot, remembered("a", "b", "c"))
+    speeds.count([to("n2")])
+    assert speeds.balance([to("n2", "b")], 600.0).gain_seconds == pytest.approx(0.0)
+
+
+def test_the_horizon_ends_with_the_job() -> None:
+    pace = Pace(START, 2.0, 0.5)
+    nearly_done = crowded("a", "b", steps_total=9_900.0)
+    found = balance(nearly_done, remembered("a", "b", paces=(pace,)))
+    assert (found.horizon_seconds, found.gain_seconds) == pytest.approx((200.0, 200.0))
+    assert str(found) == "gains 200 s over 200 s, costs 4 s (saving 2 s, starting 2 s, repeating 0 s)"
+
+
+def test_the_pods_of_a_workload_gain_and_cost_together() -> None:
+    snapshot = crowded("a", "b")
+    wide = replace(snapshot, nodes=(snapshot.nodes[0], a_node("n2", cpu_cores=2.0)))
+    found = balance(wide, remembered("a", "b"), to("n2", "a"), to("n2", "b"))
+    assert found.gain_seconds == pytest.approx(600.0)
+    assert str(found.cost.total_seconds) == "8.0"
+
+
+# --- cost -----------------------------------------------------------------------------------------------------
+
+
+def cost(known: JobMemory | None = None, weight: float = 1.0, **more: Any) -> tuple[float, float, float, float]:
+    found = cost_of(a_mobile_job("a", **more), known or JobMemory(), weight, START)
+    return found.saving_seconds, found.starting_seconds, found.repeating_seconds, found.total_seconds
+
+
+def moved(pause: float, on: str = "n1") -> JobMemory:
+    at = START - 1000.0
+    return JobMemory(moves=(MoveRecord(at, "n2", "n1", resumed_at_seconds=at + pause, resumed_on=on),))
+
+
+def test_a_move_costs_its_checkpoint_and_the_way() -> None:
+    assert cost() == (2.0, 2.0, 0.0, 4.0)
+    assert cost(weight=2.0) == (2.0, 2.0, 0.0, 8.0)
+
+
+def test_what_was_never_measured_is_charged_by_a_rule() -> None:
+    assert cost(checkpoint=replace(SAVES, duration_seconds=None)) == (5.0, 2.0, 0.0, 7.0)
+    assert cost(checkpoint=None, movability=None) == (5.0, 0.0, 0.0, 5.0)
+
+
+def test_what_the_last_move_took_is_charged_for_the_next() -> None:
+    assert cost(moved(9.0)) == (2.0, 7.0, 0.0, 9.0)
+    assert cost(moved(3.0)) == (2.0, 2.0, 0.0, 4.0)  # the way alone takes 2 s
+
+
+def test_a_move_that_was_given_up_says_nothing_of_what_one_takes() -> None:
+    assert cost(moved(60.0, on="n2")) == (2.0, 2.0, 0.0, 4.0)
+
+
+def test_work_since_the_last_checkpoint_is_charged_unless_it_is_saved_on_sigterm() -> None:
+    periodic = Checkpoint(START - 120.0, 2.0)
+    assert cost(checkpoint=periodic) == (2.0, 2.0, 120.0, 124.0)
+
+
+def test_a_weight_that_is_not_one_is_said() -> None:
+    growth = {"a": measured(0.01), "b": measured(0.02)}
+    memory = MemoryState({uid: JobMemory(growth=each) for uid, each in growth.items()})
+    assert str(balance(crowded("a", "b"), memory)).endswith(
+        "costs 6 s (saving 2 s, starting 2 s, repeating 0 s; weight 1.5)"
+    )
+
+
+# --- for any nodes --------------------------------------------------------------------------------------------
+
+CORES = st.floats(0.5, 16.0, allow_subnormal=False)
+USEFUL = st.none() | st.floats(0.1, 20.0, allow_subnormal=False)
+REQUEST = st.integers(10, 4000)
+
+
+def _job(uid: str, node: str, useful: float | None, request: int) -> Job:
+    job = replace(a_mobile_job(uid, node), useful_parallelism_cores=useful)
+    return replace(job, allocation=CpuAllocation(None, request), started_at_seconds=LONG_AGO, movability=MOBILE)
+
+
+@given(cores=CORES, useful=USEFUL, request_millicores=REQUEST, here=st.integers(1, 12), more=st.integers(0, 5))
+def test_moving_to_an_equal_node_with_the_same_load_never_gains(
+    cores: float, useful: float | None, request_millicores: int, here: int, more: int
+) -> None:
+    jobs = [_job(f"a{n}", "n1", useful, request_millicores) for n in range(here)]
+    jobs += [_job(f"b{n}", "n2", useful, request_millicores) for n in range(here + more)]
+    snapshot = a_snapshot(jobs, [a_node("n1", cores), a_node("n2", cores)])
+    assert gain(snapshot, None, to("n2", "a0")) <= 1e-6
+
+
+@given(
+    cores=st.tuples(CORES, CORES),
+    jobs=st.lists(st.tuples(st.sampled_from(["n1", "n2"]), USEFUL, REQUEST), min_size=1, max_size=8),
+    progress=st.lists(st.floats(0.0, 0.1, allow_subnormal=False), min_size=9, max_size=9),
+)
+def test_going_there_and_back_gains_nothing(
+    cores: tuple[float, float], jobs: list[tuple[str, float | None, int]], progress: list[float]
+) -> None:
+    found = [_job("a", "n1", 1.0, 1000)]
+    found += [_job(f"b{n}", node, useful, request) for n, (node, useful, request) in enumerate(jobs)]
+    snapshot = a_snapshot(found, [a_node("n1", cores[0]), a_node("n2", cores[1])])
+    memory = MemoryState(
+        {job.uid: JobMemory(growth=measured(rate)) for job, rate in zip(found, progress, strict=False)}
+    )
+    speeds = Speeds(snapshot, memory)
+    there = speeds.balance([to("n2")], 600.0).gain_seconds
+    speeds.count([to("n2")])
+    back = speeds.balance([Migrate("a", "n2", "n1", "back")], 600.0).gain_seconds
+    assert there + back == pytest.approx(0.0, abs=1e-6)

@@ -1,0 +1,405 @@
+"""Guards: each names itself, its figure and its bound; clamps reduce, vetoes withhold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+from support.worlds import START, a_job, a_node, a_snapshot
+
+from slopewise.guards.at_target import STOP_GUARDS
+from slopewise.guards.migrations import MIGRATION_GUARDS
+from slopewise.guards.move_budgets import JOINT_GUARDS
+from slopewise.guards.moves import MOVE_GUARDS, guard_names
+from slopewise.guards.resize import GUARDS, review
+from slopewise.model import (
+    AcceptedRange,
+    Bounds,
+    ClusterSnapshot,
+    CpuAllocation,
+    CpuControl,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Node,
+    PendingResize,
+    Resize,
+    Withheld,
+    in_canary,
+)
+
+OPEN = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
+
+
+def ask(
+    to: int,
+    *,
+    now: int = 1000,
+    bounds: Bounds = OPEN,
+    job: Job | None = None,
+    known: JobMemory | None = None,
+    control: CpuControl = "limits",
+    node: Node | None = None,
+) -> Resize | Withheld[Resize]:
+    """What becomes of one resize of job `j` on a node of two cores."""
+    job = job or a_job("j")
+    snapshot = a_snapshot([job], [node or a_node(cpu_cores=2.0)])
+    memory = MemoryState({"j": known or JobMemory(series="s")})
+    allowed, withheld = review([Resize("j", "n1", control, now, to, "why")], snapshot, memory, bounds)
+    return (allowed or withheld)[0]
+
+
+def veto(verdict: Resize | Withheld[Resize]) -> str:
+    assert isinstance(verdict, Withheld)
+    assert verdict.reason.startswith(f"{verdict.guard}: ")
+    return verdict.reason
+
+
+def clamped(verdict: Resize | Withheld[Resize]) -> tuple[int, str]:
+    assert isinstance(verdict, Resize)
+    return verdict.to_millicores, verdict.reason
+
+
+def test_a_harmless_resize_passes_untouched() -> None:
+    assert ask(500) == Resize("j", "n1", "limits", 1000, 500, "why")
+
+
+@pytest.mark.parametrize("mode", ["Observe", "Recommend"])
+def test_only_canary_and_auto_change_anything(mode: str) -> None:
+    expected = f"paused: mode is {mode}, and only Canary and Auto change anything"
+    assert veto(ask(500, bounds=replace(OPEN, mode=mode))) == expected
+
+
+def test_canary_changes_a_share_of_the_workloads_and_always_the_same_ones() -> None:
+    chosen = [uid for uid in (f"workload-{number}" for number in range(1000)) if in_canary(uid, 0.1)]
+    assert 70 <= len(chosen) <= 130
+    assert set(chosen) <= {f"workload-{number}" for number in range(1000) if in_canary(f"workload-{number}", 0.2)}
+    assert all(in_canary(f"{uid}:{slot}", 0.1) for uid in chosen for slot in range(4))
+
+
+@pytest.mark.parametrize(
+    ("mode", "ratio", "held"), [("Canary", 1e-9, True), ("Canary", 1.0, False), ("Auto", 1e-9, False)]
+)
+def test_a_job_out_of_the_canary_is_withheld_in_mode_canary_alone(mode: str, ratio: float, held: bool) -> None:
+    verdict = ask(500, bounds=replace(OPEN, mode=mode, canary_ratio=ratio))
+    assert isinstance(verdict, Withheld) is held
+    if held:
+        assert veto(verdict) == "canary: mode is Canary, and the job is not in its share of 0%"
+
+
+def test_a_job_that_is_not_to_be_changed_says_why() -> None:
+    job = replace(a_job("j"), ineligible_reason="asks for nvidia.com/gpu, which a resize could take away")
+    assert veto(ask(500, job=job)) == "ineligible: asks for nvidia.com/gpu, which a resize could take away"
+
+
+@pytest.mark.parametrize(("until", "held"), [(START + 90, True), (START, False), (None, False)])
+def test_a_harmed_job_is_left_alone_for_a_while(until: float | None, held: bool) -> None:
+    verdict = ask(500, known=JobMemory(series="s", backoff_until_seconds=until, backoff_reason="OOM-killed"))
+    assert isinstance(verdict, Withheld) is held
+    if held:
+        assert veto(verdict) == "backoff: for another 90 s: OOM-killed"
+
+
+def test_a_job_whose_last_resize_waits_for_room_gets_no_raise_and_may_be_lowered() -> None:
+    waits = PendingResize("deferred", START - 10, "no room", CpuAllocation(500, 500))
+    job = replace(a_job("j"), pending=waits)
+    assert veto(ask(1500, job=job)) == "pending: the last resize is deferred: no room"
+    assert clamped(ask(700, job=job)) == (700, "why")
+
+
+@pytest.mark.parametrize(
+    ("accepts", "to", "expected"),
+    [
+        (AcceptedRange(400, None, "request"), 200, (400, "why (wanted 200m, request: 400m)")),
+        (AcceptedRange(None, 1200, "limit"), 2000, (1200, "why (wanted 2000m, limit: 1200m)")),
+        (AcceptedRange(400, 1200, "both"), 800, (800, "why")),
+    ],
+)
+def test_a_resize_stays_within_what_the_platform_accepts(
+    accepts: AcceptedRange, to: int, expected: tuple[int, str]
+) -> None:
+    assert clamped(ask(to, job=replace(a_job("j"), accepts=accepts))) == expected
+
+
+@pytest.mark.parametrize("least", [1000, 1100])
+def test_a_job_that_the_platform_pins_is_withheld_and_never_turned_round(least: int) -> None:
+    job = replace(a_job("j"), accepts=AcceptedRange(least, None, "its request; lower it"))
+    reason = veto(ask(500, job=job))
+    assert reason == f"accepted_range: wanted 500m, bound {least}m (its request; lower it), has 1000m"
+
+
+def test_the_platforms_bound_holds_against_the_users() -> None:
+    job = replace(a_job("j"), accepts=AcceptedRange(600, None, "request"))
+    assert clamped(ask(100, job=job, bounds=replace(OPEN, max_millicores=300)))[0] == 600
+
+
+def a_give_back(job: Job, mode: str = "Auto") -> Resize | Withheld[Resize]:
+    """What becomes of a tiny, early give-back of a job without metrics, far above the user's step and ceiling."""
+    bounds = Bounds(mode, 1, 300, cooldown_seconds=600, max_step_ratio=1.1, min_change_ratio=0.9)
+    known = JobMemory("s", last_resized_at_seconds=START, backoff_until_seconds=START + 600, backoff_reason="OOM")
+    resize = Resize("j", "n1", "limits", 250, 1000, "gives back", is_rollback=True)
+    snapshot = a_snapshot([job], [a_node(cpu_cores=2.0)])
+    allowed, withheld = review([resize], snapshot, MemoryState({"j": known}), bounds)
+    return (allowed or withheld)[0]
+
+
+def test_a_give_back_waits_for_no_metrics_cooldown_step_or_other_harm() -> None:
+    verdict = a_give_back(replace(a_job("j", age=1000, restarted=True)))
+    assert (clamped(verdict), isinstance(verdict, Resize) and verdict.is_rollback) == ((1000, "gives back"), True)
+
+
+def test_a_give_back_is_held_by_a_mode_that_changes_nothing_by_the_jobs_end_and_by_others_who_resize() -> None:
+    assert veto(a_give_back(a_job("j"), "Recommend")).startswith("paused: ")
+    assert veto(a_give_back(a_job("j", state=JobState.FAILED))) == "ended: job is failed"
+    assert veto(a_give_back(replace(a_job("j"), ineligible_reason="vpa resizes it"))) == "ineligible: vpa resizes it"
+
+
+def test_an_ended_job_is_left_alone() -> None:
+    assert veto(ask(500, job=a_job("j", state=JobState.FINISHED))) == "ended: job is finished"
+
+
+def test_a_diverged_job_is_held() -> None:
+    reason = veto(ask(500, job=a_job("j", finite=False)))
+    assert reason == 'non_finite_metrics: training_loss{stage="eval"} is not finite'
+
+
+def test_stale_metrics_hold_with_age_and_bound() -> None:
+    assert veto(ask(500, job=a_job("j", age=42))) == "stale_metrics: newest sample is 42 s old, bound 20 s"
+
+
+def test_metrics_that_went_missing_hold_and_metrics_that_never_were_do_not() -> None:
+    silent = a_job("j", level=None)
+    assert "training_loss is missing" in veto(ask(500, job=silent, known=JobMemory(series="training_loss")))
+    assert clamped(ask(500, job=silent, known=JobMemory())) == (500, "why")
+
+
+def test_a_restarted_job_is_held() -> None:
+    assert veto(ask(500, job=a_job("j", restarted=True))).startswith("restarted: restarted within the window")
+
+
+@pytest.mark.parametrize(("now", "to", "expected"), [(1000, 100, 250), (1000, 250, 250), (100, 200, 250)])
+def test_nothing_is_left_below_the_floor(now: int, to: int, expected: int) -> None:
+    assert clamped(ask(to, now=now, bounds=replace(OPEN, min_millicores=250)))[0] == expected
+
+
+def test_a_clamp_says_what_was_wanted_and_which_bound_stopped_it() -> None:
+    assert clamped(ask(100, bounds=replace(OPEN, min_millicores=250)))[1] == "why (wanted 100m, floor 250m)"
+
+
+def test_floor_and_ceiling_of_a_weight_are_in_cpu() -> None:
+    """Four jobs have weights of 500m each on two cores, so that 100m of weight are 100m of CPU; of 50m each, 10m."""
+    bounds = replace(OPEN, min_millicores=100, max_millicores=1000)
+    assert clamped(ask_of_four(20, now=500, bounds=bounds, control="requests"))[0] == 100
+    small = JobMemory(series="s", original=CpuAllocation(None, 50))
+    alone = a_job("j", request=50)
+    assert clamped(ask(1, now=50, bounds=bounds, job=alone, known=small, control="requests")) == (
+        3,
+        "why (wanted 1m, floor 100m of CPU, weight 3m)",
+    )
+    assert clamped(ask(40, now=10, bounds=bounds, job=alone, known=small, control="requests"))[0] == 40
+
+
+@pytest.mark.parametrize(("to", "expected"), [(10, 31), (100, 62)], ids=["floor", "ceiling"])
+def test_bounds_of_a_weight_come_from_the_nodes_weights_and_not_from_a_rounded_even_share(
+    to: int, expected: int
+) -> None:
+    """Requests of 20m, 21m and 21m on two cores are 31m a core. Three even shares of 21m would be 31.5m."""
+    jobs = [a_job("j", request=20), a_job("a", request=21), a_job("b", request=21)]
+    bounds = replace(OPEN, min_millicores=1000, max_millicores=2000)
+    known = MemoryState({"j": JobMemory(series="s", original=CpuAllocation(None, 20))})
+    resize = Resize("j", "n1", "requests", 40, to, "why")
+    (allowed,), _ = review([resize], a_snapshot(jobs, [a_node(cpu_cores=2.0)]), known, bounds)
+    assert allowed.to_millicores == expected
+
+
+def test_no_ceiling_lowers_a_weight_below_the_even_share() -> None:
+    """At most 100m each, of four jobs on two cores: less than the 500m that each has evenly."""
+    bounds = replace(OPEN, max_millicores=100)
+    assert clamped(ask_of_four(900, now=400, bounds=bounds, control="requests"))[0] == EVEN
+    assert clamped(ask_of_four(900, now=400, bounds=bounds, control="limits"))[0] == 100
+
+
+def test_floor_and_ceiling_that_are_the_same_do_not_contradict_each_other() -> None:
+    """290m of weight on two cores: 100m of CPU are 14.5m of it."""
+    bounds, known = (
+        replace(OPEN, min_millicores=100, max_millicores=100),
+        JobMemory(series="s", original=CpuAllocation(None, 290)),
+    )
+    alone = a_job("j", request=290)
+    assert clamped(ask(5, now=290, bounds=bounds, job=alone, known=known, control="requests"))[0] == 15
+
+
+@pytest.mark.parametrize(("now", "to", "expected"), [(500, 2000, 1500), (1900, 1700, 1500)])
+def test_nothing_is_left_above_the_ceiling(now: int, to: int, expected: int) -> None:
+    assert clamped(ask(to, now=now, bounds=replace(OPEN, max_millicores=1500)))[0] == expected
+
+
+def test_a_limit_above_the_useful_parallelism_helps_nobody() -> None:
+    one_thread = a_job("j", useful_cores=1.0)
+    assert clamped(ask(2000, now=500, job=one_thread)) == (1000, "why (wanted 2000m, useful parallelism 1000m)")
+    assert clamped(ask(2000, now=500, job=one_thread, control="requests"))[0] == 2000
+
+
+@pytest.mark.parametrize(("to", "expected"), [(100, 500), (4000, 2000), (1500, 1500)])
+def test_one_step_changes_by_at_most_the_step_ratio(to: int, expected: int) -> None:
+    bounds = replace(OPEN, max_step_ratio=2.0)
+    assert clamped(ask(to, bounds=bounds, control="requests"))[0] == expected  # alone: its even share is its request
+
+
+# --- the even share: up to there a raise only gives back what belongs to the job ------------------------------------
+
+EVEN = 500
+"""Of each of four jobs: 2 cores under limits, 2000m of weights under requests."""
+
+
+def ask_of_four(
+    to: int,
+    *,
+    now: int,
+    bounds: Bounds = OPEN,
+    job: Job | None = None,
+    known: JobMemory | None = None,
+    control: CpuControl = "limits",
+) -> Resize | Withheld[Resize]:
+    """What becomes of one resize of job `j`, which has three more jobs beside it on a node of two cores."""
+    asked = replace(job or a_job("j"), allocation=CpuAllocation(now, now))
+    others = [a_job(uid, request=1900) for uid in ("a", "b", "c")]
+    remembered = {uid: JobMemory(original=CpuAllocation(None, EVEN)) for uid in ("a", "b", "c")}
+    mine = known or JobMemory(series="s")
+    remembered["j"] = mine if mine.original else structs.replace(mine, original=CpuAllocation(None, EVEN))
+    snapshot = a_snapshot([asked, *others, a_job("done", state=JobState.FINISHED)], [a_node(cpu_cores=2.0)])
+    allowed, withheld = review([Resize("j", "n1", control, now, to, "why")], snapshot, MemoryState(remembered), bounds)
+    return (allowed or withheld)[0]
+
+
+BOTH_CONTROLS = pytest.mark.parametrize("control", ["limits", "requests"])
+SILENT = (a_job("j", age=42), a_job("j", level=None))
+
+
+@BOTH_CONTROLS
+@pytest.mark.parametrize("job", SILENT, ids=["stale", "missing"])
+def test_a_squeezed_job_that_has_gone_silent_is_raised_up_to_the_even_share(job: Job, control: CpuControl) -> None:
+    assert clamped(ask_of_four(300, now=25, job=job, control=control)) == (300, "why")
+    target, reason = clamped(ask_of_four(2000, now=25, job=job, control=control))
+    assert target == EVEN
+    assert "wanted 2000m, even share 500m: " in reason
+
+
+@BOTH_CONTROLS
+@pytest.mark.parametrize("job", SILENT, ids=["stale", "missing"])
+@pytest.mark.parametrize(("now", "to"), [(500, 600), (800, 1000), (300, 100), (800, 300)])
+def test_of_a_silent_job_nothing_else_is_changed(job: Job, now: int, to: int, control: CpuControl) -> None:
+    assert "stale_metrics: " in veto(ask_of_four(to, now=now, job=job, control=control))
+
+
+@BOTH_CONTROLS
+def test_a_silent_job_that_was_never_lowered_keeps_what_it_came_with(control: CpuControl) -> None:
+    came_with = JobMemory(series="s", original=CpuAllocation(300, 300))
+    assert "stale_metrics: " in veto(ask_of_four(450, now=300, job=SILENT[0], known=came_with, control=control))
+    assert clamped(ask_of_four(450, now=290, job=SILENT[0], known=came_with, control=control))[0] == 450
+
+
+@BOTH_CONTROLS
+def test_a_diverged_winner_is_lowered_to_the_even_share_and_no_further(control: CpuControl) -> None:
+    diverged = a_job("j", finite=False)
+    assert clamped(ask_of_four(900, now=1400, job=diverged, control=control)) == (900, "why")
+    target, reason = clamped(ask_of_four(100, now=1400, job=diverged, control=control))
+    assert (target, "even share 500m" in reason) == (EVEN, True)
+    for now, to in ((500, 100), (300, 100), (100, 300), (1400, 1900)):
+        assert "is not finite" in veto(ask_of_four(to, now=now, job=diverged, control=control))
+
+
+@BOTH_CONTROLS
+def test_a_raise_up_to_the_even_share_waits_for_no_cooldown_and_no_step_cap(control: CpuControl) -> None:
+    careful = replace(OPEN, max_step_ratio=2.0, cooldown_seconds=120)
+    just_now = JobMemory(series="s", last_resized_at_seconds=START - 30)
+    assert clamped(ask_of_four(450, now=25, bounds=careful, known=just_now, control=control)) == (450, "why")
+    assert clamped(ask_of_four(2000, now=25, bounds=careful, known=just_now, control=control))[0] == EVEN
+    assert clamped(ask_of_four(2000, now=25, bounds=careful, control=control))[0] == EVEN
+    assert clamped(ask_of_four(2000, now=400, bounds=careful, control=control))[0] == 800
+    assert clamped(ask_of_four(2000, now=500, bounds=careful, control=control))[0] == 1000
+
+
+@BOTH_CONTROLS
+@pytest.mark.parametrize(("now", "to"), [(500, 900), (600, 900), (400, 100)])
+def test_everything_else_waits_for_the_cooldown(now: int, to: int, control: CpuControl) -> None:
+    known = JobMemory(series="s", last_resized_at_seconds=START - 30)
+    verdict = ask_of_four(to, now=now, bounds=replace(OPEN, cooldown_seconds=120), known=known, control=control)
+    assert veto(verdict) == "cooldown: resized 30 s ago, bound 120 s"
+
+
+def test_an_even_share_below_the_floor_counts_as_the_floor() -> None:
+    careful = replace(OPEN, max_step_ratio=2.0, min_millicores=700)
+    assert clamped(ask_of_four(2000, now=25, bounds=careful))[0] == 700
+
+
+def test_the_users_and_the_platforms_bounds_hold_below_the_even_share_too() -> None:
+    silent = replace(a_job("j", age=42), accepts=AcceptedRange(None, 400, "its limit"))
+    assert clamped(ask_of_four(2000, now=25, bounds=replace(OPEN, max_millicores=300), job=silent))[0] == 300
+    assert clamped(ask_of_four(2000, now=25, job=silent))[0] == 400
+
+
+def test_a_small_change_is_not_worth_a_call() -> None:
+    reason = veto(ask(950, bounds=replace(OPEN, min_change_ratio=0.1)))
+    assert reason == "minimum_change: change of 5.0% (1000m to 950m), bound 10%"
+
+
+def test_a_job_that_is_at_a_bound_already_is_withheld_in_the_name_of_that_bound() -> None:
+    reason = veto(ask(100, now=250, bounds=replace(OPEN, min_millicores=250)))
+    assert reason == "floor: wanted 100m, bound floor 250m, has 250m"
+    assert "useful_parallelism: wanted 2000m" in veto(ask(2000, now=1000, job=a_job("j", useful_cores=1.0)))
+
+
+def test_a_step_always_moves_however_small_the_figures_are() -> None:
+    bounds, tiny = replace(OPEN, max_step_ratio=1.4), a_job("j", request=1)
+    assert clamped(ask(100, now=1, bounds=bounds, job=tiny, control="requests"))[0] == 2
+
+
+@pytest.mark.parametrize(("ago", "held"), [(30, True), (120, False)])
+def test_cooldown_lets_the_last_change_show_its_effect_first(ago: float, held: bool) -> None:
+    known = JobMemory(series="s", last_resized_at_seconds=START - ago)
+    verdict = ask(500, bounds=replace(OPEN, cooldown_seconds=120), known=known)
+    assert isinstance(verdict, Withheld) is held
+    if held:
+        assert veto(verdict) == "cooldown: resized 30 s ago, bound 120 s"
+
+
+def test_no_limit_is_larger_than_its_node() -> None:
+    assert clamped(ask(3000)) == (2000, "why (wanted 3000m, node capacity 2000m)")
+
+
+def a_full_node() -> ClusterSnapshot:
+    jobs = [a_job(uid, request=1000) for uid in ("a", "b")]
+    return a_snapshot(jobs, [a_node(cpu_cores=2.0, requests_max_millicores=2000)])
+
+
+def shares(**to: int) -> list[Resize]:
+    return [Resize(uid, "n1", "requests", 1000, millicores, "why") for uid, millicores in to.items()]
+
+
+def test_requests_may_move_within_a_full_node() -> None:
+    allowed, withheld = review(shares(a=500, b=1500), a_full_node(), MemoryState(), OPEN)
+    assert (len(allowed), withheld) == (2, ())
+
+
+def test_a_raise_that_the_nodes_requests_have_no_room_for_is_withheld_and_the_decrease_goes_on() -> None:
+    allowed, withheld = review(shares(a=900, b=1500), a_full_node(), MemoryState(), OPEN)
+    assert [resize.job_uid for resize in allowed] == ["a"]
+    assert withheld[0].reason == "node_capacity: requests on n1 would be 400m over its 2000m"
+
+
+def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
+    snapshot = replace(a_full_node(), nodes=(a_node(cpu_cores=2.0),))
+    allowed, _ = review(shares(a=1500, b=1500), snapshot, MemoryState(), OPEN)
+    assert len(allowed) == 2
+
+
+def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
+    whether = ["moving", "paused", "canary", "ended", "ineligible", "backoff"]
+    known_enough = ["non_finite_metrics", "stale_metrics", "restarted", "pending"]
+    assert guard_names()[:10] == whether + known_enough
+    assert guard_names()[17] == "node_capacity"
+    of_moves = [*MOVE_GUARDS, *MIGRATION_GUARDS, *JOINT_GUARDS]
+    assert len(guard_names()) == len(set(guard_names())) == len(GUARDS) + len(of_moves) + len(STOP_GUARDS) + 4

@@ -1,0 +1,78 @@
+"""The end of `slopewise run --local`: every job in a table that keeps names, and the same as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from slopewise.local.result import LocalJobResult, LocalResult, table
+
+JOB = LocalJobResult(
+    name="digits-deep-sigmoid",
+    state="finished",
+    exit_status=0,
+    arrived_seconds=0.0,
+    finished_seconds=65.0,
+    jct_seconds=65.0,
+    steps=800,
+    steps_planned=1000,
+    loss_first=2.3,
+    loss_last=0.1234,
+    cpu_seconds=31.25,
+    resizes=3,
+)
+RESULT = LocalResult("flowcon", "Auto", "requests", 65.0, 7, 0, 3, 2, (JOB,))
+
+
+def printed(result: LocalResult, width: int = 100) -> str:
+    text = io.StringIO()
+    Console(file=text, width=width).print(table(result))
+    return text.getvalue()
+
+
+def test_a_job_is_a_row_with_its_time_loss_cpu_changes_and_steps() -> None:
+    heading, row, summary = printed(RESULT).splitlines()
+    assert heading.split() == ["JOB", "STATE", "TIME", "LOSS", "STEPS", "CPU", "S", "CHANGES"]
+    assert " ".join(row.split()) == "digits-deep-sigmoid finished 1m05s 2.3 → 0.123 800 of 1000 31.2 3"
+    assert summary == "flowcon, mode Auto: 7 passes, 3 resizes applied, 2 withheld in 1m05s."
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_however_narrow_the_terminal_names_states_and_times_stay(width: int) -> None:
+    row = printed(RESULT, width).splitlines()[1]
+    assert row.split()[:3] == ["digits-deep-sigmoid", "finished", "1m05s"]
+    assert len(row) <= width
+
+
+def test_what_was_asked_of_a_job_is_beside_what_became_of_it() -> None:
+    served = replace(JOB, qoe_seconds=0.15, pace_seconds=0.112, loss_first=None, loss_last=None)
+    late = replace(JOB, name="late", deadline_seconds=60.0, deadline_met=False)
+    text = " ".join(printed(replace(RESULT, jobs=(served, late)), 120).split())
+    assert "none reported 800 of 1000 112 of 150 ms –" in text
+    assert "– 65.0 of 60.0 s missed" in text
+
+
+def test_a_job_that_failed_says_why_below_and_a_mode_that_changes_nothing_is_named() -> None:
+    bad = replace(JOB, name="bad", state="failed", exit_status=1, note="ended with status 1: ValueError: x")
+    text = printed(replace(RESULT, mode="Recommend", jobs=(bad,)), 200)
+    assert "bad: ended with status 1: ValueError: x" in text
+    assert "Nothing was changed; `mode: Auto` in the policy file has it act." in text
+    assert [job.name for job in replace(RESULT, jobs=(bad, JOB)).failed] == ["bad"]
+
+
+def test_the_same_as_one_json_object() -> None:
+    read = json.loads(json.dumps(RESULT.as_json(), allow_nan=False))
+    assert (read["policy"], read["jobs"][0]["name"], read["jobs"][0]["loss_last"]) == ("flowcon", JOB.name, 0.1234)
+
+
+def test_a_job_that_was_stopped_at_its_target_is_a_success_whatever_its_status() -> None:
+    done = replace(JOB, state="stopped at target", exit_status=143, note="stopped at its target: loss 0.19 ≤ 0.2")
+    result = replace(RESULT, jobs=(done,))
+    assert result.failed == []
+    lines = printed(result).splitlines()
+    assert "stopped at target" in lines[1]
+    assert lines[2] == "digits-deep-sigmoid: stopped at its target: loss 0.19 ≤ 0.2"

@@ -1,0 +1,55 @@
+"""What is remembered of a run however long it is: a bounded number of evaluations, and every count."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from support.worlds import START, a_job, a_snapshot, known
+
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.local.tally import MAX_HISTORY, RunTally
+from slopewise.model import Decisions, Evaluation, JobState, MemoryState, Outcome, Pace, PassReport, Resize, Withheld
+
+RESIZE = Resize("a", "n1", "limits", 1000, 500, "why")
+
+
+def a_report(**more: object) -> PassReport:
+    return PassReport(START, "flowcon", {}, START, snapshot=a_snapshot([a_job("a")]), **more)  # type: ignore[arg-type]
+
+
+def a_reading(level: float | None = None, **more: object) -> PrometheusReading:
+    evaluation = None if level is None else Evaluation(level, 4, START, "training_loss")
+    return PrometheusReading({JobKey("local", "a"): JobSeries(evaluation, **more)}, 3)  # type: ignore[arg-type]
+
+
+def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
+    tally = RunTally()
+    paced = MemoryState({"a": known().altered(paces=(Pace(START, 0.2, 1.0),))})
+    tally.count(a_report(outcomes=(Outcome(RESIZE, "applied"), Outcome(RESIZE, "failed"))))
+    tally.count(a_report(withheld=(Withheld(RESIZE, "cooldown", "why"),), decisions=Decisions("x", (), {}, paced)))
+    tally.count(PassReport(START, "flowcon", {}, START, held="Prometheus is gone"))
+    for level in (2.0, 1.0, float("nan"), None):
+        tally.see(a_reading(level))
+    job = tally.of("a")
+    assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
+    assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
+
+
+def test_a_long_history_is_thinned_out_evenly() -> None:
+    tally = RunTally()
+    for level in range(10 * MAX_HISTORY):
+        tally.see(a_reading(float(level)))
+    history = tally.of("a").history
+    assert MAX_HISTORY // 2 <= len(history) <= MAX_HISTORY
+    assert history[0] == 0.0
+    assert len({later - earlier for earlier, later in pairwise(history)}) == 1
+
+
+def test_what_is_not_told_in_a_reading_is_what_was_told_last() -> None:
+    tally = RunTally()
+    tally.see(a_reading(steps_total=7.0, steps_planned=9.0, state=JobState.FINISHED))
+    tally.see(a_reading())
+    job = tally.of("a")
+    assert (job.steps_total, job.steps_planned, job.reported_state) == (7.0, 9.0, JobState.FINISHED)
+    assert tally.of("never seen").last_level is None

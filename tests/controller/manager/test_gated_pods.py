@@ -1,0 +1,102 @@
+"""Pods behind our gate under a whole leader: placed by the policy that selects them, or let go after its pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.gated_pods import JOBS, a_raw_job, is_gated, pinned_nodes, wished_nodes
+from support.managed_pods import PODS, a_raw_pod
+from support.replicas import POLICIES, Json, RunningReplica, Town, policy_document, wait_for
+
+from slopewise.adapters.kube.cache.quantities import cpu_millicores
+
+GATE = [{"name": "slopewise.dev/place"}]
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    with Town() as town:
+        yield town
+
+
+@pytest.fixture
+def replica(town: Town) -> Iterator[RunningReplica]:
+    with town.replica() as replica:
+        yield replica
+
+
+def put_gated_pod(
+    town: Town, name: str = "new", job: str | None = None, annotations: dict[str, str] | None = None, **meta: str
+) -> None:
+    raw = a_raw_pod()
+    raw["metadata"] |= {"name": name, "annotations": annotations or {}, **meta}
+    if job is not None:
+        uid = f"uid-of-{job}"
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": True}
+        raw["metadata"]["ownerReferences"] = [owner]
+    del raw["spec"]["nodeName"]
+    raw["spec"]["schedulingGates"] = GATE
+    raw["status"] = {"phase": "Pending", "qosClass": "Burstable"}
+    town.server.put(PODS, raw)
+
+
+def pod(town: Town, name: str = "new") -> Json:
+    return town.server.get(f"{PODS}/{name}")
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Recommend"])
+def test_one_that_the_policy_does_not_place_is_let_go_after_its_pass(
+    town: Town, replica: RunningReplica, mode: str
+) -> None:
+    town.policy(mode=mode)
+    put_gated_pod(town)
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert "affinity" not in pod(town)["spec"]
+    assert "slopewise.dev/placed" not in pod(town)["metadata"].get("annotations", {})
+
+
+def test_a_policy_that_places_has_its_way(town: Town, replica: RunningReplica) -> None:
+    town.policy(policy={"name": "procon"})
+    town.server.put(JOBS, a_raw_job())
+    put_gated_pod(town, job="train")
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert pinned_nodes(pod(town)) == ["node-a"]
+
+
+def test_one_of_a_known_class_starts_with_the_cpu_of_its_deadline_and_gets_its_own_back(
+    town: Town, replica: RunningReplica
+) -> None:
+    town.server.objects.kubelets_follow = True
+    known = '{"team-a/resnet":[["former:0",100.0,0.0,2.0,0.25,300.0]]}'
+    deadline = {"name": "deadline", "parameters": {"sizeArrivals": True}}
+    town.server.put(POLICIES, policy_document(policy=deadline) | {"status": {"classes": known}})
+    town.server.put(JOBS, a_raw_job())
+    made, within = datetime.now(UTC), timedelta(minutes=20)
+    notes = {"slopewise.dev/class": "resnet", "slopewise.dev/deadline": (made + within).isoformat()}
+    put_gated_pod(town, job="train", annotations=notes, creationTimestamp=made.isoformat())
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    sized = pod(town)["spec"]["containers"][0]["resources"]
+    assert 500 < cpu_millicores(sized["requests"]["cpu"]) < 1000, "600 CPU-seconds within nine tenths of 20 minutes"
+    assert sized["limits"] == {"cpu": "2"}
+    town.policy(mode="Recommend", policy=deadline)
+    wait_for(lambda: pod(town)["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m"}, "it is back", town)
+
+
+def test_where_the_namespace_does_not_opt_in_to_moves_a_placed_pod_is_tied_to_no_node(
+    town: Town, replica: RunningReplica
+) -> None:
+    town.label_namespace({})
+    town.policy(policy={"name": "procon"})
+    town.server.put(JOBS, a_raw_job())
+    put_gated_pod(town, job="train")
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert (pinned_nodes(pod(town)), wished_nodes(pod(town))) == ([], ["node-a"])
+
+
+def test_a_policy_that_only_recommends_places_nothing(town: Town, replica: RunningReplica) -> None:
+    town.policy(mode="Recommend", policy={"name": "procon"})
+    put_gated_pod(town)
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert (pinned_nodes(pod(town)), wished_nodes(pod(town))) == ([], [])

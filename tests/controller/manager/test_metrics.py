@@ -1,0 +1,23 @@
+"""What the process says of itself beside its passes."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from slopewise.manager.metrics import ClusterMetrics
+
+MOVES = (
+    "slopewise_gated_pods",
+    "slopewise_oldest_gate_seconds",
+    "slopewise_moves_under_way",
+    "slopewise_oldest_move_seconds",
+)
+
+
+def test_the_oldest_gate_and_the_oldest_move_are_told_at_each_scrape() -> None:
+    registry, gated, moving = CollectorRegistry(), [7.0, 31.0], [2.5]
+    ClusterMetrics(registry).follow_moves(lambda: gated, lambda: moving)
+    assert [registry.get_sample_value(name) for name in MOVES] == [2.0, 31.0, 1.0, 2.5]
+    gated.clear()
+    moving.clear()
+    assert [registry.get_sample_value(name) for name in MOVES] == [0.0, 0.0, 0.0, 0.0]

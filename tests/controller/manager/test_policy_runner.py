@@ -1,0 +1,101 @@
+"""One policy's passes over a small API server, and what is asked of its runner while one of them is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pytest
+from support.api_server import refusal
+from support.replicas import ORIGINAL, Town
+from support.waiting import eventually
+
+from slopewise.adapters.kube.resize.rate_limiter import RateLimiter
+from slopewise.manager.informers import make_watches
+from slopewise.manager.metrics import ClusterMetrics
+from slopewise.manager.options import ClusterOptions, Connection
+from slopewise.manager.policy_runner import PolicyRunner
+from slopewise.manager.run_once import wait_for_watches
+from slopewise.manager.shared import SharedState, make_shared_state
+from slopewise.manager.signals import StopSignal
+from slopewise.telemetry.metrics import Instruments
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    """Two pods and a policy that wants half of the node for each."""
+    with Town() as town:
+        town.pod("a")
+        town.pod("b")
+        town.policy()
+        yield town
+
+
+@pytest.fixture
+def shared(town: Town) -> Iterator[SharedState]:
+    """Of a replica that may write, whose watches have read everything; what may wait is never written."""
+    api, instruments = town.server.client(), Instruments()
+    watches = make_watches(api, None, lambda old, new: None)
+    options = ClusterOptions(Connection(), town.prometheus.url, scrape_interval_seconds=0.5)
+    shared = make_shared_state(
+        options, api, watches, lambda: True, instruments, ClusterMetrics(instruments.registry), file_policy=None
+    )
+    watches.start()
+    wait_for_watches(watches, StopSignal())
+    yield shared
+    watches.stop()
+    api.close()
+
+
+def a_runner(shared: SharedState) -> PolicyRunner:
+    """Of the one policy there is."""
+    [record] = shared.claims.policies()
+    assert record.document is not None
+    return PolicyRunner(shared, record, record.document, None)
+
+
+@dataclass
+class AsksAtEachTurn:
+    """Lets every resize through, and asks something before: in the middle of a pass, between its two saves."""
+
+    ask: Callable[[], bool] = lambda: False
+    answers: list[bool] = field(default_factory=list)
+
+    def take(self, node: str, namespace: str) -> str | None:
+        self.answers.append(self.ask())
+        return None
+
+
+def test_asking_for_originals_does_not_disturb_the_pass_that_is_under_way(town: Town, shared: SharedState) -> None:
+    turns = AsksAtEachTurn()
+    runner = a_runner(replace(shared, rate_limiter=cast("RateLimiter", turns)))
+    turns.ask = runner.holds_originals
+    town.server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths$")  # the first one's
+
+    report = runner.one_pass()
+    runner.stop()
+
+    assert turns.answers == [True], "the one whose original is stored has a turn"
+    assert sorted(outcome.result for outcome in report.outcomes) == ["applied", "failed"]
+    assert (town.limit("a"), town.limit("b")) == (ORIGINAL, "1")
+    assert len(town.server.asked("POST", "jobgrowths$")) == 2, "what could not be stored is not tried twice in a pass"
+
+
+def test_a_runner_holds_originals_from_its_first_change_until_they_are_back(town: Town, shared: SharedState) -> None:
+    runner = a_runner(shared)
+    assert not runner.holds_originals()
+
+    runner.one_pass()
+    runner.stop()
+    assert runner.holds_originals()
+    assert not shared.job_growths.holds_originals("another policy")
+
+    town.policy(mode="Recommend")
+    assert eventually(lambda: shared.claims.policies()[0].generation == 2)
+    lets_go = a_runner(shared)
+    lets_go.one_pass()
+    assert lets_go.holds_originals()  # accepted, and not yet in effect
+    assert eventually(lambda: lets_go.one_pass() and not lets_go.holds_originals())
+    lets_go.stop()
+    assert town.limit("a") == town.limit("b") == ORIGINAL

@@ -1,0 +1,220 @@
+"""What policies with one look per node share: when a node is due, what is remembered, and what is asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from slopewise.model import (
+    CpuAllocation,
+    CpuControl,
+    Decisions,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Node,
+    NodeMemory,
+    Place,
+)
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node, is_due
+
+LAST = NodeMemory(frozenset(["a", "b"]), START - 10, 20.0)
+
+
+class Looks:
+    """Answers every look with the same verdicts, and remembers who was looked at."""
+
+    def __init__(self, **verdicts: Verdict) -> None:
+        self.verdicts = verdicts
+        self.seen: list[tuple[str, list[str], NodeMemory | None]] = []
+
+    def __call__(self, node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
+        self.seen.append((node.name, [job.uid for job in jobs], last))
+        return NodeDecision({job.uid: self.verdicts[job.uid] for job in jobs}, 30.0)
+
+
+def decide(
+    looks: Looks, jobs: Sequence[Job], memory: MemoryState, control: CpuControl = "limits", cpu_cores: float = 2.0
+) -> Decisions:
+    snapshot = a_snapshot(jobs, [a_node(cpu_cores=cpu_cores)])
+    return decide_by_node("test", snapshot, memory, control, looks)
+
+
+def targets(decisions: Decisions) -> dict[str, int]:
+    return {resize.job_uid: resize.to_millicores for resize in decisions.resizes}
+
+
+@pytest.mark.parametrize(
+    ("last", "uids", "seconds", "due"),
+    [
+        (None, "ab", 0, True),
+        (LAST, "ab", 0, False),
+        (LAST, "ab", 8, False),
+        (LAST, "ab", 9, True),  # a tick may come 5 % early
+        (LAST, "ab", 10, True),
+        (LAST, "abc", 0, True),
+        (LAST, "a", 0, True),
+        (LAST, "ac", 0, True),  # one came and one went: as many as before, and another set
+    ],
+)
+def test_a_node_is_due_after_its_interval_and_when_its_set_of_jobs_changed(
+    last: NodeMemory | None, uids: str, seconds: float, due: bool
+) -> None:
+    assert is_due(last, [a_job(uid) for uid in uids], START + seconds) is due
+
+
+def test_a_look_is_carried_out_explained_and_remembered() -> None:
+    looks = Looks(a=Verdict(0.5, "slow", "because", streak=2, marks=frozenset(["seen"])), b=Verdict(1.5, "fast", "why"))
+    memory = MemoryState({"a": known(job_class="fast", marks=frozenset(["old"])), "b": known(job_class="fast")})
+    decisions = decide(looks, [a_job("b"), a_job("a")], memory)
+    assert looks.seen == [("n1", ["a", "b"], None)]  # in order of uid, whatever the order in which they were found
+    assert targets(decisions) == {"a": 500, "b": 1500}
+    assert decisions.reasons == {"a": "because, limit 0.5 of 2 cores", "b": "why, limit 1.5 of 2 cores"}
+    after = decisions.memory.jobs["a"]
+    assert (after.job_class, after.class_since_seconds, after.wanted_cores) == ("slow", START, 0.5)
+    assert (after.streak, after.marks) == (2, frozenset({"old", "seen"}))
+    assert decisions.memory.jobs["b"].class_since_seconds is None  # its class did not change
+    assert decisions.memory.nodes == {"n1": NodeMemory(frozenset(["a", "b"]), START, 30.0)}
+
+
+def test_between_two_looks_the_policy_is_not_asked_and_what_is_not_there_yet_is_asked_for_again() -> None:
+    looks = Looks()
+    memory = MemoryState({"a": known(job_class="slow", wanted=0.5), "b": known(job_class="alone")}, {"n1": LAST})
+    decisions = decide(looks, [a_job("a"), a_job("b", limit=700)], memory)
+    assert looks.seen == []
+    assert targets(decisions) == {"a": 500}
+    assert decisions.reasons == {
+        "a": "slow: next evaluation in 10 s, limit 0.5 of 2 cores",
+        "b": "alone: next evaluation in 10 s",
+    }
+    assert decisions.memory == memory
+
+
+def test_a_job_without_a_limit_keeps_what_it_was_to_have_or_is_left_alone() -> None:
+    kept, alone = Verdict(None, "known", "kept"), Verdict(None, "known", "alone")
+    memory = MemoryState({"a": known(wanted=0.5), "b": known()})
+    decisions = decide(Looks(a=kept, b=alone), [a_job("a"), a_job("b", limit=300)], memory)
+    assert targets(decisions) == {"a": 500}
+    assert decisions.memory.jobs["b"].wanted_cores is None
+
+
+def test_a_job_without_a_limit_keeps_its_weight_beside_those_that_have_one() -> None:
+    looks = Looks(a=Verdict(0.25, "known", "slow"), b=Verdict(None, "known", "alone"), c=Verdict(1.0, "known", "fast"))
+    memory = MemoryState({uid: known() for uid in "abc"})
+    decisions = decide(looks, [a_job(uid) for uid in "abc"], memory, "requests", cpu_cores=1.5)
+    assert targets(decisions) == {"a": 500, "c": 1500}
+
+
+def a_silent_job(uid: str = "silent", **more: object) -> Job:
+    return a_job(uid, level=None, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("control", "cores"), [("requests", 1.0), ("limits", 1.5)])
+def test_a_silent_job_is_left_alone_and_the_policy_sees_a_node_as_large_as_what_it_leaves(
+    control: CpuControl, cores: float
+) -> None:
+    seen: list[float] = []
+
+    def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
+        seen.append(node.cpu_cores)
+        return NodeDecision({job.uid: Verdict(0.5, "known", "why") for job in jobs}, 30.0)
+
+    jobs = [a_job("a"), a_job("b"), a_silent_job(request=1000)]
+    memory = MemoryState({"a": known(), "b": known(), "silent": JobMemory()})
+    decisions = decide_by_node("test", a_snapshot(jobs, [a_node(cpu_cores=1.5)]), memory, control, decide_node)
+    assert seen == [pytest.approx(cores)]
+    assert "silent" not in targets(decisions)
+    assert decisions.reasons["silent"] == "unchanged: reports no loss, keeps its original CPU"
+    assert decisions.memory.jobs["silent"] == JobMemory()
+    assert decisions.memory.nodes["n1"].job_uids == {"a", "b", "silent"}
+
+
+def test_a_policy_that_keeps_promises_is_handed_no_more_than_silent_jobs_leave_under_hard_limits() -> None:
+    def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
+        assert node.cpu_cores == pytest.approx(0.7 if jobs[0].uid == "a" else 1.0)
+        return NodeDecision({job.uid: Verdict(0.5, "known", "why") for job in jobs}, 30.0)
+
+    jobs = [a_job("a"), a_silent_job(limit=300), a_job("b", node="n2"), a_silent_job("q", node="n2")]
+    memory = MemoryState({job.uid: known() if job.evaluation else JobMemory() for job in jobs})
+    snapshot = a_snapshot(jobs, [a_node("n1"), a_node("n2", cpu_cores=2.0)])
+    decide_by_node("test", snapshot, memory, "limits", decide_node, reserves=True)
+
+
+def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with() -> None:
+    looks = Looks(b=Verdict(1.0, "known", "why"))
+    remembered = known(
+        job_class="slow", wanted=0.1, original=CpuAllocation(None, 800), silent_since_seconds=START - 60.0
+    )
+    decisions = decide(
+        looks, [a_silent_job("a", request=100), a_job("b")], MemoryState({"a": remembered, "b": known()}), "requests"
+    )
+    (back,) = [resize for resize in decisions.resizes if resize.job_uid == "a"]
+    assert (back.to_millicores, back.is_rollback) == (800, True)
+    assert "no loss for 60 s" in back.reason
+    after = decisions.memory.jobs["a"]
+    assert (after.job_class, after.wanted_cores) == (None, None)
+
+
+def test_a_job_that_has_only_just_stopped_reporting_is_still_decided_on() -> None:
+    looks = Looks(a=Verdict(1.5, "known", "why"))
+    memory = MemoryState({"a": known(silent_since_seconds=START - 59.0)})
+    assert targets(decide(looks, [a_silent_job("a")], memory)) == {"a": 1500}
+
+
+def test_a_node_is_looked_at_again_when_a_job_begins_to_report() -> None:
+    looks = Looks(a=Verdict(0.5, "slow", "why"), b=Verdict(1.0, "fast", "why"))
+    memory = MemoryState({"a": known(job_class="slow", wanted=0.5), "b": known()}, {"n1": LAST})
+    decide(looks, [a_job("a"), a_job("b")], memory)
+    assert looks.seen == [("n1", ["a", "b"], NodeMemory(frozenset("a"), START - 10, 20.0))]
+
+
+@pytest.mark.parametrize("control", ["limits", "requests"])
+def test_where_nobody_has_a_limit_nothing_is_touched(control: CpuControl) -> None:
+    looks = Looks(a=Verdict(None, "known", "alone"), b=Verdict(None, "known", "alone"))
+    jobs = [a_job("a", request=100), a_job("b", request=900)]
+    assert decide(looks, jobs, MemoryState({"a": known(), "b": known()}), control).resizes == ()
+
+
+def test_a_limit_from_a_larger_node_is_cut_to_this_one() -> None:
+    decisions = decide(
+        Looks(a=Verdict(None, "known", "kept")), [a_job("a", limit=100)], MemoryState({"a": known(wanted=8)})
+    )
+    assert targets(decisions) == {"a": 2000}
+
+
+def test_a_job_that_has_ended_competes_with_nobody_and_is_not_forgotten() -> None:
+    looks = Looks(a=Verdict(1.0, "known", "why"))
+    jobs = [a_job("a"), a_job("done", state=JobState.FINISHED)]
+    decisions = decide(looks, jobs, MemoryState({"a": known(), "done": known(job_class="old")}))
+    assert set(decisions.reasons) == {"a"}
+    assert decisions.memory.jobs["done"].job_class == "old"
+
+
+def test_moves_are_handed_on_in_their_order() -> None:
+    moves = (Place("y", "n1", "second to arrive"), Place("x", "n1", "why"))
+    decisions = decide_by_node("test", a_snapshot([]), MemoryState(), "limits", Looks(), moves)
+    assert decisions.moves == moves
+
+
+@pytest.mark.parametrize(
+    ("control", "given"),
+    [
+        ("limits", "limit 0.5 of 2 cores"),
+        ("requests", "weight 500 of 2000, as if limited to 0.5 of 2 cores"),
+    ],
+)
+def test_what_is_given_is_added_to_the_reason_in_the_unit_that_is_written(control: CpuControl, given: str) -> None:
+    looks = Looks(
+        a=Verdict(0.5, "slow", "because"), b=Verdict(1.5, "quick", "why"), c=Verdict(None, "odd", "unchanged")
+    )
+    jobs = [a_job("a", request=1000), a_job("b", request=1000)]
+    assert decide(looks, jobs, fresh("a", "b"), control).reasons["a"] == f"because, {given}"
+    decisions = decide(looks, [*jobs, a_job("c", request=1000)], fresh("a", "b", "c"), control)
+    assert decisions.reasons["c"] == "unchanged"
+
+
+def fresh(*uids: str) -> MemoryState:
+    return MemoryState({uid: known() for uid in uids})

@@ -1,0 +1,188 @@
+"""Jobs whose node cannot keep their promise: who leaves, where to, when, and who does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.moving import MOBILE, SAVES
+from support.worlds import START, a_job, a_node, a_snapshot
+
+from slopewise.model import (
+    ClusterSnapshot,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Migrate,
+    MoveUnderWay,
+    NodeMemory,
+    Objectives,
+    Pace,
+    Responses,
+    Unmet,
+)
+from slopewise.policies import PolicyProtocol, Setting, deadline, dqoes
+
+ITVAL = 20.0
+ASKED = 10.0
+
+
+def served(uid: str, node: str = "n1", **more: Any) -> Job:
+    """A served model that may be moved."""
+    job = a_job(uid, node=node, level=None, useful_cores=1.0, started_at=START - 3600)
+    objectives = Objectives(qoe_seconds=ASKED)
+    given: dict[str, Any] = {"migratable": True, "checkpoint": SAVES, "movability": MOBILE, "objectives": objectives}
+    return replace(job, responses=Responses(9, 9.0), **{**given, **more})
+
+
+def needing(cores: float, times: int = 2, node: str = "n1", at: float = START - ITVAL) -> JobMemory:
+    """A job that needs so much, had half of it, and whose node could not keep its promise so many times in a row."""
+    seconds = 2 * ASKED * 1.07
+    unmet = Unmet(node, times, at) if times else None
+    return JobMemory(paces=(Pace(START - 1, seconds, cores / 2),), wanted_cores=cores / 2, unmet=unmet)
+
+
+def decide(
+    jobs: Sequence[Job], known: Mapping[str, JobMemory], cores: Mapping[str, float] | None = None, **more: Any
+) -> Decisions:
+    nodes = [a_node(name, size) for name, size in (cores or {"n1": 1.0, "n2": 1.0}).items()]
+    policy = dqoes.Policy(dqoes.Parameters(**more), Setting(ITVAL, "limits"))
+    return policy.decide(a_snapshot(jobs, nodes), MemoryState(known))
+
+
+def moves(decisions: Decisions) -> list[tuple[str, str]]:
+    return [(move.job_uid, move.node) for move in decisions.moves if isinstance(move, Migrate)]
+
+
+SCARCE = {"a": needing(0.5, 0), "b": needing(0.7)}
+"""On n1, which has one core: a is satisfied, b cannot be."""
+
+
+class TestObjectives:
+    def test_after_three_evaluations_it_goes_where_its_need_fits(self) -> None:
+        decisions = decide([served("a"), served("b")], SCARCE)
+        [move] = decisions.moves
+        assert isinstance(move, Migrate)
+        assert (move.job_uid, move.node, move.relieves) == ("b", "n2", "objective")
+        assert "n1 has not kept its objective at 3 evaluations in a row: needs 0.7 cores" in move.reason
+
+    @pytest.mark.parametrize("times", [0, 1])
+    def test_sooner_it_stays(self, times: int) -> None:
+        decisions = decide([served("a"), served("b")], {**SCARCE, "b": needing(0.7, times)})
+        assert decisions.moves == ()
+        assert decisions.memory.jobs["b"].unmet == Unmet("n1", times + 1, START)
+
+    def test_one_that_is_kept_again_is_counted_anew(self) -> None:
+        decisions = decide([served("b")], {"b": needing(0.7)})
+        assert (decisions.moves, decisions.memory.jobs["b"].unmet) == ((), None)
+
+    def test_on_another_node_the_count_begins_again(self) -> None:
+        """What it missed on n2 is no cause to leave n1."""
+        decisions = decide([served("a"), served("b")], {**SCARCE, "b": needing(0.7, 9, node="n2")})
+        assert decisions.moves == ()
+        assert decisions.memory.jobs["b"].unmet == Unmet("n1", 1, START)
+
+    def test_evaluations_that_arrivals_trigger_within_seconds_count_once(self) -> None:
+        decisions = decide([served("a"), served("b")], {**SCARCE, "b": needing(0.7, 2, at=START - 1)})
+        assert decisions.moves == ()
+        assert decisions.memory.jobs["b"].unmet == Unmet("n1", 2, START - 1)
+
+    def test_no_promise_that_is_kept_there_is_broken(self) -> None:
+        there = {**SCARCE, "c": needing(0.4, 0, node="n2")}
+        jobs = [served("a"), served("b"), served("c", "n2")]
+        assert moves(decide(jobs, there)) == []
+        assert moves(decide(jobs, there, {"n1": 1.0, "n2": 1.2})) == [("b", "n2")]
+
+    def test_the_fullest_of_several_nodes_is_taken(self) -> None:
+        there = {**SCARCE, "c": needing(0.4, 0, node="n3")}
+        jobs = [served("a"), served("b"), served("c", "n3")]
+        assert moves(decide(jobs, there, {"n1": 1.0, "n2": 2.0, "n3": 1.5})) == [("b", "n3")]
+
+    def test_one_a_node_leaves_at_an_evaluation_the_cheapest_first(self) -> None:
+        slow = replace(SAVES, duration_seconds=60.0)
+        jobs = [served("a"), served("b", checkpoint=slow), served("c")]
+        known = {"a": needing(0.5, 0), "b": needing(0.7), "c": needing(0.8)}
+        assert moves(decide(jobs, known, {"n1": 1.0, "n2": 4.0})) == [("c", "n2")]
+
+    def test_two_nodes_do_not_fill_the_same_room(self) -> None:
+        jobs = [served("a"), served("b"), served("c", "n2"), served("d", "n2")]
+        known = {**SCARCE, "c": needing(0.5, 0, node="n2"), "d": needing(0.7, node="n2")}
+        assert moves(decide(jobs, known, {"n1": 1.0, "n2": 1.0, "n3": 1.0})) == [("b", "n3")]
+
+    def test_a_node_that_another_job_is_on_its_way_to_is_left_out(self) -> None:
+        snapshot = a_snapshot([served("a"), served("b")], [a_node("n1"), a_node("n2")])
+        moving = replace(snapshot, moving=(MoveUnderWay("z", "n1", "n2", START, "starting"),))
+        policy = dqoes.Policy(dqoes.Parameters(), Setting(ITVAL, "limits"))
+        assert moves(policy.decide(snapshot, MemoryState(SCARCE))) == [("b", "n2")]
+        assert policy.decide(moving, MemoryState(SCARCE)).moves == ()
+
+    def test_what_cannot_move_or_finds_no_room_stays(self) -> None:
+        assert moves(decide([served("a"), served("b", migratable=False)], SCARCE)) == []
+        refused = replace(MOBILE, refused_nodes={"n2": "a taint"})
+        assert moves(decide([served("a"), served("b", movability=refused)], SCARCE)) == []
+        pods = replace(MOBILE, members=("b", "b:1"))
+        assert moves(decide([served("a"), served("b", movability=pods)], SCARCE)) == []
+
+    def test_an_objective_that_no_node_can_keep_moves_nobody(self) -> None:
+        assert moves(decide([served("a"), served("b")], {**SCARCE, "b": needing(1.7)}, {"n1": 1.0, "n2": 4.0})) == []
+
+    def test_a_job_whose_figures_are_within_its_objective_stays_though_its_need_does_not_fit(self) -> None:
+        satisfied = JobMemory(paces=(Pace(START - 1, ASKED, 0.75),), unmet=Unmet("n1", 2, START - ITVAL))
+        assert moves(decide([served("a"), served("b")], {**SCARCE, "b": satisfied})) == []
+
+    def test_both_variants_move_and_none_does_where_it_is_off(self) -> None:
+        jobs = [served("a"), served("b")]
+        assert moves(decide(jobs, SCARCE, variant="step")) == [("b", "n2")]
+        assert moves(decide(jobs, SCARCE, moves=False)) == []
+        assert moves(decide(jobs, SCARCE, missed_evaluations=4)) == []
+
+
+def training(uid: str, steps: float, within: float = 1000.0, **more: Any) -> Job:
+    """A job of one CPU-second a step, and so many steps and seconds left, which may be moved."""
+    job = a_job(uid, useful_cores=1.0, started_at=START - 3600)
+    objectives = Objectives(deadline_at_seconds=START + within)
+    given: dict[str, Any] = {"migratable": True, "checkpoint": SAVES, "movability": MOBILE, "objectives": objectives}
+    return replace(job, steps_total=100.0, steps_planned=steps + 100.0, **{**given, **more})
+
+
+def timed(times: int = 0) -> JobMemory:
+    unmet = Unmet("n1", times, START - ITVAL) if times else None
+    return JobMemory(paces=(Pace(START - 1, 2.0, 0.5),), wanted_cores=0.5, unmet=unmet)
+
+
+def of_deadlines(snapshot: ClusterSnapshot, known: Mapping[str, JobMemory], **parameters: Any) -> Decisions:
+    policy: PolicyProtocol = deadline.Policy(deadline.Parameters(**parameters), Setting(ITVAL, "limits"))
+    return policy.decide(snapshot, MemoryState(known, {"n1": NodeMemory(frozenset(known), START - ITVAL, ITVAL)}))
+
+
+class TestDeadlines:
+    LATE = (training("a", 700.0), training("b", 500.0, 1100.0))
+    """Together they need 1,200 s of the 1,100 s that there are."""
+
+    def test_a_job_that_would_be_late_here_goes_where_it_is_in_time(self) -> None:
+        snapshot = a_snapshot(self.LATE, [a_node("n1"), a_node("n2")])
+        [move] = of_deadlines(snapshot, {"a": timed(), "b": timed(2)}).moves
+        assert isinstance(move, Migrate)
+        assert (move.job_uid, move.node, move.relieves) == ("b", "n2", "deadline")
+        assert of_deadlines(snapshot, {"a": timed(), "b": timed(1)}).moves == ()
+        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2)}, moves=False).moves == ()
+
+    def test_what_the_move_itself_takes_counts(self) -> None:
+        """500 s of work, and 1,100 s left: with a checkpoint of 640 s they are not enough."""
+        long = replace(SAVES, duration_seconds=640.0)
+        jobs = (self.LATE[0], replace(self.LATE[1], checkpoint=long))
+        snapshot = a_snapshot(jobs, [a_node("n1"), a_node("n2")])
+        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2)}).moves == ()
+
+    def test_a_job_that_is_late_anywhere_is_not_moved(self) -> None:
+        jobs = (training("a", 700.0), training("b", 5000.0))
+        snapshot = a_snapshot(jobs, [a_node("n1"), a_node("n2")])
+        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2)}).moves == ()
+
+    def test_it_goes_to_no_node_whose_jobs_need_the_room(self) -> None:
+        there = replace(training("c", 700.0), node="n2")
+        snapshot = a_snapshot((*self.LATE, there), [a_node("n1"), a_node("n2")])
+        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2), "c": timed()}).moves == ()

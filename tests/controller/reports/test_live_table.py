@@ -1,0 +1,165 @@
+"""What a run prints while it goes on: the live table, and the line for logs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from support.printing import printed, words
+
+from slopewise.reports.live_table import LiveHeader, LiveRow, live_table, plain_progress_line, sparkline
+
+HEADER = LiveHeader(
+    policy="flowcon", elapsed_seconds=30.4, requeue_seconds=7.6, passes=3, resizes_applied=4, withheld=0
+)
+ROW = LiveRow(
+    name="digits",
+    state="training",
+    job_class="NL",
+    loss=0.3456789,
+    loss_history=[3.0, 2.0, 1.0],
+    growth=0.0123,
+    cpu_cores_used=0.481,
+    cpu_allotted_millicores_now=2000,
+    cpu_wanted_millicores=500,
+    reason="growth 0.012 per interval is below α 0.05",
+)
+
+
+def test_a_row_tells_state_loss_growth_cpu_and_why() -> None:
+    text = words(printed(live_table([ROW], HEADER), width=160))
+
+    assert "flowcon 30 s next pass in 8 s 3 passes 4 resizes applied 0 withheld" in text
+    assert "digits training NL 0.346 ▇▃▁ 0.0123 0.48 2.00 → 0.50 growth 0.012 per interval is below α 0.05" in text
+
+
+def test_what_is_not_known_yet_is_a_dash() -> None:
+    row = LiveRow("new", "starting", None, None, [], None, None, None, None, "")
+
+    assert "new starting – – – – –" in words(printed(live_table([row], HEADER)))
+
+
+def test_only_one_figure_is_shown_when_a_job_has_what_the_policy_wants() -> None:
+    text = printed(live_table([replace(ROW, cpu_wanted_millicores=2000)], HEADER))
+
+    assert "2.00" in text
+    assert "2.00 →" not in text
+
+
+def test_a_job_that_ended_has_no_cpu_any_more() -> None:
+    assert "2.00" not in printed(live_table([replace(ROW, state="finished", reason="")], HEADER))
+
+
+def test_a_long_reason_is_cut_and_a_narrow_terminal_gets_none() -> None:
+    row = replace(ROW, name="a-very-long-name-of-a-job", reason="because " * 40)
+
+    wide, narrow = printed(live_table([row], HEADER), width=120), printed(live_table([row], HEADER), width=80)
+
+    assert ("because" in wide, "…" in wide, len(wide.splitlines())) == (True, True, 4)
+    assert ("because" in narrow, "2.00 → 0.50" in narrow, len(narrow.splitlines())) == (False, True, 3)
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 110, 140])
+def test_however_narrow_the_terminal_job_names_are_whole_and_rows_are_one_line(width: int) -> None:
+    rows = [replace(ROW, name="digits-deep-sigmoid", state="finished"), replace(ROW, name="a")]
+
+    lines = printed(live_table(rows, HEADER), width=width).splitlines()
+
+    assert [line.split()[0] for line in lines[2:4]] == ["digits-deep-sigmoid", "a"]
+    assert "STATE" in lines[1]
+    assert all(len(line) <= width for line in lines)
+    assert "2.00 → 0.50" in lines[3]
+    assert "0.346" in lines[3]
+
+
+def test_a_class_has_its_meaning_beside_it_or_where_there_is_no_room_below_the_table() -> None:
+    rows = [ROW, replace(ROW, job_class="CL"), replace(ROW, job_class="urgent")]
+
+    wide, narrow = printed(live_table(rows, HEADER), width=80), printed(live_table(rows, HEADER), width=60)
+
+    assert "NL still learning" in wide
+    assert "CL converged" in wide
+    assert len(wide.splitlines()) == 5
+    assert narrow.splitlines()[-1].strip() == "NL still learning, CL converged"
+    assert "NL still learning" not in "".join(narrow.splitlines()[:-1])
+
+
+def test_a_served_model_shows_its_response_time_and_objective_from_the_start() -> None:
+    waiting = LiveRow("bert", "waiting", None, None, [], None, None, None, None, "", None, 0.15)
+    serving = replace(waiting, name="gpt", state="training", pace_seconds=0.1123, cpu_allotted_millicores_now=500)
+
+    text = printed(live_table([waiting, serving], HEADER), width=60)
+
+    assert "TIME / GOAL" in text
+    assert "bert waiting – – of 150 ms" in words(text)
+    assert "gpt training – 112 of 150 ms" in words(text)
+    assert "LOSS" not in text
+    assert "LOSS" in printed(live_table([waiting, ROW], HEADER), width=100)
+
+
+def test_trouble_is_said_below_the_header() -> None:
+    text = printed(live_table([ROW], replace(HEADER, note="Prometheus does not answer: holding")))
+
+    assert text.splitlines()[1] == "Prometheus does not answer: holding"
+
+
+def test_a_hostile_reason_does_not_reach_the_terminal() -> None:
+    text = printed(live_table([replace(ROW, reason="[b]x[/b]\x1b]0;owned\x07\nnext")], HEADER), force_terminal=True)
+
+    assert "[b]x[/b]�]0;owned� next" in text
+
+
+def test_a_diverged_job_does_not_stop_the_table() -> None:
+    row = replace(ROW, loss=math.inf, loss_history=[1.0, math.nan, 1e308, 1e308], growth=math.nan)
+
+    assert "inf" in printed(live_table([row], HEADER))
+
+
+# --- the sparkline and the line for logs ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "drawn"),
+    [
+        ([], ""),
+        ([1.0], "▁"),
+        ([2.0, 2.0, 2.0], "▁▁▁"),
+        ([0.0, 1.0, 2.0, 3.0, 4.0], "▁▂▃▅▇"),
+        ([1.0, math.nan, 0.0], "▇ ▁"),
+        ([math.nan, math.inf, -math.inf, 1e308], "    "),
+    ],
+)
+def test_a_sparkline_goes_from_low_to_high_and_leaves_gaps(history: list[float], drawn: str) -> None:
+    assert sparkline(history) == drawn
+
+
+def test_a_long_history_is_drawn_in_twelve_blocks() -> None:
+    assert sparkline([float(value) for value in range(100, 0, -1)]) == "▇▇▇▅▅▃▃▂▂▁▁▁"
+
+
+def test_the_line_for_a_log_counts_jobs_passes_and_resizes() -> None:
+    rows = [replace(ROW, name=str(number)) for number in range(5)] + [replace(ROW, state="finished")]
+
+    assert plain_progress_line(rows, HEADER) == "t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes"
+
+
+def test_the_line_for_a_log_tells_failures_and_trouble() -> None:
+    header = replace(HEADER, passes=1, resizes_applied=1, withheld=2, note="no\nanswer")
+
+    assert (
+        plain_progress_line([replace(ROW, state="failed"), replace(ROW, state="waiting")], header)
+        == "t=30s flowcon: 0 running, 0 done, 1 failed, 1 pass, 1 resize, 2 withheld, no answer"
+    )
+
+
+def test_a_job_on_its_way_between_nodes_counts_as_running_and_moves_are_counted() -> None:
+    header = replace(HEADER, moves_applied=2)
+    moving = replace(ROW, state="moving", job_class=None, growth=None)
+
+    assert plain_progress_line([moving], header) == (
+        "t=30s flowcon: 1 running, 0 done, 3 passes, 4 resizes, 2 placed or moved"
+    )
+    text = words(printed(live_table([moving], header), width=160))
+    assert "4 resizes applied 2 placed or moved 0 withheld" in text
+    assert "digits moving – " in text

@@ -1,0 +1,317 @@
+"""The table and the report of a sweep: what they say in words, and that no name can do anything in them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
+from support.pages import HOSTILE, Page
+
+from slopewise.simulator.engine import run
+from slopewise.simulator.results import charts, table
+from slopewise.simulator.results.measures import figures
+from slopewise.simulator.results.page import MAX_JOBS, render, write_report
+from slopewise.simulator.results.sweep_result import SweepResult
+from slopewise.simulator.results.table import caveats, comparison, rows
+from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
+
+# Names of nodes and jobs, models and labels, each of an enemy's choosing.
+_NODES, _JOBS, _MODEL, _LABEL, _SCENARIO = HOSTILE[:2], HOSTILE[2:5], HOSTILE[5], HOSTILE[0], HOSTILE[4]
+
+
+def swept(policies: Sequence[str] = ("fair", "flowcon"), seeds: Sequence[int] = (1, 2, 3)) -> SweepResult:
+    """Three jobs on two nodes; a seed changes their works."""
+    runs: dict[tuple[str, int], RunOutcome] = {}
+    for seed in seeds:
+        jobs = [a_sim_job(name, work=40.0 + 10 * seed * n, arrive=5.0 * n) for n, name in enumerate(("a", "b", "c"))]
+        instance = an_instance(jobs, (a_sim_node("n1"), a_sim_node("n2")), seed=seed)
+        runs |= {(policy, seed): run(instance, a_policy_run(policy)) for policy in policies}
+    return result_of(runs, policies, seeds)
+
+
+def result_of(
+    runs: dict[tuple[str, int], RunOutcome], policies: Sequence[str], seeds: Sequence[int], asked: Sequence[int] = ()
+) -> SweepResult:
+    reported = {
+        policy: [figures(runs[policy, seed], runs[policies[0], seed], {"a": 40.0}) for seed in seeds]
+        for policy in policies
+    }
+    return SweepResult("two-nodes", tuple(policies), tuple(asked or seeds), tuple(seeds), reported, runs)
+
+
+def with_moves(outcome: RunOutcome, moves: Sequence[MoveKind]) -> RunOutcome:
+    """The first job's stay cut in as many pieces as there are moves, each on the other node in turn."""
+    job = outcome.jobs[0]
+    stays = tuple(Stay(f"n{1 + n % 2}", 10.0 * n, 10.0 * n + 10, came) for n, came in enumerate(("placed", *moves)))
+    return replace(outcome, jobs=(replace(job, stays=stays), *outcome.jobs[1:]))
+
+
+def hostile(result: SweepResult) -> SweepResult:
+    nodes, jobs = dict(zip(("n1", "n2"), _NODES, strict=True)), dict(zip(("a", "b", "c"), _JOBS, strict=True))
+
+    def renamed(job: JobOutcome) -> JobOutcome:
+        stays = tuple(replace(stay, node=nodes[stay.node]) for stay in job.stays)
+        return replace(job, name=jobs[job.name], model=_MODEL, stays=stays)
+
+    labels = {"fair": "fair", "flowcon": _LABEL}
+    runs = {
+        (labels[policy], seed): replace(each, policy=labels[policy], jobs=tuple(renamed(job) for job in each.jobs))
+        for (policy, seed), each in result.runs.items()
+    }
+    reported = {labels[policy]: of_policy for policy, of_policy in result.figures.items()}
+    return replace(result, scenario=_SCENARIO, policies=("fair", _LABEL), figures=reported, runs=runs)
+
+
+def printed(result: SweepResult, width: int = 100) -> str:
+    text = io.StringIO()
+    Console(file=text, width=width, no_color=True).print(comparison(result))
+    return text.getvalue()
+
+
+@pytest.fixture(scope="module")
+def result() -> SweepResult:
+    return swept()
+
+
+@pytest.fixture(scope="module")
+def page(result: SweepResult) -> Page:
+    return Page(render(result))
+
+
+@pytest.fixture(scope="module")
+def hostile_page(result: SweepResult) -> Page:
+    return Page(render(hostile(result)))
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+
+def test_the_table_has_a_mean_with_half_its_interval_and_below_it_the_ratio_with_its_verdict(
+    result: SweepResult,
+) -> None:
+    makespan = result.summary()["fair"]["makespan_seconds"]
+    assert makespan.mean is not None
+    assert makespan.high is not None
+    text = printed(result)
+    assert re.search(rf"Makespan +{makespan.mean:.1f} ± {makespan.high - makespan.mean:.1f} s", text)
+    assert re.search(r"×\d\.\d\d ± \d\.\d\d (better|worse|same|unclear)", text)
+
+
+def test_the_table_leaves_the_overlaps_to_json(result: SweepResult) -> None:
+    assert any(name.startswith("overlap") for name in result.measures)
+    assert "running" not in printed(result)
+
+
+def test_two_policies_fit_a_narrow_terminal() -> None:
+    text = printed(swept(("fair", "flowcon")), width=80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+
+
+def test_more_policies_than_fit_are_wrapped_and_nothing_is_cut() -> None:
+    policies = ("fair", "flowcon", "kube-default", "las", "draps")
+    many = swept(policies)
+    text = printed(many, width=80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+    assert any(badge in text for badge in ("better", "worse", "unclear", "same"))
+    # Read down the last column, no digit of a cell is missing.
+    begins = next(line.index("draps") for line in text.splitlines() if "draps" in line)
+    last_column = "".join(line[begins:] for line in text.splitlines()).replace(" ", "")
+    for row in rows(many):
+        assert row.cells[-1].text.replace(" ", "") in last_column
+        assert row.cells[-1].badge.replace(" ", "") in last_column
+
+
+def test_names_are_not_taken_for_markup(result: SweepResult) -> None:
+    odd = replace(result, scenario="[b]x[/b]\x1b[31m")
+    assert "[b]x[/b]\N{REPLACEMENT CHARACTER}[31m" in printed(odd)
+
+
+def test_a_reader_is_told_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_scenario(result: SweepResult) -> None:
+    first = {key: each for key, each in result.runs.items() if key[1] == 1}
+    starved = first["flowcon", 1]
+    starved = replace(starved, jobs=(replace(starved.jobs[0], finished_seconds=None), *starved.jobs[1:]))
+    found = result_of(first | {("flowcon", 1): starved}, result.policies, [1], asked=(1, 2))
+    assert caveats(replace(found, tuned_on=True))[:4] == [
+        "Stopped early: 1 of 2 seeds were run to their end.",
+        "One seed gives no interval: its differences may be chance.",
+        "Policies were tuned on this scenario: it says nothing about how well they do on others.",
+        "Under flowcon, 1 of 3 jobs of all seeds had not ended: their completion times are in no mean and no ratio.",
+    ]
+
+
+def test_a_row_that_is_0_everywhere_is_left_out_and_named(result: SweepResult) -> None:
+    """Nobody migrates under these two; JSON and CSV have the figure all the same."""
+    assert "migrations_total" not in {row.measure for row in rows(result)}
+    assert "Left out, 0 under every policy: " in table.legend(result)
+    assert "Migrations" in table.legend(result)
+    assert "Migrations" not in printed(result).split("Mean over")[0]
+    assert "migrations_total" in result.as_json()["policies"]["fair"]
+    assert "measure-migrations_total" not in Page(render(result)).ids
+
+
+def test_it_says_when_cpu_was_never_short() -> None:
+    """Two trainings of one thread on two cores: no policy can change how long they take."""
+    jobs = [a_sim_job("a", work=40.0), a_sim_job("b", work=60.0)]
+    instance = an_instance(jobs, (a_sim_node("n1", cpu=2.0),))
+    runs = {(policy, 1): run(instance, a_policy_run(policy)) for policy in ("fair", "flowcon")}
+    (output,) = [message for message in caveats(result_of(runs, ("fair", "flowcon"), [1])) if "never short" in message]
+    assert output == (
+        "CPU was never short: every job always had all that it can use, so no share or limit could make one sooner; "
+        "give fewer cores, or more jobs at the same time."
+    )
+
+
+def test_it_says_in_how_many_seeds_cpu_was_never_short() -> None:
+    ample, short = (
+        an_instance([a_sim_job("a"), a_sim_job("b")], (a_sim_node("n1", cpu=cpu),), seed=seed)
+        for seed, cpu in ((1, 2.0), (2, 1.0))
+    )
+    runs = {
+        (policy, each.seed): run(each, a_policy_run(policy)) for each in (ample, short) for policy in ("fair", "las")
+    }
+    output = caveats(result_of(runs, ("fair", "las"), [1, 2]))
+    assert "In 1 of 2 seeds CPU was never short, so no share or limit could make a job sooner there." in output
+
+
+def test_nothing_is_said_of_cpu_that_was_short(result: SweepResult) -> None:
+    assert [message for message in caveats(result) if "never short" in message] == []
+
+
+def test_a_sweep_of_fair_alone_says_that_there_is_nothing_to_compare() -> None:
+    assert "Only fair ran: there is nothing to compare it with." in caveats(swept(("fair",)))
+
+
+def test_a_sweep_stopped_before_its_first_seed_still_has_a_table_and_a_page() -> None:
+    nothing = result_of({}, ("fair", "flowcon"), (), asked=(1, 2))
+    assert "0 of 2 seeds were run" in printed(nothing)
+    assert "0 of 2 seeds were run" in Page(render(nothing)).text
+
+
+# --- the page ---------------------------------------------------------------------------------------------
+
+
+def test_every_measure_stands_in_the_page_with_its_ratio_in_words(page: Page, result: SweepResult) -> None:
+    makespan = result.summary()["fair"]["makespan_seconds"]
+    assert f"Makespan {makespan.mean:.1f} ±" in page.text
+    assert re.search(r"×\d\.\d\d ± \d\.\d\d (better|worse|same|unclear)", page.text)
+
+
+def test_every_measure_has_a_chart_with_a_point_for_each_seed(page: Page, result: SweepResult) -> None:
+    assert {f"measure-{name}" for name in table.shown_measures(result)} | {"overlap", "gantt-1", "gantt-2"} <= page.ids
+    for name in table.shown_measures(result):
+        assert len(charts.measure_figure(result, name).marks) == 3 * len(result.policies)
+
+
+def test_a_box_holds_the_middle_half_of_the_seeds_and_its_rules_the_rest(result: SweepResult) -> None:
+    values = [value for value in result.values["flowcon"]["makespan_seconds"] if value is not None]
+    figure = charts.measure_figure(result, "makespan_seconds")
+    box = figure.boxes[1]
+    ends = [rule for rule in figure.rules if rule.top == rule.bottom == 1]
+    assert box.left < sorted(values)[1] < box.right
+    assert (min(rule.left for rule in ends), max(rule.right for rule in ends)) == (min(values), max(values))
+
+
+def test_the_report_is_a_small_file(page: Page) -> None:
+    """With plotly's script it was 4.7 MB."""
+    assert len(page.source.encode()) < 200_000
+
+
+def test_each_job_of_the_shown_seed_has_its_completion_time_under_each_policy(page: Page, result: SweepResult) -> None:
+    job, managed = (result.runs[policy, 1].jobs[2] for policy in ("fair", "flowcon"))
+    assert f"c test {job.arrived_seconds:.1f} s {job.jct_seconds:.1f} s {managed.jct_seconds:.1f} s ×" in page.text
+
+
+def test_a_report_without_kept_runs_has_the_measures_alone(result: SweepResult) -> None:
+    bare = Page(render(replace(result, runs={})))
+    assert "Who ran where" not in bare.text
+    assert "Makespan" in bare.text
+
+
+def test_more_jobs_than_anybody_reads_are_counted_and_not_shown(result: SweepResult) -> None:
+    one = result.runs["fair", 1]
+    many = replace(one, jobs=tuple(replace(one.jobs[0], name=f"j{n}") for n in range(MAX_JOBS + 7)))
+    crowded = Page(render(result_of({("fair", 1): many}, ("fair",), [1])))
+    assert "7 more jobs are not shown" in crowded.text
+    assert ("title", f"j{MAX_JOBS - 1}") in crowded.attributes
+    assert ("title", f"j{MAX_JOBS}") not in crowded.attributes
+
+
+def test_the_page_asks_the_network_for_nothing(page: Page) -> None:
+    assert [value for name, value in page.attributes if name in ("src", "href", "srcset", "action")] == []
+
+
+# --- the Gantt chart --------------------------------------------------------------------------------------
+
+
+def test_every_stay_is_a_bar_from_when_until_when_on_its_node(result: SweepResult) -> None:
+    outcome = result.runs["fair", 1]
+    rows = charts.lanes(outcome)
+    boxes = charts.gantt_figure(rows, ["test"], outcome.ended_seconds).boxes
+    shown = sorted((box.left, box.right) for box in boxes)
+    stays = sorted((stay.from_seconds, stay.to_seconds) for job in outcome.jobs for stay in job.stays)
+    for (start, end), (began, ended) in zip(shown, stays, strict=True):
+        assert (start, end) == pytest.approx((began, ended), abs=0.02)
+
+
+def test_stays_of_one_row_never_overlap(result: SweepResult) -> None:
+    for lane in charts.lanes(result.runs["flowcon", 3]):
+        ends = [stay.to_seconds for _, stay in lane.stays]
+        begins = [stay.from_seconds for _, stay in lane.stays]
+        assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
+
+
+def test_slow_moves_and_rebalancing_moves_have_marks_of_their_own(result: SweepResult) -> None:
+    moved = with_moves(result.runs["fair", 1], ["migrated", "rebalanced", "migrated"])
+    marks = charts.gantt_figure(charts.lanes(moved), ["test"], 100.0).marks
+    at = {
+        symbol: sorted(mark.x for mark in marks if mark.symbol == symbol) for symbol in {each.symbol for each in marks}
+    }
+    assert at == {"triangle-right": [10.0, 30.0], "diamond": [20.0]}
+
+
+def test_a_cluster_that_no_page_can_show_is_cut_at_whole_nodes_and_told(result: SweepResult) -> None:
+    job = result.runs["fair", 1].jobs[0]
+    jobs = tuple(
+        replace(job, name=f"j{n:04}", stays=(Stay(f"n{n % 50:02}", 0.0, 100.0, "placed"),)) for n in range(1000)
+    )
+    crowd = replace(result.runs["fair", 1], jobs=jobs)
+    rows, left_out = charts.shown_lanes(crowd)
+    assert (len(rows), left_out) == (300, 35)
+    assert (
+        "35 further nodes would not fit the page" in Page(render(result_of({("fair", 1): crowd}, ("fair",), [1]))).text
+    )
+
+
+# --- hostile names ----------------------------------------------------------------------------------------
+
+
+def test_hostile_names_add_no_element_and_no_attribute(page: Page, hostile_page: Page) -> None:
+    assert hostile_page.tags == page.tags
+    assert len(hostile_page.attributes) == len(page.attributes)
+    assert [name for name, _ in hostile_page.attributes if name.startswith("on")] == []
+
+
+def test_hostile_names_are_shown_as_they_are(hostile_page: Page) -> None:
+    assert _JOBS[0] in hostile_page.text
+    assert _LABEL in hostile_page.text
+    assert f"Simulation of {_SCENARIO}" in hostile_page.text
+
+
+def test_hostile_names_are_nowhere_but_in_text_and_attributes(hostile_page: Page) -> None:
+    assert len(hostile_page.scripts) == 2
+    assert hostile_page.figures == {}
+    assert [line for line in hostile_page.source.splitlines() if "<script>alert" in line or "<img src=x" in line] == []
+
+
+def test_the_report_is_one_file_and_leaves_nothing_beside_it(result: SweepResult, tmp_path: Path) -> None:
+    write_report(hostile(result), tmp_path / "report.html")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>")

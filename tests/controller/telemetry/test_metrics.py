@@ -1,0 +1,434 @@
+"""What the controller says of itself: the metrics of docs/metrics.md, and one log line a pass."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client import generate_latest
+from support.worlds import START, a_job, a_node, a_snapshot, known
+
+from slopewise.errors import SlopewiseError
+from slopewise.manager.metrics import ClusterMetrics
+from slopewise.model import (
+    Absence,
+    Arrival,
+    CpuAllocation,
+    DeadlineStanding,
+    Decisions,
+    Hold,
+    JobMemory,
+    MemoryState,
+    Migrate,
+    MoveEvent,
+    MoveRecord,
+    MoveStage,
+    Objectives,
+    Outcome,
+    PassReport,
+    Place,
+    QoeStanding,
+    Resize,
+    Standing,
+    Stop,
+    TargetStanding,
+    Withheld,
+)
+from slopewise.telemetry.log_line import PassLines
+from slopewise.telemetry.metrics import Instruments, Telemetry, configure_logging
+
+VERBS = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def a_report(held: str | None = None) -> PassReport:
+    if held:
+        return PassReport(START, "flowcon", {"observe": 0.01}, START + 20, held=held)
+    jobs = [a_job("a"), a_job("b", finite=False), a_job("c", level=None)]
+    resize = Resize("a", "n1", "limits", 1000, 500, "why")
+    memory = MemoryState({"a": known(efficiency=0.02, job_class="NL", wanted=0.5), "b": known(), "c": known()})
+    return PassReport(
+        START,
+        "flowcon",
+        VERBS,
+        START + 20,
+        snapshot=a_snapshot(jobs, [a_node(cpu_cores=2.0)]),
+        decisions=Decisions("flowcon", (resize,), {}, memory),
+        outcomes=(Outcome(resize, "applied"),),
+        withheld=(Withheld(resize, "cooldown", "cooldown: …"),),
+    )
+
+
+def recorded(*reports: PassReport) -> Telemetry:
+    configure_logging(stream=io.StringIO())
+    telemetry = Telemetry(control="limits", interval_seconds=20.0)
+    for report in reports:
+        telemetry.record(report)
+    return telemetry
+
+
+def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
+    return telemetry.registry.get_sample_value(name, labels)
+
+
+def test_every_exported_metric_is_documented_and_every_documented_one_is_exported() -> None:
+    telemetry = recorded(a_report())
+    cluster = ClusterMetrics(telemetry.registry)
+    cluster.follow_watches(lambda: {"pods": (1.0, 0)})
+    cluster.follow_resizes(lambda: {"node-a": [7.0, 31.0]})
+    cluster.follow_moves(lambda: [7.0, 31.0], list)
+    text = generate_latest(telemetry.registry).decode()
+    exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
+    exported = {name for name in exported if not name.endswith("_created")}
+    documented = set(re.findall(r"`(slopewise_[a-z_]+)", DOCUMENTED.read_text()))
+    assert exported == documented
+
+
+def test_counters_are_there_before_their_first_event() -> None:
+    telemetry = recorded()
+    assert value(telemetry, "slopewise_passes_total", result="held") == 0
+    assert value(telemetry, "slopewise_resizes_total", outcome="failed") == 0
+    assert value(telemetry, "slopewise_withheld_total", guard="node_capacity") == 0
+
+
+def test_a_pass_is_counted_with_its_outcomes_and_what_was_withheld() -> None:
+    telemetry = recorded(a_report())
+    assert value(telemetry, "slopewise_passes_total", result="ok") == 1
+    assert value(telemetry, "slopewise_resizes_total", outcome="applied") == 1
+    assert value(telemetry, "slopewise_withheld_total", guard="cooldown") == 1
+    assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == START + sum(VERBS.values())
+    assert value(telemetry, "slopewise_interval_seconds") == 20
+
+
+def test_a_held_pass_is_counted_and_does_not_count_as_the_last_pass() -> None:
+    telemetry = recorded(a_report(held="Prometheus is gone"))
+    assert value(telemetry, "slopewise_passes_total", result="held") == 1
+    assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == 0
+
+
+def test_figures_of_a_job_are_those_of_the_last_pass_that_observed() -> None:
+    telemetry = recorded(a_report(), a_report(held="Prometheus is gone"))
+    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
+    assert value(telemetry, "slopewise_job_growth_efficiency", **a, resource="cpu") == 0.02
+    assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
+    assert value(telemetry, "slopewise_job_cpu_accepted_cores", **a) == 2.0
+    assert value(telemetry, "slopewise_job_cpu_wanted_cores", **a) == 0.5
+    assert value(telemetry, "slopewise_job_class", **a, **{"class": "NL"}) == 1
+    assert value(telemetry, "slopewise_job_diverged", **{**a, "job_name": "b"}) == 1
+    assert value(telemetry, "slopewise_job_metrics_available", **{**a, "job_name": "c"}) == 0
+    assert value(telemetry, "slopewise_jobs", state="training") == 3
+
+
+def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() -> None:
+    squeezed = replace(a_job("a", limit=500), actual=CpuAllocation(2000, 1000))
+    decisions = Decisions("p", (), {}, MemoryState({"a": JobMemory()}))
+    report = PassReport(START, "p", {}, START + 20, snapshot=a_snapshot([squeezed]), decisions=decisions)
+    telemetry = recorded(report)
+    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
+    assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
+    assert value(telemetry, "slopewise_job_cpu_accepted_cores", **a) == 0.5
+
+
+def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> None:
+    jobs = [a_job("late"), a_job("done"), a_job("new"), a_job("plain")]
+    standings = {
+        "late": Standing(
+            QoeStanding(10.0, 12.0, -0.2, "B", True), DeadlineStanding(START + 60, 60.0, -40.0, True, True)
+        ),
+        "done": Standing(deadline=DeadlineStanding(START - 5, -5.0), target=TargetStanding(True, False)),
+        "new": Standing(QoeStanding(10.0), target=TargetStanding(None, True)),
+    }
+    decisions = Decisions("p", (), {}, MemoryState({job.uid: JobMemory() for job in jobs}))
+    report = PassReport(START, "p", {}, START + 20, snapshot=a_snapshot(jobs), decisions=decisions, standings=standings)
+    telemetry = recorded(report)
+
+    def figures(name: str) -> dict[str, float]:
+        there = {"job_namespace": "team", "job_name": name, "job_node": "n1"}
+        found = {}
+        for family in telemetry.registry.collect():
+            for sample in family.samples:
+                if {**sample.labels, **there} == sample.labels and re.search(
+                    "objective|qoe|deadline|reached", sample.name
+                ):
+                    found[sample.name.removeprefix("slopewise_job_") + sample.labels.get("class", "")] = sample.value
+        return found
+
+    assert figures("late") == {
+        "objective_seconds": 10.0,
+        "objective_took_seconds": 12.0,
+        "qoe_deviation_ratio": -0.2,
+        "qoe_classB": 1.0,
+        "objective_missed": 1.0,
+        "deadline_timestamp_seconds": START + 60,
+        "deadline_slack_seconds": -40.0,
+        "deadline_hopeless": 1.0,
+        "deadline_missed": 0.0,
+    }
+    assert figures("done") == {
+        "deadline_timestamp_seconds": START - 5,
+        "deadline_hopeless": 0.0,
+        "deadline_missed": 1.0,
+        "deliverable_reached": 1.0,
+        "target_reached": 0.0,
+    }
+    assert figures("new") == {"objective_seconds": 10.0, "target_reached": 1.0}
+    assert figures("plain") == {}
+
+
+def test_a_pass_is_one_json_line_with_its_figures() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    Telemetry(control="limits", interval_seconds=20.0).record(a_report())
+    line = json.loads(stream.getvalue())
+    assert line["event"] == "pass completed"
+    assert (line["jobs"], line["applied"], line["withheld"]) == (3, 1, {"cooldown": 1})
+    assert line["observe_ms"] == 10.0
+    assert line["changes"] == ["team/a 1000m to 500m applied: why", "team/a 1000m to 500m withheld: cooldown: …"]
+
+
+def a_report_with_moves() -> PassReport:
+    place, migrate = Place("late", "n2", "least claims"), Migrate("a", "n1", "n2", "slow move")
+    return replace(
+        a_report(),
+        moves=(Outcome(place, "applied"), Outcome(migrate, "infeasible", "does not move yet")),
+        moves_withheld=(Withheld(migrate, "may_migrate", "may_migrate: it must not"),),
+    )
+
+
+def test_moves_are_counted_by_kind_and_outcome_and_withheld_ones_under_their_guard() -> None:
+    telemetry = recorded(a_report_with_moves())
+    assert value(telemetry, "slopewise_moves_total", kind="place", outcome="applied") == 1
+    assert value(telemetry, "slopewise_moves_total", kind="migrate", outcome="infeasible") == 1
+    assert value(telemetry, "slopewise_moves_total", kind="migrate", outcome="applied") == 0
+    assert value(telemetry, "slopewise_withheld_total", guard="may_migrate") == 1
+    assert value(telemetry, "slopewise_withheld_total", guard="cooldown") == 1
+
+
+def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    Telemetry(control="limits", interval_seconds=20.0).record(a_report_with_moves())
+    line = json.loads(stream.getvalue())
+    assert line["moves"] == [
+        "place late on n2 applied: least claims",
+        "migrate team/a on n2 infeasible: does not move yet",
+        "migrate team/a on n2 withheld: may_migrate: it must not",
+    ]
+    assert line["withheld"] == {"cooldown": 1, "may_migrate": 1}
+
+
+def test_a_line_names_a_job_without_a_pod_by_its_workload() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    report = a_report()
+    assert report.snapshot is not None
+    absent = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
+    told = MoveEvent("job-1:0", "cancelled", MoveRecord(START, "n1", "n2"), "its move is over")
+    snapshot = replace(report.snapshot, absent=(absent,))
+    Telemetry(control="limits", interval_seconds=20.0).record(replace(report, snapshot=snapshot, move_events=(told,)))
+    assert json.loads(stream.getvalue())["moves"] == ["team/train its move is over"]
+
+
+def news(stage: MoveStage, message: str, **more: object) -> MoveEvent:
+    record = MoveRecord(START - 10.0, "n1", "n2", **more)  # type: ignore[arg-type]
+    return MoveEvent("a", stage, record, message, warning=stage == "failed")
+
+
+BACK = {"resumed_at_seconds": START - 6.0, "resumed_on": "n2", "steps_lost": 20.0}
+TOLD = (
+    news("begun", "moves from n1 to n2: why"),
+    news("resumed", "resumed on n2 after 4 s, 20 steps lost", **BACK),
+    news("failed", "crashed on resume: failed; it is not moved again", **BACK, failure="crashed on resume: failed"),
+)
+
+
+def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
+    telemetry = recorded(replace(a_report(), move_events=TOLD))
+    stages = [value(telemetry, "slopewise_migrations_total", stage=each) for each in ("begun", "resumed", "failed")]
+    assert stages == [1, 1, 1]
+    assert value(telemetry, "slopewise_move_pause_seconds_sum") == 4.0
+    assert value(telemetry, "slopewise_move_steps_lost_total") == 20.0
+
+
+def test_a_migration_that_was_given_up_has_cost_nothing() -> None:
+    stayed = news("cancelled", "stays on n1", **{**BACK, "resumed_on": "n1"})
+    telemetry = recorded(replace(a_report(), move_events=(stayed,)))
+    assert value(telemetry, "slopewise_migrations_total", stage="resumed") == 0
+    assert value(telemetry, "slopewise_move_pause_seconds_count") == 0
+
+
+def lines_of(*reports: PassReport, interval_seconds: float = 20.0) -> list[dict[str, Any]]:
+    """What one policy's passes log."""
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    telemetry = Telemetry(control="limits", interval_seconds=interval_seconds, document="training")
+    for report in reports:
+        telemetry.record(report)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def a_quiet_report(after_seconds: float = 0.0, guard: str = "cooldown") -> PassReport:
+    """A pass that changes nothing, because a guard withholds what is wanted."""
+    report = a_report()
+    [withheld] = report.withheld
+    return replace(
+        report,
+        taken_at_seconds=START + after_seconds,
+        outcomes=(),
+        withheld=(replace(withheld, guard=guard, reason=f"{guard}: {after_seconds:g} s"),),
+    )
+
+
+def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_quiet_it_is() -> None:
+    quiet, told = a_quiet_report(), replace(a_quiet_report(2.0), move_events=TOLD)
+    first, second = lines_of(quiet, told)
+    assert first["moves"] == []
+    assert second["moves"] == [f"team/a {each.message}" for each in TOLD[1:]]
+
+
+def test_a_migration_that_stays_withheld_is_told_once_though_its_figures_change() -> None:
+    migrate = Migrate("a", "n1", "n2", "slow move")
+    held = [
+        replace(
+            a_quiet_report(after),
+            moves_withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),),
+        )
+        for after, guard in ((0.0, "minimum_stay"), (2.0, "minimum_stay"), (4.0, "gain"), (24.0, "gain"))
+    ]
+    lines = lines_of(*held)
+    assert [line["moves"] for line in lines] == [
+        ["migrate team/a on n2 withheld: minimum_stay: 0 s"],
+        ["migrate team/a on n2 withheld: gain: 4 s"],
+        [],
+    ]
+
+
+def test_a_line_names_its_training_policy_and_the_algorithm() -> None:
+    [line] = lines_of(a_report())
+    assert (line["name"], line["policy"]) == ("training", "flowcon")
+
+
+def test_passes_in_quick_succession_that_change_nothing_have_one_line_an_interval() -> None:
+    lines = lines_of(*(a_quiet_report(seconds) for seconds in range(0, 42, 2)))
+    assert len(lines) == 3
+    assert [line["withheld"] for line in lines] == [{"cooldown": 1}] * 3
+
+
+def test_a_change_has_a_line_however_soon_it_comes() -> None:
+    changed = replace(a_report(), taken_at_seconds=START + 2)
+    assert [line["applied"] for line in lines_of(a_quiet_report(), changed, changed)] == [0, 1, 1]
+
+
+def test_what_is_withheld_is_named_once_and_counted_in_every_line() -> None:
+    first, second, third = lines_of(a_quiet_report(), a_quiet_report(20), a_quiet_report(22, guard="floor"))
+    assert first["changes"] == ["team/a 1000m to 500m withheld: cooldown: 0 s"]
+    assert (second["changes"], second["withheld"]) == ([], {"cooldown": 1})
+    assert third["changes"] == ["team/a 1000m to 500m withheld: floor: 22 s"]
+
+
+def test_a_line_names_twenty_changes_what_went_wrong_first_and_counts_the_others() -> None:
+    report = a_report()
+    [applied] = report.outcomes
+    outcomes = (*[applied] * 30, replace(applied, result="failed", detail="refused"))
+    [line] = lines_of(replace(report, outcomes=outcomes, withheld=()))
+    assert line["changes"][0] == "team/a 1000m to 500m failed: refused"
+    assert len(line["changes"]) == 21
+    assert line["changes"][-1] == "and 11 more"
+
+
+def test_an_outage_has_one_line_an_interval_although_its_seconds_are_counted_up() -> None:
+    held = [
+        replace(a_report(held=f"no news for {seconds} s"), taken_at_seconds=START + seconds)
+        for seconds in range(0, 20, 2)
+    ]
+    assert [line["reason"] for line in lines_of(*held)] == ["no news for 0 s", "no news for 18 s"]
+
+
+def test_a_job_that_went_to_another_policy_is_told_of_once_by_the_one_that_saw_it_last() -> None:
+    instruments = Instruments()
+    configure_logging(stream=io.StringIO())
+    for name, level, at in (("old", 1.0, START), ("new", 2.0, START + 20)):
+        telemetry = Telemetry(control="limits", interval_seconds=20.0, document=name, instruments=instruments)
+        snapshot = a_snapshot([a_job("a", level=level, at=at)], [a_node()], at=at)
+        decisions = Decisions("flowcon", (), {}, MemoryState({"a": known()}))
+        telemetry.record(PassReport(at, "flowcon", VERBS, at + 20, snapshot=snapshot, decisions=decisions))
+    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
+    assert value(telemetry, "slopewise_job_evaluation", **a) == 2.0
+    assert value(telemetry, "slopewise_jobs", state="training") == 1
+
+
+def test_a_failure_that_was_to_be_expected_is_one_sentence() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, as_json=True)
+    Telemetry(control="limits", interval_seconds=20.0).record_failure(SlopewiseError("the disk is full"))
+    assert json.loads(stream.getvalue())["reason"] == "the disk is full"
+
+
+def test_a_mistake_of_ours_is_logged_in_full_and_counted() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    telemetry = Telemetry(control="limits", interval_seconds=20.0)
+    telemetry.record_failure(ZeroDivisionError("by zero"))
+    assert "ZeroDivisionError: by zero" in stream.getvalue()
+    assert value(telemetry, "slopewise_passes_total", result="failed") == 1
+    structlog.reset_defaults()
+
+
+def test_held_arrivals_are_counted_and_named_once_in_the_log() -> None:
+    waiting = Arrival("new", "new", "team", START)
+    observed = a_report()
+    assert observed.snapshot is not None
+    report = replace(
+        observed,
+        snapshot=replace(observed.snapshot, waiting=(waiting,)),
+        held_back={"new": Hold("needs 0.9 cores; most free is 0.3 on n1; waits up to 600 s", START + 600)},
+    )
+    assert value(recorded(observed), "slopewise_held_jobs") == 0
+    assert value(recorded(report), "slopewise_held_jobs") == 1
+    lines = PassLines(20.0)
+    first, second = lines.facts(report), lines.facts(replace(report, taken_at_seconds=START + 20))
+    assert first is not None
+    assert second is not None
+    assert (first["held"], first["moves"]) == (
+        1, ["hold team/new: needs 0.9 cores; most free is 0.3 on n1; waits up to 600 s"]
+    )  # fmt: skip
+    assert (second["held"], second["moves"]) == (1, [])
+
+
+@pytest.mark.parametrize(("available", "shown"), [(None, 4.0), (1.5, 1.5), (-1.0, 0.001)])
+def test_what_others_leave_of_a_node_is_exported(available: float | None, shown: float) -> None:
+    report = a_report()
+    assert report.snapshot is not None
+    nodes = tuple(replace(node, cpu_cores=4.0, available_cores=available) for node in report.snapshot.nodes)
+    telemetry = recorded(replace(report, snapshot=replace(report.snapshot, nodes=nodes)))
+    assert value(telemetry, "slopewise_node_available_cores", job_node="n1") == shown
+
+
+def test_stops_at_the_target_are_counted_and_logged_and_a_withheld_one_once() -> None:
+    stop = Stop("a", "n1", "stopped at its target: loss 0.19 ≤ 0.2")
+    quiet = a_quiet_report()
+    done = replace(a_quiet_report(2.0), stops=(Outcome(stop, "applied"),))
+    assert value(recorded(quiet, done), "slopewise_stops_total", outcome="applied") == 1
+    withheld = Withheld(stop, "stop_checkpointing", "stop_checkpointing: job is checkpointing")
+    waits = [replace(a_quiet_report(at), stops_withheld=(withheld,)) for at in (4.0, 60.0)]
+    first, stopped, held, again = lines_of(quiet, done, *waits)
+    assert [line.get("stops") for line in (first, stopped, held, again)] == [
+        None,
+        ["stop team/a applied: stopped at its target: loss 0.19 ≤ 0.2"],
+        ["stop team/a withheld: stop_checkpointing: job is checkpointing"],
+        None,
+    ]
+    assert held["withheld"] == {"cooldown": 1, "stop_checkpointing": 1}
+
+
+def test_contradictory_promises_are_logged_once() -> None:
+    job = replace(a_job("a"), objectives=Objectives(deliverable_level=0.4))
+    report = replace(a_report(), snapshot=a_snapshot([job]))
+    warned = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
+    assert [line["warning"][:28] for line in warned] == ["its deliverable loss 0.4 has"]

@@ -1,0 +1,313 @@
+"""Two policies as one: each decides as it would alone, and what both want of one job is settled by the guards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from support.searching import examples
+from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot, known
+
+from slopewise.composition import Composed, composed_name, parts_of
+from slopewise.estimators.growth import Measuring
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.feedback.rollback import RollbackSettings
+from slopewise.guards.moves import MOVING
+from slopewise.model import (
+    MEMORY_JSON,
+    Arrival,
+    Bounds,
+    ClusterSnapshot,
+    Decisions,
+    Growth,
+    Job,
+    JobMemory,
+    MemoryState,
+    MoveBounds,
+    NodeMemory,
+    Objectives,
+    Pace,
+    PlacementMemory,
+    Responses,
+)
+from slopewise.own_policies.answers import DECIDED
+from slopewise.own_policies.contract import (
+    check_moves_are_possible,
+    check_order_makes_no_difference,
+    check_pure_and_deterministic,
+    check_resizes_within_bounds,
+    measured,
+)
+from slopewise.own_policies.drawn_worlds import worlds
+from slopewise.policies import PolicyProtocol, Setting, build, find
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
+
+CPU_SECONDS, PLACEMENT_SECONDS = 20.0, 30.0
+NO_MOVES = MoveBounds(
+    enabled=False,
+    max_per_node_per_hour=2,
+    max_concurrent=1,
+    min_stay_seconds=600.0,
+    max_checkpoint_age_seconds=300.0,
+    horizon_seconds=600.0,
+)
+PAIRS = [("flowcon", "specon"), ("deadline", "specon"), ("flowcon2", "kube-default"), ("fair", "draps")]
+
+
+def part(name: str, seconds: float, **parameters: object) -> PolicyProtocol:
+    return build(name, find(name).parameters(**parameters), Setting(seconds, "requests"))
+
+
+def composed(cpu: str = "flowcon", placement: str = "specon") -> Composed:
+    policies = part(cpu, CPU_SECONDS), part(placement, PLACEMENT_SECONDS)
+    return Composed(composed_name(cpu, placement), placement, *policies)
+
+
+def movable(uid: str, node: str) -> Job:
+    return replace(a_job(uid, node=node, cpu_seconds=20.0), migratable=True)
+
+
+def grown(per_second: float, before: float, category: str, listed: str = "NL") -> JobMemory:
+    """Two measurements; a class that FlowCon put the job in, and one that SpeCon did."""
+    return known(
+        job_class=listed,
+        wanted=1.0,
+        previous_growth=Growth(START - 20.0, 20.0, before, 1.0, {"cpu": before}),
+        placement=PlacementMemory(job_class=category, class_since_seconds=START - 90.0),
+    ).altered(growth=Growth(START, 20.0, per_second, 1.0, {"cpu": per_second}))
+
+
+def a_slow_job_beside_two_that_grow() -> tuple[ClusterSnapshot, MemoryState]:
+    """Both policies want something: FlowCon lowers `slow`, and SpeCon moves it to the empty node."""
+    jobs = [movable("slow", "n1"), movable("a", "n1"), movable("b", "n1")]
+    remembered = {
+        "slow": grown(0.00001, 0.0001, "CC", listed="WL"),
+        "a": grown(0.04, 0.03, "PC"),
+        "b": grown(0.01, 0.02, "PC"),
+    }
+    uids = frozenset(remembered)
+    looked_at = {
+        "n1": NodeMemory(uids, START - PLACEMENT_SECONDS, PLACEMENT_SECONDS),
+        "n2": NodeMemory(frozenset(), START - PLACEMENT_SECONDS, PLACEMENT_SECONDS),
+    }
+    nodes = {"n1": NodeMemory(uids, START - CPU_SECONDS, CPU_SECONDS)}
+    snapshot = a_snapshot(jobs, [a_node("n1", 2.0), a_node("n2", 2.0)])
+    return snapshot, MemoryState(remembered, nodes, looked_at)
+
+
+def for_placement(memory: MemoryState) -> MemoryState:
+    """What the second policy would have stored alone, written out field by field."""
+    jobs = {}
+    for uid, job in memory.jobs.items():
+        own = job.placement or PlacementMemory()
+        jobs[uid] = job.altered(
+            job_class=own.job_class,
+            class_since_seconds=own.class_since_seconds,
+            wanted_cores=own.wanted_cores,
+            streak=own.streak,
+            marks=own.marks,
+            unmet=own.unmet,
+            placement=None,
+        )
+    return MemoryState(jobs, memory.placement_nodes)
+
+
+def for_cpu(memory: MemoryState) -> MemoryState:
+    return MemoryState({uid: job.altered(placement=None) for uid, job in memory.jobs.items()}, memory.nodes)
+
+
+def test_both_act_in_one_pass_and_each_jobs_reason_has_both() -> None:
+    decisions = composed().decide(*a_slow_job_beside_two_that_grow())
+    assert {resize.job_uid for resize in decisions.resizes} == {"slow", "a", "b"}
+    assert [(move.job_uid, move.node) for move in decisions.moves] == [("slow", "n2")]
+    assert decisions.policy == "flowcon+specon"
+    first, second = decisions.reasons["slow"].split("; specon: ")
+    assert first.startswith("CL")
+    assert second.startswith("slow move: score")
+
+
+def test_each_keeps_its_own_class_and_marks_and_its_own_evaluations() -> None:
+    snapshot, memory = a_slow_job_beside_two_that_grow()
+    after = composed().decide(snapshot, memory).memory
+    slow = after.jobs["slow"]
+    assert (slow.job_class, slow.marks) == ("CL", frozenset())
+    assert slow.placement is not None
+    assert (slow.placement.job_class, slow.placement.class_since_seconds) == ("CC", START - 90.0)
+    assert slow.placement.marks == {"migrated", "asked:migrated:0"}
+    assert after.nodes["n1"].interval_seconds == CPU_SECONDS
+    assert after.placement_nodes["n1"].interval_seconds == PLACEMENT_SECONDS
+
+
+def test_a_job_that_neither_decides_on_keeps_its_very_memory() -> None:
+    """As identity, which is how a cluster's memory finds what has not changed."""
+    snapshot, memory = a_slow_job_beside_two_that_grow()
+    ended = replace(snapshot, jobs=())
+    after = composed().decide(ended, MemoryState(memory.jobs, {}, {})).memory
+    assert all(after.jobs[uid] is job for uid, job in memory.jobs.items())
+
+
+@pytest.mark.parametrize(("cpu", "placement"), PAIRS)
+class TestInAnyWorld:
+    @examples(40)
+    @given(world=worlds())
+    def test_each_decides_as_it_would_alone(
+        self, cpu: str, placement: str, world: tuple[ClusterSnapshot, MemoryState]
+    ) -> None:
+        snapshot, memory = world[0], measured(*world)
+        for _ in range(3):
+            together = composed(cpu, placement).decide(snapshot, memory)
+            first = part(cpu, CPU_SECONDS).decide(snapshot, for_cpu(memory))
+            second = part(placement, PLACEMENT_SECONDS).decide(snapshot, for_placement(memory))
+            assert (together.resizes, together.moves) == (first.resizes, second.moves)
+            assert (for_cpu(together.memory), for_placement(together.memory)) == (first.memory, second.memory)
+            assert all(first.reasons[uid] in text for uid, text in together.reasons.items())
+            assert all(second.reasons[uid] in text for uid, text in together.reasons.items())
+            snapshot = replace(snapshot, taken_at_seconds=snapshot.taken_at_seconds + CPU_SECONDS)
+            memory = measured(snapshot, together.memory)
+
+    @examples(20)
+    @given(world=worlds())
+    def test_the_two_keep_to_the_contract_of_one(
+        self, cpu: str, placement: str, world: tuple[ClusterSnapshot, MemoryState]
+    ) -> None:
+        def make() -> PolicyProtocol:
+            return composed(cpu, placement)
+
+        decisions = check_pure_and_deterministic(make, *world)
+        check_order_makes_no_difference(make, *world, decisions)
+        check_resizes_within_bounds("requests", world[0], decisions)
+        check_moves_are_possible(world[0], decisions)
+
+
+def a_pass(migration: MoveBounds | None) -> tuple[FakeActuator, Any]:
+    snapshot, memory = a_slow_job_beside_two_that_grow()
+    bounds = Bounds("Auto", 1, 64_000, 0.0, 1000.0, 0.0, moving=migration)
+    actuator = FakeActuator()
+    ports = Ports(FakeObserver([snapshot]), actuator, FakeMemory(memory), FakeClock())
+    rollback = RollbackSettings(CPU_SECONDS, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
+    settings = PassSettings("flowcon+specon", Measuring(CPU_SECONDS), bounds, rollback)
+    return actuator, reconcile(ports, composed(), settings)
+
+
+class TestWhatBothWantOfOneJob:
+    def test_a_job_that_leaves_its_node_is_not_resized_there_and_the_reason_names_the_guard(self) -> None:
+        actuator, report = a_pass(migration=None)
+        assert [move.job_uid for move in actuator.moved] == ["slow"]
+        assert {resize.job_uid for resize in actuator.done} == {"a", "b"}
+        (withheld,) = report.withheld
+        assert (withheld.decision.job_uid, withheld.guard) == ("slow", MOVING)
+        assert withheld.reason == "moving: goes to n2"
+
+    def test_a_job_whose_move_is_withheld_is_resized_where_it_is_and_both_are_said(self) -> None:
+        actuator, report = a_pass(migration=NO_MOVES)
+        assert actuator.moved == []
+        assert {resize.job_uid for resize in actuator.done} == {"slow", "a", "b"}
+        (withheld,) = report.moves_withheld
+        message = report.by_job["slow"].message
+        assert message.startswith("CL")
+        assert message.endswith(f"; {withheld.reason}")
+
+    def test_moves_of_the_policy_for_cpu_are_not_made(self) -> None:
+        snapshot = replace(a_snapshot([]), waiting=(Arrival("new", "new", "team", START, 1000),))
+        assert part("flowcon2", CPU_SECONDS).decide(snapshot, MemoryState()).moves
+        assert composed("flowcon2", "specon").decide(snapshot, MemoryState()).moves == ()
+
+    def test_arrivals_are_held_back_by_the_policy_for_nodes_alone(self) -> None:
+        waiting = Arrival("new", "new", "team", START, 1000, objectives=Objectives(qoe_seconds=1.0))
+        node = a_node(cpu_cores=1.0)
+        busy = replace(a_job("a", level=None), objectives=Objectives(qoe_seconds=1.0), responses=Responses(1, 1.0))
+        snapshot = replace(a_snapshot([busy], [node]), waiting=(waiting,))
+        memory = MemoryState({"a": JobMemory(paces=(Pace(START - 1, 1.0, 0.9),))})
+        setting = Setting(CPU_SECONDS, "requests", max_hold_seconds=600.0)
+        dqoes, fair = (build(name, find(name).parameters(), setting) for name in ("dqoes", "fair"))
+        assert list(Composed("fair+dqoes", "dqoes", fair, dqoes).decide(snapshot, memory).held) == ["new"]
+        assert Composed("dqoes+fair", "fair", dqoes, fair).decide(snapshot, memory).held == {}
+
+    def test_resizes_of_the_policy_for_nodes_are_not_made(self) -> None:
+        snapshot, memory = a_slow_job_beside_two_that_grow()
+        assert part("flowcon2", PLACEMENT_SECONDS).decide(snapshot, for_cpu(memory)).resizes
+        assert composed("fair", "flowcon2").decide(snapshot, memory).resizes == ()
+
+
+class TestMemory:
+    def test_has_all_that_a_policy_writes(self) -> None:
+        assert set(PlacementMemory.__struct_fields__) == DECIDED
+
+    def test_decisions_after_a_restart_are_those_without_one(self) -> None:
+        snapshot, memory = a_slow_job_beside_two_that_grow()
+        after = composed().decide(snapshot, memory).memory
+        again = msgspec.json.decode(MEMORY_JSON.encode(after), type=MemoryState)
+        assert again == after
+        later = replace(snapshot, taken_at_seconds=START + PLACEMENT_SECONDS)
+        assert composed().decide(later, again) == composed().decide(later, after)
+
+    def test_of_a_version_without_placements_is_read(self) -> None:
+        stored = b'{"jobs": {"a": {"job_class": "WL", "wanted_cores": 0.5}}, "nodes": {}}'
+        memory = msgspec.json.decode(stored, type=MemoryState)
+        assert memory == MemoryState({"a": JobMemory(job_class="WL", wanted_cores=0.5)})
+        assert b"placement" not in MEMORY_JSON.encode(memory.jobs["a"])
+
+    def test_of_one_job_does_not_grow_from_pass_to_pass(self) -> None:
+        snapshot, memory = a_slow_job_beside_two_that_grow()
+        sizes = []
+        for _ in range(20):
+            memory = composed().decide(snapshot, measured(snapshot, memory)).memory
+            sizes.append(len(MEMORY_JSON.encode(memory.jobs["slow"])))
+            snapshot = replace(snapshot, taken_at_seconds=snapshot.taken_at_seconds + PLACEMENT_SECONDS)
+        assert max(sizes[10:]) <= max(sizes[:10])
+
+
+class TestAChangeOfPolicies:
+    def after(self, **policies: str) -> tuple[Decisions, MemoryState, ClusterSnapshot]:
+        snapshot, memory = a_slow_job_beside_two_that_grow()
+        before = composed().decide(snapshot, memory).memory
+        later = replace(snapshot, taken_at_seconds=START + PLACEMENT_SECONDS)
+        return composed(**policies).decide(later, measured(later, before)), before, later
+
+    def test_of_the_one_for_cpu_leaves_the_others_memory(self) -> None:
+        decisions, before, _ = self.after(cpu="las")
+        changed, kept = decisions.memory.jobs["a"], before.jobs["a"]
+        assert changed.placement == kept.placement
+        assert changed.job_class != kept.job_class
+
+    def test_of_the_one_for_nodes_leaves_flowcons_memory(self) -> None:
+        decisions, before, later = self.after(placement="draps")
+        alone = part("flowcon", CPU_SECONDS).decide(later, for_cpu(measured(later, before)))
+        assert for_cpu(decisions.memory) == alone.memory
+
+    @pytest.mark.parametrize("policy", ["flowcon", "fair", "specon"])
+    def test_to_one_policy_alone_forgets_when_the_other_evaluated_so_that_no_pass_is_due_for_it(
+        self, policy: str
+    ) -> None:
+        snapshot, memory = a_slow_job_beside_two_that_grow()
+        before = composed().decide(snapshot, memory).memory
+        alone = part(policy, CPU_SECONDS).decide(snapshot, before)
+        assert before.placement_nodes
+        assert alone.memory.placement_nodes == {}
+
+
+def test_the_next_pass_is_due_when_the_first_of_the_two_is() -> None:
+    _, report = a_pass(migration=None)
+    due: Mapping[str, float] = {
+        name: min(node.requeue_at_seconds for node in nodes.values())
+        for name, nodes in (
+            ("flowcon", report.decisions.memory.nodes),
+            ("specon", report.decisions.memory.placement_nodes),
+        )
+    }
+    assert due == {"flowcon": START + CPU_SECONDS, "specon": START + PLACEMENT_SECONDS}
+    assert math.isclose(report.requeue_at_seconds, START + CPU_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("policy", "placement", "name"), [("flowcon", None, "flowcon"), ("flowcon", "specon", "flowcon+specon")]
+)
+def test_the_name_of_two_policies_has_both(policy: str, placement: str | None, name: str) -> None:
+    assert composed_name(policy, placement) == name
+    assert parts_of(name) == tuple(each for each in (policy, placement) if each)
