@@ -18,7 +18,7 @@ import pytest
 from support.pipes import piped
 from support.waiting import eventually, runs
 
-from slopewise.adapters.local.cleanup import current_boot_id
+from slopewise.adapters.local.cleanup import RUN_VARIABLE, StartedProcess, current_boot_id
 from slopewise.adapters.local.crash_journal import (
     Journal,
     clean_up_after_killed,
@@ -147,6 +147,20 @@ def test_children_of_an_ended_leader_are_known_by_the_mark_of_their_run(
     finally:
         if runs(child):
             os.kill(child, signal.SIGKILL)
+
+
+def test_a_process_that_has_just_started_carries_its_mark(run_id: str) -> None:
+    """The kernel shows the environment of a program a moment after `Popen` has returned."""
+    environment = {**os.environ, RUN_VARIABLE: run_id}
+    for _ in range(20):
+        with subprocess.Popen([sys.executable, "-S", "-c", ASLEEP], env=environment, start_new_session=True) as leader:
+            try:
+                entry = StartedProcess(
+                    name="job", pid=leader.pid, started_ticks=0, boot_id=current_boot_id(), ours=True
+                )
+                assert entry.members(run_id) == [leader.pid]
+            finally:
+                leader.kill()
 
 
 @pytest.mark.parametrize("name", ["precious", "slopewise-of-another-run"])
