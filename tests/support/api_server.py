@@ -157,8 +157,8 @@ class ApiServer(AbstractContextManager["ApiServer"]):
             }
         )
 
-    def client(self, timeout_seconds: float = 2.0) -> KubeApi:
-        """Our client, talking to this server."""
+    def client(self, timeout_seconds: float = 30.0) -> KubeApi:
+        """Our client, talking to this server. Only with `Hang` does a test wait so long."""
         return KubeApi(Configuration(host=self.url, proxy=""), timeout_seconds=timeout_seconds)
 
     def put(self, collection: str, obj: Json) -> Json:

@@ -215,7 +215,7 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
         instruments = Instruments()
         metrics = ClusterMetrics(instruments.registry)
         self.replica = Replica(
-            options, self.town.server.client(), instruments, metrics, policy_of_file(options)
+            options, self.town.server.client(timeout_seconds=2.0), instruments, metrics, policy_of_file(options)
         ).__enter__()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

@@ -66,9 +66,9 @@ class World:
         self.use(ResourceSettings())
         self.put(a_raw_pod())
 
-    def use(self, settings: ResourceSettings) -> None:
+    def use(self, settings: ResourceSettings, timeout_seconds: float = 30.0) -> None:
         self.actuator = KubeActuator(
-            FencedApi(self.server.client(timeout_seconds=0.5), self._leads),
+            FencedApi(self.server.client(timeout_seconds), self._leads),
             self.index,
             settings,
             self.turns,

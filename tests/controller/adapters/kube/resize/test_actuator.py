@@ -171,6 +171,7 @@ class TestAnswersThatAreLost:
         assert [each.method for each in world.server.requests] == ["PATCH", "GET"]
 
     def test_a_patch_that_was_not_done_is_left_to_the_next_pass(self, world: World) -> None:
+        world.use(ResourceSettings(), timeout_seconds=0.5)
         world.server.fault(Hang(), method="PATCH")
         outcome = world.resize()
         assert outcome.result == "failed"
