@@ -17,6 +17,9 @@ from slopewise.own_policies import catalogue
 
 register_profiles()  # before the option --hypothesis-profile is heard
 
+MOST_RERUNS = 3
+"""More tests that failed at first fail a run although they passed when run again."""
+
 ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks", "queriers")]
 """Folders whose tests need more than a checkout, and only run when they are named."""
 
@@ -53,8 +56,27 @@ def no_policies_of_others() -> Generator[None]:
         os.environ[catalogue.FOLDERS_VARIABLE] = folders
 
 
+def reruns(config: pytest.Config) -> dict[str, pytest.TestReport]:
+    """The tests that failed and were run again (`--reruns`, as CI does), each with its first failure."""
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    reports = [] if reporter is None else reporter.getreports("rerun")
+    return {each.nodeid: each for each in reversed(reports)}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A test or two may fail on a busy machine and pass when run again; more of them are a defect."""
+    if len(reruns(session.config)) > MOST_RERUNS and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the order of the tests, which --quiet leaves out: it repeats a failure that depends on the order."""
+    """Print why a test was run again, and the order of the tests, which --quiet leaves out.
+
+    The order repeats a failure that depends on it.
+    """
+    for name, report in reruns(config).items():
+        terminalreporter.section(f"run again: {name}")
+        terminalreporter.write_line(report.longreprtext)
     seed = config.getoption("randomly_seed", None)
     if seed is not None:
         terminalreporter.write_line(f"order of the tests: --randomly-seed={seed}")
