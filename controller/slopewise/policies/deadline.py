@@ -68,6 +68,12 @@ from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Roo
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.pace_models import had_cores
 from slopewise.policies.shared.promise_moves import moves_for_promises
+from slopewise.policies.shared.promise_parameters import (
+    missed_evaluations_parameter,
+    moves_parameter,
+    placement_parameter,
+    size_arrivals_parameter,
+)
 from slopewise.policies.shared.silence import Silence, node_without, silent_jobs, without_a_report
 from slopewise.policies.shared.sizing import needed_cores
 
@@ -84,30 +90,10 @@ _ROUNDING = 1e-9
 class Parameters(PolicyParameters):
     """Which parts run, and how careful they are."""
 
-    placement: bool = parameter(
-        True, unit="true or false", source="IJCNN 2019", description="choose the node of arriving jobs"
-    )
-    moves: bool = parameter(
-        True,
-        unit="true or false",
-        source="ours",
-        description="move a job whose deadline its node cannot keep to a node that can",
-    )
-    missed_evaluations: int = parameter(
-        3,
-        ge=1,
-        le=100,
-        unit="evaluations",
-        source="ours",
-        description="in a row at which its node could not keep its deadline, before a job is moved",
-    )
-    size_arrivals: bool = parameter(
-        True,
-        unit="true or false",
-        source="IJCNN 2019",
-        description="an arriving job starts with the CPU that its deadline needs, where jobs of its workload class "
-        "have shown what they need",
-    )
+    placement: bool = placement_parameter(source="IJCNN 2019")
+    moves: bool = moves_parameter("deadline")
+    missed_evaluations: int = missed_evaluations_parameter("deadline")
+    size_arrivals: bool = size_arrivals_parameter("deadline", source="IJCNN 2019")
     autoscaling: bool = parameter(
         True, unit="true or false", source="IJCNN 2019", description="change the CPU of running jobs"
     )

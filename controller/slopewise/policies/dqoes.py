@@ -70,6 +70,12 @@ from slopewise.policies.shared.objectives import (
 )
 from slopewise.policies.shared.pace_models import had_cores, speed
 from slopewise.policies.shared.promise_moves import moves_for_promises
+from slopewise.policies.shared.promise_parameters import (
+    missed_evaluations_parameter,
+    moves_parameter,
+    placement_parameter,
+    size_arrivals_parameter,
+)
 from slopewise.policies.shared.shares import useful_cores
 from slopewise.policies.shared.silence import Silence, node_without, silent_jobs, without_a_report
 from slopewise.policies.shared.sizing import needed_cores
@@ -86,30 +92,10 @@ _ROUNDING = 1e-9
 class Parameters(PolicyParameters):
     """When a job counts as satisfied, and how limits follow."""
 
-    placement: bool = parameter(
-        True, unit="true or false", source="ours", description="choose the node of arriving jobs"
-    )
-    moves: bool = parameter(
-        True,
-        unit="true or false",
-        source="ours",
-        description="move a job whose objective its node cannot keep to a node that can",
-    )
-    size_arrivals: bool = parameter(
-        True,
-        unit="true or false",
-        source="ours",
-        description="an arriving job starts with the CPU that its objective needs, where jobs of its workload class "
-        "have shown what they need",
-    )
-    missed_evaluations: int = parameter(
-        3,
-        ge=1,
-        le=100,
-        unit="evaluations",
-        source="ours",
-        description="in a row at which its node could not keep its objective, before a job is moved",
-    )
+    placement: bool = placement_parameter(source="ours")
+    moves: bool = moves_parameter("objective")
+    size_arrivals: bool = size_arrivals_parameter("objective", source="ours")
+    missed_evaluations: int = missed_evaluations_parameter("objective")
     variant: Literal["direct", "step"] = parameter(
         "direct",
         unit="direct or step",
