@@ -64,7 +64,7 @@ from slopewise.policies.shared.deadlines import (
     hand_out,
     within_seconds,
 )
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, place_by_need, wanted_cores
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.pace_models import had_cores
 from slopewise.policies.shared.promise_moves import moves_for_promises
@@ -224,11 +224,11 @@ class Policy:
         def need_of(arrival: Arrival, node: Node) -> Need | None:
             if arrival.objectives.deadline_at_seconds is None:
                 return None
-            wanted, known = wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
-            needs = None if known is None else arrival_needs_cores(arrival, known, wanted, at)
-            if needs is None and (of_class := self._needed_by_class(arrival, memory, at)) is not None:
-                return Need(of_class, timed=True, by_class=True)
-            return Need(wanted, timed=False) if needs is None else Need(needs, timed=True)
+
+            def measured_cores(known: JobMemory, wanted: float) -> float | None:
+                return arrival_needs_cores(arrival, known, wanted, at)
+
+            return need_on(node, arrival, memory, measured_cores, lambda: self._needed_by_class(arrival, memory, at))
 
         bound = self._setting.max_hold_seconds if self._parameters.autoscaling else 0.0
         return place_by_need(

@@ -55,7 +55,7 @@ from slopewise.model import (
     NodeMemory,
 )
 from slopewise.policies import PolicyParameters, Setting, parameter
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, place_by_need, wanted_cores
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.objective_shares import rest_in_proportion, rest_to_others, towards
 from slopewise.policies.shared.objective_steps import step_interval_seconds, step_limits
@@ -239,12 +239,13 @@ class Policy:
         def need_of(arrival: Arrival, node: Node) -> Need | None:
             if arrival.objectives.qoe_seconds is None:
                 return None
-            wanted, known = wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
-            found = None if known is None else speed(known, wanted)
-            needs = None if found is None else found.limit_for(self._satisfying_seconds(arrival.objectives.qoe_seconds))
-            if needs is None and (of_class := self._needed_by_class(arrival, memory)) is not None:
-                return Need(of_class, timed=True, by_class=True)
-            return Need(wanted, timed=False) if needs is None else Need(needs, timed=True)
+            seconds = self._satisfying_seconds(arrival.objectives.qoe_seconds)
+
+            def measured_cores(known: JobMemory, wanted: float) -> float | None:
+                found = speed(known, wanted)
+                return None if found is None else found.limit_for(seconds)
+
+            return need_on(node, arrival, memory, measured_cores, lambda: self._needed_by_class(arrival, memory))
 
         def least_need_first(arrival: Arrival) -> float:
             need = need_of(arrival, largest)
