@@ -74,7 +74,7 @@ from slopewise.policies.shared.promise_parameters import (
     placement_parameter,
     size_arrivals_parameter,
 )
-from slopewise.policies.shared.silence import Silence, node_without, silent_jobs, without_a_report
+from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
 from slopewise.policies.shared.sizing import needed_cores
 
 PURPOSE = "trainings that must be done by a stated time"
@@ -166,10 +166,9 @@ class _Cases:
     def on(self, name: str) -> tuple[Node, list[DeadlineCase]]:
         """A node without what its silent jobs keep; all others there, and who of them is guaranteed what."""
         if name not in self._known:
-            everyone = sorted(self._jobs_on[name], key=lambda job: job.uid)
-            silent = silent_jobs(everyone, self._memory.jobs, self._silence)
-            jobs = [job for job in everyone if job.uid not in silent]
-            left = node_without(silent, everyone, self._memory.jobs, self.nodes[name], self._control, reserves=True)
+            here = JobsOfNode.of(self._jobs_on[name], self._memory.jobs, self._silence)
+            left = here.left_on(self.nodes[name], self._memory.jobs, self._control, reserves=True)
+            jobs = here.reporting
             had = had_cores(jobs, left, self._control)
             cases = [
                 assess(job, self._memory.jobs[job.uid], left, cores, self.at)

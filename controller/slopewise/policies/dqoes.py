@@ -77,7 +77,7 @@ from slopewise.policies.shared.promise_parameters import (
     size_arrivals_parameter,
 )
 from slopewise.policies.shared.shares import useful_cores
-from slopewise.policies.shared.silence import Silence, node_without, silent_jobs, without_a_report
+from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
 from slopewise.policies.shared.sizing import needed_cores
 
 PURPOSE = "served models, or steps, with an objective of seconds each"
@@ -213,11 +213,9 @@ class Policy:
         """What the satisfied jobs of each node need, and the newcomers want."""
         rooms, jobs_on = {}, snapshot.jobs_by_node()
         for node in snapshot.nodes:
-            everyone = sorted(jobs_on[node.name], key=lambda job: job.uid)
-            silent = silent_jobs(everyone, memory.jobs, silence)
-            left = node_without(silent, everyone, memory.jobs, node, self._setting.control, reserves=True)
-            cases = self._cases(left, [job for job in everyone if job.uid not in silent], memory)
-            rooms[node.name] = self._room(left, cases)
+            here = JobsOfNode.of(jobs_on[node.name], memory.jobs, silence)
+            left = here.left_on(node, memory.jobs, self._setting.control, reserves=True)
+            rooms[node.name] = self._room(left, self._cases(left, here.reporting, memory))
         return rooms
 
     def _room(self, node: Node, cases: Sequence[ObjectiveCase]) -> NodeRoom:
