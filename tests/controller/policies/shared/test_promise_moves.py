@@ -11,7 +11,9 @@ from support.moving import MOBILE, SAVES
 from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.model import (
+    Answering,
     ClusterSnapshot,
+    Confirmed,
     Decisions,
     Job,
     JobMemory,
@@ -132,6 +134,15 @@ class TestObjectives:
     def test_a_job_whose_figures_are_within_its_objective_stays_though_its_need_does_not_fit(self) -> None:
         satisfied = JobMemory(paces=(Pace(START - 1, ASKED, 0.75),), unmet=Unmet("n1", 2, START - ITVAL))
         assert moves(decide([served("a"), served("b")], {**SCARCE, "b": satisfied})) == []
+
+    def test_a_server_that_hangs_keeps_an_even_share_and_is_not_moved(self) -> None:
+        """No CPU cures it: what was counted while it was slow is forgotten."""
+        waits = Answering(0.0, START - 90, START - 80)
+        hangs = needing(0.7, 9).altered(paces=(), answering=waits, objective_missed=Confirmed(True))
+        jobs = [served("a"), replace(served("b"), responses=Responses(9, 9.0, in_flight=12))]
+        decisions = decide(jobs, {"a": needing(0.5, 0), "b": hangs})
+        after = decisions.memory.jobs["b"]
+        assert (moves(decisions), after.unmet, after.wanted_cores) == ([], None, 0.5)
 
     def test_both_variants_move_and_none_does_where_it_is_off(self) -> None:
         jobs = [served("a"), served("b")]
