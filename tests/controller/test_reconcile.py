@@ -41,9 +41,11 @@ from slopewise.model import (
     QoeStanding,
     Resize,
     ResizeMemory,
+    Responses,
     TargetStanding,
     Usage,
 )
+from slopewise.policies import Setting, dqoes
 from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 
@@ -300,6 +302,21 @@ def test_a_pass_counts_promises_and_reports_how_each_job_stands_whatever_the_pol
     assert [each.missed for each in missed if each is not None] == [False] * 3 + [True] * 5
     assert all("b" not in report.standings for report in reports)
     assert reports[-1].by_job["a"].standing == reports[-1].standings["a"]
+
+
+def test_a_pass_reports_a_server_that_hangs_as_one_that_misses_its_objective() -> None:
+    memory, reports = FakeMemory(), []
+    for number in range(6):
+        at, served = START + 20.0 * number, 100.0 if number else 0.0
+        counts = Responses(served, 0.2 * served, in_flight=12.0)
+        hangs = replace(a_job("a", level=None, at=at), responses=counts, objectives=Objectives(qoe_seconds=0.5))
+        ports = Ports(FakeObserver([a_snapshot([hangs], at=at)]), FakeActuator(), memory, FakeClock())
+        policy = dqoes.Policy(dqoes.Parameters(), Setting(20.0, "limits"))
+        reports.append(reconcile(ports, policy, PassSettings("dqoes", Measuring(20.0), OPEN, PATIENCE)))
+    found = [report.standings["a"].qoe for report in reports]
+    assert [each.missed for each in found if each is not None] == [False] * 4 + [True] * 2
+    assert found[-1] == QoeStanding(0.5, 80.0, -159.0, "B", missed=True, in_flight=12.0)
+    assert "no responses for 80 s, requests that wait: 12" in reports[-1].by_job["a"].message
 
 
 def sized_job(request_mib: int) -> Job:

@@ -110,7 +110,8 @@ def _column_of_ended(target: TargetStanding | None, previous: Sequence[Condition
 def _qoe_text(qoe: QoeStanding) -> str:
     if qoe.took_seconds is None:
         return f"not timed yet, {qoe.objective_seconds:.3g}s asked"
-    figures = f"{qoe.took_seconds:.3g}s of {qoe.objective_seconds:.3g}s"
+    least = "" if qoe.in_flight is None else "over "
+    figures = f"{least}{qoe.took_seconds:.3g}s of {qoe.objective_seconds:.3g}s"
     if qoe.missed:
         return f"missed: {figures}"
     return figures if qoe.listed == "B" else f"kept: {figures}"  # too slow, and not confirmed: neither
@@ -157,11 +158,17 @@ def _objective_missed(qoe: QoeStanding) -> Wanted:
         asked = f"{qoe.objective_seconds:.3g} s asked; not timed yet"
         return _wanted(OBJECTIVE_MISSED, "Unknown", "NotTimedYet", asked)
     if qoe.missed:
-        return _wanted(OBJECTIVE_MISSED, "True", "TooSlow", _took(qoe))
+        return _wanted(OBJECTIVE_MISSED, "True", "TooSlow" if qoe.in_flight is None else "Unanswered", _took(qoe))
+    if qoe.in_flight is not None:  # not confirmed, and "kept" would be wrong
+        return _wanted(OBJECTIVE_MISSED, "Unknown", "NotTimedYet", _took(qoe))
     return _wanted(OBJECTIVE_MISSED, "False", "Kept", _took(qoe))
 
 
 def _took(qoe: QoeStanding) -> str:
+    """`takes 12 s of 10 s, 20% slower than asked`; `no request succeeded in 40 s while 2 are in flight, 10 s asked`."""
+    if qoe.in_flight is not None:
+        there = f" while {qoe.in_flight:.0f} {'is' if qoe.in_flight == 1 else 'are'} in flight" if qoe.in_flight else ""
+        return f"no request succeeded in {qoe.took_seconds or 0.0:.0f} s{there}, {qoe.objective_seconds:.3g} s asked"
     deviation = qoe.deviation or 0.0
     how = f"{abs(deviation):.0%} {'slower' if deviation < 0 else 'faster'} than asked"
     return f"takes {qoe.took_seconds or 0.0:.3g} s of {qoe.objective_seconds:.3g} s, {how}"
@@ -217,7 +224,8 @@ def changes(before: Standing, now: Standing) -> list[Change]:
     """What has changed from one pass to the next; a promise that is no longer stated, or has ended, is no change."""
     found = []
     was_missed = before.qoe is not None and before.qoe.missed
-    if now.qoe is not None and now.qoe.missed != was_missed:
+    timed = now.qoe is not None and now.qoe.took_seconds is not None
+    if now.qoe is not None and timed and now.qoe.missed != was_missed:
         reason = OBJECTIVE_MISSED if now.qoe.missed else "ObjectiveKept"
         found.append(Change(reason, _took(now.qoe), now.qoe.missed))
     if now.deadline is not None:

@@ -14,7 +14,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slopewise.estimators.growth import EARLY_RATIO, IDLE_CORES
-from slopewise.model import Answering, ClusterSnapshot, Job, JobMemory, JobState, MemoryState, Pace, PaceAnchor
+from slopewise.model import (
+    Answering,
+    ClusterSnapshot,
+    Job,
+    JobMemory,
+    JobState,
+    MemoryState,
+    Pace,
+    PaceAnchor,
+    Responses,
+)
 
 Line = tuple[float, float]
 """`(a, b)` of seconds = a + b / cores: seconds that no CPU saves, and CPU-seconds each."""
@@ -135,12 +145,26 @@ def _answering(job: Job, known: JobMemory, before: PaceAnchor, now: PaceAnchor) 
         return None
     done = now.done_total - before.done_total
     failed = max(0.0, now.failed_total - before.failed_total)
+    in_flight_since = _in_flight_since(job.responses, known, now, succeeded=done > 0)
     if done > 0:
-        return Answering(failed / (done + failed))
+        return Answering(failed / (done + failed), None, in_flight_since)
     if failed == 0 and job.responses.in_flight == 0:
         return Answering()
     since = _unanswered_since(known)
-    return Answering(1.0 if failed > 0 else 0.0, before.at_seconds if since is None else since)
+    failed_ratio = 1.0 if failed > 0 else 0.0
+    return Answering(failed_ratio, before.at_seconds if since is None else since, in_flight_since)
+
+
+def _in_flight_since(responses: Responses, known: JobMemory, now: PaceAnchor, *, succeeded: bool) -> float | None:
+    """Since when requests are in flight and none succeeds; since now, where one has `succeeded` in the interval.
+
+    A server that hangs refuses requests beyond those that it keeps: such failures end nothing. Worked example: 3 in
+    flight at 20, 40 and 60 s, the last success at 15 s: since 20 s, which are 40 s at 60 s.
+    """
+    if not (responses.in_flight or 0.0) > 0:
+        return None
+    since = None if known.answering is None else known.answering.in_flight_since_seconds
+    return now.at_seconds if succeeded or since is None else since
 
 
 def _unanswered_since(known: JobMemory) -> float | None:

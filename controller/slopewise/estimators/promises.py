@@ -8,7 +8,8 @@ Sources: q and the classes G, S and B of DQoES; slack and hopeless as in `polici
 reconstruction); targets as in TRADL (`targets.py`).
 
 Worked example: asked 10 s, the newest response took 12 s: q = -0.2, class B, missed once that has held for two
-intervals. 900 steps and 1000 s left at 1 s a step: a slack of 100 s; hopeless at 2 CPU-seconds a step and one thread.
+intervals. Asked 10 s, 12 requests in flight and no success for 40 s: a response takes 40 s at least, q = -3. 900 steps
+and 1000 s left at 1 s a step: a slack of 100 s; hopeless at 2 CPU-seconds a step and one thread.
 """
 
 from __future__ import annotations
@@ -100,12 +101,28 @@ def _qoe(job: Job, known: JobMemory) -> QoeStanding | None:
     asked = job.objectives.qoe_seconds
     if asked is None or not (0 < asked < math.inf) or job.state.ended:
         return None
+    missed = known.objective_missed is not None and known.objective_missed.holds
+    waited = _waited_seconds(job, known, missed=missed)
+    if (late := deviation(asked, waited)) < -QOE_TOLERANCE_RATIO:
+        in_flight = 0.0 if job.responses is None else job.responses.in_flight
+        return QoeStanding(asked, waited, late, BELOW, missed, in_flight or 0.0)
     took = known.paces[-1].seconds if known.paces else None
     if took is None or not math.isfinite(took):
         return QoeStanding(asked)
     relative = deviation(asked, took)
-    missed = known.objective_missed is not None and known.objective_missed.holds
     return QoeStanding(asked, took, relative, listed_as(relative, QOE_TOLERANCE_RATIO), missed)
+
+
+def _waited_seconds(job: Job, known: JobMemory, *, missed: bool) -> float:
+    """For how long requests were in flight and none succeeded, up to the newest measurement; 0: not so, or not known.
+
+    Counters that are not scraped stand still, as those of a server that hangs do: an outage neither makes an objective
+    a missed one, nor ends that.
+    """
+    since = None if known.answering is None else known.answering.in_flight_since_seconds
+    if since is None or known.pace_anchor is None or (job.responses is None and not missed):
+        return 0.0
+    return known.pace_anchor.at_seconds - since
 
 
 def _deadline(job: Job, known: JobMemory, snapshot: ClusterSnapshot, largest: Node | None) -> DeadlineStanding | None:

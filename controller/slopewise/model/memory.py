@@ -129,6 +129,9 @@ class Answering(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     unanswered_since_seconds: float | None = None
     """Start of the first interval in a row in which no response succeeded although requests came, or may have come;
     None: one succeeded, or no request was there."""
+    in_flight_since_seconds: float | None = None
+    """Since when requests were in flight at each measurement and none has succeeded: the newest measurement, where one
+    did in the interval before it. None: none is in flight, or that is not exported."""
 
 
 class TargetHits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

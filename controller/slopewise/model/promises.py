@@ -23,6 +23,9 @@ class QoeStanding:
     """By the newest pace alone."""
     missed: bool = False
     """Class B, confirmed over two intervals; false again once the opposite is."""
+    in_flight: float | None = None
+    """Requests in flight while none has succeeded for `took_seconds`, which is the least that a response takes. None:
+    the pace is a measured one."""
 
 
 @dataclass(frozen=True, slots=True)

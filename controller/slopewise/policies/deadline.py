@@ -64,11 +64,17 @@ from slopewise.policies.shared.deadlines import (
     hand_out,
     within_seconds,
 )
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, place_by_need, wanted_cores
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.pace_models import had_cores
 from slopewise.policies.shared.promise_moves import moves_for_promises
-from slopewise.policies.shared.silence import Silence, node_without, silent_jobs, without_a_report
+from slopewise.policies.shared.promise_parameters import (
+    missed_evaluations_parameter,
+    moves_parameter,
+    placement_parameter,
+    size_arrivals_parameter,
+)
+from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
 from slopewise.policies.shared.sizing import needed_cores
 
 PURPOSE = "trainings that must be done by a stated time"
@@ -84,30 +90,10 @@ _ROUNDING = 1e-9
 class Parameters(PolicyParameters):
     """Which parts run, and how careful they are."""
 
-    placement: bool = parameter(
-        True, unit="true or false", source="IJCNN 2019", description="choose the node of arriving jobs"
-    )
-    moves: bool = parameter(
-        True,
-        unit="true or false",
-        source="ours",
-        description="move a job whose deadline its node cannot keep to a node that can",
-    )
-    missed_evaluations: int = parameter(
-        3,
-        ge=1,
-        le=100,
-        unit="evaluations",
-        source="ours",
-        description="in a row at which its node could not keep its deadline, before a job is moved",
-    )
-    size_arrivals: bool = parameter(
-        True,
-        unit="true or false",
-        source="IJCNN 2019",
-        description="an arriving job starts with the CPU that its deadline needs, where jobs of its workload class "
-        "have shown what they need",
-    )
+    placement: bool = placement_parameter(source="IJCNN 2019")
+    moves: bool = moves_parameter("deadline")
+    missed_evaluations: int = missed_evaluations_parameter("deadline")
+    size_arrivals: bool = size_arrivals_parameter("deadline", source="IJCNN 2019")
     autoscaling: bool = parameter(
         True, unit="true or false", source="IJCNN 2019", description="change the CPU of running jobs"
     )
@@ -180,10 +166,9 @@ class _Cases:
     def on(self, name: str) -> tuple[Node, list[DeadlineCase]]:
         """A node without what its silent jobs keep; all others there, and who of them is guaranteed what."""
         if name not in self._known:
-            everyone = sorted(self._jobs_on[name], key=lambda job: job.uid)
-            silent = silent_jobs(everyone, self._memory.jobs, self._silence)
-            jobs = [job for job in everyone if job.uid not in silent]
-            left = node_without(silent, everyone, self._memory.jobs, self.nodes[name], self._control, reserves=True)
+            here = JobsOfNode.of(self._jobs_on[name], self._memory.jobs, self._silence)
+            left = here.left_on(self.nodes[name], self._memory.jobs, self._control, reserves=True)
+            jobs = here.reporting
             had = had_cores(jobs, left, self._control)
             cases = [
                 assess(job, self._memory.jobs[job.uid], left, cores, self.at)
@@ -238,11 +223,11 @@ class Policy:
         def need_of(arrival: Arrival, node: Node) -> Need | None:
             if arrival.objectives.deadline_at_seconds is None:
                 return None
-            wanted, known = wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
-            needs = None if known is None else arrival_needs_cores(arrival, known, wanted, at)
-            if needs is None and (of_class := self._needed_by_class(arrival, memory, at)) is not None:
-                return Need(of_class, timed=True, by_class=True)
-            return Need(wanted, timed=False) if needs is None else Need(needs, timed=True)
+
+            def measured_cores(known: JobMemory, wanted: float) -> float | None:
+                return arrival_needs_cores(arrival, known, wanted, at)
+
+            return need_on(node, arrival, memory, measured_cores, lambda: self._needed_by_class(arrival, memory, at))
 
         bound = self._setting.max_hold_seconds if self._parameters.autoscaling else 0.0
         return place_by_need(

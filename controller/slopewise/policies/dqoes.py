@@ -55,7 +55,7 @@ from slopewise.model import (
     NodeMemory,
 )
 from slopewise.policies import PolicyParameters, Setting, parameter
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, place_by_need, wanted_cores
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.objective_shares import rest_in_proportion, rest_to_others, towards
 from slopewise.policies.shared.objective_steps import step_interval_seconds, step_limits
@@ -70,8 +70,14 @@ from slopewise.policies.shared.objectives import (
 )
 from slopewise.policies.shared.pace_models import had_cores, speed
 from slopewise.policies.shared.promise_moves import moves_for_promises
+from slopewise.policies.shared.promise_parameters import (
+    missed_evaluations_parameter,
+    moves_parameter,
+    placement_parameter,
+    size_arrivals_parameter,
+)
 from slopewise.policies.shared.shares import useful_cores
-from slopewise.policies.shared.silence import Silence, node_without, silent_jobs, without_a_report
+from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
 from slopewise.policies.shared.sizing import needed_cores
 
 PURPOSE = "served models, or steps, with an objective of seconds each"
@@ -86,30 +92,10 @@ _ROUNDING = 1e-9
 class Parameters(PolicyParameters):
     """When a job counts as satisfied, and how limits follow."""
 
-    placement: bool = parameter(
-        True, unit="true or false", source="ours", description="choose the node of arriving jobs"
-    )
-    moves: bool = parameter(
-        True,
-        unit="true or false",
-        source="ours",
-        description="move a job whose objective its node cannot keep to a node that can",
-    )
-    size_arrivals: bool = parameter(
-        True,
-        unit="true or false",
-        source="ours",
-        description="an arriving job starts with the CPU that its objective needs, where jobs of its workload class "
-        "have shown what they need",
-    )
-    missed_evaluations: int = parameter(
-        3,
-        ge=1,
-        le=100,
-        unit="evaluations",
-        source="ours",
-        description="in a row at which its node could not keep its objective, before a job is moved",
-    )
+    placement: bool = placement_parameter(source="ours")
+    moves: bool = moves_parameter("objective")
+    size_arrivals: bool = size_arrivals_parameter("objective", source="ours")
+    missed_evaluations: int = missed_evaluations_parameter("objective")
     variant: Literal["direct", "step"] = parameter(
         "direct",
         unit="direct or step",
@@ -227,11 +213,9 @@ class Policy:
         """What the satisfied jobs of each node need, and the newcomers want."""
         rooms, jobs_on = {}, snapshot.jobs_by_node()
         for node in snapshot.nodes:
-            everyone = sorted(jobs_on[node.name], key=lambda job: job.uid)
-            silent = silent_jobs(everyone, memory.jobs, silence)
-            left = node_without(silent, everyone, memory.jobs, node, self._setting.control, reserves=True)
-            cases = self._cases(left, [job for job in everyone if job.uid not in silent], memory)
-            rooms[node.name] = self._room(left, cases)
+            here = JobsOfNode.of(jobs_on[node.name], memory.jobs, silence)
+            left = here.left_on(node, memory.jobs, self._setting.control, reserves=True)
+            rooms[node.name] = self._room(left, self._cases(left, here.reporting, memory))
         return rooms
 
     def _room(self, node: Node, cases: Sequence[ObjectiveCase]) -> NodeRoom:
@@ -253,12 +237,13 @@ class Policy:
         def need_of(arrival: Arrival, node: Node) -> Need | None:
             if arrival.objectives.qoe_seconds is None:
                 return None
-            wanted, known = wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
-            found = None if known is None else speed(known, wanted)
-            needs = None if found is None else found.limit_for(self._satisfying_seconds(arrival.objectives.qoe_seconds))
-            if needs is None and (of_class := self._needed_by_class(arrival, memory)) is not None:
-                return Need(of_class, timed=True, by_class=True)
-            return Need(wanted, timed=False) if needs is None else Need(needs, timed=True)
+            seconds = self._satisfying_seconds(arrival.objectives.qoe_seconds)
+
+            def measured_cores(known: JobMemory, wanted: float) -> float | None:
+                found = speed(known, wanted)
+                return None if found is None else found.limit_for(seconds)
+
+            return need_on(node, arrival, memory, measured_cores, lambda: self._needed_by_class(arrival, memory))
 
         def least_need_first(arrival: Arrival) -> float:
             need = need_of(arrival, largest)

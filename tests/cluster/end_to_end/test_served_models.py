@@ -6,16 +6,18 @@ machine to machine, so an objective is derived from what was measured a moment b
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
-from support.scene import METRICS_PORT, Json, Scene, limit_millicores
+from support.scene import METRICS_PORT, Json, Scene, has_condition, limit_millicores
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(450)
 
 SERVER, CLIENT, TRAINING = "server", "client", "digits-lr-drop"
 MODEL = "digits-kernel"
+MISSED = "ObjectiveMissed"
 
 STEPS = 200_000
 """More than any of these tests waits for."""
@@ -117,7 +119,19 @@ def test_a_server_that_hangs_is_not_judged_by_its_last_responses(scene: Scene, t
     assert class_of(scene, SERVER) == "unknown"
     assert (seen.ok_seconds, seen.ok_per_second) == (None, 0.0)
     assert seen.in_flight > 0
-    assert limits_of(scene)[TRAINING] >= HALF_MILLICORES * 0.9
+    status = wait_for(
+        "its objective is missed", lambda: status_of(scene, SERVER), lambda seen: has_condition(seen, MISSED), 90
+    )
+    show(scene, f"{status['promise']}; {condition(status, MISSED)}")
+    assert status["promise"].startswith("missed: over ")
+    assert condition(status, MISSED)["reason"] == "Unanswered"
+    assert re.match(r"no request succeeded in \d+ s while \d+ are in flight", condition(status, MISSED)["message"])
+    assert status["tookSeconds"] >= BEHAVIOUR["intervalSeconds"] * 0.9
+    wait_for("an event of it", lambda: scene.reasons_of_events("Pod"), lambda seen: MISSED in seen, 30)
+    limits = limits_of(scene)
+    assert limits[TRAINING] >= HALF_MILLICORES * 0.9  # the share stays even: no CPU cures a hang
+    assert limits[SERVER] >= HALF_MILLICORES * 0.9
+    assert scene.running()[SERVER]["spec"]["nodeName"] == two_nodes[1]
     assert trains(scene)
 
 
@@ -193,6 +207,13 @@ def class_of(scene: Scene, name: str) -> str | None:
 def status_of(scene: Scene, name: str) -> Json:
     status: Json = scene.growths().get(name, {}).get("status", {})
     return status
+
+
+def condition(status: Json, kind: str) -> Json:
+    """The condition of that type, which is there."""
+    found: Json
+    (found,) = [one for one in status["conditions"] if one["type"] == kind]
+    return found
 
 
 def wait_reason(scene: Scene, what: str, part: str, seconds: float) -> str:

@@ -30,6 +30,7 @@ UID = "w:0"
 NEW = JobGrowthStatus()
 KEPT = QoeStanding(10.0, 9.5, 0.05, "S")
 MISSED = QoeStanding(10.0, 12.0, -0.2, "B", missed=True)
+HANGS = QoeStanding(0.5, 40.0, -79.0, "B", missed=True, in_flight=12.0)
 IN_TIME = DeadlineStanding(START + 1000, 1000.0, 100.0)
 LATE = DeadlineStanding(START + 1000, 1000.0, -800.0)
 HOPELESS = DeadlineStanding(START + 1000, 1000.0, -800.0, hopeless=True, confirmed_hopeless=True)
@@ -65,6 +66,8 @@ def promised(status: JobGrowthStatus) -> dict[str, tuple[str, str]]:
         (Standing(MISSED), "missed: 12s of 10s"),
         (Standing(replace(MISSED, missed=False)), "12s of 10s"),
         (Standing(QoeStanding(0.25)), "not timed yet, 0.25s asked"),
+        (Standing(HANGS), "missed: over 40s of 0.5s"),
+        (Standing(replace(HANGS, missed=False)), "over 40s of 0.5s"),
         (Standing(deadline=IN_TIME), "slack 1m40s"),
         (Standing(deadline=LATE), "late by 13m20s"),
         (Standing(deadline=HOPELESS), "hopeless, due in 16m40s"),
@@ -106,6 +109,8 @@ def test_figures_and_conditions_of_what_is_asked() -> None:
     [
         (Standing(KEPT), {"ObjectiveMissed": ("False", "Kept")}),
         (Standing(QoeStanding(10.0)), {"ObjectiveMissed": ("Unknown", "NotTimedYet")}),
+        (Standing(HANGS), {"ObjectiveMissed": ("True", "Unanswered")}),
+        (Standing(replace(HANGS, missed=False)), {"ObjectiveMissed": ("Unknown", "NotTimedYet")}),
         (Standing(deadline=HOPELESS), {"Hopeless": ("True", "NoCpuSuffices")}),
         (Standing(deadline=OVER), {"Hopeless": ("True", "DeadlineMissed")}),
         (Standing(deadline=DeadlineStanding(START + 9, 9.0)), {"Hopeless": ("Unknown", "NotTimedYet")}),
@@ -189,6 +194,9 @@ def test_figures_alone_are_progress_and_confirmed_changes_are_written_at_once() 
         (Standing(KEPT), Standing(MISSED), [("ObjectiveMissed", True)]),
         (Standing(MISSED), Standing(KEPT), [("ObjectiveKept", False)]),
         (Standing(MISSED), Standing(), []),
+        (Standing(MISSED), Standing(QoeStanding(10.0)), []),  # no longer timed, which is not kept
+        (Standing(QoeStanding(0.5)), Standing(replace(HANGS, missed=False)), []),
+        (Standing(QoeStanding(0.5)), Standing(HANGS), [("ObjectiveMissed", True)]),
         (Standing(deadline=IN_TIME), Standing(deadline=LATE), []),
         (Standing(deadline=LATE), Standing(deadline=HOPELESS), [("DeadlineHopeless", True)]),
         (Standing(deadline=HOPELESS), Standing(deadline=LATE), [("DeadlineFeasible", False)]),
@@ -210,3 +218,17 @@ def test_figures_alone_are_progress_and_confirmed_changes_are_written_at_once() 
 )
 def test_each_change_is_one_event(before: Standing, now: Standing, reasons: list[tuple[str, bool]]) -> None:
     assert [(each.reason, each.warning) for each in promise_status.changes(before, now)] == reasons
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "message"),
+    [
+        (12.0, "no request succeeded in 40 s while 12 are in flight, 0.5 s asked"),
+        (1.0, "no request succeeded in 40 s while 1 is in flight, 0.5 s asked"),
+        (0.0, "no request succeeded in 40 s, 0.5 s asked"),
+    ],
+)
+def test_a_server_that_hangs_is_named_in_condition_and_event(in_flight: float, message: str) -> None:
+    standing = Standing(replace(HANGS, in_flight=in_flight))
+    assert [each.message for each in shown(standing).conditions if each.type == "ObjectiveMissed"] == [message]
+    assert [each.note for each in promise_status.changes(Standing(KEPT), standing)] == [message]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -163,7 +164,36 @@ class TestUnanswered:
         hanging = [answers(10, at, in_flight=in_flight) for at in (40, 60, 80)]  # type: ignore[arg-type]
         assert len(paces(*ANSWERED, *hanging[:2])) == 1
         known = remembered(*ANSWERED, *hanging)
-        assert (known.paces, known.answering) == ((), Answering(0.0, START + 20))
+        since = None if in_flight is None else START + 40
+        assert (known.paces, known.answering) == ((), Answering(0.0, START + 20, since))
+
+    @pytest.mark.parametrize(
+        ("later", "since"),
+        [
+            ([answers(15, 40, in_flight=3)], 40),  # a busy server
+            ([answers(15, 40, in_flight=3), answers(20, 60, in_flight=3)], 60),
+            ([answers(10, at, in_flight=3) for at in (40, 60, 80)], 40),
+            ([answers(10, at, in_flight=3, failed_total=at > 40) for at in (40, 60, 80)], 40),  # refused
+            ([answers(10, 40, in_flight=3), answers(10, 60, in_flight=0), answers(10, 80, in_flight=3)], 80),
+            ([answers(10, 40, in_flight=3), answers(10, 60, in_flight=0)], None),
+            ([answers(10, 40, in_flight=3), answers(10, 60)], None),
+        ],
+    )
+    def test_none_has_succeeded_since_requests_were_seen_in_flight_after_the_last_success(
+        self, later: Sequence[Job], since: float | None
+    ) -> None:
+        known = remembered(*ANSWERED, *later)
+        assert known.answering is not None
+        assert known.answering.in_flight_since_seconds == (None if since is None else START + since)
+
+    def test_a_server_that_hangs_and_is_restarted_and_hangs_again_has_answered_none_since_then(self) -> None:
+        hangs = [answers(10, at, in_flight=3) for at in (40, 60)]
+        again = [
+            replace(answers(0, at, in_flight=2), process_started_at_seconds=START + 65, restarted=at == 70)
+            for at in (70, 90)
+        ]
+        known = remembered(*ANSWERED, *hangs, *again)
+        assert known.answering == Answering(0.0, START + 20, START + 40)
 
     def test_a_server_whose_responses_all_fail_is_not_timed_by_those(self) -> None:
         failing = [answers(10, at, failed_total=at, failed_seconds_total=0.1, in_flight=0) for at in (40, 60, 80)]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from slopewise.estimators import promises
+from slopewise.estimators import pace, promises
 from slopewise.model import (
+    Answering,
     ClusterSnapshot,
     Confirmed,
     DeadlineStanding,
@@ -22,7 +23,9 @@ from slopewise.model import (
     Node,
     Objectives,
     Pace,
+    PaceAnchor,
     QoeStanding,
+    Responses,
     Standing,
     TargetHits,
     TargetStanding,
@@ -218,3 +221,70 @@ class TestConfirmed:
     def test_a_memory_that_nothing_changes_is_the_same_object(self) -> None:
         state = MemoryState({"a": timed(1.0)})
         assert promises.confirm(a_snapshot([job(Objectives())]), state, INTERVAL) is state
+
+
+class TestServersThatHang:
+    """Requests are in flight and none succeeds: the time that they wait is the least that a response takes."""
+
+    def passes(
+        self, asked: float, *, in_flight: float | None = 12.0, failed: float = 0.0, restart_at: int | None = None
+    ) -> list[QoeStanding]:
+        """Of a server that has answered 100 requests within the first interval, and none in the six after it."""
+        state, found = MemoryState(), []
+        for number in range(8):
+            at, served = START + INTERVAL * number, 100.0 if number else 0.0
+            counts = Responses(served, 0.2 * served, failed * number, 0.1 * failed * number, in_flight)
+            made = job(Objectives(qoe_seconds=asked))
+            made = replace(made, responses=counts, evaluation=None, usage=None, restarted=number == restart_at)
+            snapshot = a_snapshot([made], at=at)
+            state = promises.confirm(snapshot, pace.measure(snapshot, state, INTERVAL), INTERVAL)
+            here = promises.standings(snapshot, state)["a"].qoe
+            assert here is not None
+            found.append(here)
+        return found
+
+    def test_its_objective_is_missed_once_three_evaluations_found_no_response(self) -> None:
+        found = self.passes(0.5)
+        assert found[:2] == [QoeStanding(0.5), QoeStanding(0.5, 0.2, 0.6, "G")]
+        waited = [each.took_seconds for each in found[2:]]
+        assert waited == [INTERVAL * number for number in range(1, 7)]
+        assert [each.listed for each in found[2:]] == ["B"] * 6
+        assert [each.missed for each in found] == [False] * 4 + [True] * 4
+        assert found[-1] == QoeStanding(0.5, 120.0, -239.0, "B", missed=True, in_flight=12.0)
+
+    def test_it_is_no_miss_while_they_wait_for_no_longer_than_what_is_asked(self) -> None:
+        found = self.passes(60.0)
+        assert [each.listed for each in found] == [None, "G", "G", "G", None, "B", "B", "B"]  # 80 s are over 66
+        assert [each.missed for each in found] == [False] * 7 + [True]
+
+    @pytest.mark.parametrize("more", [{"in_flight": 0.0}, {"in_flight": None}, {"in_flight": 0.0, "failed": 1.0}])
+    def test_one_without_requests_or_without_the_gauge_or_that_errs_at_once_does_not_hang(self, more: Any) -> None:
+        found = self.passes(0.5, **more)
+        assert [each.in_flight for each in found] == [None] * 8
+        assert not any(each.missed for each in found)
+
+    def test_requests_that_it_refuses_meanwhile_change_nothing(self) -> None:
+        assert self.passes(0.5, failed=20.0) == self.passes(0.5)
+
+    def test_one_that_is_restarted_and_hangs_again_stays_missed(self) -> None:
+        assert [each.missed for each in self.passes(0.5, restart_at=5)] == [False] * 4 + [True] * 4
+
+    def after(self, *, missed: bool, responses: Responses | None) -> QoeStanding:
+        """12 requests have waited for 40 s when it was measured last."""
+        anchor = PaceAnchor(START, 100.0, 20.0, None)
+        remembered = known(
+            answering=Answering(0.0, START - 60, START - 40), pace_anchor=anchor, objective_missed=Confirmed(missed)
+        )
+        made = replace(job(Objectives(qoe_seconds=0.5)), responses=responses)
+        state = promises.confirm(a_snapshot([made]), MemoryState({"a": remembered}), INTERVAL)
+        found = standing(made, state.jobs["a"]).qoe
+        assert found is not None
+        return found
+
+    def test_an_outage_of_metrics_neither_makes_it_missed_nor_ends_that(self) -> None:
+        assert self.after(missed=False, responses=None) == QoeStanding(0.5)
+        assert self.after(missed=True, responses=None) == QoeStanding(0.5, 40.0, -79.0, "B", missed=True, in_flight=0.0)
+
+    def test_requests_that_are_gone_with_their_process_are_not_counted(self) -> None:
+        found = self.after(missed=True, responses=Responses(0.0, 0.0, in_flight=0.0))
+        assert (found.missed, found.in_flight) == (True, 0.0)

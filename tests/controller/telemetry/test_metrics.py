@@ -136,12 +136,13 @@ def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() 
 
 
 def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> None:
-    jobs = [a_job("late"), a_job("done"), a_job("new"), a_job("plain")]
+    jobs = [a_job("late"), a_job("done"), a_job("new"), a_job("hangs"), a_job("plain")]
     standings = {
         "late": Standing(
             QoeStanding(10.0, 12.0, -0.2, "B", True), DeadlineStanding(START + 60, 60.0, -40.0, True, True)
         ),
         "done": Standing(deadline=DeadlineStanding(START - 5, -5.0), target=TargetStanding(True, False)),
+        "hangs": Standing(QoeStanding(0.5, 40.0, -79.0, "B", True, in_flight=12.0)),
         "new": Standing(QoeStanding(10.0), target=TargetStanding(None, True)),
     }
     decisions = Decisions("p", (), {}, MemoryState({job.uid: JobMemory() for job in jobs}))
@@ -169,6 +170,13 @@ def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> 
         "deadline_slack_seconds": -40.0,
         "deadline_hopeless": 1.0,
         "deadline_missed": 0.0,
+    }
+    assert figures("hangs") == {
+        "objective_seconds": 0.5,
+        "objective_took_seconds": 40.0,
+        "qoe_deviation_ratio": -79.0,
+        "qoe_classB": 1.0,
+        "objective_missed": 1.0,
     }
     assert figures("done") == {
         "deadline_timestamp_seconds": START - 5,

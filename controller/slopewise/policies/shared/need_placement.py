@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.holding import hold_until_seconds
-from slopewise.model import Arrival, ClusterSnapshot, MemoryState, Node, Place
+from slopewise.model import Arrival, ClusterSnapshot, JobMemory, MemoryState, Node, Place
 from slopewise.policies.shared.placement import Order, place_each
 from slopewise.policies.shared.sizing import size_millicores
 
@@ -123,6 +123,26 @@ def wanted_cores(arrival: Arrival, node: Node) -> float:
     """What an arrival wants before it is timed: what it says it can use, else its request, else one core."""
     requested = arrival.request_millicores / 1000
     return min(capacity_cores(node), arrival.useful_parallelism_cores or requested or _DEFAULT_CORES)
+
+
+def need_on(
+    node: Node,
+    arrival: Arrival,
+    memory: MemoryState,
+    measured_cores: Callable[[JobMemory, float], float | None],
+    class_cores: Callable[[], float | None],
+) -> Need:
+    """What an arrival needs on a node: by its own paces, else by jobs of its class, else what it wants.
+
+    `measured_cores`: its need by the memory of its former process, where it has what it wants; `class_cores`: that by
+    its class; None: not known. Worked example: never timed, jobs of its class need 0.4 cores, it may use one: 0.4.
+    """
+    wanted, known = wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
+    needs = None if known is None else measured_cores(known, wanted)
+    if needs is not None:
+        return Need(needs, timed=True)
+    of_class = class_cores()
+    return Need(wanted, timed=False) if of_class is None else Need(of_class, timed=True, by_class=True)
 
 
 def place_by_need(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
 from slopewise.allocation import allotment_texts, resizes, targets_millicores
 from slopewise.estimators.growth import EARLY_RATIO
@@ -27,14 +26,7 @@ from slopewise.model import (
     Unmet,
 )
 from slopewise.model.job_classes import with_meaning
-from slopewise.policies.shared.silence import (
-    Silence,
-    node_without,
-    reason,
-    silent_and_new,
-    without_a_loss,
-    without_decision,
-)
+from slopewise.policies.shared.silence import JobsOfNode, Silence, is_new, reason, without_a_loss, without_decision
 
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make, and 10,000 are made in a pass
@@ -91,9 +83,9 @@ def decide_by_node(
     reasons: dict[str, str] = {}
     jobs_memory, nodes = dict(memory.jobs), {}
     for node in snapshot.nodes:
-        jobs = sorted(jobs_on[node.name], key=_by_uid)
-        silent, new = silent_and_new(jobs, jobs_memory, silence or without_a_loss(snapshot))
-        reporting = [job for job in jobs if job.uid not in silent] if silent else jobs
+        here = JobsOfNode.of(jobs_on[node.name], jobs_memory, silence or without_a_loss(snapshot))
+        jobs, silent, reporting = here.everyone, here.silent, here.reporting
+        new = {job.uid for job in reporting if is_new(jobs_memory[job.uid])}
         node_reasons = {uid: reason(why) for uid, why in silent.items()}
         jobs_memory |= {uid: without_decision(jobs_memory[uid]) for uid in silent}
         last = memory.nodes.get(node.name)
@@ -101,7 +93,7 @@ def decide_by_node(
             nodes[node.name] = last
             node_reasons |= {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in reporting}
         else:
-            left = node_without(silent, jobs, jobs_memory, node, control, reserves=reserves)
+            left = here.left_on(node, jobs_memory, control, reserves=reserves)
             decision = decide_node(
                 left, reporting, last and replace(last, job_uids=last.job_uids - silent.keys() - new)
             )
@@ -114,9 +106,6 @@ def decide_by_node(
         changes += _changes(jobs, node_reasons, jobs_memory, node, control)
         reasons |= node_reasons
     return Decisions(policy, tuple(changes), reasons, MemoryState(jobs_memory, nodes), tuple(moves))
-
-
-_by_uid = attrgetter("uid")
 
 
 def _waiting(known: JobMemory, last: NodeMemory, now_seconds: float) -> str:

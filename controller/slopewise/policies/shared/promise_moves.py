@@ -3,7 +3,8 @@
 A job is a candidate once its node could not keep its promise at so many evaluations in a row (`JobMemory.unmet`, which
 `node_passes.py` counts), and the evaluation at hand is one of them. The cheapest move comes first; it goes to the
 fullest node whose free CPU, beside the needs that are kept there, is its need. At most one job leaves a node at an
-evaluation: the next evaluation sees what its CPU did for the others. On its new node the count begins again.
+evaluation: the next evaluation sees what its CPU did for the others. On its new node the count begins again. The pods
+of a Job move together, to a node on which all their needs fit.
 
 Worked example: on n1, of one core, needs of 0.7 and 0.5; on n2 one of 0.4. After three evaluations the job with 0.5
 moves to n2, and all three are kept.
@@ -11,10 +12,11 @@ moves to n2, and all three are kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from slopewise.estimators.move_cost import Cost, cost_of
+from slopewise.estimators.move_cost import cost_of
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Migrate, Node
 from slopewise.policies.shared.need_placement import Rooms
 from slopewise.policies.shared.placement import can_move, refused_nodes
@@ -25,11 +27,15 @@ none, or it is not known."""
 
 
 class _Candidate(NamedTuple):
-    """A job that may be moved, and what that costs."""
+    """A job that may be moved with all pods of its workload, and what that costs."""
 
     job: Job
-    known: JobMemory
-    cost: Cost
+    evaluations: int
+    pods: tuple[Job, ...]
+    """Itself among them."""
+    away_seconds: float
+    """Until the last of them is back."""
+    cost_seconds: float
 
 
 def moves_for_promises(
@@ -50,31 +56,47 @@ def moves_for_promises(
         return ()
     free_on, memory_room = rooms(), snapshot.memory_room_bytes()
     awaited = _awaited(snapshot)
-    moves: dict[str, Migrate] = {}
+    moves: list[Migrate] = []
+    left: set[str] = set()
     for each in candidates:
-        job = each.job
-        if job.node in moves:
+        leaves, reserved = (
+            {pod.node for pod in each.pods},
+            math.fsum(pod.memory_request_bytes or 0.0 for pod in each.pods),
+        )
+        if not left.isdisjoint(leaves):
             continue
+        refused = {name for pod in each.pods for name in refused_nodes(pod)}
         fits = [
-            (free_on[node.name].free_cores, node.name, need)
+            (free_on[node.name].free_cores, node.name, needs)
             for node in snapshot.nodes
-            if node.name not in (job.node, *awaited, *refused_nodes(job))
-            and (job.memory_request_bytes or 0.0) <= memory_room[node.name]
-            and (need := need_there(job, each.known, node, each.cost.unweighted_seconds)) is not None
-            and need <= free_on[node.name].free_cores
+            if node.name not in leaves | refused | awaited
+            and reserved <= memory_room[node.name]
+            and (needs := _needs_there(each, node, memory, need_there)) is not None
+            and math.fsum(needs) <= free_on[node.name].free_cores
         ]
         if not fits:
             continue
-        free, target, need = min(fits)
-        missed = each.known.unmet.evaluations if each.known.unmet else evaluations
+        free, target, needs = min(fits)
+        wants = "needs" if len(each.pods) == 1 else f"its {len(each.pods)} pods need"
         reason = (
-            f"{job.node} has not kept its {promise} at {missed} evaluations in a row: needs {need:.3g} cores, "
-            f"{target} has {free:.3g} free"
+            f"{each.job.node} has not kept its {promise} at {each.evaluations} evaluations in a row: "
+            f"{wants} {math.fsum(needs):.3g} cores, {target} has {free:.3g} free"
         )
-        moves[job.node] = Migrate(job.uid, job.node, target, reason, relieves=promise)
-        free_on[target].add(need)
-        memory_room[target] -= job.memory_request_bytes or 0.0
-    return tuple(moves.values())
+        moves += [Migrate(pod.uid, pod.node, target, reason, relieves=promise) for pod in each.pods]
+        left |= leaves
+        for need in needs:
+            free_on[target].add(need)
+        memory_room[target] -= reserved
+    return tuple(moves)
+
+
+def _needs_there(
+    candidate: _Candidate, node: Node, memory: MemoryState, need_there: NeedThere
+) -> tuple[float, ...] | None:
+    """What each pod needs there; None: one of them cannot be kept, or its need is not known."""
+    needs = [need_there(pod, memory.jobs[pod.uid], node, candidate.away_seconds) for pod in candidate.pods]
+    known = tuple(need for need in needs if need is not None)
+    return known if len(known) == len(needs) else None
 
 
 def _candidates(snapshot: ClusterSnapshot, memory: MemoryState, evaluations: int) -> Sequence[_Candidate]:
@@ -82,18 +104,31 @@ def _candidates(snapshot: ClusterSnapshot, memory: MemoryState, evaluations: int
     now = snapshot.taken_at_seconds
     found = []
     for job in snapshot.jobs:
-        known = memory.jobs[job.uid]
-        unmet = known.unmet
+        unmet = memory.jobs[job.uid].unmet
         if unmet is None or unmet.evaluations < evaluations or unmet.at_seconds != now or unmet.node != job.node:
             continue
-        if can_move(job) and not _has_siblings(job):
-            found.append(_Candidate(job, known, cost_of(job, known, 1.0, now)))
-    return sorted(found, key=lambda each: (each.cost.total_seconds, each.job.uid))
+        if can_move(job) and (pods := _moving_with(job, snapshot)):
+            costs = [cost_of(pod, memory.jobs[pod.uid], 1.0, now) for pod in pods]
+            away, total = (
+                max(cost.unweighted_seconds for cost in costs),
+                math.fsum(cost.total_seconds for cost in costs),
+            )
+            found.append(_Candidate(job, unmet.evaluations, pods, away, total))
+    return sorted(found, key=lambda each: (each.cost_seconds, each.job.uid))
 
 
-def _has_siblings(job: Job) -> bool:
-    """The pods of a workload move together, and one alone would be vetoed."""
-    return job.movability is not None and len(job.movability.members) > 1
+def _moving_with(job: Job, snapshot: ClusterSnapshot) -> tuple[Job, ...]:
+    """The pods of its workload, which move together, in order of uid; none where they cannot.
+
+    A Job is suspended whole. The pods of other owners would be evicted one by one, which for replicas of one server is
+    an outage of all of them.
+    """
+    if job.movability is None or len(job.movability.members) < 2:
+        return (job,)
+    uids = set(job.movability.members)
+    pods = sorted((each for each in snapshot.jobs if each.uid in uids), key=lambda each: each.uid)
+    together = len(pods) == len(uids) and job.movability.way == "suspend" and all(map(can_move, pods))
+    return tuple(pods) if together else ()
 
 
 def _awaited(snapshot: ClusterSnapshot) -> frozenset[str]:

@@ -10,7 +10,8 @@ which are 0.5 cores, and the others share 1.0 core.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from slopewise.allocation import (
     MIN_CAPACITY_CORES,
@@ -98,25 +99,55 @@ def unknown_reason(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> str
 
 def silent_jobs(jobs: Sequence[Job], remembered: Mapping[str, JobMemory], silence: Silence) -> dict[str, str]:
     """Why each silent job is silent, by uid."""
-    return silent_and_new(jobs, remembered, silence)[0]
+    reasons = ((job.uid, silence(job, remembered[job.uid])) for job in jobs)
+    return {uid: because for uid, because in reasons if because is not None}
 
 
-def silent_and_new(
-    jobs: Sequence[Job], remembered: Mapping[str, JobMemory], silence: Silence
-) -> tuple[dict[str, str], set[str]]:
-    """Why each silent job is left alone, by uid; and who has begun to report since the last look.
+@dataclass(frozen=True, slots=True)
+class JobsOfNode:
+    """All jobs of a node, and the silent ones among them."""
 
-    For a policy these arrive only now: nothing has been decided of them yet.
-    """
-    silent: dict[str, str] = {}
-    new: set[str] = set()
-    for job in jobs:
-        known = remembered[job.uid]
-        if (because := silence(job, known)) is not None:
-            silent[job.uid] = because
-        elif known.job_class is None and known.wanted_cores is None:
-            new.add(job.uid)
-    return silent, new
+    everyone: Sequence[Job]
+    """In order of uid."""
+    silent: Mapping[str, str]
+    """Why each silent job is silent, by uid."""
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], remembered: Mapping[str, JobMemory], silence: Silence) -> JobsOfNode:
+        """The jobs in order of uid, and which of them are silent."""
+        everyone = sorted(jobs, key=_by_uid)
+        return cls(everyone, silent_jobs(everyone, remembered, silence))
+
+    @property
+    def reporting(self) -> Sequence[Job]:
+        """Those that are not silent."""
+        return [job for job in self.everyone if job.uid not in self.silent] if self.silent else self.everyone
+
+    def left_on(self, node: Node, remembered: Mapping[str, JobMemory], control: CpuControl, *, reserves: bool) -> Node:
+        """The node as large as what its silent jobs leave.
+
+        Under `limits` they leave what they do not use, unless the policy guarantees CPU (`reserves`): then the node is
+        also only its capacity, without what other pods take.
+        """
+        node = promisable(node) if reserves else node
+        if not self.silent or not (control == "requests" or reserves):
+            return node
+        jobs = self.everyone
+        quiet = [job for job in jobs if job.uid in self.silent]
+        if control == "requests":
+            taken = node.cpu_cores * share_ratio(quiet, jobs, remembered)
+        else:
+            even = even_share_millicores(jobs, remembered, node, control)
+            taken = sum(min(even, original_millicores(job, remembered, node, control)) for job in quiet) / 1000
+        return replace(node, cpu_cores=max(MIN_CAPACITY_CORES, node.cpu_cores - taken))
+
+
+_by_uid = attrgetter("uid")
+
+
+def is_new(known: JobMemory) -> bool:
+    """Whether nothing has been decided of a job yet: it arrived, or has begun to report since the last evaluation."""
+    return known.job_class is None and known.wanted_cores is None
 
 
 def without_decision(known: JobMemory) -> JobMemory:
@@ -124,29 +155,3 @@ def without_decision(known: JobMemory) -> JobMemory:
     if known.job_class is None and known.wanted_cores is None and known.unmet is None:
         return known
     return known.altered(job_class=None, class_since_seconds=None, wanted_cores=None, streak=0, unmet=None)
-
-
-def node_without(
-    silent: Mapping[str, str],
-    jobs: Sequence[Job],
-    remembered: Mapping[str, JobMemory],
-    node: Node,
-    control: CpuControl,
-    *,
-    reserves: bool,
-) -> Node:
-    """The node as large as what its silent jobs leave.
-
-    Under `limits` they leave what they do not use, unless the policy guarantees CPU (`reserves`): then the node is also
-    only its capacity, without what other pods take.
-    """
-    node = promisable(node) if reserves else node
-    quiet = [job for job in jobs if job.uid in silent]
-    if not quiet or not (control == "requests" or reserves):
-        return node
-    if control == "requests":
-        taken = node.cpu_cores * share_ratio(quiet, jobs, remembered)
-    else:
-        even = even_share_millicores(jobs, remembered, node, control)
-        taken = sum(min(even, original_millicores(job, remembered, node, control)) for job in quiet) / 1000
-    return replace(node, cpu_cores=max(MIN_CAPACITY_CORES, node.cpu_cores - taken))

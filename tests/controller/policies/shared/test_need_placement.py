@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, a_node, a_snapshot
 
-from slopewise.model import Arrival, MemoryState, Node
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, place_by_need, wanted_cores
+from slopewise.model import Arrival, JobMemory, MemoryState, Node
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, need_on, place_by_need, wanted_cores
 
 ARRIVED = START - 100.0
 
@@ -133,3 +133,28 @@ def test_a_newcomer_wants_what_it_can_use_else_its_request_else_one_core(
 ) -> None:
     arrival = Arrival("new", "new", "team", START, request_millicores, useful_parallelism_cores=parallelism)
     assert wanted_cores(arrival, a_node(cpu_cores=4.0)) == wants
+
+
+@pytest.mark.parametrize(
+    ("ran_before", "measured", "of_class", "need"),
+    [
+        (True, 0.3, 0.4, Need(0.3, timed=True)),
+        (True, None, 0.4, Need(0.4, timed=True, by_class=True)),
+        (False, 0.3, 0.4, Need(0.4, timed=True, by_class=True)),
+        (True, None, None, Need(2.0, timed=False)),
+        (False, 0.3, None, Need(2.0, timed=False)),
+    ],
+)
+def test_a_need_is_its_own_else_that_of_its_class_else_what_it_wants(
+    ran_before: bool, measured: float | None, of_class: float | None, need: Need
+) -> None:
+    arrival = Arrival("new", "new", "team", START, useful_parallelism_cores=2.0)
+    memory = MemoryState(arriving={"new": JobMemory()} if ran_before else {})
+    wants: list[float] = []
+
+    def measured_cores(_: JobMemory, wanted: float) -> float | None:
+        wants.append(wanted)
+        return measured
+
+    assert need_on(a_node(cpu_cores=4.0), arrival, memory, measured_cores, lambda: of_class) == need
+    assert wants == ([2.0] if ran_before else [])

@@ -7,16 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.moving import MOBILE, SAVES
+from support.moving import AUTO, MOBILE, SAVES
 from support.worlds import START, a_job, a_node, a_snapshot
 
+from slopewise.guards.moves import review_moves
 from slopewise.model import (
+    Answering,
     ClusterSnapshot,
+    Confirmed,
     Decisions,
     Job,
     JobMemory,
     MemoryState,
     Migrate,
+    Movability,
     MoveUnderWay,
     NodeMemory,
     Objectives,
@@ -123,8 +127,6 @@ class TestObjectives:
         assert moves(decide([served("a"), served("b", migratable=False)], SCARCE)) == []
         refused = replace(MOBILE, refused_nodes={"n2": "a taint"})
         assert moves(decide([served("a"), served("b", movability=refused)], SCARCE)) == []
-        pods = replace(MOBILE, members=("b", "b:1"))
-        assert moves(decide([served("a"), served("b", movability=pods)], SCARCE)) == []
 
     def test_an_objective_that_no_node_can_keep_moves_nobody(self) -> None:
         assert moves(decide([served("a"), served("b")], {**SCARCE, "b": needing(1.7)}, {"n1": 1.0, "n2": 4.0})) == []
@@ -133,11 +135,74 @@ class TestObjectives:
         satisfied = JobMemory(paces=(Pace(START - 1, ASKED, 0.75),), unmet=Unmet("n1", 2, START - ITVAL))
         assert moves(decide([served("a"), served("b")], {**SCARCE, "b": satisfied})) == []
 
+    def test_a_server_that_hangs_keeps_an_even_share_and_is_not_moved(self) -> None:
+        """No CPU cures it: what was counted while it was slow is forgotten."""
+        waits = Answering(0.0, START - 90, START - 80)
+        hangs = needing(0.7, 9).altered(paces=(), answering=waits, objective_missed=Confirmed(True))
+        jobs = [served("a"), replace(served("b"), responses=Responses(9, 9.0, in_flight=12))]
+        decisions = decide(jobs, {"a": needing(0.5, 0), "b": hangs})
+        after = decisions.memory.jobs["b"]
+        assert (moves(decisions), after.unmet, after.wanted_cores) == ([], None, 0.5)
+
     def test_both_variants_move_and_none_does_where_it_is_off(self) -> None:
         jobs = [served("a"), served("b")]
         assert moves(decide(jobs, SCARCE, variant="step")) == [("b", "n2")]
         assert moves(decide(jobs, SCARCE, moves=False)) == []
         assert moves(decide(jobs, SCARCE, missed_evaluations=4)) == []
+
+
+class TestPodsOfOneJob:
+    """b has two pods: one on n1, whose objective is not kept there, and one on n2, which needs 0.4 cores."""
+
+    POD = replace(MOBILE, members=("b:0", "b:1"))
+
+    def decide(self, cores: Mapping[str, float], known: JobMemory | None = None, **of_second: Any) -> Decisions:
+        second = served("b:1", "n2", **{"movability": self.POD, **of_second})
+        there = {"a": needing(0.5, 0), "b:0": needing(0.7), "b:1": known or needing(0.4, 0, node="n2")}
+        return decide([served("a"), served("b:0", movability=self.POD), second], there, cores)
+
+    def test_they_go_to_one_node_on_which_the_needs_of_all_fit(self) -> None:
+        cores = {"n1": 1.0, "n2": 3.0, "n3": 1.2, "n4": 2.0}  # n2 has the room, and one of them is there already
+        decisions = self.decide(cores)
+        assert moves(decisions) == [("b:0", "n3"), ("b:1", "n3")]
+        assert {move.reason for move in decisions.moves} == {
+            "n1 has not kept its objective at 3 evaluations in a row: its 2 pods need 1.1 cores, n3 has 1.2 free"
+        }
+        assert moves(self.decide(cores | {"n3": 1.0})) == [("b:0", "n4"), ("b:1", "n4")]
+
+    def test_the_guards_let_them_go_together(self) -> None:
+        decisions = self.decide({"n1": 1.0, "n2": 3.0, "n3": 1.2})
+        jobs = [served("a"), served("b:0", movability=self.POD), served("b:1", "n2", movability=self.POD)]
+        nodes = [a_node("n1"), a_node("n2", 3.0), a_node("n3", 1.2)]
+        allowed, withheld = review_moves(decisions.moves, a_snapshot(jobs, nodes), decisions.memory, AUTO)
+        assert ([move.job_uid for move in allowed], withheld) == (["b:0", "b:1"], ())
+
+    @pytest.mark.parametrize(
+        "second",
+        [
+            {"migratable": False},
+            {"movability": replace(POD, refused_nodes={"n3": "a taint"})},
+            {"known": JobMemory()},  # not timed: what it needs elsewhere is unknown
+            {"memory_request_bytes": 2.0**50},
+        ],
+    )
+    def test_where_one_of_them_cannot_go_none_does(self, second: dict[str, Any]) -> None:
+        assert moves(self.decide({"n1": 1.0, "n2": 3.0, "n3": 1.2}, **second)) == []
+
+    @pytest.mark.parametrize(
+        "first", [replace(POD, way="evict"), replace(POD, members=("b:0", "b:1", "b:2"))], ids=["evicted", "one unseen"]
+    )
+    def test_pods_that_would_be_evicted_or_are_not_all_seen_stay(self, first: Movability) -> None:
+        jobs = [served("a"), served("b:0", movability=first), served("b:1", "n2", movability=first)]
+        known = {"a": needing(0.5, 0), "b:0": needing(0.7), "b:1": needing(0.4, 0, node="n2")}
+        assert moves(decide(jobs, known, {"n1": 1.0, "n2": 3.0, "n3": 1.2})) == []
+
+    def test_a_node_that_one_of_them_leaves_is_left_by_no_other_job_at_this_evaluation(self) -> None:
+        slow = replace(SAVES, duration_seconds=60.0)
+        jobs = [served("a"), *(served(uid, movability=self.POD) for uid in self.POD.members)]
+        known = {"a": needing(0.5, 0), "b:0": needing(0.7), "b:1": needing(0.8), "c": needing(0.9)}
+        cores = {"n1": 1.0, "n2": 4.0}
+        assert moves(decide([*jobs, served("c", checkpoint=slow)], known, cores)) == [("b:0", "n2"), ("b:1", "n2")]
 
 
 def training(uid: str, steps: float, within: float = 1000.0, **more: Any) -> Job:
