@@ -40,9 +40,6 @@ from slopewise.model import (
     reaches,
 )
 
-FINAL = 2
-"""`TargetHits.reached` of a job that has passed all of its targets."""
-
 RETRY_SECONDS = 300.0
 """An owner that cannot be stopped is asked again so late: what has to change is a right, or the owner itself."""
 
@@ -179,7 +176,7 @@ def _stop(pods: Sequence[Job], memory: MemoryState, snapshot: ClusterSnapshot) -
 
 def _is_due(job: Job, known: JobMemory | None, snapshot: ClusterSnapshot, now_seconds: float) -> bool:
     target = job.objectives.target_level
-    if known is None or known.targets is None or known.targets.reached < FINAL or target is None:
+    if known is None or known.targets is None or not known.targets.is_final or target is None:
         return False
     if known.stop is not None and not _may_retry(known.stop, now_seconds):
         return False
