@@ -23,7 +23,6 @@ pytestmark = pytest.mark.timeout(900)
 
 NAME, STEPS, TARGET = "stdlib-chars", 200_000, 1.75
 """It begins above 3 and falls slowly: the first evaluation is above the target, and one a minute later below it."""
-"""Its loss begins at 2.3 and falls below 1 within seconds, and its steps take hours."""
 
 KEEPS = {"policy": {"name": "fair"}, "behaviour": {"intervalSeconds": 20}}
 """Three measurements of 20 s each, which is four scrapes."""
