@@ -285,6 +285,6 @@ class TestWhereOthersAreAdmitted:
     def test_what_is_known_of_shipped_policies_is_still_checked(
         self, kubectl: Kubectl, choice: dict[str, Any], words: str
     ) -> None:
-        code, told = tried(kubectl, {"policy": choice})
+        code, found = tried(kubectl, {"policy": choice})
         assert code != 0
-        assert words in told
+        assert words in found

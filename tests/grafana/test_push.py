@@ -164,11 +164,11 @@ def test_the_shipped_dashboards_are_found_in_a_checkout() -> None:
 
 
 def test_a_wrong_token_is_told_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
-    with pytest.raises(SlopewiseError, match=r"answered 401 .*; give the token of a service account.*Editor") as told:
+    with pytest.raises(SlopewiseError, match=r"answered 401 .*; give the token of a service account.*Editor") as raised:
         push_dashboards(grafana.url, "glsa_wrong", dashboards=dashboards)
 
-    assert told.value.exit_code == 1
-    assert "glsa_wrong" not in str(told.value)
+    assert raised.value.exit_code == 1
+    assert "glsa_wrong" not in str(raised.value)
     assert grafana.dashboards == {}
 
 
@@ -219,10 +219,10 @@ def test_a_refused_connection_is_a_data_source_error(dashboards: Path) -> None:
         unreachable.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer on this port
         url = f"http://127.0.0.1:{unreachable.getsockname()[1]}"
 
-        with pytest.raises(DataSourceError, match="cannot be reached") as told:
+        with pytest.raises(DataSourceError, match="cannot be reached") as raised:
             push_dashboards(url, TOKEN, dashboards=dashboards)
 
-    assert told.value.exit_code == 4
+    assert raised.value.exit_code == 4
 
 
 def test_a_grafana_that_hangs_is_given_up(grafana: FakeGrafana, dashboards: Path) -> None:
@@ -251,10 +251,10 @@ def test_an_address_that_cannot_be_used_is_told_with_an_example(url: str) -> Non
 
 
 def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
-    with pytest.raises(UsageError, match="has a user in it") as told:
+    with pytest.raises(UsageError, match="has a user in it") as raised:
         push_dashboards("http://admin:secret@grafana.example.org", TOKEN)
 
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("token", ["", " \n", "two words", "tökén"])

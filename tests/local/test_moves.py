@@ -107,8 +107,8 @@ def test_a_job_that_moves_is_told_as_moving_and_then_as_a_job_of_its_new_node(wo
         move(session)
         snapshot = session.ports.observer.observe()
         assert [each.name for each in snapshot.jobs] == []
-        (told,) = snapshot.moving
-        assert told == MoveUnderWay("a", "node-1", "node-2", told.since_seconds, "saving and ending")
+        (found,) = snapshot.moving
+        assert found == MoveUnderWay("a", "node-1", "node-2", found.since_seconds, "saving and ending")
         again = move_again(session)
         assert (again.result, again.detail) == ("deferred", "it is on its way from node-1 to node-2")
         eventually(lambda: nodes(session).get("a") == "node-2")
@@ -166,8 +166,8 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_c
             return any(news.stage == "resumed" for news in reports[-1].move_events)
 
         eventually(resumed)
-        told = [(news.stage, news.record.node, news.warning) for report in reports for news in report.move_events]
-        assert told == [("begun", "node-2", False), ("resumed", "node-2", False)]
+        found = [(news.stage, news.record.node, news.warning) for report in reports for news in report.move_events]
+        assert found == [("begun", "node-2", False), ("resumed", "node-2", False)]
         (news,) = [news for news in reports[-1].move_events if news.stage == "resumed"]
         assert news.record.steps_lost == 0.0
         (made,) = record(session).moves
@@ -245,7 +245,7 @@ def test_a_controller_that_is_killed_in_the_middle_of_a_move_leaves_nothing_that
     killed = start_python("-c", KILLED_IN_MID_MOVE, way, str(seconds), env=environment, stderr=subprocess.PIPE)
     _, complaints = killed.communicate(timeout=120)
     assert killed.returncode == -signal.SIGKILL, complaints
-    told: Sequence[str] = clean_up_after_killed(default_state_dir())
-    assert any("removed the folder" in message for message in told)
+    found: Sequence[str] = clean_up_after_killed(default_state_dir())
+    assert any("removed the folder" in message for message in found)
     eventually(lambda: not tiny_trainings())
     assert (leaked_cgroups(), leaked_folders()) == before

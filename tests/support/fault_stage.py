@@ -232,13 +232,13 @@ class Stage:
 
     def wait_for_event(self, about: str, reason: str, words: str = "", seconds: float = 60.0) -> str:
         """Wait until an event about a pod or a policy is told; returns its note."""
-        told = wait_for(
+        found = wait_for(
             f"event {reason} of {about} with {words!r}",
             lambda: self.events(about),
             lambda seen: any(why == reason and words in note for why, note in seen),
             seconds,
         )
-        return next(note for why, note in told if why == reason and words in note)
+        return next(note for why, note in found if why == reason and words in note)
 
     # --- the end ---------------------------------------------------------------------------------------------
 

@@ -245,7 +245,7 @@ class StopRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def is_done(self) -> bool:
-        """True once the job was told to end."""
+        """True once the job was signalled to end."""
         return self.result == "applied"
 
 

@@ -55,10 +55,10 @@ def test_five_trainings_go_through_every_mode_and_end_with_the_cpu_they_came_wit
 
 def _it_recommends_and_changes_nothing(scene: Scene) -> None:
     def wishes() -> dict[str, tuple[int | None, int | None, bool]]:
-        told = {name: growth.get("status", {}) for name, growth in scene.growths().items()}
+        statuses = {name: growth.get("status", {}) for name, growth in scene.growths().items()}
         return {
             name: (one.get("cpuMillicores"), one.get("cpuWantedMillicores"), has_condition(one, "MetricsAvailable"))
-            for name, one in told.items()
+            for name, one in statuses.items()
         }
 
     def all_have_one(seen: dict[str, tuple[int | None, int | None, bool]]) -> bool:

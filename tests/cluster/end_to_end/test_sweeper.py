@@ -55,9 +55,11 @@ def test_a_pod_behind_our_gate_runs_after_two_minutes_although_no_controller_is_
     kubectl.wait_running(namespace, "gated", seconds=TWO_MINUTES_SECONDS + 10)
 
     sweeper = ("-l", "app.kubernetes.io/component=sweeper", "-n", SYSTEM)
-    told = wait_for("it tells", lambda: kubectl.run("logs", *sweeper, "--tail=-1"), lambda text: namespace in text, 60)
-    print(told)
-    assert "its gate is off" in told
+    logged = wait_for(
+        "it tells", lambda: kubectl.run("logs", *sweeper, "--tail=-1"), lambda text: namespace in text, 60
+    )
+    print(logged)
+    assert "its gate is off" in logged
     assert "schedulingGates" not in kubectl.get("pod", "gated", "-n", namespace)["spec"]
 
 

@@ -169,7 +169,7 @@ def test_a_budget_that_allows_one_of_two_moves_none(moves: MovingStage, kind: st
     reason = wait_for(
         "its JobGrowth names the budget",
         lambda: moves.stage.growth("several").get("reason", ""),
-        lambda told: "disruption budget says no" in told,
+        lambda text: "disruption budget says no" in text,
     )
     print(reason)
     controller.wait_for_passes(2)

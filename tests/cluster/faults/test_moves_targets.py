@@ -56,7 +56,7 @@ def test_a_target_that_takes_no_more_in_between_lets_the_job_go_on_where_there_i
         moves.wait_moved("a", node=HERE, seconds=90)
         moves.wait_until_free("a")
         controller.wait_for_passes(1)
-        assert THERE in moves.told(controller, "a")
+        assert THERE in moves.reported(controller, "a")
     assert len(trainings.live_pods("a")) == 1
 
 

@@ -217,7 +217,7 @@ def test_a_mistake_on_standard_input_is_told_as_one(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "expected"),
     [
         ("python a.py > log.txt", "'>' is for a shell, and there is none: what the command prints is kept anyway"),
         ("python a.py 2>&1", "'>' is for a shell"),
@@ -239,11 +239,11 @@ def test_a_mistake_on_standard_input_is_told_as_one(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_what_only_a_shell_understands_is_refused_with_what_to_write_instead(
-    tmp_path: Path, command: str, told: str
+    tmp_path: Path, command: str, expected: str
 ) -> None:
     message = _mistake(tmp_path, json.dumps([{"name": "a", "command": command}]))
 
-    assert f"job 1: command: {told}" in message
+    assert f"job 1: command: {expected}" in message
     assert "command: [sh, -c, " in message
 
 

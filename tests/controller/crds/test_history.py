@@ -52,16 +52,16 @@ def test_moves_are_told_by_where_they_lead() -> None:
 
 def test_a_job_that_resumed_elsewhere_is_told_by_where_it_is() -> None:
     record = MoveRecord(START, "n1", "n2", resumed_on="n3")
-    told = move_event(MoveEvent("job-1:0", "resumed", record, "resumed on n3 after 4 s"), START)
-    assert (told.change, told.result, told.detail) == ("n1 to n3", "resumed", "resumed on n3 after 4 s")
+    action = move_event(MoveEvent("job-1:0", "resumed", record, "resumed on n3 after 4 s"), START)
+    assert (action.change, action.result, action.detail) == ("n1 to n3", "resumed", "resumed on n3 after 4 s")
 
 
 def test_a_move_that_was_cancelled_is_told_by_where_it_was_to_lead() -> None:
     record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 60, resumed_on="n1")
-    told = move_event(MoveEvent("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
-    assert (told.change, told.result) == ("n1 to n2", "cancelled")
+    action = move_event(MoveEvent("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
+    assert (action.change, action.result) == ("n1 to n2", "cancelled")
     ended = move_ended("job-1:0", "n1 to n2", "cancelled", "somebody else has suspended it", START)
-    assert appended((told,), ended) == (told,), "the same is not told twice"
+    assert appended((action,), ended) == (action,), "the same is not told twice"
 
 
 def test_a_long_reason_is_cut() -> None:

@@ -190,7 +190,7 @@ def _scrape(port: int) -> str:
     return text
 
 
-# --- told to end, and started again ------------------------------------------------------------------------
+# --- signalled to end, and started again ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("steps_before", "steps_after"), [(1, 24), (13, 12), (25, 0)])

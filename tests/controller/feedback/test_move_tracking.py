@@ -267,7 +267,7 @@ def failure_of(reviewed: TrackedMoves) -> str:
 def test_a_trainer_that_ends_with_success_when_it_is_told_to_end_counts_as_done() -> None:
     done = a_mobile_job("a", state=JobState.FINISHED, steps_total=500.0)
     assert failure_of(after(seen(5.0, done, LEAVING))) == (
-        "ended with success when it was told to end, after 500 of 10000 steps: "
+        "ended with success when it was signalled to end, after 500 of 10000 steps: "
         "a trainer must exit non-zero then, or it counts as done"
     )
 
@@ -276,7 +276,9 @@ def test_a_process_that_ends_with_failure_while_it_is_moved_is_what_is_to_be_exp
     ended = a_mobile_job("a", state=JobState.FAILED)
     assert after(seen(300.0, ended, LEAVING)).events == ()
     assert after(seen(30.0, ended)).events == ()
-    assert failure_of(after(seen(60.0, ended))) == "failed when it was told to end on n1, and was not started again"
+    assert (
+        failure_of(after(seen(60.0, ended))) == "failed when it was signalled to end on n1, and was not started again"
+    )
 
 
 @pytest.mark.parametrize("job", [None, a_mobile_job("a"), back(state=JobState.STARTING)])
@@ -294,7 +296,7 @@ def test_a_job_that_is_missing_and_that_nobody_moves_any_more_is_told_too() -> N
 def test_a_trainer_that_said_it_saves_and_lost_steps_is_not_moved_again() -> None:
     resumed, failed = after(seen(4.0, back(steps_total=450.0))).events
     assert resumed.message == "resumed on n2 within 4.0 s, 50 steps lost"
-    assert failed.record.failure == "lost 50 steps, though it says that it saves when it is told to end"
+    assert failed.record.failure == "lost 50 steps, though it says that it saves when it is signalled to end"
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_what_may_refuse_a_resize_is_heard_of_when_it_changes(server: ApiServer)
     heard: list[tuple[str, str]] = []
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4", "pods": "9"}}}
     server.put(QUOTAS, quota)
-    watches = make_watches(server.client(), None, lambda *_: None, lambda *told: heard.append(told))
+    watches = make_watches(server.client(), None, lambda *_: None, lambda *found: heard.append(found))
     assert watches.limits.changes("resourcequotas", "team-a") is None, "nothing is heard yet"
     watches.start()
     try:

@@ -164,8 +164,8 @@ def test_a_deleted_policy_does_not_wait_for_ever_for_a_pod_that_cannot_have_its_
 
     wait_for(lambda: replica.metric("slopewise_restore_pending_pods", name="p") == 1, "it waits", town)
     wait_for(lambda: not town.is_there(f"{POLICIES}/p"), "the policy goes", town)
-    [told] = town.lines("finalization delayed")
-    assert told["reason"].startswith(
+    [line] = town.lines("finalization delayed")
+    assert line["reason"].startswith(
         "the policy goes although pods do not have their original resources back (1), for example team-a/a: "
     )
     assert town.found(f"{GROWTHS}/a")["status"]["pods"][0]["original"]["cpuLimit"] == ORIGINAL

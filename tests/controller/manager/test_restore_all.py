@@ -157,19 +157,19 @@ def test_what_is_left_at_the_deadline_is_told_with_its_reason_and_keeps_the_poli
 def test_a_signal_ends_it_with_what_was_done_so_far(town: Town, connection: Connection) -> None:
     town.server.fault(refusal(500, "InternalError", "the webhook is gone"), path="/pods/b/resize$", times=100)
     stop = StopSignal()
-    told: list[str] = []
+    announced: list[str] = []
 
     def announce(message: str) -> None:
-        told.append(message)
-        if sum("not back yet" in each for each in told) == 2:  # what was accepted at the first is in effect
+        announced.append(message)
+        if sum("not back yet" in each for each in announced) == 2:  # what was accepted at the first is in effect
             stop.note(signal.SIGINT)
 
     result = restore_all(connection, "controllers", 60.0, stop, announce)
 
     assert "stopped by SIGINT" in result.problems
     assert result.restored.keys() == {"pod team-a/a"}
-    assert told[0].startswith("Taking the lease controllers/slopewise-controller")
-    assert told[1].startswith("1 not back yet, for example pod team-a/b: ")
+    assert announced[0].startswith("Taking the lease controllers/slopewise-controller")
+    assert announced[1].startswith("1 not back yet, for example pod team-a/b: ")
 
 
 def test_it_refuses_while_a_controller_leads(town: Town, connection: Connection) -> None:

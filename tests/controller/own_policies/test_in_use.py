@@ -170,9 +170,9 @@ def test_from_a_new_file_to_a_simulation(tmp_path: Path) -> None:
     assert list(json.loads(simulated.stdout)["policies"]) == ["fair", "shortest-first"], simulated.stderr
     a_file(tmp_path, failing("1 / 0"), name="broken")
     listed = slopewise("policies", "--policies-dir", ".", "-o", "json", cwd=tmp_path)
-    told = {policy["name"]: policy["mistake"] for policy in json.loads(listed.stdout)}
-    assert told["shortest-first"] is told["flowcon"] is None
-    assert "ZeroDivisionError" in told["broken"]
+    listed_mistakes = {policy["name"]: policy["mistake"] for policy in json.loads(listed.stdout)}
+    assert listed_mistakes["shortest-first"] is listed_mistakes["flowcon"] is None
+    assert "ZeroDivisionError" in listed_mistakes["broken"]
 
 
 def test_a_check_that_fails_is_exit_code_1_and_a_file_that_cannot_be_loaded_2(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def moves(decisions: Decisions) -> dict[str, tuple[str, str]]:
 # --- Algorithm 3 ---------------------------------------------------------------------------------------------
 
 
-def told(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[bool]]:
+def classified(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[bool]]:
     """The categories a job goes through when its growth is measured at look after look, and when it requests."""
     nodes = [a_node("n1"), a_node("n2")]
     job, before, state = a_movable_job("job"), None, MemoryState()
@@ -106,41 +106,41 @@ def told(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[boo
 
 
 def test_vector_falling_growth_goes_from_progressing_to_watching_to_converged_and_then_requests() -> None:
-    categories, requests = told([0.20, 0.008, 0.006, 0.004])
+    categories, requests = classified([0.20, 0.008, 0.006, 0.004])
     assert categories == ["PC", "WC", "CC", "CC"]
     assert requests == [False, False, False, True]
 
 
 def test_vector_a_converged_job_with_no_growing_ones_beside_it_requests_nothing() -> None:
-    assert told([0.20, 0.008, 0.006, 0.004], others=0) == (["PC", "WC", "CC", "CC"], [False] * 4)
-    assert told([0.20, 0.008, 0.006, 0.004], others=1)[1] == [False] * 4  # |PC| + |WC| must be above 1
+    assert classified([0.20, 0.008, 0.006, 0.004], others=0) == (["PC", "WC", "CC", "CC"], [False] * 4)
+    assert classified([0.20, 0.008, 0.006, 0.004], others=1)[1] == [False] * 4  # |PC| + |WC| must be above 1
 
 
 def test_vector_growth_that_does_not_fall_keeps_the_category() -> None:
-    assert told([0.20, 0.008, 0.009, 0.006])[0] == ["PC", "WC", "WC", "CC"]
+    assert classified([0.20, 0.008, 0.009, 0.006])[0] == ["PC", "WC", "WC", "CC"]
 
 
 @pytest.mark.parametrize("falling", [[0.20, 0.008], [0.20, 0.008, 0.006]])
 def test_vector_growth_of_alpha_or_more_brings_any_job_back_to_progressing(falling: list[float]) -> None:
-    assert told([*falling, 0.05])[0][-1] == "PC"
-    assert told([*falling, 0.01])[0][-1] == "PC"
+    assert classified([*falling, 0.05])[0][-1] == "PC"
+    assert classified([*falling, 0.01])[0][-1] == "PC"
 
 
 def test_a_job_that_only_jitters_converges_too_and_asks_to_be_moved() -> None:
     # Flat, ±0.002 an interval: growth that is cut off at 0 would be 0 and 0, and 0 is not below 0.
-    categories, requests = told([0.0, -0.001, -0.002, 0.002, -0.002])
+    categories, requests = classified([0.0, -0.001, -0.002, 0.002, -0.002])
     assert categories == ["PC", "WC", "CC", "CC", "CC"]
     assert requests == [False, False, False, False, True]
 
 
 def test_a_job_whose_loss_is_exactly_constant_converges_too_and_asks_to_be_moved() -> None:
-    categories, requests = told([0.0, 0.0, 0.0, 0.0])
+    categories, requests = classified([0.0, 0.0, 0.0, 0.0])
     assert categories == ["PC", "WC", "CC", "CC"]
     assert requests == [False, False, False, True]
 
 
 def test_a_slow_growth_that_stays_the_same_is_no_plateau() -> None:
-    assert told([0.20, 0.008, 0.008, 0.008])[0] == ["PC", "WC", "WC", "WC"]
+    assert classified([0.20, 0.008, 0.008, 0.008])[0] == ["PC", "WC", "WC", "WC"]
 
 
 def test_a_plateau_is_moved_off_a_node_where_others_grow() -> None:
@@ -159,7 +159,7 @@ def test_a_plateau_is_moved_off_a_node_where_others_grow() -> None:
 
 
 def test_a_job_that_gets_worse_does_not_go_back_to_progressing() -> None:
-    assert told([0.20, 0.008, -0.05, -0.3])[0] == ["PC", "WC", "CC", "CC"]
+    assert classified([0.20, 0.008, -0.05, -0.3])[0] == ["PC", "WC", "CC", "CC"]
 
 
 def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:

@@ -37,7 +37,7 @@ def a_scenario(**spec: object) -> Scenario:
 
 
 @dataclass
-class Told:
+class Counted:
     """Progress that remembers what it was told."""
 
     total: int = 0
@@ -131,7 +131,7 @@ def test_a_policy_that_there_is_not_is_refused_before_anything_runs() -> None:
 
 
 def test_the_number_of_workers_changes_nothing(result: SweepResult) -> None:
-    progress = Told()
+    progress = Counted()
     parallel = simulate(a_scenario(), SEEDS, workers=3, progress=progress, keep_runs_of=(2,))
     assert parallel == result
     assert progress.total == 3 * 4  # seeds by three policies and the fair runs

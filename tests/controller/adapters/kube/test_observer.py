@@ -350,19 +350,19 @@ SQUEEZED = CpuAllocation(500, 500)
 
 
 @pytest.mark.parametrize(
-    ("node", "waited", "late", "told"),
+    ("node", "waited", "late", "found"),
     [
         (a_node_record(), 2.0, False, "n1 has not reported it in effect yet"),
         (a_node_record(), 60.0, True, "n1 does not carry it out; see whether its kubelet runs"),
         (a_node_record(ready=False), 60.0, True, "n1 is not ready"),
     ],
 )
-def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: float, late: bool, told: str) -> None:
+def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: float, late: bool, found: str) -> None:
     pod = a_pod("p", a_container(limit=2000, reported=SQUEEZED))
     here = world(pod, nodes=(node,), waited=lambda _: waited)
     job = here.job()
     assert (job.allocation, job.actual) == (CpuAllocation(2000, 500), SQUEEZED)
-    expected = f"the API server has accepted limit 2000m, request 500m; {told} (it reports limit 500m, request 500m)"
+    expected = f"the API server has accepted limit 2000m, request 500m; {found} (it reports limit 500m, request 500m)"
     assert job.unconfirmed == Unconfirmed(expected, late)
     assert here.observer.behind == (["n1"] if late else [])
 
@@ -417,7 +417,7 @@ def test_a_start_in_the_future_of_our_clock_is_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "told"),
+    ("series", "expected"),
     [
         (JobSeries(), "reports no loss: Prometheus has no target for it; give its container a port named metrics"),
         (DOWN, "reports no loss: port 9464 refuses; see whether its exporter listens and answers"),
@@ -429,14 +429,14 @@ def test_a_start_in_the_future_of_our_clock_is_now() -> None:
         (REPORTS, None),
     ],
 )
-def test_what_cannot_be_measured_is_told_after_a_while_with_the_remedy(series: JobSeries, told: str | None) -> None:
+def test_what_cannot_be_measured_is_told_after_a_while_with_the_remedy(series: JobSeries, expected: str | None) -> None:
     here = world(a_pod("p", a_container(running_since_seconds=START)), p=series)
     assert here.job().warnings == ()
     here.clock.seconds += GRACE_SECONDS
     warnings = here.job().warnings
     (no_use,) = [warning for warning in warnings if warning.startswith("no kubelet reports its usage; scrape")]
     others = [warning for warning in warnings if warning != no_use]
-    assert [warning.startswith(told or "") for warning in others] == [True] * (told is not None)
+    assert [warning.startswith(expected or "") for warning in others] == [True] * (expected is not None)
 
 
 @pytest.mark.parametrize(
@@ -459,15 +459,16 @@ def test_the_trainer_is_the_policys_container_then_the_owners_then_the_only_one(
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "expected"),
     [
         ({}, "which container trains is not known; name one of a, c in slopewise.dev/container"),
         ({"slopewise.dev/container": "x"}, "annotation slopewise.dev/container names 'x', and the pod has a, c"),
     ],
 )
-def test_a_pod_whose_trainer_is_not_known_is_left_alone(annotations: dict[str, str], told: str) -> None:
+def test_a_pod_whose_trainer_is_not_known_is_left_alone(annotations: dict[str, str], expected: str) -> None:
     assert (
-        world(a_pod("p", a_container("a"), a_container("c"), annotations=annotations)).job().ineligible_reason == told
+        world(a_pod("p", a_container("a"), a_container("c"), annotations=annotations)).job().ineligible_reason
+        == expected
     )
 
 
@@ -619,8 +620,8 @@ def test_a_workload_that_reports_no_loss_says_so_once_and_all_of_its_pods_know_w
     jobs = here.observer.observe().jobs
     causes = {job.missing_evaluation for job in jobs}
     assert [cause.reason for cause in causes if cause] == ["ScrapeFails"]
-    told = {job.name for job in jobs if any("reports no loss" in warning for warning in job.warnings)}
-    assert told == {"train-1"}
+    expected = {job.name for job in jobs if any("reports no loss" in warning for warning in job.warnings)}
+    assert expected == {"train-1"}
 
 
 def test_a_rank_that_reports_nothing_beside_one_that_does_is_no_matter() -> None:

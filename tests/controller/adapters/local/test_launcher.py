@@ -249,7 +249,7 @@ def test_all_are_told_to_end_before_one_of_them_is_waited_for(
     start: Callable[..., ManagedProcess], tmp_path: Path
 ) -> None:
     """The first ends only when the second has been told to: one after the other, the first would be killed."""
-    reported = tmp_path / "told"
+    reported = tmp_path / "reported"
     waits = (
         "import os, signal, sys, time\n"
         "def end(*_):\n"
@@ -257,12 +257,12 @@ def test_all_are_told_to_end_before_one_of_them_is_waited_for(
         "    sys.exit(7)\n"
         "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
     )
-    tells = (
+    reports = (
         "import signal, sys, time\n"
         f"def end(*_): open({str(reported)!r}, 'w').close(); sys.exit(8)\n"
         "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
     )
-    first, second = start(*PYTHON, waits), start(*PYTHON, tells)
+    first, second = start(*PYTHON, waits), start(*PYTHON, reports)
     assert eventually(lambda: first.tail().split() == ["ready", "ready"])
     terminate_all([first, second], grace_seconds=5.0)
     assert (first.poll(), second.poll()) == (7, 8)

@@ -132,7 +132,7 @@ def an_actuator(limiter: FakeLimiter, placed: list[tuple[str, str]] | None = Non
         limiter,
         lambda uid, node: started.append((uid, node)),
         lambda move: Outcome(move, "deferred", f"{move.job_uid} is on its way"),
-        lambda stop: Outcome(stop, "applied", f"{stop.job_uid} is told to end"),
+        lambda stop: Outcome(stop, "applied", f"{stop.job_uid} is signalled to end"),
     )
 
 

@@ -544,7 +544,7 @@ STOP = Stop("a", "local", WHY)
 
 
 def a_stopping_world(tmp_path: Path) -> tuple[World, FakeProcess]:
-    """Job `a` runs, limited, and was told to end at its target."""
+    """Job `a` runs, limited, and is being stopped at its target."""
     world = a_world(tmp_path, ONE, job("a"))
     world.supervisor.poll()
     process = world.launcher.started["a"]
@@ -606,4 +606,4 @@ def test_a_job_that_is_told_to_end_is_not_moved(tmp_path: Path) -> None:
     world.supervisor.poll()
     assert world.supervisor.end_at_target(STOP).result == "applied"
     outcome = world.supervisor.migrate(MOVE)
-    assert (outcome.result, outcome.detail) == ("infeasible", "it is told to end at its target")
+    assert (outcome.result, outcome.detail) == ("infeasible", "it is being stopped at its target")

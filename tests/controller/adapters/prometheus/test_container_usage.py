@@ -132,10 +132,10 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", after=0.3)}'
         target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
         pages.add(target, own)
-        pages.tell()
+        pages.publish()
         world.wait_for("container_cpu_usage_seconds_total", 12)
         pages.targets.remove(gone)
-        pages.tell()
+        pages.publish()
         world.wait_for("up", 5)
         yield world
 

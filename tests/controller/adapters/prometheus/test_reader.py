@@ -140,7 +140,7 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         world.add("has-long-begun", page(started=1000) + first_step.format(1002.5))
         world.add("moves", page(started=1000), instance="a:1")
         world.add("moves", None, instance="b:2")
-        pages.tell()
+        pages.publish()
         world.wait_for("steady", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
         yield world
 

@@ -179,11 +179,11 @@ def test_a_container_that_was_killed_for_memory_is_told_with_the_time(where: str
     ],
 )
 def test_a_resize_that_waits_or_failed_is_told(conditions: list[tuple[str, str, str]], pending: str | None) -> None:
-    told = [
+    reported = [
         {"type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2026-11-21T15:25:33Z"}
         for kind, status, reason in conditions
     ]
-    found = parse_pod(pod_json(status={"conditions": told})).pending
+    found = parse_pod(pod_json(status={"conditions": reported})).pending
     assert found == (pending and PodPending(pending, AT_15_25_33, "m"))  # type: ignore[arg-type]
 
 
@@ -298,12 +298,12 @@ def test_whatever_is_in_a_field_a_pod_is_read_or_refused_in_words(path: tuple[An
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = hostile
-    told = ""
+    found = ""
     try:
         name = parse_pod(json.loads(json.dumps(raw))).name
     except ValueError as error:
-        name, told = "", str(error)
-    assert name == "p" or "cannot be read" in told or path == ("metadata", "name")
+        name, found = "", str(error)
+    assert name == "p" or "cannot be read" in found or path == ("metadata", "name")
 
 
 MIGRATABLE_POD: dict[str, Any] = {"annotations": {"slopewise.dev/migratable": "true"}}
@@ -375,8 +375,8 @@ def test_nobody_changes_the_affinity_of_a_record_by_changing_what_it_hands_out()
 
 def test_a_pod_that_no_node_takes_is_known_since_when() -> None:
     def since(**condition: str) -> float | None:
-        told = {"type": "PodScheduled", "lastTransitionTime": "2026-11-21T15:25:33Z", **condition}
-        return parse_pod(pod_json(status={"conditions": [told]})).unschedulable_since_seconds
+        found = {"type": "PodScheduled", "lastTransitionTime": "2026-11-21T15:25:33Z", **condition}
+        return parse_pod(pod_json(status={"conditions": [found]})).unschedulable_since_seconds
 
     assert since(status="False", reason="Unschedulable") == AT_15_25_33
     assert since(status="False", reason="SchedulingGated") is None

@@ -124,8 +124,8 @@ def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer,
 def test_an_expired_watch_makes_the_list_anew_and_tells_what_changed_meanwhile(
     server: ApiServer, watching: Watching
 ) -> None:
-    told: list[tuple[str | None, str | None]] = []
-    store = watching(on_change=lambda old, new: told.append((old, new)))
+    received: list[tuple[str | None, str | None]] = []
+    store = watching(on_change=lambda old, new: received.append((old, new)))
     server.fault(Drop(), path="/pods$", times=2)
     server.end_watches()
     assert eventually(lambda: not server.streams)
@@ -133,20 +133,20 @@ def test_an_expired_watch_makes_the_list_anew_and_tells_what_changed_meanwhile(
     server.put(PODS, pod("b", size=3))
     server.objects.forget()
     assert eventually(lambda: list(store.items()) == ["b3"])
-    assert told == [(None, "a"), (None, "b"), ("a", None), ("b", "b3")]
+    assert received == [(None, "a"), (None, "b"), ("a", None), ("b", "b3")]
     assert store.relists == 2
 
 
 def test_the_list_is_read_again_from_time_to_time_although_nothing_is_wrong(
     server: ApiServer, watching: Watching
 ) -> None:
-    told: list[object] = []
+    received: list[object] = []
     store = watching(
         Timing(watch_seconds=1, relist_seconds=0.5, first_wait_seconds=0.02),
-        on_change=lambda *change: told.append(change),
+        on_change=lambda *change: received.append(change),
     )
     assert eventually(lambda: store.relists >= 2)
-    assert len(told) == 2
+    assert len(received) == 2
 
 
 def test_a_restarted_server_is_watched_again(server: ApiServer, watching: Watching) -> None:

@@ -236,18 +236,18 @@ def test_a_watch_that_starts_too_early_is_told_that_it_has_expired(server: ApiSe
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected"),
     [
         (b'{"type": "ADDED", "obj\n', "the watch broke"),
         (b'{"type": "ADDED"}\n', "without type and object"),
         (b'["ADDED"]\n', "without type and object"),
     ],
 )
-def test_an_event_that_cannot_be_read_breaks_the_watch(server: ApiServer, said: bytes, told: str) -> None:
+def test_an_event_that_cannot_be_read_breaks_the_watch(server: ApiServer, said: bytes, expected: str) -> None:
     events = server.client().watch(PODS, {"resourceVersion": str(server.objects.version)}, read_timeout_seconds=2)
     assert eventually(lambda: server.streams)
     server.say(said)
-    assert told in failure(lambda: next(events)).message
+    assert expected in failure(lambda: next(events)).message
 
 
 def test_a_watch_ended_in_the_middle_of_an_event_is_broken(server: ApiServer) -> None:
@@ -339,7 +339,7 @@ def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServe
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "is empty"),
         ("[]", "cannot be used"),
@@ -357,12 +357,12 @@ def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServe
         ),
     ],
 )
-def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: str, told: str) -> None:
+def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: str, expected: str) -> None:
     path = kubeconfig(tmp_path, text)
     with pytest.raises(UsageError) as caught:
         KubeApi.connect(kubeconfig=path)
     assert str(caught.value).startswith(path)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -45,8 +45,8 @@ def test_a_move_is_told_on_its_workload_from_begin_to_end(passes: ReportedPasses
     uid = passes.pods.add("train")
     passes.a_pass(a_job(uid), moves=(migrate(uid),), move_events=(begun(uid),))
     record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 4, resumed_on="n2", steps_lost=0.0)
-    told = MoveEvent(uid, "resumed", record, "resumed on n2 after 4 s, no step lost")
-    passes.a_pass(a_job(uid), at=START + 4, move_events=(told,))
+    found = MoveEvent(uid, "resumed", record, "resumed on n2 after 4 s, no step lost")
+    passes.a_pass(a_job(uid), at=START + 4, move_events=(found,))
     assert passes.recorder.of("Job") == [
         ("MoveBegun", "moves from n1 to n2: n2 is emptier"),
         ("Moved", "resumed on n2 after 4 s, no step lost"),

@@ -86,14 +86,14 @@ def test_every_outcome_is_told_on_its_pod_and_all_together_on_the_policy(passes:
 def test_resizes_that_fail_twice_running_degrade_the_policy_until_they_do_not(passes: ReportedPasses) -> None:
     uid = passes.pods.add("a")
     refused = (Outcome(a_resize(uid), "failed", "our account may not resize it; grant it patch on pods/resize"),)
-    told = []
+    found = []
     for outcomes in (refused, refused, ()):
         passes.a_pass(a_job(uid), outcomes=outcomes)
         passes.replica.writer.write()
         conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
-        told.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
-    assert [status for status, _ in told] == ["False", "True", "False"]
-    assert told[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
+        found.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
+    assert [status for status, _ in found] == ["False", "True", "False"]
+    assert found[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
 
 
 def test_a_pod_that_waits_on_is_told_once_and_again_when_it_waits_anew(passes: ReportedPasses) -> None:

@@ -350,25 +350,25 @@ def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original
 
 
 def test_class_records_begin_as_stored_are_kept_and_handed_on_when_they_changed(api: KubeApi, pods: Pods) -> None:
-    told: list[Any] = []
+    received: list[Any] = []
     stored = {"a": (ClassFigures("uid:0", 1.0, 0.5, 2.0, 0.25),)}
-    memory = Replica(api, pods).memory(classes=stored, on_classes=told.append)
+    memory = Replica(api, pods).memory(classes=stored, on_classes=received.append)
     state = memory.load()
     assert state.classes == stored
     memory.save(state)
     later = {**stored, "b": stored["a"]}
     memory.save(replace(state, classes=later))
-    assert (told, memory.load().classes) == ([later], later)
+    assert (received, memory.load().classes) == ([later], later)
 
 
 def test_nodes_are_handed_on_only_when_they_changed(api: KubeApi, pods: Pods) -> None:
-    told: list[Any] = []
-    memory = Replica(api, pods).memory(on_nodes=lambda *nodes: told.append(nodes))
+    received: list[Any] = []
+    memory = Replica(api, pods).memory(on_nodes=lambda *nodes: received.append(nodes))
     memory.load()
     nodes = {"n1": NodeMemory(frozenset(), 1.0, 60.0)}
     for state in (MemoryState({}, nodes), MemoryState({}, nodes), MemoryState({}, nodes, nodes)):
         memory.save(state)
-    assert told == [(nodes, {}), (nodes, nodes)]
+    assert received == [(nodes, {}), (nodes, nodes)]
 
 
 MEMORY = MemoryAllocation(2**30, 3 * 2**29 + 1)

@@ -104,14 +104,14 @@ def test_each_run_of_a_cron_job_is_a_workload_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [(403, "its owner JobSet set may not be read"), (404, "its owner JobSet set is not there")],
 )
-def test_a_chain_ends_where_it_may_not_be_read_and_says_so(answer: int, told: str) -> None:
+def test_a_chain_ends_where_it_may_not_be_read_and_says_so(answer: int, expected: str) -> None:
     owners = resolver(FakeOwnersApi({JOBSET_PATH: answer}), an_object("train", "job-1", owner=JOBSET))
     ((identity, _),) = resolve(a_pod("p", owner=JOB), owners=owners).pods.values()
     assert identity.job_uid == "job-1:0"
-    assert identity.warnings == (f"{told}, so its job is only known up to there",)
+    assert identity.warnings == (f"{expected}, so its job is only known up to there",)
 
 
 def test_a_kind_that_is_not_read_is_named_and_not_asked_for() -> None:

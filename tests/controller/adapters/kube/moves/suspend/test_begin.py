@@ -209,7 +209,7 @@ def managed_label_gone(job: Json) -> None:
         (
             lambda job: job["spec"].update(podFailurePolicy={"rules": [IGNORE_DISRUPTION, fail_job("NotIn", 42)]}),
             "infeasible",
-            "rule 1 of its Job's podFailurePolicy fails the Job when a pod that is told to end exits with 143",
+            "rule 1 of its Job's podFailurePolicy fails the Job when a pod that is signalled to end exits with 143",
         ),
         (
             lambda job: job["spec"]["template"]["spec"].update(affinity=required(HDD)),

@@ -71,7 +71,7 @@ def test_a_job_that_is_moved_runs_on_its_target(yard: Yard, affinity: Json | Non
     assert steps(yard) == ["leaving", "pinning", "pinned"]
     assert yard.running_on() == ["node-b"]
     assert not yard.suspended
-    assert [warning for _, warning in yard.told] == [False, False]
+    assert [warning for _, warning in yard.reported] == [False, False]
 
 
 def test_it_is_not_resumed_while_a_pod_of_it_is_still_ending(yard: Yard) -> None:
@@ -191,8 +191,8 @@ def test_a_target_that_is_known_not_to_take_it_is_not_even_tried(yard: Yard, tro
 
     assert steps(yard) == ["leaving", "freed"]
     assert yard.ended == ["cancelled"]
-    assert yard.told[0][0].startswith("not moved to node-b: ")
-    assert yard.told[0][1]
+    assert yard.reported[0][0].startswith("not moved to node-b: ")
+    assert yard.reported[0][1]
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -209,7 +209,7 @@ def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(ya
 
     assert is_free(yard, WISH)
     assert yard.running_on() == ["node-a"]
-    assert any("to start wherever the scheduler puts it" in told and warning for told, warning in yard.told)
+    assert any("to start wherever the scheduler puts it" in text and warning for text, warning in yard.reported)
     assert yard.ended == ["released"], "its history has it"
 
 
@@ -241,7 +241,7 @@ def test_an_image_that_cannot_be_pulled_does_not_keep_the_move_under_way_for_eve
     yard.settle(follower, ARRIVAL_SECONDS + 5)
 
     assert steps(yard) == ["leaving", "pinning", "pinned"]
-    assert yard.told[-1][1]
+    assert yard.reported[-1][1]
     assert yard.mover().under_way() == ()
 
 
@@ -339,7 +339,7 @@ def test_a_job_that_is_deleted_in_mid_move_is_told(yard: Yard) -> None:
 
     yard.settle(follower, 30)
 
-    assert yard.told == [("it was deleted while it was being moved to node-b", True)]
+    assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
 def test_a_deleted_job_that_the_watch_still_shows_is_told_once(yard: Yard) -> None:
@@ -352,7 +352,7 @@ def test_a_deleted_job_that_the_watch_still_shows_is_told_once(yard: Yard) -> No
 
     yard.settle(yard.follower(), 30)
 
-    assert yard.told == [("it was deleted while it was being moved to node-b", True)]
+    assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
 def test_a_job_that_is_being_deleted_is_left_alone(yard: Yard) -> None:
@@ -363,7 +363,7 @@ def test_a_job_that_is_being_deleted_is_left_alone(yard: Yard) -> None:
     yard.settle(yard.follower(), 30)
 
     assert steps(yard) == ["leaving"]
-    assert yard.told == [("it was deleted while it was being moved to node-b", True)]
+    assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
 def test_a_job_that_finished_instead_of_moving_is_let_go(yard: Yard) -> None:
@@ -575,7 +575,7 @@ def test_a_template_that_is_not_taken_is_given_up_and_the_job_runs_on(yard: Yard
     yard.settle(yard.follower(Frozen(yard.api)), 30)
 
     assert is_free(yard, WISH)
-    assert any("its template cannot be changed" in told for told, _ in yard.told)
+    assert any("its template cannot be changed" in text for text, _ in yard.reported)
 
 
 def test_a_pinned_template_that_is_not_taken_stays_pinned_and_is_watched(yard: Yard) -> None:
@@ -615,7 +615,7 @@ def test_trouble_with_one_job_is_told_once_and_holds_up_no_other(yard: Yard) -> 
     yard.settle(yard.follower(), 10)
 
     assert yard.running_on() == ["node-b"]
-    assert len([told for told, _ in yard.told if "its move waits" in told]) == 1
+    assert len([text for text, _ in yard.reported if "its move waits" in text]) == 1
 
 
 def test_a_replica_that_does_not_lead_changes_nothing(yard: Yard) -> None:

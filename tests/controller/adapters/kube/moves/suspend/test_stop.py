@@ -70,7 +70,7 @@ def test_a_job_that_was_moved_before_is_stopped_where_it_is_and_stays_stopped(ya
     yard.settle(follower, 60.0)
 
     assert (yard.suspended, yard.annotated, yard.affinity) == (True, False, None)
-    assert yard.told[-1][0] == "it was stopped at its target; it is no longer tied to node-b"
+    assert yard.reported[-1][0] == "it was stopped at its target; it is no longer tied to node-b"
 
 
 def test_a_second_stop_of_the_same_suspension_writes_nothing(yard: Yard) -> None:
