@@ -68,7 +68,7 @@ def refused(call: Callable[[], object]) -> ApiError:
     return caught.value
 
 
-def test_refusals_of_the_real_server_are_told_apart(api: KubeApi, namespace: str) -> None:
+def test_refusals_of_the_real_server_are_distinguished(api: KubeApi, namespace: str) -> None:
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     made = api.create(collection, config_map("a", "1"))
 

@@ -163,7 +163,7 @@ def test_stopping_before_the_start_or_twice_is_no_error(telemetry: Telemetry) ->
     assert loop.stopping
 
 
-def test_stopping_without_patience_tells_whether_a_pass_is_under_way(started: Callable[..., ControllerLoop]) -> None:
+def test_stopping_without_patience_shows_whether_a_pass_is_under_way(started: Callable[..., ControllerLoop]) -> None:
     passes = HeldPasses()
     loop = started(passes)
     passes.wait_until_inside()

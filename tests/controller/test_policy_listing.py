@@ -50,7 +50,7 @@ def test_a_policy_that_needs_an_oracle_says_that_it_runs_in_the_simulator_only(n
     assert "simulator only" not in page_of("fair")
 
 
-def test_one_policy_is_told_with_its_readings_and_each_parameter_with_unit_bounds_and_source() -> None:
+def test_one_policy_is_reported_with_its_readings_and_each_parameter_with_unit_bounds_and_source() -> None:
     assert "What is not the scheduler's" in page_of("kube-default")
     assert "requests = pods" in page_of("kube-default")
     assert "unit: pods or none; source: kube-scheduler" in page_of("kube-default")
@@ -81,7 +81,7 @@ def test_policies_of_the_users_follow_with_where_they_are_and_those_with_a_mista
     assert [(each["name"], each["mistake"] is None) for each in describe(None)[12:]] == [(good, True), (bad, False)]
 
 
-def test_a_policy_of_the_users_is_told_in_full_by_its_file(tmp_path: Path) -> None:
+def test_a_policy_of_the_users_is_reported_in_full_by_its_file(tmp_path: Path) -> None:
     path = a_file(tmp_path)
     assert f"from {path}" in page_of(str(path))
     assert "floorRatio = 0.05 (> 0, ≤ 1)" in page_of(str(path))

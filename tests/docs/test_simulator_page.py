@@ -95,7 +95,7 @@ def test_every_default_is_the_one_of_the_schema(field: FieldInfo, section: str) 
         assert field.get_default(call_default_factory=True) in (None, [], {}), "a default in words stands for nothing"
 
 
-def test_every_curve_and_its_parameters_are_told() -> None:
+def test_every_curve_and_its_parameters_are_reported() -> None:
     written = rows("Curves")
     assert list(written) == list(CurveSettings.model_fields)
     for name, field in CurveSettings.model_fields.items():
@@ -104,7 +104,7 @@ def test_every_curve_and_its_parameters_are_told() -> None:
         assert re.findall(r"`(\w+)`", written[name][0]) == list(settings.model_fields if settings else [])
 
 
-def test_every_built_in_model_is_told_with_its_work_and_its_cores() -> None:
+def test_every_built_in_model_is_reported_with_its_work_and_its_cores() -> None:
     written = {name: (cells[0], float(cells[1])) for name, cells in rows("Built-in models").items()}
     assert written == {
         name: (f"{model.work_cpu_seconds[0]:g}" if model.work_cpu_seconds else "–", model.parallelism)
@@ -112,7 +112,7 @@ def test_every_built_in_model_is_told_with_its_work_and_its_cores() -> None:
     }
 
 
-def test_every_recorded_loss_is_told_with_its_training_and_its_fall() -> None:
+def test_every_recorded_loss_is_reported_with_its_training_and_its_fall() -> None:
     assert {name: cells[:5] for name, cells in rows("Recorded losses").items()} == {
         name: recorded_row(name) for name in recorded_losses()
     }
@@ -127,7 +127,7 @@ def recorded_row(name: str) -> list[str]:
     return [facts["steps"], f"{float(facts['cpu_seconds']):.0f}", fall, f"{100 * offset:.1f} %", f"{100 * early:.0f} %"]
 
 
-def test_every_figure_is_told() -> None:
+def test_every_figure_is_reported() -> None:
     assert list(rows("Figures")) == [*(measure.name for measure in MEASURES), "overlap_seconds_K"]
 
 
@@ -136,7 +136,7 @@ def test_every_figure_of_which_more_is_better_says_so() -> None:
     assert said == {measure.name for measure in MEASURES if measure.better == "more"}
 
 
-def test_every_shipped_scenario_is_told_in_its_own_words() -> None:
+def test_every_shipped_scenario_is_reported_in_its_own_words() -> None:
     assert {name: cells[0] for name, cells in rows("What is shipped").items()} == {
         name: load_scenario(name).metadata.description for name in shipped()
     }

@@ -163,7 +163,7 @@ def test_the_shipped_dashboards_are_found_in_a_checkout() -> None:
     assert [file.name for file in dashboards_folder().glob("*.json")] == ["overview.json"]
 
 
-def test_a_wrong_token_is_told_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
+def test_a_wrong_token_is_reported_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
     with pytest.raises(SlopewiseError, match=r"answered 401 .*; give the token of a service account.*Editor") as raised:
         push_dashboards(grafana.url, "glsa_wrong", dashboards=dashboards)
 
@@ -198,14 +198,14 @@ def test_an_answer_that_is_not_grafanas_is_a_data_source_error(
         push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
 
 
-def test_a_server_error_without_words_is_told_by_its_number(grafana: FakeGrafana, dashboards: Path) -> None:
+def test_a_server_error_without_words_is_reported_by_its_number(grafana: FakeGrafana, dashboards: Path) -> None:
     grafana.answer_with(500, "oops")
 
     with pytest.raises(SlopewiseError, match=r"answered 500; see Grafana's log"):
         push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
 
 
-def test_a_redirect_is_told_instead_of_followed(grafana: FakeGrafana, dashboards: Path) -> None:
+def test_a_redirect_is_reported_instead_of_followed(grafana: FakeGrafana, dashboards: Path) -> None:
     grafana.answer_with(301, "", Location="/login")
 
     with pytest.raises(DataSourceError, match="redirects elsewhere"):
@@ -245,7 +245,7 @@ def test_a_missing_file_of_certificates_is_a_usage_error(dashboards: Path) -> No
 @pytest.mark.parametrize(
     "url", ["", "grafana.example.org", "ftp://grafana.example.org", "http://", "http://a:port", "http://a/?orgId=1"]
 )
-def test_an_address_that_cannot_be_used_is_told_with_an_example(url: str) -> None:
+def test_an_address_that_cannot_be_used_is_reported_with_an_example(url: str) -> None:
     with pytest.raises(UsageError, match=r"write it like https://grafana\.example\.org"):
         push_dashboards(url, TOKEN)
 

@@ -101,7 +101,7 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
         assert (record(session).cpu_seconds or 0.0) > 3.9
 
 
-def test_a_job_that_moves_is_told_as_moving_and_then_as_a_job_of_its_new_node(workshop: Workshop) -> None:
+def test_a_job_that_moves_is_reported_as_moving_and_then_as_a_job_of_its_new_node(workshop: Workshop) -> None:
     with running(workshop, a_policy("fair"), movable("a", 60, "deaf"), nodes=2) as session:
         is_at_work(session)
         move(session)
@@ -149,7 +149,7 @@ def has_evaluated(session: Session, times: int) -> bool:
     return len(log_lines(session)) >= times
 
 
-def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_cost(
+def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_show_what_it_has_cost(
     workshop: Workshop, tmp_path: Path
 ) -> None:
     migration = {"enabled": True, "minStaySeconds": 0, "maxPerNodePerHour": 60}
@@ -193,7 +193,7 @@ def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only
         assert steps[at:] == list(range(steps[at], 8 * STEPS_A_SECOND))
 
 
-def test_a_trainer_that_exits_0_when_it_is_told_to_end_has_finished(workshop: Workshop) -> None:
+def test_a_trainer_that_exits_0_when_it_is_signalled_to_end_has_finished(workshop: Workshop) -> None:
     with running(workshop, a_policy("fair"), movable("a", 60, "exits-0"), nodes=2) as session:
         is_at_work(session)
         move(session)

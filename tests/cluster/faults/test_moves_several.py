@@ -178,7 +178,7 @@ def test_a_budget_that_allows_one_of_two_moves_none(moves: MovingStage, kind: st
 
 
 @pytest.mark.usefixtures("needs_suspending")
-def test_a_set_that_is_rolled_out_anew_in_mid_move_comes_up_with_its_new_template(moves: MovingStage) -> None:
+def test_a_set_that_is_rolled_out_again_in_mid_move_comes_up_with_its_new_template(moves: MovingStage) -> None:
     trainings, gateway = moves.trainings, moves.stage.gateway()
     several = trainings.stateful_set("several", 2)
     restart = ("rollout", "restart", "statefulset", "several", "-n", moves.stage.namespace)

@@ -17,7 +17,7 @@ EATS_WHEN_TOLD = (
 )
 
 
-def test_somebody_elses_resize_is_left_alone_and_told(stage: Stage) -> None:
+def test_somebody_elses_resize_is_left_alone_and_reported(stage: Stage) -> None:
     stage.pods("a", "b")
     stage.policy()
     controller = stage.controller()

@@ -165,7 +165,7 @@ def _metrics_reason(stage: Stage, name: str) -> str:
     return next((str(each["reason"]) for each in conditions if each["type"] == "MetricsAvailable"), "")
 
 
-def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_told(stage: Stage) -> None:
+def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_reported(stage: Stage) -> None:
     prometheus = stage.prometheus_gateway()
     answers: dict[str, Answer] = {}
 

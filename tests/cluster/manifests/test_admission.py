@@ -183,7 +183,7 @@ def test_the_controller_cannot_change_what_platform_engineers_have_written(
     assert "of a TrainingPolicy but its" in answer
 
 
-def test_the_controller_tells_how_a_policy_fares(controller: KubeApi, policy: str) -> None:
+def test_the_controller_shows_how_a_policy_fares(controller: KubeApi, policy: str) -> None:
     answer = controller.patch(f"{policy}/status", {"status": {"observedGeneration": 1}}, MERGE_PATCH)
 
     assert answer["status"]["observedGeneration"] == 1

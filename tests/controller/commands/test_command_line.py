@@ -100,7 +100,7 @@ def test_a_jobs_file_with_a_mistake_is_refused_before_anything_starts(tmp_path: 
     assert "comand: unknown key" in message_of(slopewise("demo", "--jobs", "j.yaml", cwd=tmp_path), 2)
 
 
-def test_a_report_that_cannot_be_written_is_told_before_five_minutes_of_training(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_reported_before_five_minutes_of_training(tmp_path: Path) -> None:
     printed = message_of(slopewise("demo", "--report", "nowhere/report.html", cwd=tmp_path), 2)
     assert "nowhere" in printed
 
@@ -196,7 +196,7 @@ raise ValueError("nobody caught this")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_controller_of_a_cluster_ends_well_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_controller_of_a_cluster_ends_well_when_it_is_asked_to(tmp_path: Path, number: signal.Signals) -> None:
     with ApiServer() as server:
         (tmp_path / "kubeconfig").write_text(server.kubeconfig)
         command = [sys.executable, "-m", "slopewise", *IN_A_CLUSTER, "--kubeconfig", "kubeconfig", "--port", "0"]

@@ -120,7 +120,7 @@ def test_what_the_api_server_has_accepted_is_wanted_until_the_kubelet_reports_it
     assert (later.last_action, later.last_action_time) == (accepted.last_action, accepted.last_action_time)
 
 
-def test_a_kubelet_that_does_not_follow_is_told_and_its_pods_have_what_it_reports() -> None:
+def test_a_kubelet_that_does_not_follow_is_reported_and_its_pods_have_what_it_reports() -> None:
     dead = Unconfirmed("the API server has accepted limit 1500m; n1 does not carry it out", late=True)
     job = replace(a_job(UID, limit=1500), actual=CpuAllocation(300, 1000), unconfirmed=dead)
     other = replace(a_job("w:1", limit=500), actual=CpuAllocation(400, 1000), unconfirmed=Unconfirmed("a moment ago"))
@@ -167,7 +167,7 @@ def test_after_a_restart_the_last_action_is_what_was_remembered() -> None:
     assert status_of(a_job(UID, limit=500), memory=memory).last_action == "limits 2 to 500m"
 
 
-def test_a_workload_of_several_pods_is_told_as_one() -> None:
+def test_a_workload_of_several_pods_is_reported_as_one() -> None:
     jobs = [a_job("w:0", limit=2000), a_job("w:1", limit=1000, state=JobState.FINISHED)]
     view = a_view(*jobs, withheld=(Withheld(a_resize("w:0", 500), "floor", "floor"),))
     status = running_status(jobs, view, NEW)
@@ -214,7 +214,7 @@ def test_a_job_in_auto_is_managed() -> None:
     assert of(status_of(a_job(UID)), "Managed").status == "True"
 
 
-def test_a_resize_that_waits_is_told_with_the_kubelets_words() -> None:
+def test_a_resize_that_waits_is_reported_with_the_kubelets_words() -> None:
     pending = PendingResize("deferred", START, "Node didn't have enough resource: cpu", CpuAllocation(2000, 500))
     condition = of(status_of(replace(a_job(UID), pending=pending)), "ResizePending")
     assert (condition.status, condition.reason) == ("True", "Deferred")

@@ -61,7 +61,7 @@ def test_a_policy_that_cannot_be_obeyed_says_our_sentence() -> None:
     )
 
 
-def test_a_held_pass_is_told_and_the_counts_stay() -> None:
+def test_a_held_pass_is_reported_and_the_counts_stay() -> None:
     facts = a_policy(a_job("a"))
     first = policy_status(facts, NEW, now_seconds=START)
     held = policy_status(PolicyFacts(3, "Auto", held="Prometheus is gone"), first, now_seconds=START)
@@ -71,7 +71,7 @@ def test_a_held_pass_is_told_and_the_counts_stay() -> None:
     assert by_type["MetricsAvailable"].status == "Unknown"
 
 
-def test_a_policy_that_fails_is_told_as_such_and_not_as_metrics_that_are_gone() -> None:
+def test_a_policy_that_fails_is_reported_as_such_and_not_as_metrics_that_are_gone() -> None:
     facts = a_policy(a_job("a"), held="policy mine failed: division by zero", policy_failed=True)
     condition = conditions(facts)
     assert (condition["Ready"].status, condition["Ready"].reason) == ("False", "PolicyFailed")
@@ -95,7 +95,7 @@ def test_a_conflict_names_the_winner_and_the_first_pods() -> None:
     )
 
 
-def test_what_the_controller_cannot_do_is_told() -> None:
+def test_what_the_controller_cannot_do_is_reported() -> None:
     condition = conditions(a_policy(a_job("a"), degraded="it may not patch pods/resize"))["Degraded"]
     assert (condition.status, condition.message) == ("True", "it may not patch pods/resize")
 
@@ -135,13 +135,13 @@ def test_the_canary_says_how_many_jobs_it_has_chosen_and_changed() -> None:
         (5, 0.4, "2 of 5 jobs are in the share of 40% that is changed; set mode to Auto to change all"),
     ],
 )
-def test_a_canary_says_whom_it_changes_and_that_it_changes_nobody(jobs: int, ratio: float, message: str) -> None:
+def test_a_canary_says_whom_it_changes_and_that_it_changes_no_job(jobs: int, ratio: float, message: str) -> None:
     view = a_view(*(a_job(f"job-{number}:0") for number in range(jobs)))
     condition = conditions(PolicyFacts(1, "Canary", seen=view, canary_ratio=ratio))["Ready"]
     assert (condition.status, condition.reason, condition.message) == ("True", "ModeCanary", message)
 
 
-def test_a_class_that_nobody_is_in_any_more_counts_zero() -> None:
+def test_a_class_that_has_no_member_any_more_counts_zero() -> None:
     first = policy_status(a_policy(a_job("a")), NEW, now_seconds=START)
     now = replace(a_policy(), seen=a_view(a_job("a"), classes="CL"))
     assert policy_status(now, first, now_seconds=START).jobs.by_class == {"CL": 1, "NL": 0}
@@ -161,7 +161,7 @@ def test_node_intervals_say_when_the_next_look_is() -> None:
     assert node.requeue_time.timestamp() == START + 40
 
 
-def test_figures_of_other_pods_that_are_not_known_are_told() -> None:
+def test_figures_of_other_pods_that_are_not_known_are_reported() -> None:
     condition = conditions(a_policy(a_job("a"), capacity="n1: other pods use 70 of 4 cores"))["CapacityKnown"]
     assert (condition.status, condition.reason, condition.message) == (
         "False",

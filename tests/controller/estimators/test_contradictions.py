@@ -35,7 +35,7 @@ def test_targets_that_are_passed_in_their_order_contradict_nothing(
     ("objective", "first", "deliverable", "target", "better"),
     [("min", 1.0, 0.2, 0.4, "lower"), ("max", 0.1, 0.9, 0.7, "higher")],
 )
-def test_a_deliverable_target_that_is_harder_than_the_final_one_is_told(
+def test_a_deliverable_target_that_is_harder_than_the_final_one_is_reported(
     objective: str, first: float, deliverable: float, target: float, better: str
 ) -> None:
     job = asking(0.5, objective, deliverable_level=deliverable, target_level=target)
@@ -50,7 +50,7 @@ def test_a_deliverable_target_that_is_harder_than_the_final_one_is_told(
 @pytest.mark.parametrize(
     ("objective", "first", "target", "better"), [("min", 0.1, 0.9, "lower"), ("max", 0.95, 0.9, "higher")]
 )
-def test_a_target_that_the_first_evaluation_reached_is_told(
+def test_a_target_that_the_first_evaluation_reached_is_reported(
     objective: str, first: float, target: float, better: str
 ) -> None:
     assert messages(asking(0.5, objective, target_level=target), first) == [
@@ -66,7 +66,7 @@ def test_before_the_first_evaluation_no_side_is_known() -> None:
     assert messages(job, None) == []
 
 
-def test_a_deliverable_target_alone_is_told() -> None:
+def test_a_deliverable_target_alone_is_reported() -> None:
     assert messages(asking(deliverable_level=0.4)) == [
         "its deliverable loss 0.4 has no target loss beside it, so it is never done; state a target loss, too"
     ]
@@ -92,7 +92,7 @@ def test_an_objective_that_is_slower_than_its_deadline_allows_names_both_figures
         replace(asking(steps=1000.0, qoe_seconds=1.0, deadline_at_seconds=START + 100), responses=Responses(1.0, 1.0)),
     ],
 )
-def test_where_both_can_be_kept_or_one_is_not_stated_nothing_is_told(job: Job) -> None:
+def test_where_both_can_be_kept_or_one_is_not_stated_nothing_is_reported(job: Job) -> None:
     assert messages(job) == []
 
 

@@ -211,5 +211,5 @@ def test_one_pod_is_wished_and_moved_by_itself_where_it_is_the_only_one() -> Non
     assert reason(alone) == ""
 
 
-def test_a_migration_of_a_job_that_nobody_knows_is_withheld() -> None:
+def test_a_migration_of_a_job_that_is_not_known_is_withheld() -> None:
     assert reason(crowded("a", "b"), move=Migrate("gone", "n1", "n2", "why")) == "may_migrate: job has ended"

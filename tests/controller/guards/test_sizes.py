@@ -35,7 +35,7 @@ def test_floor_and_ceiling(wanted: int | None, given: int | None) -> None:
     assert sizes(world("a"), place("a", wanted)) == [given]
 
 
-def test_a_tenant_that_promises_himself_everything_meets_the_cap_and_is_told() -> None:
+def test_a_tenant_that_promises_himself_everything_meets_the_cap_and_is_reported() -> None:
     """Half of four cores: 1500m and 500m of 1500m, and the third starts with what it came with."""
     moves = [place(uid, 1500) for uid in "abc"]
     snapshot = world("a", "b", "c")

@@ -33,14 +33,14 @@ def a_lease(server: ApiServer, namespace: str, *, holder: str = "their-pod", age
     server.put(path, {"metadata": {"name": LEASE_NAME}, "spec": spec})
 
 
-def test_who_leads_elsewhere_is_told_and_our_own_lease_is_not(server: ApiServer) -> None:
+def test_who_leads_elsewhere_is_reported_and_our_own_lease_is_not(server: ApiServer) -> None:
     a_lease(server, "slopewise-system")
     a_lease(server, "mine")
     assert other_leaders(server.client(), "mine") == {"slopewise-system": "their-pod"}
     assert other_leaders(server.client()).keys() == {"slopewise-system", "mine"}
 
 
-def test_a_lease_that_was_handed_back_or_left_is_nobodys(server: ApiServer) -> None:
+def test_a_lease_that_was_handed_back_or_left_has_no_holder(server: ApiServer) -> None:
     a_lease(server, "handed-back", holder="")
     a_lease(server, "left", age_seconds=600.0)
     assert other_leaders(server.client()) == {}

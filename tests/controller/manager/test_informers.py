@@ -65,7 +65,7 @@ def test_a_watch_that_is_silent_is_named_with_its_reason(watches: Watches) -> No
     )
 
 
-def test_a_watch_that_never_heard_anything_is_in_the_metrics_too(watches: Watches) -> None:
+def test_a_watch_that_never_received_anything_is_in_the_metrics_too(watches: Watches) -> None:
     assert watches.watches()["pods"] == (float("inf"), 0)
 
 
@@ -73,7 +73,7 @@ QUOTAS = "/api/v1/namespaces/team-a/resourcequotas"
 RANGES = "/api/v1/namespaces/team-a/limitranges"
 
 
-def test_what_may_refuse_a_resize_is_heard_of_when_it_changes(server: ApiServer) -> None:
+def test_what_may_refuse_a_resize_is_noticed_when_it_changes(server: ApiServer) -> None:
     heard: list[tuple[str, str]] = []
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4", "pods": "9"}}}
     server.put(QUOTAS, quota)

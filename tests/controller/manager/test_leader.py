@@ -262,7 +262,7 @@ def test_a_policy_that_becomes_invalid_changes_nothing_more_and_can_still_be_del
     assert town.limit() == ORIGINAL
 
 
-def test_a_right_that_is_missing_for_one_policy_is_told_in_its_status_and_tried_again(
+def test_a_right_that_is_missing_for_one_policy_is_reported_in_its_status_and_tried_again(
     town: Town, replica: RunningReplica
 ) -> None:
     forbidden = refusal(403, "Forbidden", "cannot patch trainingpolicies")
@@ -274,7 +274,7 @@ def test_a_right_that_is_missing_for_one_policy_is_told_in_its_status_and_tried_
     wait_for(lambda: town.limit() == SHARE, "it is obeyed once it may be", town)
 
 
-def test_statuses_that_cannot_be_written_are_told_in_the_policys_own(town: Town, replica: RunningReplica) -> None:
+def test_statuses_that_cannot_be_written_are_reported_in_the_policys_own(town: Town, replica: RunningReplica) -> None:
     forbidden = refusal(403, "Forbidden", "cannot patch jobgrowths/status")
     town.server.fault(forbidden, method="PATCH", path="jobgrowths/a/status$", times=1000)
     town.policy(mode="Recommend")

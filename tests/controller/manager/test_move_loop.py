@@ -97,7 +97,7 @@ def test_a_dry_run_moves_nothing(town: Town) -> None:
     assert not town.server.asked("PATCH")
 
 
-def test_trouble_with_a_move_is_told_and_ends_with_its_cause(town: Town) -> None:
+def test_trouble_with_a_move_is_reported_and_ends_with_its_cause(town: Town) -> None:
     town.server.put(JOBS, left_behind("node-a"))
     town.server.fault(refusal(403, "Forbidden", "jobs is forbidden"), method="PATCH", path="/jobs/train$", times=2)
 

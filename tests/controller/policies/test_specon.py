@@ -189,7 +189,7 @@ def test_growth_is_per_interval_of_the_setting_however_long_the_measured_one_was
     assert decisions.memory.jobs["a"].job_class == "WC"
 
 
-def test_an_event_between_looks_categorises_nobody_and_lets_newcomers_into_progressing() -> None:
+def test_an_event_between_looks_categorises_no_job_and_lets_newcomers_into_progressing() -> None:
     nodes = [a_node("n1"), a_node("joined")]
     memory = MemoryState({"a": grown(0.004, 0.006, "WC"), "new": JobMemory()}, evaluated_at([nodes[0]], at=START - 10))
     decisions = decide(a_snapshot([a_job("a"), a_job("new", node="joined")], nodes), memory)
@@ -208,7 +208,7 @@ def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() ->
     assert after.class_since_seconds == START
 
 
-def test_a_job_without_a_loss_is_no_growing_job_and_keeps_nobody_from_being_rebalanced() -> None:
+def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebalanced() -> None:
     silent = a_movable_job("silent", level=None)
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["CC"]})
     memory = MemoryState({**memory.jobs, "silent": JobMemory()}, memory.nodes)
@@ -415,7 +415,7 @@ def a_converged_cluster(*loads: int) -> tuple[ClusterSnapshot, MemoryState]:
     return a_snapshot(jobs, nodes), MemoryState(remembered, evaluated_at(nodes))
 
 
-def test_vector_of_5_2_3_two_of_four_jobs_end_and_the_idle_node_takes_one_though_nobody_was_marked() -> None:
+def test_vector_of_5_2_3_two_of_four_jobs_end_and_the_idle_node_takes_one_though_none_was_marked() -> None:
     """Two jobs a node, all converged; c1 and c2 on w1 end, and w1 has nothing to do."""
     workers = [a_node("w1"), a_node("w2")]
     jobs = [a_movable_job(f"c{number}", "w1" if number < 3 else "w2") for number in (1, 2, 3, 4)]

@@ -156,7 +156,7 @@ def test_a_run_that_cannot_end_ends_the_sweep_with_its_sentence(workers: int) ->
     assert active_children() == []
 
 
-def test_a_worker_that_was_killed_is_told_with_what_to_do() -> None:
+def test_a_worker_that_was_killed_is_reported_with_what_to_do() -> None:
     with pytest.raises(SlopewiseError, match="want of memory; use fewer --workers"):
         simulate(a_scenario(), SEEDS, workers=2, simulator=Simulator(run=dies))
     assert active_children() == []

@@ -292,7 +292,7 @@ def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_
     assert second["moves"] == [f"team/a {each.message}" for each in STAGES[1:]]
 
 
-def test_a_migration_that_stays_withheld_is_told_once_though_its_figures_change() -> None:
+def test_a_migration_that_stays_withheld_is_reported_once_though_its_figures_change() -> None:
     migrate = Migrate("a", "n1", "n2", "slow move")
     held = [
         replace(
@@ -350,7 +350,7 @@ def test_an_outage_has_one_line_an_interval_although_its_seconds_are_counted_up(
     assert [line["reason"] for line in lines_of(*held)] == ["no news for 0 s", "no news for 18 s"]
 
 
-def test_a_job_that_went_to_another_policy_is_told_of_once_by_the_one_that_saw_it_last() -> None:
+def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_it_last() -> None:
     instruments = Instruments()
     configure_logging(stream=io.StringIO())
     for name, level, at in (("old", 1.0, START), ("new", 2.0, START + 20)):

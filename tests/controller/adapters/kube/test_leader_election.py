@@ -297,7 +297,7 @@ def test_never_two_may_write_while_the_server_comes_and_goes(server: ApiServer, 
     assert both == [0]
 
 
-def test_a_lease_that_cannot_be_asked_for_is_told(server: ApiServer, candidates: list[Candidate]) -> None:
+def test_a_lease_that_cannot_be_asked_for_is_reported(server: ApiServer, candidates: list[Candidate]) -> None:
     server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)
     waiting = enter(candidates, Candidate(server, "a"))
     assert eventually(lambda: waiting.elector.failure)
@@ -313,7 +313,7 @@ def test_a_lease_without_contents_is_free(server: ApiServer, candidates: list[Ca
     assert lead(candidates, server, "a").elector.is_leader
 
 
-def test_a_lease_with_rubbish_in_it_is_told_and_not_taken(server: ApiServer, candidates: list[Candidate]) -> None:
+def test_a_lease_with_rubbish_in_it_is_reported_and_not_taken(server: ApiServer, candidates: list[Candidate]) -> None:
     foreign(server, leaseTransitions="many", leaseDurationSeconds="long")
     clock = Clock()
     waiting = enter(candidates, Candidate(server, "a", clock=clock))

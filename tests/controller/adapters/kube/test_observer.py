@@ -149,7 +149,7 @@ def names(snapshot: ClusterSnapshot) -> list[str]:
     return [job.name for job in snapshot.jobs]
 
 
-def test_a_job_is_told_in_full() -> None:
+def test_a_job_is_reported_in_full() -> None:
     annotations = {
         "slopewise.dev/weight": "2",
         "slopewise.dev/max-useful-cpu": "1500m",
@@ -283,7 +283,7 @@ def test_only_rows_of_the_jobs_namespaces_and_containers_are_asked_for() -> None
     assert here.reader.asked == [Scope(("team", "x"), ("pytorch", "trainer"))]
 
 
-def test_without_jobs_nobodys_rows_are_asked_for() -> None:
+def test_without_jobs_no_rows_are_asked_for() -> None:
     here = world()
     assert here.observer.observe().jobs == ()
     assert here.reader.asked == [Scope(("",), ())]
@@ -334,7 +334,7 @@ def test_a_job_that_has_ended_is_shown_for_a_while() -> None:
 @pytest.mark.parametrize(
     ("kind", "result"), [("Deferred", "deferred"), ("Infeasible", "infeasible"), ("Error", "failed")]
 )
-def test_a_resize_that_waits_is_told_with_the_time_at_which_we_first_saw_it(kind: Any, result: Any) -> None:
+def test_a_resize_that_waits_is_reported_with_the_time_at_which_we_first_saw_it(kind: Any, result: Any) -> None:
     slow_clock = PodPending(kind, START - 5000, "no room")
     container = a_container(limit=3000, reported=CpuAllocation(2000, 500))
     here = world(a_pod("p", container, pending=slow_clock))
@@ -429,7 +429,9 @@ def test_a_start_in_the_future_of_our_clock_is_now() -> None:
         (REPORTS, None),
     ],
 )
-def test_what_cannot_be_measured_is_told_after_a_while_with_the_remedy(series: JobSeries, expected: str | None) -> None:
+def test_what_cannot_be_measured_is_reported_after_a_while_with_the_remedy(
+    series: JobSeries, expected: str | None
+) -> None:
     here = world(a_pod("p", a_container(running_since_seconds=START)), p=series)
     assert here.job().warnings == ()
     here.clock.seconds += GRACE_SECONDS
@@ -505,7 +507,7 @@ def test_a_changed_pod_node_or_original_is_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("what", ["pods", "nodes", "jobs"])
-def test_an_api_server_that_is_not_heard_of_holds_the_pass(what: str) -> None:
+def test_an_api_server_that_is_silent_holds_the_pass(what: str) -> None:
     here = world(a_pod())
     store = getattr(here, what)
     store.silent = 121.0
@@ -531,7 +533,7 @@ def test_a_pod_on_a_node_that_is_not_known_yet_is_left_out_and_named() -> None:
     assert here.observer.left_out == {"team/b": "the size of its node n9 is not known"}
 
 
-def test_without_the_right_to_read_nodes_prometheus_tells_their_size() -> None:
+def test_without_the_right_to_read_nodes_prometheus_shows_their_size() -> None:
     here = world(a_pod(), nodes=None)
     here.reader.sizes = {"n1": Machine(2.0, GIB), "n2": Machine(4.0, GIB)}
     snapshot = here.observer.observe()

@@ -136,7 +136,7 @@ def job(name: str, arrive: float = 0.0, **more: Any) -> JobSpec:
     return JobSpec(name, ["true"], arrive, **more)
 
 
-def test_on_one_node_a_job_starts_when_it_arrives_and_nobody_waits(tmp_path: Path) -> None:
+def test_on_one_node_a_job_starts_when_it_arrives_and_none_waits(tmp_path: Path) -> None:
     world = a_world(tmp_path, ONE, job("a"), job("b", arrive=5))
     world.supervisor.poll()
     assert (world.nodes(), world.waiting(), world.events) == ({"a": "local"}, [], ["!"])
@@ -154,7 +154,7 @@ def test_on_two_nodes_an_arrival_wakes_the_loop_and_waits_for_the_pass(tmp_path:
     assert (world.nodes(), world.events) == ({}, ["!"])
 
 
-def test_who_waits_is_told_with_what_it_was_promised_in_order_of_arrival(tmp_path: Path) -> None:
+def test_who_waits_is_reported_with_what_it_was_promised_in_order_of_arrival(tmp_path: Path) -> None:
     late = job("b", arrive=2, objectives=Objectives(weight=2.0), deadline_seconds=60.0, max_useful_cpu_millicores=500)
     world = a_world(tmp_path, TWO, late, job("a"))
     world.supervisor.poll()
@@ -285,7 +285,7 @@ def a_moving_world(tmp_path: Path, **more: Any) -> tuple[World, FakeProcess]:
     return world, process
 
 
-def test_a_job_that_moves_gets_its_cpu_back_is_told_to_end_and_starts_on_the_other_node(tmp_path: Path) -> None:
+def test_a_job_that_moves_gets_its_cpu_back_is_signalled_to_end_and_starts_on_the_other_node(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     record = world.supervisor.records["a"]
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
@@ -313,7 +313,7 @@ def test_the_cpu_of_all_lives_of_a_job_is_counted(tmp_path: Path) -> None:
     assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter tells 3 s of every cgroup
 
 
-def test_helpers_are_told_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
+def test_helpers_are_signalled_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     process.status, process.helpers = 143, 2
     world.supervisor.poll()
@@ -367,7 +367,7 @@ def test_a_job_that_must_be_killed_holds_up_no_other(tmp_path: Path) -> None:
     assert world.supervisor.records["b"].state == "finished"
 
 
-def test_a_job_that_ends_with_status_0_when_it_is_told_to_end_has_finished(tmp_path: Path) -> None:
+def test_a_job_that_ends_with_status_0_when_it_is_signalled_to_end_has_finished(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     process.status = 0
     world.supervisor.poll()
@@ -443,7 +443,7 @@ def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("status", "state"), [(0, JobState.FINISHED), (1, JobState.FAILED)])
-def test_a_job_that_had_ended_before_it_was_told_to_is_not_moved_and_passes_learn_of_it(
+def test_a_job_that_had_ended_before_it_was_signalled_is_not_moved_and_passes_learn_of_it(
     tmp_path: Path, status: int, state: JobState
 ) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"))
@@ -557,7 +557,7 @@ def a_stopping_world(tmp_path: Path) -> tuple[World, FakeProcess]:
 
 
 @pytest.mark.parametrize("status", [0, 143])
-def test_a_job_at_its_target_is_told_to_end_and_is_not_started_again(tmp_path: Path, status: int) -> None:
+def test_a_job_at_its_target_is_signalled_to_end_and_is_not_started_again(tmp_path: Path, status: int) -> None:
     world, process = a_stopping_world(tmp_path)
     record = world.supervisor.records["a"]
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
@@ -583,7 +583,7 @@ def test_a_job_that_does_not_end_within_its_grace_is_killed_and_is_stopped_all_t
     assert world.supervisor.records["a"].state == "stopped at target"
 
 
-def test_a_job_that_ends_by_itself_before_it_is_told_has_finished(tmp_path: Path) -> None:
+def test_a_job_that_ends_by_itself_before_it_is_signalled_has_finished(tmp_path: Path) -> None:
     world = a_world(tmp_path, ONE, job("a"))
     world.supervisor.poll()
     world.launcher.started["a"].status = 0
@@ -599,7 +599,7 @@ def test_a_job_that_moves_or_has_ended_is_not_stopped(tmp_path: Path) -> None:
     assert ended.supervisor.end_at_target(STOP).result == "infeasible"
 
 
-def test_a_job_that_is_told_to_end_is_not_moved(tmp_path: Path) -> None:
+def test_a_job_that_is_signalled_to_end_is_not_moved(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True))
     world.supervisor.poll()
     world.supervisor.after_pass(HELD)

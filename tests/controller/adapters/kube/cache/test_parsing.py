@@ -55,7 +55,7 @@ def test_memory_is_read_as_accepted_and_as_reported() -> None:
     assert (container.memory_resize_restarts, container.resize_restarts) == (True, False)
 
 
-def test_who_resizes_memory_is_told_apart_from_who_resizes_cpu() -> None:
+def test_who_resizes_memory_is_distinguished_from_who_resizes_cpu() -> None:
     raw = pod_json()
     raw["metadata"]["managedFields"] = [resized_by("vpa", "f:containers", "f:requests", "f:memory")]
     pod = parse_pod(raw)
@@ -68,7 +68,7 @@ def test_a_container_without_resources_has_neither_request_nor_limit() -> None:
     assert not container.has_request
 
 
-def test_a_node_that_does_not_tell_what_is_in_effect_leaves_it_unknown() -> None:
+def test_a_node_that_does_not_report_what_is_in_effect_leaves_it_unknown() -> None:
     (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status()]})).containers
     assert container.reported is None
 
@@ -161,7 +161,7 @@ def test_only_a_resize_policy_for_cpu_counts(resource: str, restarts: bool) -> N
 
 
 @pytest.mark.parametrize("where", ["state", "lastState"])
-def test_a_container_that_was_killed_for_memory_is_told_with_the_time(where: str) -> None:
+def test_a_container_that_was_killed_for_memory_is_reported_with_the_time(where: str) -> None:
     killed = {where: {"terminated": {"reason": "OOMKilled", "finishedAt": "2026-11-21T15:25:33Z"}}, "restartCount": 3}
     (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status(**killed)]})).containers
     assert (container.oom_killed_at_seconds, container.restarts_total) == (AT_15_25_33, 3)
@@ -178,7 +178,7 @@ def test_a_container_that_was_killed_for_memory_is_told_with_the_time(where: str
         ([("PodResizeInProgress", "True", "Error"), ("PodResizePending", "True", "Deferred")], "Deferred"),
     ],
 )
-def test_a_resize_that_waits_or_failed_is_told(conditions: list[tuple[str, str, str]], pending: str | None) -> None:
+def test_a_resize_that_waits_or_failed_is_reported(conditions: list[tuple[str, str, str]], pending: str | None) -> None:
     reported = [
         {"type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2026-11-21T15:25:33Z"}
         for kind, status, reason in conditions
@@ -257,7 +257,7 @@ def test_a_node_whose_kubelet_is_silent_is_not_ready() -> None:
     assert not parse_node(raw).ready
 
 
-def test_an_administrator_may_tell_of_a_static_cpu_manager() -> None:
+def test_an_administrator_may_declare_a_static_cpu_manager() -> None:
     assert parse_node(node_json(labels={"slopewise.dev/static-cpu-manager": "true"})).static_cpu_manager is True
 
 
@@ -366,7 +366,7 @@ def test_the_pods_of_one_template_share_their_scheduling_facts() -> None:
     assert one.scheduling is other.scheduling
 
 
-def test_nobody_changes_the_affinity_of_a_record_by_changing_what_it_hands_out() -> None:
+def test_no_caller_changes_the_affinity_of_a_record_by_changing_what_it_hands_out() -> None:
     pod = parse_pod(pod_json(metadata=MIGRATABLE_POD, spec={"affinity": {"nodeAffinity": {}}}))
     assert pod.scheduling is not None
     (pod.scheduling.affinity or {})["nodeAffinity"]["x"] = 1

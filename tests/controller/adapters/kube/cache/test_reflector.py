@@ -88,7 +88,7 @@ def test_a_large_list_is_read_by_pages(server: ApiServer, watching: Watching) ->
     assert [each.params["limit"] for each in server.requests[:3]] == ["500"] * 3
 
 
-def test_a_list_whose_next_page_has_expired_is_read_anew(server: ApiServer, watching: Watching) -> None:
+def test_a_list_whose_next_page_has_expired_is_read_again(server: ApiServer, watching: Watching) -> None:
     for number in range(600):
         server.put(PODS, pod(f"p{number:04}"))
     server.fault(Reply(200, {"metadata": {"continue": "500"}, "items": []}))
@@ -121,7 +121,7 @@ def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer,
     assert store.relists == 1
 
 
-def test_an_expired_watch_makes_the_list_anew_and_tells_what_changed_meanwhile(
+def test_an_expired_watch_makes_the_list_again_and_shows_what_changed_meanwhile(
     server: ApiServer, watching: Watching
 ) -> None:
     received: list[tuple[str | None, str | None]] = []
@@ -161,7 +161,7 @@ def test_a_restarted_server_is_watched_again(server: ApiServer, watching: Watchi
     assert store.restarts > 0
 
 
-def test_a_watch_on_a_dead_connection_is_given_up_and_the_silence_is_told(
+def test_a_watch_on_a_dead_connection_is_given_up_and_the_silence_is_reported(
     server: ApiServer, watching: Watching
 ) -> None:
     store = watching(Timing(watch_seconds=1, grace_seconds=0.2, first_wait_seconds=0.02, longest_wait_seconds=0.1))
@@ -188,7 +188,7 @@ def test_before_the_first_list_a_store_is_not_synced_and_says_why(server: ApiSer
     assert store.failure is None
 
 
-def test_waits_double_up_to_a_bound_and_begin_anew_after_progress() -> None:
+def test_waits_double_up_to_a_bound_and_begin_again_after_progress() -> None:
     backoff = Backoff(0.5, 30.0)
     longest = [0.5, 1, 2, 4, 8, 16, 30, 30]
     waits = [backoff.next_seconds() for _ in longest]

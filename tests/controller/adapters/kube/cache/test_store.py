@@ -53,7 +53,7 @@ def test_the_same_state_is_made_once(recorded: Recorded) -> None:
     assert recorded.of.items() == ("a=2",)
 
 
-def test_only_real_changes_are_told(recorded: Recorded) -> None:
+def test_only_real_changes_are_reported(recorded: Recorded) -> None:
     recorded.listing(9, thing("a", 1), thing("b", 2))
     recorded.of.apply("MODIFIED", thing("a", 10, 5))
     recorded.of.apply("MODIFIED", thing("b", 11))
@@ -63,7 +63,7 @@ def test_only_real_changes_are_told(recorded: Recorded) -> None:
     assert recorded.changes == [(None, "a=1"), (None, "b=1"), ("a=1", "a=5"), ("b=1", None)]
 
 
-def test_a_second_list_tells_only_what_is_different(recorded: Recorded) -> None:
+def test_a_second_list_shows_only_what_is_different(recorded: Recorded) -> None:
     recorded.listing(9, thing("a", 1), thing("b", 2), thing("c", 3))
     recorded.changes.clear()
     recorded.listing(20, thing("a", 1), thing("b", 15, 7), thing("d", 16))
@@ -88,7 +88,7 @@ def test_what_was_deleted_is_not_brought_back_by_an_older_answer(recorded: Recor
     assert recorded.of.items() == ("a=3",)
 
 
-def test_an_object_made_anew_and_observed_outlives_the_news_of_its_first_deletion(recorded: Recorded) -> None:
+def test_an_object_made_again_and_observed_outlives_the_news_of_its_first_deletion(recorded: Recorded) -> None:
     recorded.listing(9, thing("a", 9))
     recorded.of.observe(thing("a", 14, 2))
     recorded.of.apply("DELETED", thing("a", 12))
@@ -129,7 +129,7 @@ def test_an_object_that_becomes_unreadable_is_as_if_it_were_gone(recorded: Recor
     assert recorded.of.unreadable == 0
 
 
-def test_an_unreadable_object_is_told_once(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_object_is_reported_once(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
     for version in (1, 2, 3):
         recorded.of.apply("MODIFIED", thing("b", version, "rubbish"))
     assert capsys.readouterr().out.count("object skipped") == 1

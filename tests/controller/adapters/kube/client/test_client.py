@@ -101,7 +101,7 @@ def test_objects_are_created_replaced_and_deleted(server: ApiServer) -> None:
     assert failure(lambda: api.get(f"{PODS}/q")).is_not_found
 
 
-def test_what_the_server_refuses_is_told_in_its_own_words(server: ApiServer) -> None:
+def test_what_the_server_refuses_is_reported_in_its_own_words(server: ApiServer) -> None:
     api = server.client()
     old = api.get(f"{PODS}/p")
     server.put(PODS, {**old, "spec": {}})
@@ -162,7 +162,7 @@ def test_a_redirect_is_not_followed(server: ApiServer) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_write_that_was_done_before_the_connection_broke_is_told_as_maybe_done(server: ApiServer) -> None:
+def test_a_write_that_was_done_before_the_connection_broke_is_reported_as_maybe_done(server: ApiServer) -> None:
     server.fault(Drop(after=True))
     api = server.client()
     error = failure(lambda: api.patch(f"{PODS}/p/resize", RESIZE, STRATEGIC_MERGE_PATCH))
@@ -170,7 +170,7 @@ def test_a_write_that_was_done_before_the_connection_broke_is_told_as_maybe_done
     assert api.get(f"{PODS}/p")["spec"]["containers"][1]["resources"] == {"limits": {"cpu": "2"}}
 
 
-def test_a_write_that_never_left_is_not_told_as_maybe_done(server: ApiServer) -> None:
+def test_a_write_that_never_left_is_not_reported_as_maybe_done(server: ApiServer) -> None:
     api = server.client()
     server.stop()
     error = failure(lambda: api.patch(f"{PODS}/p", {}, MERGE_PATCH))
@@ -229,7 +229,7 @@ def test_a_watch_gives_events_until_the_server_ends_it(server: ApiServer) -> Non
     assert list(events) == []
 
 
-def test_a_watch_that_starts_too_early_is_told_that_it_has_expired(server: ApiServer) -> None:
+def test_a_watch_that_starts_too_early_is_answered_that_it_has_expired(server: ApiServer) -> None:
     server.objects.forget()
     events = server.client().watch(PODS, {"resourceVersion": "1"}, read_timeout_seconds=2)
     assert failure(lambda: next(events)).is_expired
@@ -326,7 +326,7 @@ def test_a_token_is_asked_for_again_after_a_while_and_not_for_each_request(
     assert [each.headers["Authorization"] for each in server.requests] == [f"Bearer {token}" for token in sent]
 
 
-def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServer) -> None:
+def test_a_token_that_cannot_be_had_is_reported_and_nothing_is_sent(server: ApiServer) -> None:
     def refresh(configuration: Configuration) -> None:
         raise ConfigException("Token file does not exist.")
 

@@ -113,7 +113,7 @@ def test_a_stateful_sets_pod_is_replaced_at_once() -> None:
         (case(disks={"saved": Disk(blocked_reason="its claim saved is a local volume")}), "a local volume"),
     ],
 )
-def test_what_is_in_the_way_is_told(made: MoveCase, words: str) -> None:
+def test_what_is_in_the_way_is_reported(made: MoveCase, words: str) -> None:
     assert words in (stays(made) or "")
 
 
@@ -129,7 +129,7 @@ def test_a_pod_with_a_device_stays() -> None:
     assert "it asks for nvidia.com/gpu" in (stays(case(managed=me, members=(me,))) or "")
 
 
-def test_checkpoints_that_only_this_node_has_are_told_with_what_to_do() -> None:
+def test_checkpoints_that_only_this_node_has_are_reported_with_what_to_do() -> None:
     only_scratch = SchedulingFacts(volumes=(SCRATCH, VolumeRecord("cm", "configMap")))
     assert "slopewise.dev/checkpoints: external" in (stays(case(only_scratch)) or "")
     assert "slopewise.dev/checkpoints: external" in (stays(case(SchedulingFacts())) or "")
@@ -153,13 +153,13 @@ def test_an_ephemeral_volume_ends_with_its_pod() -> None:
     assert stays(case(SchedulingFacts(volumes=(VolumeRecord("data", "ephemeral"),)))) is not None
 
 
-def test_the_pods_of_one_workload_are_told_as_members() -> None:
+def test_the_pods_of_one_workload_are_reported_as_members() -> None:
     a, b = managed("a", "0"), managed("b", "1")
     found = movability(case(managed=a, members=(a, b)), NodeFit(()))
     assert found.members == ("job-1:0", "job-1:1")
 
 
-def test_pods_that_nobody_can_tell_apart_after_a_move_stay() -> None:
+def test_pods_that_cannot_be_distinguished_after_a_move_stay() -> None:
     a, b = managed("a", "a"), managed("b", "b")
     assert "make the Job Indexed" in (stays(case(managed=a, members=(a, b))) or "")
 

@@ -69,7 +69,7 @@ def test_a_cordoned_node_refuses_what_does_not_tolerate_that() -> None:
     assert refusal(node, Needs(tolerations=(Toleration("", "Exists", "", ""),))) is None
 
 
-def test_a_node_selector_is_told_by_the_label_that_is_missing() -> None:
+def test_a_node_selector_is_reported_by_the_label_that_is_missing() -> None:
     needs = Needs(node_selector=(("disk", "ssd"),))
     assert refusal(a_node_record("a", labels={"disk": "ssd"}), needs) is None
     reason = refusal(a_node_record("a", labels={"disk": "hdd"}), needs)

@@ -116,7 +116,7 @@ def test_an_owner_is_read_once_for_each_generation() -> None:
     assert api.asked == [JOB_PATH, JOB_PATH]
 
 
-def test_an_owner_that_tells_of_each_change_is_not_read_again_for_its_age() -> None:
+def test_an_owner_that_reports_each_change_is_not_read_again_for_its_age() -> None:
     api = FakeApi({JOB_PATH: a_job()})
     here = reading(api)
     here.template("team", JOB, 1)
@@ -161,7 +161,7 @@ def test_a_right_that_is_missing_is_named_and_asked_for_again_later() -> None:
     assert here.template("team", JOB, 1) == OwnerTemplate()
 
 
-def test_once_nobody_answers_no_other_is_asked_in_that_pass() -> None:
+def test_once_none_answers_no_other_is_asked_in_that_pass() -> None:
     api = FakeApi({JOB_PATH: 0})
     here = reading(api)
     assert "could not be read" in (here.template("team", JOB, 1).blocked_reason or "")
@@ -205,7 +205,7 @@ def test_where_a_volume_can_be_reached_from_is_kept() -> None:
     assert '"zone"' in disk.node_affinity_json
 
 
-def test_a_claim_that_is_bound_to_nothing_or_not_there_is_told() -> None:
+def test_a_claim_that_is_bound_to_nothing_or_not_there_is_reported() -> None:
     assert reading(FakeApi({CLAIM_PATH: {"spec": {}}})).disk("team", "saved").blocked_reason == (
         "its claim saved has no volume yet"
     )

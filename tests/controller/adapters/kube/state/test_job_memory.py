@@ -175,7 +175,7 @@ def a_job_without_its_growth(server: ApiServer, pods: Pods, memory: KubeMemory) 
     return uid
 
 
-def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change(
+def test_a_jobgrowth_that_a_person_deletes_is_stored_again_before_the_next_change(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     uid = a_job_without_its_growth(server, pods, memory)
@@ -185,7 +185,7 @@ def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change
     assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
 
 
-def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_anew(
+def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_again(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     uid = a_job_without_its_growth(server, pods, memory)
@@ -199,7 +199,7 @@ def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_a
     assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "applied"
 
 
-def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_told(
+def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_reported(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     good, bad = pods.add("good"), pods.add("bad")
@@ -285,7 +285,7 @@ def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods
 
 
 @pytest.mark.parametrize("damaged", ['{"growth": "much"}', "[" * 100_000, "{"])
-def test_damaged_memory_starts_anew_and_keeps_the_original(
+def test_damaged_memory_starts_again_and_keeps_the_original(
     server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory, damaged: str
 ) -> None:
     uid, other = pods.add("train"), pods.add("other")
@@ -299,7 +299,7 @@ def test_damaged_memory_starts_anew_and_keeps_the_original(
     assert any("train, pod 0: its memory is damaged" in line["reason"] for line in logs)
 
 
-def test_a_damaged_original_is_told_and_stops_nobody_else(
+def test_a_damaged_original_is_reported_and_stops_no_other_job(
     server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
 ) -> None:
     uid, other = pods.add("train"), pods.add("other")

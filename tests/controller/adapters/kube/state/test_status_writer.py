@@ -210,7 +210,7 @@ def test_progress_waits_for_its_time_and_a_transition_does_not() -> None:
         assert eventually(lambda: running.sent.names == ["t", "other", "t"])
 
 
-def test_a_failure_is_tried_again_and_told_once() -> None:
+def test_a_failure_is_tried_again_and_reported_once() -> None:
     running = Running()
     running.sent.refuses["t"] = SlopewiseError("no right to write")
     running.sent.gate.set()

@@ -84,7 +84,7 @@ def test_a_deadline_is_a_moment_or_a_duration_from_the_start(deadline: str, seco
         ("container", "x" * 4000, "is 4000 characters long"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told_and_left_out(annotation: str, value: str, expected: str) -> None:
+def test_a_value_that_cannot_be_used_is_reported_and_left_out(annotation: str, value: str, expected: str) -> None:
     written: dict[str, Any] = {annotation: value}
     asked = read(**written)
     (warning,) = asked.warnings
@@ -94,7 +94,7 @@ def test_a_value_that_cannot_be_used_is_told_and_left_out(annotation: str, value
     assert (asked.objectives, asked.useful_parallelism_cores, asked.container) == (Objectives(), None, None)
 
 
-def test_a_deadline_before_the_start_is_used_and_told() -> None:
+def test_a_deadline_before_the_start_is_used_and_reported() -> None:
     asked = read(deadline="2026-08-01T11:00:00Z")
     assert asked.objectives.deadline_at_seconds == STARTED - 3600
     assert asked.warnings == (

@@ -123,13 +123,13 @@ def test_a_kind_that_is_not_read_is_named_and_not_asked_for() -> None:
     assert api.asked == []
 
 
-def test_a_reference_to_another_namespaces_job_makes_nobody_its_pod() -> None:
+def test_a_reference_to_another_namespaces_job_makes_no_pod_its_own() -> None:
     thief = a_pod("thief", namespace="evil", owner=JOB, created_at_seconds=2e9)
     victim = a_pod("victim", owner=JOB)
     assert uids(resolve(thief, victim)) == {"uid-thief:0": "thief", "job-1:0": "victim"}
 
 
-def test_a_job_that_was_made_anew_under_its_name_is_not_the_owner_of_older_pods() -> None:
+def test_a_job_that_was_made_again_under_its_name_is_not_the_owner_of_older_pods() -> None:
     owners = resolver(
         FakeOwnersApi({"/apis/batch/v1/namespaces/team/jobs/train": {"uid": "job-2"}}), an_object("train", "job-2")
     )
@@ -189,7 +189,7 @@ def test_an_only_pod_keeps_its_slot_when_a_second_one_comes() -> None:
     assert uids(resolve(a, b, owners=owners)) == {"job-1:0": "a", "job-1:b": "b"}
 
 
-def test_a_pod_that_succeeded_leaves_its_name_to_nobody() -> None:
+def test_a_pod_that_succeeded_leaves_its_name_to_none() -> None:
     done = a_pod("a", owner=JOB, phase="Succeeded")
     assert uids(resolve(done, a_pod("b", owner=JOB))) == {"job-1:a": "a", "job-1:b": "b"}
 

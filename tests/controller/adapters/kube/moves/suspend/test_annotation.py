@@ -52,7 +52,7 @@ def test_an_annotation_that_makes_no_sense_counts_as_none(text: str) -> None:
     assert move_of(a_job(text)) is None
 
 
-def test_nobody_says_whose_move_it_is_but_the_job_itself() -> None:
+def test_only_the_job_itself_says_whose_move_it_is() -> None:
     move = move_of(a_job(forged(workloadUid="another", namespace="team-b", name="theirs")))
 
     assert move is not None

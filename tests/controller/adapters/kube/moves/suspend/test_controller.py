@@ -283,7 +283,7 @@ def test_a_pinned_job_whose_pod_was_replaced_and_finds_no_room_is_freed_within_a
     assert yard.running_on() == ["node-a"]
 
 
-def test_while_a_pod_ends_on_a_node_that_does_not_answer_nobody_starts_another(yard: Yard) -> None:
+def test_while_a_pod_ends_on_a_node_that_does_not_answer_none_starts_another(yard: Yard) -> None:
     moved(yard)
     yard.lingering = True
     yard.full.add("node-b")
@@ -302,7 +302,7 @@ def test_while_a_pod_ends_on_a_node_that_does_not_answer_nobody_starts_another(y
     yard.violations.clear()  # the Job controller itself has created the replacement beside it
 
 
-def test_a_node_that_is_registered_anew_moves_nobody(yard: Yard) -> None:
+def test_a_node_that_is_registered_again_moves_no_job(yard: Yard) -> None:
     moved(yard)
     follower = yard.follower()
     node = yard.server.get(f"{NODES}/node-b")
@@ -315,7 +315,7 @@ def test_a_node_that_is_registered_anew_moves_nobody(yard: Yard) -> None:
     assert steps(yard) == ["leaving", "pinning", "pinned"]
 
 
-def test_nodes_that_nobody_has_heard_of_are_not_taken_for_gone(yard: Yard) -> None:
+def test_nodes_that_were_never_reported_are_not_taken_for_gone(yard: Yard) -> None:
     moved(yard)
     yard.nodes.silent = 61.0
 
@@ -328,7 +328,7 @@ def test_nodes_that_nobody_has_heard_of_are_not_taken_for_gone(yard: Yard) -> No
 # --- what others do meanwhile -------------------------------------------------------------------------------
 
 
-def test_a_job_that_is_deleted_in_mid_move_is_told(yard: Yard) -> None:
+def test_a_job_that_is_deleted_in_mid_move_is_reported(yard: Yard) -> None:
     yard.put_job()
     yard.lingering = True
     yard.begin()
@@ -342,7 +342,7 @@ def test_a_job_that_is_deleted_in_mid_move_is_told(yard: Yard) -> None:
     assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
-def test_a_deleted_job_that_the_watch_still_shows_is_told_once(yard: Yard) -> None:
+def test_a_deleted_job_that_the_watch_still_shows_is_reported_once(yard: Yard) -> None:
     yard.put_job()
     yard.begin()
     known = yard.jobs.items()
@@ -442,7 +442,7 @@ def test_an_affinity_between_pods_that_its_user_changes_meanwhile_stays(yard: Ya
     yard.violations.clear()  # it was the user who wrote to a template that may have been frozen
 
 
-def test_a_forged_annotation_moves_nobody_and_goes(yard: Yard) -> None:
+def test_a_forged_annotation_moves_no_job_and_goes(yard: Yard) -> None:
     yard.put_job()
     forged = JobMove(
         workload_uid=UID, namespace="team-a", name=NAME, step="leaving", from_node="node-a", to_node="node-b",
@@ -512,7 +512,7 @@ def test_a_restored_job_that_its_user_suspends_stays_suspended(yard: Yard) -> No
     assert yard.patches() == []
 
 
-def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_keeps_nobody_suspended(yard: Yard) -> None:
+def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_keeps_no_job_suspended(yard: Yard) -> None:
     yard.put_job()
     yard.begin()
     [thief] = yard.server.objects.listed(Address.of(PODS), Selector())
@@ -603,7 +603,7 @@ def test_an_answer_that_is_lost_loses_no_job(yard: Yard, fault: Drop) -> None:
     assert yard.move.step == "pinned"
 
 
-def test_trouble_with_one_job_is_told_once_and_holds_up_no_other(yard: Yard) -> None:
+def test_trouble_with_one_job_is_reported_once_and_holds_up_no_other(yard: Yard) -> None:
     yard.put_job()
     yard.begin()
     other = yard.job
