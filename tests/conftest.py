@@ -15,14 +15,14 @@ from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_
 from slopewise.errors import MissingToolError
 from slopewise.own_policies import catalogue
 
-register_profiles()  # before the option --hypothesis-profile is heard
+register_profiles()  # before the option --hypothesis-profile is read
 
 ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks", "queriers")]
 """Folders whose tests need more than a checkout, and only run when they are named."""
 
 
 def pytest_configure() -> None:
-    """Hear Ctrl-C, and let the processes that tests start hear it: a shell starts background jobs deaf to it."""
+    """Receive Ctrl-C, and let the processes that tests start receive it: a shell starts background jobs deaf to it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -48,7 +48,7 @@ HERE, THERE = "node-b", "node-a"
 _PASS_SECONDS = 0.5
 _GIVE_UP_SECONDS = 90.0
 
-OURS = ("telling it", "making room for it")
+OURS = ("signalling it", "making room for it")
 PARTS = (OURS[0], "its checkpoint", OURS[1], "its process")
 """From the decision to SIGTERM; from there to the old process's end; to the start of the new one; to its first step."""
 

@@ -39,12 +39,12 @@ def policy_name(kubectl: Kubectl) -> Iterator[str]:
 
 
 def a_policy(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    nobody = {"pods": {"matchLabels": {"slopewise.dev/test": name}}}
+    no_pods = {"pods": {"matchLabels": {"slopewise.dev/test": name}}}
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainingPolicy",
         "metadata": {"name": name},
-        "spec": {"selector": nobody, **spec},
+        "spec": {"selector": no_pods, **spec},
     }
 
 

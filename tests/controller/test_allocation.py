@@ -32,7 +32,7 @@ CORES = st.floats(0.01, 64)
     [
         ([1.0, 0.25], 1.0, [0.75, 0.25]),  # thesis 6.1.3
         ([1.0, 1.0, 1.0], 1.0, [1 / 3, 1 / 3, 1 / 3]),
-        ([0.2, 0.2], 1.0, [0.5, 0.5]),  # what nobody claims is shared in proportion
+        ([0.2, 0.2], 1.0, [0.5, 0.5]),  # what no job claims is shared in proportion
         ([], 1.0, []),
     ],
 )

@@ -49,7 +49,7 @@ class Passes:
 
 
 class HeldPasses(Passes):
-    """A pass that does not end before it is told to go on."""
+    """A pass that does not end before it is asked to go on."""
 
     def __init__(self) -> None:
         super().__init__(body=self._hold)

@@ -1,4 +1,4 @@
-"""What `slopewise policies` tells: a line a policy with what it is for, and one policy in full."""
+"""What `slopewise policies` prints: a line a policy with what it is for, and one policy in full."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_a_redirect_is_reported_instead_of_followed(grafana: FakeGrafana, dashbo
 
 def test_a_refused_connection_is_a_data_source_error(dashboards: Path) -> None:
     with socket.socket() as unreachable:
-        unreachable.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer on this port
+        unreachable.bind(("127.0.0.1", 0))  # bound and not listening: nothing else can answer on this port
         url = f"http://127.0.0.1:{unreachable.getsockname()[1]}"
 
         with pytest.raises(DataSourceError, match="cannot be reached") as raised:

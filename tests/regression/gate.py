@@ -1,6 +1,6 @@
 """The regression gate: what every policy decides in two small scenarios, as text that a person can read and compare.
 
-`test_decisions.py` compares it with the committed files; `make accept` (`gate.py --accept`) writes them anew. A change
+`test_decisions.py` compares it with the committed files; `make accept` (`gate.py --accept`) writes them again. A change
 of a policy, of growth, of a guard or of the pass shows as lines that came and went, job by job and second by second.
 """
 

@@ -90,7 +90,7 @@ class Entry:
     new: Json | None
 
     def event(self, selector: Selector) -> Json | None:
-        """What a watch with that selector is told; None: nothing."""
+        """What a watch with that selector receives; None: nothing."""
         was, now = selector.picks(self.old), selector.picks(self.new)
         if not was and not now:
             return None

@@ -59,7 +59,7 @@ class Stage:
         self.leads = True
         self.leads_until: Callable[[], bool] = lambda: True
         self.events: list[Event] = []
-        """What people were told."""
+        """What was reported to people."""
         self.wait: str | None = None
         """What the rate limit says."""
         self.moves_allowed = True

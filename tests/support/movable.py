@@ -216,7 +216,7 @@ class MovableTrainings:
         return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
 
     def pod(self, name: str, **more: Any) -> Json:
-        """A pod that nobody starts again."""
+        """A pod that nothing starts again."""
         template = self.job(name, **more)["spec"]["template"]
         return {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": name}}
 

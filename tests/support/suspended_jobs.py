@@ -8,7 +8,7 @@
         yard.settle(yard.follower())     # both in turn, until nothing changes any more
 
 Everything happens when a test says so, and the clock stands still in between. `Yard.violations` holds what Kubernetes
-would refuse and what nobody may do: another template while the Job runs, two pods of one slot at the same time (on
+would refuse and what no client may do: another template while the Job runs, two pods of one slot at the same time (on
 nodes that are there).
 """
 
@@ -87,7 +87,7 @@ class Yard:
         self.full: set[str] = set()
         """Nodes without room for another pod."""
         self.lingering = False
-        """Pods that are signalled to end take their time: a checkpoint, or a kubelet that is not heard of."""
+        """Pods that are signalled to end take their time: a checkpoint, or a kubelet that is silent."""
         self.violations: list[str] = []
         self.reported: list[tuple[str, bool]] = []
         self.ended: list[MoveEnd] = []

@@ -20,7 +20,7 @@ THIRDS = {"a": 667, "b": 667, "c": 667}
 
 
 def last_renewal_seconds(gateway: Gateway) -> float:
-    """When the last renewal of the lease was sent that the API server heard of."""
+    """When the last renewal of the lease was sent that reached the API server."""
     return max(each.at_seconds for each in gateway.writes("leases"))
 
 

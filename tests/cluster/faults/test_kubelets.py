@@ -1,4 +1,4 @@
-"""A kubelet that is down: what the API server has accepted is not in effect, and nobody says that it is."""
+"""A kubelet that is down: what the API server has accepted is not in effect, and no report says that it is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLERANT = [
 
 @pytest.fixture
 def kubelet_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
-    """It is there again for whoever comes next."""
+    """It is there again for the next test."""
     yield
     faults.resume(KUBELET)
     look = ("node", NODE)

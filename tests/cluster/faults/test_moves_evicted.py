@@ -12,8 +12,8 @@ pytestmark = pytest.mark.timeout(300)
 def test_what_comes_back_behind_a_gate_is_evicted_and_placed_and_the_rest_stays(
     moves: MovingStage, jobs_can_be_suspended: bool
 ) -> None:
-    """One that exits 0 is done, as far as its Job can know: that is told. A Job that nobody owns goes this way, too,
-    where none can be suspended."""
+    """One that exits 0 is done, as far as its Job can know: that is reported. A Job without an owner goes this way,
+    too, where none can be suspended."""
     trainings = moves.trainings
     gateway = moves.stage.gateway()
     on_failure = gated(owned(moves, trainings.job("on-failure")))

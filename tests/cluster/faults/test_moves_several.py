@@ -1,4 +1,4 @@
-"""Workloads of several pods in mid-move: they move together, whoever dies or interferes; none is stuck or double."""
+"""Workloads of several pods in mid-move: they move together, whatever dies or interferes; none is stuck or double."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_pods_of_one_workload_move_together_although_they_come_back_one_by_o
     controller = moves.controller(place=HERE)
     moves.trainings.start(workload)
     has_moved(moves, workload)
-    wait_for("both are told", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"})
+    wait_for("both are reported", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"})
     assert controller.is_running()
 
 
@@ -185,7 +185,7 @@ def test_a_set_that_is_rolled_out_again_in_mid_move_comes_up_with_its_new_templa
     rolled_out = gateway.after = Once(evicts, lambda: moves.stage.kubectl.run(*restart))
     moves.controller(gateway, place=HERE)
     trainings.start(several)
-    wait_for("it is rolled out anew", lambda: rolled_out.done, bool)
+    wait_for("it is rolled out again", lambda: rolled_out.done, bool)
     moves.stage.kubectl.run(
         "rollout", "status", "statefulset", "several", "-n", moves.stage.namespace, "--timeout=150s"
     )
@@ -194,6 +194,6 @@ def test_a_set_that_is_rolled_out_again_in_mid_move_comes_up_with_its_new_templa
         trainings.diary(name).check()
     pods = live_pods(moves, several)
     assert len(pods) == 2
-    wait_for("both are told", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"}, 90)
+    wait_for("both are reported", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"}, 90)
     wait_for("it trains", lambda: moves.stage.growth("several"), lambda seen: seen["state"] == "Training")
     assert "move" not in moves.stage.growth("several")

@@ -35,7 +35,7 @@ def test_what_no_schema_can_see_is_said_by_the_policy_itself(stage: Stage) -> No
     assert "spec.behaviour.intervalSeconds: 2 s is less than 4 scrapes of 1 s" in found["message"]
     assert stage.wait_for_event(stage.name("policy"), "InvalidSpec", "write 4 or more")
     wait_for("it is counted", lambda: controller.metric("slopewise_policies", condition="refused"), lambda it: it == 1)
-    stage.pods("b")  # nobody manages it
+    stage.pods("b")  # no policy manages it
     assert stage.limits() == {"a": 2000, "b": 300}
     stage.policy()
     stage.wait_for_condition("Ready", "ModeAuto")

@@ -100,11 +100,11 @@ def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, tr
     warned = [
         line["warning"] for line in controller.lines("job warning raised") if "reports no loss" in line["warning"]
     ]
-    assert len(warned) == len(expected), "each is told once"
+    assert len(warned) == len(expected), "each is reported once"
 
 
 def _forged(namespace: str) -> str:
-    """A page of metrics that claims to be about the victim, with labels that are hostile to whoever shows them."""
+    """A page of metrics that claims to be about the victim, with labels that are hostile to what shows them."""
     of_victim = f'namespace="{namespace}",pod="victim",container="trainer",node="node-a"'
     hostile = {
         "promql": r"\"} or up or {a=\"",

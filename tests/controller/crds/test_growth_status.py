@@ -1,4 +1,4 @@
-"""What `kubectl get growth` tells of a workload: columns, conditions, and when they are worth writing."""
+"""What `kubectl get growth` shows of a workload: columns, conditions, and when they are worth writing."""
 
 from __future__ import annotations
 

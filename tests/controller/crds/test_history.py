@@ -61,7 +61,7 @@ def test_a_move_that_was_cancelled_is_reported_by_where_it_was_to_lead() -> None
     action = move_event(MoveEvent("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
     assert (action.change, action.result) == ("n1 to n2", "cancelled")
     ended = move_ended("job-1:0", "n1 to n2", "cancelled", "somebody else has suspended it", START)
-    assert appended((action,), ended) == (action,), "the same is not told twice"
+    assert appended((action,), ended) == (action,), "the same is not recorded twice"
 
 
 def test_a_long_reason_is_cut() -> None:

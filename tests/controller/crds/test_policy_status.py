@@ -1,4 +1,4 @@
-"""What a TrainingPolicy's status tells: whether it is obeyed, by whom, and what is in its way."""
+"""What a TrainingPolicy's status shows: whether it is obeyed, by whom, and what is in its way."""
 
 from __future__ import annotations
 

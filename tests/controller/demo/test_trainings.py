@@ -25,7 +25,7 @@ NAMES = sorted(TRAININGS)
 
 
 class Recorder:
-    """Keeps what a reporter is told; nobody scrapes it unless it is given a port."""
+    """Keeps what a reporter receives; nothing scrapes it unless it is given a port."""
 
     port: int | None = None
 
@@ -65,7 +65,7 @@ class CountingLearner:
 
 
 class HandClock:
-    """A clock that goes on when somebody sleeps, or is told to."""
+    """A clock that goes on when somebody sleeps, or is asked to."""
 
     def __init__(self) -> None:
         self.now_seconds = 100.0

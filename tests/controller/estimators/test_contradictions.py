@@ -1,4 +1,4 @@
-"""Promises that contradict each other, or what was measured, are told with both figures."""
+"""Promises that contradict each other, or what was measured, are reported with both figures."""
 
 from __future__ import annotations
 

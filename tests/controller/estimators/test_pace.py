@@ -59,7 +59,7 @@ class TestMeasuring:
         assert looks(first, replace(second, usage=first.usage)) == (Pace(START + 20, 0.5, None),)
 
     def test_a_server_is_read_now_when_its_cpu_was_counted_long_ago(self) -> None:
-        """It has no evaluation that would tell the time of its scrape."""
+        """It has no evaluation that would show the time of its scrape."""
         first = replace(serving(0, 0.0, 50.0, START - 19), evaluation=None)
         second = replace(serving(100, 20.0, 66.5, START + 14), evaluation=None)
         assert looks(first, second) == (Pace(START + 20, 0.2, 0.5),)

@@ -1,4 +1,4 @@
-"""What becomes of migrations: begun, resumed, given up, or gone wrong; each told once, and remembered."""
+"""What becomes of migrations: begun, resumed, given up, or gone wrong; each reported once, and remembered."""
 
 from __future__ import annotations
 

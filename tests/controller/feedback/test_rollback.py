@@ -1,4 +1,4 @@
-"""Corrections: what a change did to a job, what waits too long, and how both are told and remembered."""
+"""Corrections: what a change did to a job, what waits too long, and how both are reported and remembered."""
 
 from __future__ import annotations
 

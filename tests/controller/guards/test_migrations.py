@@ -64,8 +64,8 @@ def test_running_jobs_are_moved_only_where_the_user_has_said_so() -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({"movability": with_movability(way=None, blocked_reason="a bare pod: nobody makes it again")},
-         "move_blocked: a bare pod: nobody makes it again"),
+        ({"movability": with_movability(way=None, blocked_reason="a bare pod: nothing makes it again")},
+         "move_blocked: a bare pod: nothing makes it again"),
         ({"movability": with_movability(refused_nodes={"n2": "taint gpu=yes:NoSchedule"})},
          "refused_node: n2 would not take it: taint gpu=yes:NoSchedule"),
         ({"movability": with_movability(refused_nodes={"n3": "taint gpu=yes:NoSchedule"})}, ""),

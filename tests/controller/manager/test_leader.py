@@ -75,7 +75,7 @@ def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: 
     raw = town.server.get(f"{PODS}/a")
     raw["metadata"]["managedFields"] = [resized_by("kubectl-patch")]
     town.server.put(PODS, raw)
-    wait_for(lambda: town.condition("Conflict").get("reason") == "OtherResizer", "it is told", town)
+    wait_for(lambda: town.condition("Conflict").get("reason") == "OtherResizer", "it is reported", town)
     assert town.condition("Conflict")["message"] == (
         "1 pod is resized by kubectl-patch too, and not by Slopewise: team-a/a; stop one of the two"
     )
@@ -239,7 +239,7 @@ def test_a_policy_that_cannot_be_obeyed_says_why_and_is_obeyed_once_it_is_mended
         "write 2 or more, or scrape more often (--scrape-interval)."
     )
     assert replica.metric("slopewise_policies", condition="refused") == 1
-    wait_for(lambda: town.server.asked("POST", "events$"), "an event tells it", town)
+    wait_for(lambda: town.server.asked("POST", "events$"), "an event says so", town)
     assert town.limit() == ORIGINAL
 
     town.policy()
@@ -253,7 +253,7 @@ def test_a_policy_that_becomes_invalid_changes_nothing_more_and_can_still_be_del
 ) -> None:
     town.policy()
     wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-    town.policy(policy={"name": "nobody-knows-it"})
+    town.policy(policy={"name": "not-a-policy"})
     wait_for(lambda: town.condition("Ready").get("reason") == "InvalidSpec", "it is refused", town)
 
     town.delete_policy()

@@ -1,4 +1,4 @@
-"""What is worth telling of resources that come back, and when those that did not are tried again."""
+"""What is worth reporting of resources that come back, and when those that did not are tried again."""
 
 from __future__ import annotations
 

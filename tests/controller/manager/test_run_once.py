@@ -158,7 +158,7 @@ def test_moves_that_are_under_way_are_seen_through_before_it_ends(town: Town) ->
 
 
 def test_a_signal_ends_the_wait_for_moves(town: Town) -> None:
-    town.server.put(JOBS, left_behind("node-a"))  # nobody starts its pods
+    town.server.put(JOBS, left_behind("node-a"))  # nothing starts its pods
     stop = StopSignal()
 
     def end_it_once_the_job_is_resumed() -> None:

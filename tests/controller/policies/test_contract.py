@@ -44,7 +44,7 @@ PLACING = {name for name in names() if "place" in find(name).actions}
 """Policies that choose the node of an arriving job; with the others the default scheduler does."""
 
 LEAVES_CPU_ALONE = {name for name in names() if "resize" not in find(name).actions}
-"""Policies that resize nobody."""
+"""Policies that resize no job."""
 
 World = tuple[ClusterSnapshot, MemoryState]
 

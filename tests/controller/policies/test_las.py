@@ -1,4 +1,4 @@
-"""Least attained service: who has had least goes first, equals share, and nobody is starved."""
+"""Least attained service: who has had least goes first, equals share, and no job is starved."""
 
 from __future__ import annotations
 

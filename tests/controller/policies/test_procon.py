@@ -1,4 +1,4 @@
-"""ProCon: an arriving job goes where least work waits, and what that work is where nobody can tell."""
+"""ProCon: an arriving job goes where least work waits, and what that work is where that is not known."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebala
     memory = MemoryState({**memory.jobs, "silent": JobMemory()}, memory.nodes)
     beside_slow = replace(snapshot, jobs=(*snapshot.jobs, replace(silent, node="n4")))
     decisions = decide(beside_slow, memory)
-    assert moves(decisions) == {}, "nobody grows beside it"
+    assert moves(decisions) == {}, "no job grows beside it"
     assert decisions.reasons["silent"] == "PC: reports no loss, unchanged"
     settled = {
         uid: structs.replace(known, job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()

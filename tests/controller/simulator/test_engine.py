@@ -1,4 +1,4 @@
-"""One policy over one instance: the real pass, when it runs, and what is told of the run."""
+"""One policy over one instance: the real pass, when it runs, and what is reported of the run."""
 
 from __future__ import annotations
 

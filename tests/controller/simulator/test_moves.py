@@ -1,4 +1,4 @@
-"""Moves in the simulator under `spec.migration`: what is seen of them, and that nobody is thrown about."""
+"""Moves in the simulator under `spec.migration`: what is seen of them, and that no job is thrown about."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def migrations(events: Sequence[TraceEvent]) -> list[TraceEvent]:
 
 
 def check_bounds(events: Sequence[TraceEvent], bounds: Migration) -> None:
-    """Nobody is thrown about: by job, by node, and at the same time."""
+    """No job is thrown about: by job, by node, and at the same time."""
     moves = migrations(events)
     for job in {event.job for event in moves}:
         mine = [event for event in moves if event.job == job]

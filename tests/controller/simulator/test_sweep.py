@@ -1,4 +1,4 @@
-"""A sweep: the same figures whoever computed them and in whatever order; stopped or failed, nothing is left running."""
+"""A sweep: the same figures from any worker and in any order; stopped or failed, nothing is left running."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def a_scenario(**spec: object) -> Scenario:
 
 @dataclass
 class Counted:
-    """Progress that remembers what it was told."""
+    """Progress that remembers what it received."""
 
     total: int = 0
     count: int = 0

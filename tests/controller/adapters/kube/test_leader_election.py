@@ -1,4 +1,4 @@
-"""At most one controller may write at a time, whatever hangs, and a lease that is lost is told."""
+"""At most one controller may write at a time, whatever hangs, and a lease that is lost is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = Terms(lease_seconds=4.0, renew_deadline_seconds=2.5, retry_seconds=0.1)
 
 
 class Candidate:
-    """An elector and what it told."""
+    """An elector and what it reported."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def dead_runs_journal(state_dir: Path, run_id: str, *entries: dict[str, object] | str) -> Path:
-    """A journal that nobody holds."""
+    """A journal that no process holds."""
     state_dir.mkdir(parents=True, exist_ok=True)
     path = journal_path(state_dir, run_id)
     path.write_text("".join(f"{e if isinstance(e, str) else json.dumps(e)}\n" for e in entries))

@@ -250,7 +250,7 @@ def test_a_process_of_another_run_or_job_is_no_member(start: Callable[..., Manag
 def test_all_are_signalled_to_end_before_one_of_them_is_waited_for(
     start: Callable[..., ManagedProcess], tmp_path: Path
 ) -> None:
-    """The first ends only when the second has been told to: one after the other, the first would be killed."""
+    """The first ends only when the second has been signalled: one after the other, the first would be killed."""
     reported = tmp_path / "reported"
     waits = (
         "import os, signal, sys, time\n"

@@ -1,4 +1,4 @@
-"""The memory file: what is saved is loaded by the next controller; damage is told, never guessed around."""
+"""The memory file: what is saved is loaded by the next controller; damage is reported, never guessed around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Prometheus of the user's learns what to scrape from a file, and nobody else's file is touched."""
+"""A Prometheus of the user's learns what to scrape from a file, and no other file is touched."""
 
 from __future__ import annotations
 

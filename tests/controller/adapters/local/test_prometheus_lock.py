@@ -1,4 +1,4 @@
-"""A Prometheus that asks for something gets it, and nobody else does; what does not fit is a sentence without secrets.
+"""A Prometheus that asks for something gets it, and no other does; what does not fit is a sentence without secrets.
 
 The servers are in this process. `test_locked_prometheus.py` asks a real Prometheus.
 """

@@ -32,13 +32,13 @@ HELD = PassReport(START, "flowcon", {}, START, held="Prometheus is gone")
 
 @dataclass
 class FakeProcess:
-    """Runs until it is told that it has ended."""
+    """Runs until the test says that it has ended."""
 
     status: int | None = None
     helpers: int = 0
-    """Processes that it has started, and that end when the group is told to."""
+    """Processes that it has started, and that end when the group is signalled."""
     stubborn: bool = False
-    """Told to end, it does not."""
+    """Signalled to end, it does not."""
     hangs: bool = False
     """Killed, it does not end either: it waits for a disk."""
     received: list[str] = field(default_factory=list)
@@ -108,7 +108,7 @@ class World:
         return [arrival.uid for arrival in self.supervisor.waiting()]
 
     def a_pass(self) -> PassReport:
-        """One that sees who waits now, and places nobody."""
+        """One that sees who waits now, and places no job."""
         snapshot = a_snapshot([])
         seen = type(snapshot)(START, snapshot.nodes, (), waiting=tuple(self.supervisor.waiting()))
         return PassReport(START, "flowcon", {}, START, snapshot=seen)
@@ -272,7 +272,7 @@ MOVE = Migrate("a", "node-1", "node-2", "slow move")
 
 
 def a_moving_world(tmp_path: Path, **more: Any) -> tuple[World, FakeProcess]:
-    """Job `a` runs on node-1 and `b` on node-2, and `a` was told to go to node-2."""
+    """Job `a` runs on node-1 and `b` on node-2, and `a` was sent to node-2."""
     world = a_world(tmp_path, TWO, job("a", **{"migratable": True, **more}), job("b"))
     world.supervisor.poll()
     world.supervisor.after_pass(HELD)
@@ -310,7 +310,7 @@ def test_the_cpu_of_all_lives_of_a_job_is_counted(tmp_path: Path) -> None:
     world.supervisor.poll()
     world.launcher.started["a"].status = 0
     world.supervisor.poll()
-    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter tells 3 s of every cgroup
+    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter reports 3 s of every cgroup
 
 
 def test_helpers_are_signalled_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real Prometheus under `--web.config.file`: what it asks for it gets, and what it refuses is told."""
+"""A real Prometheus under `--web.config.file`: what it asks for it gets, and what it refuses is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a controllable exporter; the reader tells what became of each job.
+"""A real Prometheus scrapes a controllable exporter; the reader says what became of each job.
 
 Targets are set once, because Prometheus takes about five seconds to see new ones; each test has jobs of its own
 and changes what they export.

@@ -97,7 +97,7 @@ def test_a_longer_makespan_is_called_worse() -> None:
 def test_what_is_closer_than_its_measure_can_resolve_is_the_same(
     measure: JobMeasure, before: float, after: float, verdict: str
 ) -> None:
-    """An end within 1 %; a loss that is read once a second, within that second. What one pair of runs cannot tell, less
+    """An end within 1 %; a loss that is read once a second, within that second. What one pair of runs cannot show, less
     than 5 %, is unclear."""
     runs = [
         run(policy, replace(job("a", value), time_to_90_seconds=value))

@@ -19,7 +19,7 @@ MOVE = JobMove(10.0, "node-1", "node-2", 0.4, 2.5, 0.0)
 
 
 def reported(at: float, job_uid: str = "a", **more: Any) -> PassReport:
-    """A pass that tells of the migration that was decided at `at`."""
+    """A pass that reports the migration that was decided at `at`."""
     record = MoveRecord(START + at, "node-1", "node-2", steps_before=100.0, **more)
     event = MoveEvent(job_uid, "resumed" if more else "begun", record, "on its way")
     return PassReport(START + at, "specon", {}, START, move_events=(event,))

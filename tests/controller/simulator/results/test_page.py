@@ -148,7 +148,7 @@ def test_a_reader_is_warned_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_s
 
 
 def test_a_row_that_is_0_everywhere_is_left_out_and_named(result: SweepResult) -> None:
-    """Nobody migrates under these two; JSON and CSV have the figure all the same."""
+    """No job migrates under these two; JSON and CSV have the figure all the same."""
     assert "migrations_total" not in {row.measure for row in rows(result)}
     assert "Left out, 0 under every policy: " in table.legend(result)
     assert "Migrations" in table.legend(result)

@@ -1,4 +1,4 @@
-"""The simulated world alone: what happens by itself, and what it does when it is told to."""
+"""The simulated world alone: what happens by itself, and what it does when it is asked to."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ Watching = Callable[..., Reflector[str]]
 
 @pytest.fixture
 def watching(server: ApiServer) -> Iterator[Watching]:
-    """Starts reflectors that are stopped after the test; unless told not to, waits for their list and watch."""
+    """Starts reflectors that are stopped after the test; unless asked not to, waits for their list and watch."""
     started: list[Reflector[str]] = []
 
     def start(timing: Timing = QUICK, *, sync: bool = True, follow: bool = True, **options: Any) -> Reflector[str]:
@@ -109,10 +109,12 @@ def test_a_watch_is_taken_up_again_where_it_ended(server: ApiServer, watching: W
 
 def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer, watching: Watching) -> None:
     store = watching()
-    server.put("/api/v1/nodes", pod("n"))  # another kind: the pods' watch hears only of the version
+    server.put("/api/v1/nodes", pod("n"))  # another kind: the pods' watch receives only the version
     version = str(server.objects.version)
     server.bookmark()
-    server.put(PODS, {"metadata": {"name": "c"}})  # comes after the bookmark, so that is heard when this is there
+    server.put(
+        PODS, {"metadata": {"name": "c"}}
+    )  # comes after the bookmark, so that one was received when this is there
     assert eventually(lambda: store.get("team-a", "c"))
     server.objects.forget()
     server.end_watches()

@@ -1,4 +1,4 @@
-"""What is known of a watched kind: the newest of each object, and who is told of it."""
+"""What is known of a watched kind: the newest of each object, and which callbacks receive it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def thing(name: str, version: int, value: object = 1, namespace: str = "n") -> J
 
 
 class Recorded:
-    """A collection of `name=value` texts, and what it told."""
+    """A collection of `name=value` texts, and what it reported."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str | None, str | None]] = []

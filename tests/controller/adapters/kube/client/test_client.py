@@ -222,7 +222,7 @@ def test_a_watch_gives_events_until_the_server_ends_it(server: ApiServer) -> Non
     server.put(PODS, {"metadata": {"name": "q", "labels": {"text": "line\nbreak"}}})
     server.remove(f"{PODS}/q")
     kinds = [next(events)["type"] for _ in range(2)]
-    server.bookmark()  # only watches that are there already hear of it
+    server.bookmark()  # only watches that are there already receive it
     kinds.append(next(events)["type"])
     server.end_watches()
     assert kinds == ["ADDED", "DELETED", "BOOKMARK"]

@@ -1,4 +1,4 @@
-"""What a snapshot tells of moves: who could be moved and how, who is being moved, and who waits for a node."""
+"""What a snapshot says of moves: who could be moved and how, who is being moved, and who waits for a node."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FakeReader:
 
 @dataclass
 class FakeApi:
-    """Answers reads of owners and volumes, and tells a version."""
+    """Answers reads of owners and volumes, and gives a version."""
 
     answers: dict[str, Any] = field(default_factory=dict)
     version: tuple[int, int] | None = (1, 36)

@@ -1,4 +1,4 @@
-"""What is told of moves: events on the workload or the arriving pod, once each, and a history that survives."""
+"""What is reported of moves: events on the workload or the arriving pod, once each, and a history that survives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a pass: whose status is written at once, and which events are told."""
+"""After a pass: whose status is written at once, and which events are emitted."""
 
 from __future__ import annotations
 

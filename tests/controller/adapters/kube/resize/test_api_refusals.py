@@ -1,4 +1,4 @@
-"""What a refusal means: the words are Kubernetes 1.36.3's own, as `tests/cluster/test_actuator.py` hears them."""
+"""What a refusal means: the words are Kubernetes 1.36.3's own, as `tests/cluster/test_actuator.py` receives them."""
 
 from __future__ import annotations
 

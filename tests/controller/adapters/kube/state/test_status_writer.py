@@ -107,7 +107,7 @@ def test_an_object_of_others_that_is_gone_is_left_alone(server: ApiServer) -> No
 
 
 def test_who_leads_no_more_when_the_first_try_comes_back_does_not_try_again(server: ApiServer) -> None:
-    """A process that was suspended, say, while the API server told it of a conflict."""
+    """A process that was suspended, say, while the API server answered with a conflict."""
     sender, thing = a_sender(server, lambda: not server.asked("GET")), Thing("t", {"a": 1})
     sender.send(thing)
     server.put(THINGS, {**server.get(thing.path), "spec": {"by": "somebody"}})

@@ -1,4 +1,4 @@
-"""What owners ask for is typed and bounded; what cannot be used is told and harms nobody."""
+"""What owners ask for is typed and bounded; what cannot be used is reported and harms no job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods are resolved to jobs; nobody becomes another's, and nobody loses the name he is remembered by."""
+"""Pods are resolved to jobs; no pod becomes another's, and none loses the name it is remembered by."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_close_puts_everything_back_as_it_was(limiter: CgroupV2Limiter, own: Pat
 
 PARENT = str(os.getppid() or os.getpid())
 STRANGER = "99999999"
-"""More than any pid: nobody's parent and nobody's child."""
+"""More than any pid: no parent and no child of another."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Moves by eviction over real HTTP: begun whole or not at all, gone on with by whoever leads, always over some day."""
+"""Moves by eviction over real HTTP: begun whole or not at all, gone on with by each leader, always over some day."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def moved(yard: Yard, affinity: Json | None = WISH) -> None:
 
 def test_a_pinned_job_whose_node_is_deleted_runs_elsewhere_within_a_minute(yard: Yard) -> None:
     moved(yard)
-    yard.lingering = True  # nobody is there to end its pod
+    yard.lingering = True  # nothing is there to end its pod
 
     remove(yard)
     follower = yard.follower()
@@ -508,7 +508,7 @@ def test_a_restored_job_that_its_user_suspends_stays_suspended(yard: Yard) -> No
     yard.settle(yard.follower(), 60)
 
     assert yard.suspended
-    assert yard.affinity == pinned(WISH, "node-b")  # nobody looks at it while its node is there
+    assert yard.affinity == pinned(WISH, "node-b")  # nothing reads it while its node is there
     assert yard.patches() == []
 
 

@@ -1,4 +1,4 @@
-"""Stopping a job at its target: its Job is suspended once, says why, and nobody but its owner resumes it."""
+"""Stopping a job at its target: its Job is suspended once, says why, and only its owner resumes it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, carried_out: bo
     assert (stop(yard).result, yard.suspended) == (result, carried_out)
 
 
-class Nobody:
+class NoSnapshot:
     """An index without pods."""
 
     def find(self, job_uid: str) -> ManagedPod | None:
@@ -175,7 +175,7 @@ class Nobody:
 
 
 def test_a_pod_that_is_gone_is_not_stopped(yard: Yard) -> None:
-    outcome = KubeStopper("training", Nobody(), JobStopper(yard.api, yard.clock)).stop(Stop("w:0", "node-a", WHY))
+    outcome = KubeStopper("training", NoSnapshot(), JobStopper(yard.api, yard.clock)).stop(Stop("w:0", "node-a", WHY))
     assert (outcome.result, outcome.detail) == ("failed", "its pod is gone; there is nothing to stop")
 
 
