@@ -2,7 +2,7 @@
 
 One process runs the same small training (logistic regression in numpy, a real gradient step) in short blocks,
 alternately without and with a reporter, so that a machine that slows down slows both; the cost is the median
-over pairs of neighbouring blocks. First with nobody scraping, which is the gate: at most 5 µs a step. Then with
+over pairs of neighbouring blocks. First without a scrape, which is the gate: at most 5 µs a step. Then with
 scrapes every 50 ms, three hundred times as often as usual, to show what looking costs.
 
     python benchmarks/bench_reporter.py        # exit 1 beyond the gate
@@ -122,11 +122,11 @@ def main() -> int:
         with scraping(reporter.port):
             scraped = measure(reporter)
     print(f"{'reporter.step(loss)':<24}{'step without':>14}{'added':>12}{'ratio':>8}")
-    for name, cost in (("nobody scrapes", quiet), ("a scrape every 50 ms", scraped)):
+    for name, cost in (("no scrape", quiet), ("a scrape every 50 ms", scraped)):
         print(f"{name:<24}{cost.without:>11.2f} µs{cost.added:>9.2f} µs{cost.ratio:>8.3f}")
     missed = quiet.added > MAX_MICROSECONDS_A_STEP
     verdict = "MISSED" if missed else "kept"
-    print(f"gate: at most {MAX_MICROSECONDS_A_STEP:g} µs a step added when nobody scrapes: {verdict}")
+    print(f"gate: at most {MAX_MICROSECONDS_A_STEP:g} µs a step added without a scrape: {verdict}")
     return int(missed)
 
 

@@ -33,7 +33,7 @@ def remove() -> None:
 
 
 def removal(saved: str) -> str:
-    """What `iptables-restore --noflush` needs to remove the chains, from what `iptables-save` told; empty for none.
+    """What `iptables-restore --noflush` needs to remove the chains, from what `iptables-save` wrote; empty for none.
 
     A rule `-A INPUT -j KUBE-FIREWALL` becomes `-D INPUT -j KUBE-FIREWALL`. Naming a chain (`:KUBE-FIREWALL`) empties
     it, so that none holds another one when they are deleted (`-X`).

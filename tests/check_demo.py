@@ -22,7 +22,7 @@ def problems(result: dict[str, Any], report: str) -> list[str]:
     if fair != flowcon:
         found.append(f"the same jobs did different work: {fair}, {flowcon}")
     if any(run["other_cpu_cores"] is None for run in runs.values()):
-        found.append("nobody counted what everything else on the machine used")
+        found.append("not counted: what everything else on the machine used")
     said = result["comparison"]["flowcon"]
     if bool(said["rounds_compared"]) == bool(said["not_compared_because"]):
         found.append(f"it compared {said['rounds_compared']} rounds and says {said['not_compared_because']}")

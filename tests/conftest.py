@@ -15,7 +15,7 @@ from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_
 from slopewise.errors import MissingToolError
 from slopewise.own_policies import catalogue
 
-register_profiles()  # before the option --hypothesis-profile is heard
+register_profiles()  # before the option --hypothesis-profile is read
 
 MOST_RERUNS = 3
 """More tests that failed at first fail a run although they passed when run again."""
@@ -25,7 +25,7 @@ ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks"
 
 
 def pytest_configure() -> None:
-    """Hear Ctrl-C, and let the processes that tests start hear it: a shell starts background jobs deaf to it."""
+    """Receive Ctrl-C, and let the processes that tests start receive it: a shell starts background jobs deaf to it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -48,7 +48,7 @@ HERE, THERE = "node-b", "node-a"
 _PASS_SECONDS = 0.5
 _GIVE_UP_SECONDS = 90.0
 
-OURS = ("telling it", "making room for it")
+OURS = ("signalling it", "making room for it")
 PARTS = (OURS[0], "its checkpoint", OURS[1], "its process")
 """From the decision to SIGTERM; from there to the old process's end; to the start of the new one; to its first step."""
 
@@ -84,10 +84,10 @@ class Moved:
 
 def timed(diary: Diary, decided_at: float) -> Moved:
     """What the diary of a training that was moved once says."""
-    told, ends = diary.told("is told to end")[0]["at"], diary.told("ends")[0]["at"]
-    begins = diary.told("begins")[1]["started_at"]
-    first_step = next(line["at"] for line in diary.told("step") if line["node"] == THERE)
-    moments = (decided_at, told, ends, begins, first_step)
+    signal_at, ends = diary.entries("is signalled to end")[0]["at"], diary.entries("ends")[0]["at"]
+    begins = diary.entries("begins")[1]["started_at"]
+    first_step = next(line["at"] for line in diary.entries("step") if line["node"] == THERE)
+    moments = (decided_at, signal_at, ends, begins, first_step)
     seconds = {part: later - earlier for part, earlier, later in zip(PARTS, moments, moments[1:], strict=False)}
     return Moved(seconds, diary.repeated)
 

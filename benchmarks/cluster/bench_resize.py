@@ -117,7 +117,7 @@ def container_of(api: KubeApi, shared: SharedState, namespace: str, name: str) -
 
 
 def settle(*containers: Container) -> None:
-    """Let the kubelet come to rest: what it still tells of one resize would hold up the next."""
+    """Let the kubelet come to rest: what it still reports of one resize would hold up the next."""
     for container in containers:
         container.limit()
     time.sleep(_REST_SECONDS)

@@ -6,7 +6,7 @@ limits, and start. The table sets all runs side by side, with ratios. Gate: unde
 was done twice, and each job ends with the loss that it ends with in the other runs. Times have no bound; they are what
 they are.
 
-What the figures cannot show. Both nodes are on one machine, and the test-bed tells their sizes to the scheduler only;
+What the figures cannot show. Both nodes are on one machine, and the test-bed reports their sizes to the scheduler only;
 `walls` makes them real: 2 CPUs for node-a's pods, 1 for node-b's. A machine of two cores cannot give all three: while
 both nodes are busy each has one, less what the control plane and the controller take. Each side is run once, and the
 start is the worst there is for a scheduler that never moves: with an empty large node it would have spread the jobs.

@@ -144,7 +144,7 @@ class MeasuredRunner(PolicyRunner):
         report = self.one_pass()
         passed = self._clock.monotonic()
         self.publish(report)
-        told = self._clock.monotonic()
+        reported = self._clock.monotonic()
         if report.held is not None:
             raise RuntimeError(report.held)
         verbs = report.seconds_by_verb
@@ -154,6 +154,6 @@ class MeasuredRunner(PolicyRunner):
             "query": query,
             "join": verbs["observe"] - query,
             **{verb: verbs[verb] for verb in ("decide", "guard", "act")},
-            "report": told - passed,
+            "report": reported - passed,
         }
         return Measured(report, seconds, self.reader.queries)

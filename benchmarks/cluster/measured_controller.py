@@ -97,7 +97,7 @@ class MeasuredController:
         """The most that was ever resident, as the kernel has it."""
         found = _PEAK.search(Path(f"/proc/{self._process.pid}/status").read_text())
         if found is None:
-            raise RuntimeError("this kernel does not tell a process's peak memory (VmHWM)")
+            raise RuntimeError("this kernel does not report a process's peak memory (VmHWM)")
         return int(found[1]) / 1024
 
     def metrics(self) -> str:

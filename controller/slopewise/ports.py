@@ -53,7 +53,7 @@ class Actuator(Protocol):
         ...
 
     def stop(self, stop: Stop) -> Outcome[Stop]:
-        """Tell a running job to save and to end, and never start it again; also one that was told so already.
+        """Signal a running job to save and to end, and never start it again; also one that was signalled already.
 
         `infeasible`, with a reason, where its owner cannot be stopped.
         """

@@ -52,7 +52,7 @@ def testbed_settings(kubeconfig: Path) -> Settings:
 
 @pytest.fixture(scope="session")
 def faults(testbed_settings: Settings) -> Faults:
-    """Stops, kills and restarts components. Whoever uses it puts back what was disturbed."""
+    """Stops, kills and restarts components. A test that uses it puts back what was disturbed."""
     return Faults(testbed_settings)
 
 

@@ -37,7 +37,7 @@ class EveryTurn:
 
 @dataclass
 class Team:
-    """A namespace's pods, read anew each time, and an actuator that knows them by their names."""
+    """A namespace's pods, read again each time, and an actuator that knows them by their names."""
 
     api: KubeApi
     kubectl: Kubectl
@@ -266,7 +266,7 @@ class TestRefusals:
         )
         refused = [limits("1100m"), {"requests": {"cpu": "20m"}}, limits("900m")]
         for resources in refused:
-            said = hears(partial(team.refusal, "a", resources), "LimitRange")
+            said = refused_with(partial(team.refusal, "a", resources), "LimitRange")
             assert said.result == "infeasible"
 
     def test_a_quota(self, team: Team) -> None:
@@ -281,7 +281,7 @@ class TestRefusals:
         wait_for(
             "the quota has counted the pod", used, lambda quota: "limits.cpu" in quota["status"].get("used", {}), 60
         )
-        hears(lambda: team.refusal("a", limits("2")), "exceeded quota")
+        refused_with(lambda: team.refusal("a", limits("2")), "exceeded quota")
         outcome = team.resize("a", 1500)
         assert outcome.result == "deferred"
         assert outcome.detail.startswith("the ResourceQuota of its namespace has no room; ")
@@ -318,7 +318,7 @@ class TestRefusals:
         kind = "admissionregistration.k8s.io/v1"
         policy = {
             "matchConstraints": {"resourceRules": [rule], "namespaceSelector": here},
-            "validations": [{"expression": "false", "message": "nobody resizes here"}],
+            "validations": [{"expression": "false", "message": "no resizes here"}],
         }
         binding = {"policyName": name, "validationActions": ["Deny"]}
         try:
@@ -331,14 +331,14 @@ class TestRefusals:
                     "spec": binding,
                 },
             )
-            said = hears(lambda: team.refusal("a", limits("900m")), "nobody resizes here")
+            said = refused_with(lambda: team.refusal("a", limits("900m")), "no resizes here")
             assert (said.result, said.detail.startswith("an admission policy denies it; ")) == ("infeasible", True)
         finally:
             for each in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
                 team.kubectl.run("delete", each, name, "--ignore-not-found")
 
 
-def hears(ask: Callable[[], Refused], words: str, seconds: float = 20.0) -> Refused:
+def refused_with(ask: Callable[[], Refused], words: str, seconds: float = 20.0) -> Refused:
     """Ask until the API server has taken notice of what was just made; until then it may also agree."""
 
     def answer() -> Refused | None:

@@ -68,7 +68,7 @@ def refused(call: Callable[[], object]) -> ApiError:
     return caught.value
 
 
-def test_refusals_of_the_real_server_are_told_apart(api: KubeApi, namespace: str) -> None:
+def test_refusals_of_the_real_server_are_distinguished(api: KubeApi, namespace: str) -> None:
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     made = api.create(collection, config_map("a", "1"))
 
@@ -134,7 +134,7 @@ def test_a_store_follows_the_cluster_over_the_ends_of_its_watches(api: KubeApi, 
 
 
 class Candidate:
-    """An elector of the namespace's lease, and what it told."""
+    """An elector of the namespace's lease, and what it reported."""
 
     def __init__(self, api: KubeApi, namespace: str, identity: str, terms: Terms = QUICK_TERMS) -> None:
         self.lost: list[str] = []
@@ -210,7 +210,7 @@ def bring_back(api: KubeApi, faults: Faults) -> None:
 def test_a_hung_api_server_ends_writing_and_nothing_is_lost_when_it_goes_on(
     api: KubeApi, namespace: str, faults: Faults, candidates: Callable[..., Candidate]
 ) -> None:
-    """The server is stopped for 5 to 10 s: the leader stops by its own clock, and nobody else can have begun."""
+    """The server is stopped for 5 to 10 s: the leader stops by its own clock, and no other can have begun."""
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     first = candidates("a")
     leads(first)
@@ -219,7 +219,7 @@ def test_a_hung_api_server_ends_writing_and_nothing_is_lost_when_it_goes_on(
         faults.stop(API_SERVER)
         try:
             wait_for("a stops", first.elector.may_write, lambda may: not may, 15)
-            wait_for("a is told", lambda: first.lost, bool, 15)
+            wait_for("a notices", lambda: first.lost, bool, 15)
             assert not second.elector.may_write()
             wait_for("the store knows that it is silent", store.silent_seconds, lambda silent: silent > 4, 15)
         finally:

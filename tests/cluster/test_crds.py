@@ -39,12 +39,12 @@ def policy_name(kubectl: Kubectl) -> Iterator[str]:
 
 
 def a_policy(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    nobody = {"pods": {"matchLabels": {"slopewise.dev/test": name}}}
+    no_pods = {"pods": {"matchLabels": {"slopewise.dev/test": name}}}
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainingPolicy",
         "metadata": {"name": name},
-        "spec": {"selector": nobody, **spec},
+        "spec": {"selector": no_pods, **spec},
     }
 
 
@@ -285,6 +285,6 @@ class TestWhereOthersAreAdmitted:
     def test_what_is_known_of_shipped_policies_is_still_checked(
         self, kubectl: Kubectl, choice: dict[str, Any], words: str
     ) -> None:
-        code, told = tried(kubectl, {"policy": choice})
+        code, found = tried(kubectl, {"policy": choice})
         assert code != 0
-        assert words in told
+        assert words in found

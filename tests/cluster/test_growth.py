@@ -145,7 +145,7 @@ def test_what_kubectl_get_growth_prints(
         assert text in row
     assert "limits 500m to 250m deferred" in row
     described = wait_for(
-        "the event is told",
+        "the event is there",
         lambda: kubectl.run("describe", "pod", train.managed.pod.name, "-n", namespace),
         lambda text: "ResizeDeferred" in text,
     )

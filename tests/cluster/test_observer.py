@@ -159,7 +159,7 @@ def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
     assert [request for request in world.requests if request[0] != "WATCH"] == []
 
 
-def test_a_resize_that_waits_for_room_is_told_until_it_is_taken_back(
+def test_a_resize_that_waits_for_room_is_reported_until_it_is_taken_back(
     watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
 ) -> None:
     world = watched()
@@ -211,7 +211,7 @@ def test_pods_that_must_be_left_alone_say_why(
     assert (accepts.min_millicores, accepts.max_millicores) == (100, None)
 
 
-def test_a_container_that_is_killed_for_memory_and_restarted_is_told(
+def test_a_container_that_is_killed_for_memory_and_restarted_is_reported(
     watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
 ) -> None:
     world = watched()

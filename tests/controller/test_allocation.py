@@ -32,7 +32,7 @@ CORES = st.floats(0.01, 64)
     [
         ([1.0, 0.25], 1.0, [0.75, 0.25]),  # thesis 6.1.3
         ([1.0, 1.0, 1.0], 1.0, [1 / 3, 1 / 3, 1 / 3]),
-        ([0.2, 0.2], 1.0, [0.5, 0.5]),  # what nobody claims is shared in proportion
+        ([0.2, 0.2], 1.0, [0.5, 0.5]),  # what no job claims is shared in proportion
         ([], 1.0, []),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_job_that_was_changed_and_has_no_limit_any_more_gets_back_what_it_came
 
 
 @given(st.lists(st.tuples(CORES, st.integers(1, 4000), st.booleans()), min_size=1, max_size=8), CORES)
-def test_weights_add_up_to_what_the_jobs_came_with_whoever_keeps_its_own(
+def test_weights_add_up_to_what_the_jobs_came_with_also_where_some_keep_their_own(
     claims: list[tuple[float, int, bool]], cores: float
 ) -> None:
     jobs = [a_job(str(index), request=request) for index, (_, request, _) in enumerate(claims)]

@@ -49,7 +49,7 @@ class Passes:
 
 
 class HeldPasses(Passes):
-    """A pass that does not end before it is told to go on."""
+    """A pass that does not end before it is asked to go on."""
 
     def __init__(self) -> None:
         super().__init__(body=self._hold)
@@ -163,7 +163,7 @@ def test_stopping_before_the_start_or_twice_is_no_error(telemetry: Telemetry) ->
     assert loop.stopping
 
 
-def test_stopping_without_patience_tells_whether_a_pass_is_under_way(started: Callable[..., ControllerLoop]) -> None:
+def test_stopping_without_patience_shows_whether_a_pass_is_under_way(started: Callable[..., ControllerLoop]) -> None:
     passes = HeldPasses()
     loop = started(passes)
     passes.wait_until_inside()

@@ -1,4 +1,4 @@
-"""What `slopewise policies` tells: a line a policy with what it is for, and one policy in full."""
+"""What `slopewise policies` prints: a line a policy with what it is for, and one policy in full."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def printed(shown: RenderableType, columns: int = 200) -> str:
     return console.file.getvalue()
 
 
-def told(name: str) -> str:
+def page_of(name: str) -> str:
     return printed(page(describe(name)[0]))
 
 
@@ -46,19 +46,19 @@ def test_every_policy_says_for_what_one_would_choose_it_in_words_of_its_own() ->
 def test_a_policy_that_needs_an_oracle_says_that_it_runs_in_the_simulator_only(name: str) -> None:
     (described,) = describe(name)
     assert (described["name"], described["simulator_only"]) == ("srpt-oracle", True)
-    assert told(name).startswith("srpt-oracle (in the simulator only)\n")
-    assert "simulator only" not in told("fair")
+    assert page_of(name).startswith("srpt-oracle (in the simulator only)\n")
+    assert "simulator only" not in page_of("fair")
 
 
-def test_one_policy_is_told_with_its_readings_and_each_parameter_with_unit_bounds_and_source() -> None:
-    assert "What is not the scheduler's" in told("kube-default")
-    assert "requests = pods" in told("kube-default")
-    assert "unit: pods or none; source: kube-scheduler" in told("kube-default")
-    assert "beta = 2.0 (≥ 1, ≤ 1000)" in told("flowcon")
+def test_one_policy_is_reported_with_its_readings_and_each_parameter_with_unit_bounds_and_source() -> None:
+    assert "What is not the scheduler's" in page_of("kube-default")
+    assert "requests = pods" in page_of("kube-default")
+    assert "unit: pods or none; source: kube-scheduler" in page_of("kube-default")
+    assert "beta = 2.0 (≥ 1, ≤ 1000)" in page_of("flowcon")
 
 
 def test_a_policy_without_parameters_says_so() -> None:
-    assert "No parameters." in told("procon")
+    assert "No parameters." in page_of("procon")
 
 
 def test_a_policy_that_there_is_not_is_a_mistake_of_the_user() -> None:
@@ -81,10 +81,10 @@ def test_policies_of_the_users_follow_with_where_they_are_and_those_with_a_mista
     assert [(each["name"], each["mistake"] is None) for each in describe(None)[12:]] == [(good, True), (bad, False)]
 
 
-def test_a_policy_of_the_users_is_told_in_full_by_its_file(tmp_path: Path) -> None:
+def test_a_policy_of_the_users_is_reported_in_full_by_its_file(tmp_path: Path) -> None:
     path = a_file(tmp_path)
-    assert f"from {path}" in told(str(path))
-    assert "floorRatio = 0.05 (> 0, ≤ 1)" in told(str(path))
+    assert f"from {path}" in page_of(str(path))
+    assert "floorRatio = 0.05 (> 0, ≤ 1)" in page_of(str(path))
 
 
 def test_what_a_check_found_is_a_line_each_and_the_world_at_the_end() -> None:

@@ -37,7 +37,7 @@ def test_the_name_that_was_meant_is_the_nearest_one_if_any_is_near(word: str, me
     assert nearest(word, ["flowcon", "kube-default", "arriveSeconds"]) == meant
 
 
-def test_a_name_that_there_is_not_is_told_with_what_was_meant_or_with_all_there_are() -> None:
+def test_a_name_that_there_is_not_is_reported_with_what_was_meant_or_with_all_there_are() -> None:
     known = ["las", "fair"]
     assert unknown_name("policy", "fiar", known) == "there is no policy 'fiar'; did you mean 'fair'?"
     assert (

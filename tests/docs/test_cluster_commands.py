@@ -1,4 +1,4 @@
-"""What the pages tell people to type at a cluster: the files are there, the kinds exist, the patches are valid."""
+"""What the pages say to type at a cluster: the files are there, the kinds exist, the patches are valid."""
 
 import json
 import re

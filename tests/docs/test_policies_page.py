@@ -52,9 +52,9 @@ def test_every_policy_has_a_section_and_a_line_in_the_table_and_no_other_has() -
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_section_tells_source_use_and_limits(name: str) -> None:
-    told = sections()[name]
-    assert [mark for mark in ("- **Source**:", "- **Use it**", "- **It cannot**") if mark not in told] == []
+def test_every_section_shows_source_use_and_limits(name: str) -> None:
+    section = sections()[name]
+    assert [mark for mark in ("- **Source**:", "- **Use it**", "- **It cannot**") if mark not in section] == []
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -84,35 +84,35 @@ def test_every_key_is_in_the_reference_in_the_order_of_the_schema_and_no_other_i
 @pytest.mark.parametrize(("field", "section"), KEYS)
 def test_every_default_is_the_one_of_the_schema(field: FieldInfo, section: str) -> None:
     key = key_of(field, list(rows(section)))
-    told = rows(section)[key][0]
-    code = re.fullmatch(r"`(.*)`", told)
+    written = rows(section)[key][0]
+    code = re.fullmatch(r"`(.*)`", written)
     if field.is_required():
-        assert told == "required"
+        assert written == "required"
     elif code:
         assert valid(field, yaml.safe_load(code[1])) == valid(field, field.get_default(call_default_factory=True))
     else:
-        assert told != "required"
+        assert written != "required"
         assert field.get_default(call_default_factory=True) in (None, [], {}), "a default in words stands for nothing"
 
 
-def test_every_curve_and_its_parameters_are_told() -> None:
-    told = rows("Curves")
-    assert list(told) == list(CurveSettings.model_fields)
+def test_every_curve_and_its_parameters_are_reported() -> None:
+    written = rows("Curves")
+    assert list(written) == list(CurveSettings.model_fields)
     for name, field in CurveSettings.model_fields.items():
         kinds = [kind for kind in getattr(field.annotation, "__args__", ()) if isinstance(kind, type)]
         settings = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
-        assert re.findall(r"`(\w+)`", told[name][0]) == list(settings.model_fields if settings else [])
+        assert re.findall(r"`(\w+)`", written[name][0]) == list(settings.model_fields if settings else [])
 
 
-def test_every_built_in_model_is_told_with_its_work_and_its_cores() -> None:
-    told = {name: (cells[0], float(cells[1])) for name, cells in rows("Built-in models").items()}
-    assert told == {
+def test_every_built_in_model_is_reported_with_its_work_and_its_cores() -> None:
+    written = {name: (cells[0], float(cells[1])) for name, cells in rows("Built-in models").items()}
+    assert written == {
         name: (f"{model.work_cpu_seconds[0]:g}" if model.work_cpu_seconds else "–", model.parallelism)
         for name, model in BUILT_IN.items()
     }
 
 
-def test_every_recorded_loss_is_told_with_its_training_and_its_fall() -> None:
+def test_every_recorded_loss_is_reported_with_its_training_and_its_fall() -> None:
     assert {name: cells[:5] for name, cells in rows("Recorded losses").items()} == {
         name: recorded_row(name) for name in recorded_losses()
     }
@@ -127,7 +127,7 @@ def recorded_row(name: str) -> list[str]:
     return [facts["steps"], f"{float(facts['cpu_seconds']):.0f}", fall, f"{100 * offset:.1f} %", f"{100 * early:.0f} %"]
 
 
-def test_every_figure_is_told() -> None:
+def test_every_figure_is_reported() -> None:
     assert list(rows("Figures")) == [*(measure.name for measure in MEASURES), "overlap_seconds_K"]
 
 
@@ -136,7 +136,7 @@ def test_every_figure_of_which_more_is_better_says_so() -> None:
     assert said == {measure.name for measure in MEASURES if measure.better == "more"}
 
 
-def test_every_shipped_scenario_is_told_in_its_own_words() -> None:
+def test_every_shipped_scenario_is_reported_in_its_own_words() -> None:
     assert {name: cells[0] for name, cells in rows("What is shipped").items()} == {
         name: load_scenario(name).metadata.description for name in shipped()
     }
@@ -155,13 +155,13 @@ def test_every_example_is_a_scenario_that_runs(text: str) -> None:
 
 def test_the_json_example_has_the_shape_of_what_is_printed() -> None:
     (text,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    told = json.loads(text)
+    written = json.loads(text)
     result = simulate(load_scenario("flowcon-fixed"), range(1, 3), 1, policies=["flowcon"])
-    assert shape_within(told, result.as_json())
+    assert shape_within(written, result.as_json())
 
 
-def shape_within(told: Any, printed: Any) -> bool:
+def shape_within(written: Any, printed: Any) -> bool:
     """Every key of one is a key of the other, down to the figures."""
-    if not isinstance(told, dict):
-        return isinstance(told, type(printed)) and not isinstance(printed, dict)
-    return all(key in printed and shape_within(value, printed[key]) for key, value in told.items())
+    if not isinstance(written, dict):
+        return isinstance(written, type(printed)) and not isinstance(printed, dict)
+    return all(key in printed and shape_within(value, printed[key]) for key, value in written.items())

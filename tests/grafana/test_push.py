@@ -163,12 +163,12 @@ def test_the_shipped_dashboards_are_found_in_a_checkout() -> None:
     assert [file.name for file in dashboards_folder().glob("*.json")] == ["overview.json"]
 
 
-def test_a_wrong_token_is_told_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
-    with pytest.raises(SlopewiseError, match=r"answered 401 .*; give the token of a service account.*Editor") as told:
+def test_a_wrong_token_is_reported_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
+    with pytest.raises(SlopewiseError, match=r"answered 401 .*; give the token of a service account.*Editor") as raised:
         push_dashboards(grafana.url, "glsa_wrong", dashboards=dashboards)
 
-    assert told.value.exit_code == 1
-    assert "glsa_wrong" not in str(told.value)
+    assert raised.value.exit_code == 1
+    assert "glsa_wrong" not in str(raised.value)
     assert grafana.dashboards == {}
 
 
@@ -198,14 +198,14 @@ def test_an_answer_that_is_not_grafanas_is_a_data_source_error(
         push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
 
 
-def test_a_server_error_without_words_is_told_by_its_number(grafana: FakeGrafana, dashboards: Path) -> None:
+def test_a_server_error_without_words_is_reported_by_its_number(grafana: FakeGrafana, dashboards: Path) -> None:
     grafana.answer_with(500, "oops")
 
     with pytest.raises(SlopewiseError, match=r"answered 500; see Grafana's log"):
         push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
 
 
-def test_a_redirect_is_told_instead_of_followed(grafana: FakeGrafana, dashboards: Path) -> None:
+def test_a_redirect_is_reported_instead_of_followed(grafana: FakeGrafana, dashboards: Path) -> None:
     grafana.answer_with(301, "", Location="/login")
 
     with pytest.raises(DataSourceError, match="redirects elsewhere"):
@@ -216,13 +216,13 @@ def test_a_redirect_is_told_instead_of_followed(grafana: FakeGrafana, dashboards
 
 def test_a_refused_connection_is_a_data_source_error(dashboards: Path) -> None:
     with socket.socket() as unreachable:
-        unreachable.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer on this port
+        unreachable.bind(("127.0.0.1", 0))  # bound and not listening: nothing else can answer on this port
         url = f"http://127.0.0.1:{unreachable.getsockname()[1]}"
 
-        with pytest.raises(DataSourceError, match="cannot be reached") as told:
+        with pytest.raises(DataSourceError, match="cannot be reached") as raised:
             push_dashboards(url, TOKEN, dashboards=dashboards)
 
-    assert told.value.exit_code == 4
+    assert raised.value.exit_code == 4
 
 
 def test_a_grafana_that_hangs_is_given_up(grafana: FakeGrafana, dashboards: Path) -> None:
@@ -245,16 +245,16 @@ def test_a_missing_file_of_certificates_is_a_usage_error(dashboards: Path) -> No
 @pytest.mark.parametrize(
     "url", ["", "grafana.example.org", "ftp://grafana.example.org", "http://", "http://a:port", "http://a/?orgId=1"]
 )
-def test_an_address_that_cannot_be_used_is_told_with_an_example(url: str) -> None:
+def test_an_address_that_cannot_be_used_is_reported_with_an_example(url: str) -> None:
     with pytest.raises(UsageError, match=r"write it like https://grafana\.example\.org"):
         push_dashboards(url, TOKEN)
 
 
 def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
-    with pytest.raises(UsageError, match="has a user in it") as told:
+    with pytest.raises(UsageError, match="has a user in it") as raised:
         push_dashboards("http://admin:secret@grafana.example.org", TOKEN)
 
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("token", ["", " \n", "two words", "tökén"])

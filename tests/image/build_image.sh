@@ -36,7 +36,7 @@ base_tar=$cache/image-base/debian-$suite-$architecture-python.tar.gz
 base=localhost/slopewise-base:$suite
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$project/controller/slopewise/__init__.py")
 store=$cache/image-store
-MAX_STORE_KIB=$((6 * 1024 * 1024))  # layers nobody uses any more are not sorted out: beyond 6 GB it starts anew
+MAX_STORE_KIB=$((6 * 1024 * 1024))  # unused layers are not sorted out: beyond 6 GB it starts from none
 
 # Two builds at once would take each other's tags.
 mkdir -p "$cache"

@@ -98,7 +98,7 @@ def test_the_dashboards_are_inside(image: Image) -> None:
     assert shown.stdout.split() == ["overview.json"], shown.stderr
 
 
-def test_the_labels_tell_what_it_is(image: Image) -> None:
+def test_the_labels_show_what_it_is(image: Image) -> None:
     labels = image.config()["Labels"]
 
     assert labels["org.opencontainers.image.title"] == "slopewise"

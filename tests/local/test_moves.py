@@ -101,14 +101,14 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
         assert (record(session).cpu_seconds or 0.0) > 3.9
 
 
-def test_a_job_that_moves_is_told_as_moving_and_then_as_a_job_of_its_new_node(workshop: Workshop) -> None:
+def test_a_job_that_moves_is_reported_as_moving_and_then_as_a_job_of_its_new_node(workshop: Workshop) -> None:
     with running(workshop, a_policy("fair"), movable("a", 60, "deaf"), nodes=2) as session:
         is_at_work(session)
         move(session)
         snapshot = session.ports.observer.observe()
         assert [each.name for each in snapshot.jobs] == []
-        (told,) = snapshot.moving
-        assert told == MoveUnderWay("a", "node-1", "node-2", told.since_seconds, "saving and ending")
+        (found,) = snapshot.moving
+        assert found == MoveUnderWay("a", "node-1", "node-2", found.since_seconds, "saving and ending")
         again = move_again(session)
         assert (again.result, again.detail) == ("deferred", "it is on its way from node-1 to node-2")
         eventually(lambda: nodes(session).get("a") == "node-2")
@@ -149,7 +149,7 @@ def has_evaluated(session: Session, times: int) -> bool:
     return len(log_lines(session)) >= times
 
 
-def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_cost(
+def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_show_what_it_has_cost(
     workshop: Workshop, tmp_path: Path
 ) -> None:
     migration = {"enabled": True, "minStaySeconds": 0, "maxPerNodePerHour": 60}
@@ -166,8 +166,8 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_tell_what_it_has_c
             return any(news.stage == "resumed" for news in reports[-1].move_events)
 
         eventually(resumed)
-        told = [(news.stage, news.record.node, news.warning) for report in reports for news in report.move_events]
-        assert told == [("begun", "node-2", False), ("resumed", "node-2", False)]
+        found = [(news.stage, news.record.node, news.warning) for report in reports for news in report.move_events]
+        assert found == [("begun", "node-2", False), ("resumed", "node-2", False)]
         (news,) = [news for news in reports[-1].move_events if news.stage == "resumed"]
         assert news.record.steps_lost == 0.0
         (made,) = record(session).moves
@@ -193,7 +193,7 @@ def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only
         assert steps[at:] == list(range(steps[at], 8 * STEPS_A_SECOND))
 
 
-def test_a_trainer_that_exits_0_when_it_is_told_to_end_has_finished(workshop: Workshop) -> None:
+def test_a_trainer_that_exits_0_when_it_is_signalled_to_end_has_finished(workshop: Workshop) -> None:
     with running(workshop, a_policy("fair"), movable("a", 60, "exits-0"), nodes=2) as session:
         is_at_work(session)
         move(session)
@@ -245,7 +245,7 @@ def test_a_controller_that_is_killed_in_the_middle_of_a_move_leaves_nothing_that
     killed = start_python("-c", KILLED_IN_MID_MOVE, way, str(seconds), env=environment, stderr=subprocess.PIPE)
     _, complaints = killed.communicate(timeout=120)
     assert killed.returncode == -signal.SIGKILL, complaints
-    told: Sequence[str] = clean_up_after_killed(default_state_dir())
-    assert any("removed the folder" in message for message in told)
+    found: Sequence[str] = clean_up_after_killed(default_state_dir())
+    assert any("removed the folder" in message for message in found)
     eventually(lambda: not tiny_trainings())
     assert (leaked_cgroups(), leaked_folders()) == before

@@ -1,4 +1,4 @@
-"""This machine as two nodes, really: who starts where, on which cores, and that nobody waits for an outage."""
+"""This machine as two nodes, really: who starts where, on which cores, and that nothing waits for an outage."""
 
 from __future__ import annotations
 

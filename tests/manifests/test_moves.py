@@ -140,7 +140,7 @@ def test_the_component_can_be_applied_alone_to_what_is_installed() -> None:
     assert [d for d in everything if d not in before] == render(MANIFESTS / "components/moves")
 
 
-def test_nothing_of_moves_is_installed_where_nobody_asked_for_it() -> None:
+def test_nothing_of_moves_is_installed_where_it_was_not_asked_for() -> None:
     for overlay in ("minimal", "high-availability", "prometheus-operator", "namespaced"):
         documents = render(MANIFESTS / "overlays" / overlay)
         assert not [d for d in documents if d["kind"] == "CronJob" or d["metadata"]["name"] == "slopewise-moves"]

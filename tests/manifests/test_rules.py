@@ -73,7 +73,7 @@ def test_an_alert_reads_only_documented_metrics(alert: Any) -> None:
 
 
 @each_alert
-def test_an_alert_tells_how_bad_it_is_what_happened_and_where_to_read_on(alert: Any) -> None:
+def test_an_alert_shows_how_bad_it_is_what_happened_and_where_to_read_on(alert: Any) -> None:
     page, anchor = alert["annotations"]["runbook_url"].split("#")
 
     assert alert["alert"].startswith("Slopewise")

@@ -1,6 +1,6 @@
 """The regression gate: what every policy decides in two small scenarios, as text that a person can read and compare.
 
-`test_decisions.py` compares it with the committed files; `make accept` (`gate.py --accept`) writes them anew. A change
+`test_decisions.py` compares it with the committed files; `make accept` (`gate.py --accept`) writes them again. A change
 of a policy, of growth, of a guard or of the pass shows as lines that came and went, job by job and second by second.
 """
 
@@ -43,7 +43,7 @@ def committed(name: str) -> Path:
     return EXPECTED / f"{name}.txt"
 
 
-def told(case: Case) -> str:
+def text_of(case: Case) -> str:
     """One run as text: what became of each job, then everything that happened, in order."""
     scenario, policy = case
     outcome = run(draw(scenario, SEED), policy, trace=True)
@@ -76,7 +76,7 @@ def _figure(value: object) -> str:
 
 def accept() -> None:
     """Write what every policy decides today; files of policies that are gone are removed."""
-    texts = {name: told(case) for name, case in cases().items()}
+    texts = {name: text_of(case) for name, case in cases().items()}
     shutil.rmtree(EXPECTED, ignore_errors=True)
     for name, text in texts.items():
         committed(name).parent.mkdir(parents=True, exist_ok=True)

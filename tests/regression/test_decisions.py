@@ -18,7 +18,7 @@ def summary(name: str) -> str:
 def test_every_decision_is_the_committed_one(name: str) -> None:
     file = gate.committed(name)
     expected = file.read_text(encoding="utf-8") if file.exists() else ""
-    now = gate.told(CASES[name])
+    now = gate.text_of(CASES[name])
     difference = "".join(
         difflib.unified_diff(expected.splitlines(True), now.splitlines(True), f"committed {name}", f"today {name}")
     )
@@ -32,8 +32,8 @@ def test_no_file_is_left_of_a_policy_that_is_gone() -> None:
 
 @pytest.mark.parametrize("scenario", gate.SCENARIOS)
 def test_a_scenario_makes_policies_differ_from_one_another(scenario: str) -> None:
-    told = [summary(name) for name in CASES if name.startswith(f"{scenario}/")]
-    assert len(set(told)) > len(told) / 2
+    found = [summary(name) for name in CASES if name.startswith(f"{scenario}/")]
+    assert len(set(found)) > len(found) / 2
 
 
 @pytest.mark.parametrize("came", ["migrated", "rebalanced"])

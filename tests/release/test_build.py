@@ -1,4 +1,4 @@
-"""What is left in `dist/` can be checked by whoever has fetched it."""
+"""What is left in `dist/` can be checked by the user who has fetched it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m replication`: a mistake is told in one sentence before anything runs."""
+"""`python -m replication`: a mistake is reported in one sentence before anything runs."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def a_growth(workload: Mapping[str, Any] | None = None, **metadata: Any) -> dict
 
 
 def an_event(namespace: str) -> dict[str, Any]:
-    """As the controller tells of a pod."""
+    """As the controller reports of a pod."""
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

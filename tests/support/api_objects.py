@@ -90,7 +90,7 @@ class Entry:
     new: Json | None
 
     def event(self, selector: Selector) -> Json | None:
-        """What a watch with that selector is told; None: nothing."""
+        """What a watch with that selector receives; None: nothing."""
         was, now = selector.picks(self.old), selector.picks(self.new)
         if not was and not now:
             return None
@@ -156,7 +156,7 @@ class Objects:
             return self.put(collection, obj)
 
     def _evict(self, at: Address, eviction: Json) -> Json:
-        """The pod is told to end, or is gone at once where it has no node; a kubelet's part is the test's."""
+        """The pod is signalled to end, or is gone at once where it has no node; a kubelet's part is the test's."""
         old, options = self.get(at), eviction.get("deleteOptions") or {}
         _check_version(at, old, options.get("preconditions") or {})
         if options.get("dryRun"):
@@ -243,16 +243,16 @@ class Objects:
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
         self._objects[at] = new
-        self._tell(at, old, new)
+        self._notify(at, old, new)
         return copy.deepcopy(new)
 
     def _remove(self, at: Address, last: Json) -> Json:
         self.version += 1
         at = Address(at.group, at.resource, at.namespace, at.name)
-        self._tell(at, self._objects.pop(at), None)
+        self._notify(at, self._objects.pop(at), None)
         return copy.deepcopy(last)
 
-    def _tell(self, at: Address, old: Json | None, new: Json | None) -> None:
+    def _notify(self, at: Address, old: Json | None, new: Json | None) -> None:
         self.history.append(Entry(self.version, at, old, new))
         self.changed.notify_all()
 

@@ -162,7 +162,7 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         return KubeApi(Configuration(host=self.url, proxy=""), timeout_seconds=timeout_seconds)
 
     def put(self, collection: str, obj: Json) -> Json:
-        """Make or replace an object; watches hear of it. Returns it with its metadata."""
+        """Make or replace an object; watches receive it. Returns it with its metadata."""
         return self.objects.put(Address.of(collection), obj)
 
     def get(self, path: str) -> Json:
@@ -170,7 +170,7 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         return self.objects.get(Address.of(path))
 
     def remove(self, path: str) -> None:
-        """Delete an object, whatever its finalizers; watches hear of it."""
+        """Delete an object, whatever its finalizers; watches receive it."""
         self.objects.remove(Address.of(path))
 
     def fault(self, fault: Fault, *, method: str = "", path: str = "", watches: bool = False, times: int = 1) -> None:
@@ -200,7 +200,7 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         self.epoch += 1
 
     def bookmark(self) -> None:
-        """Every open watch that allows it is told the newest resource version."""
+        """Every open watch that allows it receives the newest resource version."""
         self.say({"type": "BOOKMARK"})
 
     def say(self, event: Json | bytes) -> None:

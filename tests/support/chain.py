@@ -35,7 +35,7 @@ class Chain:
     def begin(self) -> None:
         """Count from here on."""
         if not self.leader.is_running():
-            raise AssertionError("the leader has ended, and nobody has killed it")
+            raise AssertionError("the leader has ended, and no test has killed it")
         self.stage.resized.clear()
         self.gateway.requests.clear()
 
@@ -62,7 +62,7 @@ class Chain:
         victim.before, victim.after = before, after
 
     def disarm(self) -> None:
-        """Kill nobody from now on."""
+        """Kill no leader from now on."""
         self.gateway.before, self.gateway.after = lambda _: None, lambda _, __: None
 
     def is_over(self) -> bool:

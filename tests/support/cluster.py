@@ -79,7 +79,7 @@ class Kubectl:
 
     @contextmanager
     def own_namespace(self) -> Iterator[str]:
-        """A labelled namespace that nobody else uses, in which jobs may be moved; it goes with all that is in it."""
+        """A labelled namespace that no other test uses, in which jobs may be moved; it goes with all that is in it."""
         name = f"slopewise-test-{uuid.uuid4().hex[:8]}"
         metadata = {"name": name, "labels": {**MANAGED, **MOVABLE, "slopewise.dev/test": "true"}}
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})

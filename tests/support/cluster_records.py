@@ -128,7 +128,7 @@ class FakeOwnersApi:
 def pod_json(
     *, metadata: Mapping[str, Any] = {}, spec: Mapping[str, Any] = {}, status: Mapping[str, Any] = {}
 ) -> dict[str, Any]:
-    """A pod as the API server (1.36.3) tells it, cut down to what matters; what is given replaces keys of each part."""
+    """A pod as the API server (1.36.3) sends it, cut down to what matters; what is given replaces keys of each part."""
     resources = {"limits": {"cpu": "400m"}, "requests": {"cpu": "100m", "memory": "32Mi"}}
     return {
         "metadata": {

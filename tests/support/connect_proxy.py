@@ -58,7 +58,7 @@ class ConnectProxy:
         self._thread.join()
 
     def let_in(self, handler: BaseHTTPRequestHandler) -> bool:
-        """Note the request, and refuse whoever does not say who they are."""
+        """Note the request, and refuse a client that does not say who it is."""
         self.requests.append((handler.command, handler.path))
         self.headers.append({name.lower(): value for name, value in handler.headers.items()})
         if self._asks_for in (None, handler.headers.get("Proxy-Authorization")):

@@ -47,8 +47,8 @@ class ControllerProcess:
     def lines(self, event: str) -> list[dict[str, Any]]:
         """Its log lines of one kind, e.g. `pass`; the oldest first."""
         complete = self.text.rpartition("\n")[0].splitlines()
-        told = (json.loads(line) for line in complete if line.startswith("{"))
-        return [line for line in told if line["event"] == event]
+        found = (json.loads(line) for line in complete if line.startswith("{"))
+        return [line for line in found if line["event"] == event]
 
     def wait_for_line(self, event: str, times: int = 1, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until it has logged this so many times; returns the last of them."""

@@ -1,7 +1,7 @@
 """A demo's result as a real one looks: eight jobs on two cores, sampled each second, under two policies.
 
 Made by a small fluid model and no random numbers, so the tests and the pictures are the same each time. It is
-nobody's measurement: figures that are published come from real runs.
+not measured: figures that are published come from real runs.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Scraped:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def add(self, labels: Mapping[str, str], content: str | None) -> TargetGroup:
-        """One more target, of which Prometheus hears with the next `tell`."""
+        """One more target, of which Prometheus learns with the next `publish`."""
         path = f"/{next(self._numbers)}"
         target: TargetGroup = {"targets": [self.exporters.address], "labels": {**labels, "__metrics_path__": path}}
         self.targets.append(target)
@@ -72,7 +72,7 @@ class Scraped:
         else:
             self.exporters.pages[path] = content
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Have Prometheus scrape all targets and no others; it takes about five seconds to see new ones."""
         self.server.set_targets(self.targets)
         self.asked.set_targets(self.targets)

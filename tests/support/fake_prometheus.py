@@ -17,7 +17,7 @@ Respond = Callable[[BaseHTTPRequestHandler], object]
 
 
 class FakePrometheus:
-    """A real HTTP server on loopback that answers every query as it is told to, and notes what it was asked."""
+    """A real HTTP server on loopback that answers every query as the test sets it, and notes what it was asked."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.respond: Respond = answer(EMPTY)

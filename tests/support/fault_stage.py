@@ -1,7 +1,7 @@
 """One test's part of the cluster: a namespace, policies, pods, and controllers that see nothing else of it.
 
 `tests/cluster/faults/conftest.py` hands it out and tidies up after it. Most tests use the policy `las` with one queue
-that nobody leaves: it wants an even share of the node for each job, at once and for ever, and needs no metrics.
+that no job leaves: it wants an even share of the node for each job, at once and for ever, and needs no metrics.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Stage:
         return dict(json.loads(found.stdout).get("status", {})) if found.returncode == 0 else {}
 
     def condition(self, policy: str, kind: str) -> Json:
-        """One condition of a policy's status; empty where it is not told yet."""
+        """One condition of a policy's status; empty where it is not reported yet."""
         found = self.kubectl.attempt("get", "trainingpolicy", self.name(policy), "-o", "json")
         status = json.loads(found.stdout).get("status", {}) if found.returncode == 0 else {}
         return _condition(status, kind)
@@ -231,14 +231,14 @@ class Stage:
         return [(each["reason"], each.get("note", "")) for each in found if each["regarding"]["name"] == about]
 
     def wait_for_event(self, about: str, reason: str, words: str = "", seconds: float = 60.0) -> str:
-        """Wait until an event about a pod or a policy is told; returns its note."""
-        told = wait_for(
+        """Wait until an event about a pod or a policy is there; returns its note."""
+        found = wait_for(
             f"event {reason} of {about} with {words!r}",
             lambda: self.events(about),
             lambda seen: any(why == reason and words in note for why, note in seen),
             seconds,
         )
-        return next(note for why, note in told if why == reason and words in note)
+        return next(note for why, note in found if why == reason and words in note)
 
     # --- the end ---------------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ _QUANTITIES = {"cpu": "1", "memory": "96Mi", "ephemeral-storage": "96Mi"}
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of one API group's version, as `/openapi/v3` tells them."""
+    """The schemas of one API group's version, as `/openapi/v3` has them."""
 
     components: Mapping[str, Any]
 

@@ -59,7 +59,7 @@ class Stage:
         self.leads = True
         self.leads_until: Callable[[], bool] = lambda: True
         self.events: list[Event] = []
-        """What people were told."""
+        """What was reported to people."""
         self.wait: str | None = None
         """What the rate limit says."""
         self.moves_allowed = True
@@ -155,7 +155,7 @@ class Stage:
         return self.server.get(f"{PODS}/{name}")
 
     def end(self, name: str, phase: str = "Failed") -> None:
-        """The kubelet ends a pod that was told to end; it stays there, as a Job's does."""
+        """The kubelet ends a pod that was signalled to end; it stays there, as a Job's does."""
         raw = self.pod(name)
         raw["status"]["phase"] = phase
         raw["metadata"].pop("deletionTimestamp", None)

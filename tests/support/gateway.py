@@ -84,15 +84,15 @@ def status_answer(code: int, reason: str, message: str, **headers: str) -> Answe
 
 
 def drop(_: Request) -> Answer | None:
-    """As if nobody listened."""
+    """As if nothing listened."""
     raise DroppedError
 
 
 class Gateway:
     """Serves on a free port of the loopback device until it is closed. The hooks may be changed at any time.
 
-    `before` is asked before a request is forwarded: None forwards it. `after` is told of each one that the server has
-    answered, before the controller hears of it. `edit` changes an answer of Prometheus.
+    `before` is asked before a request is forwarded: None forwards it. `after` receives each one that the server has
+    answered, before the controller receives the answer. `edit` changes an answer of Prometheus.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Gateway:
         confine_to: str | None = None,
         on_answer: Callable[[Request, int], None] = lambda *_: None,
     ) -> None:
-        """`on_answer` is told what `after` is, and no test changes it."""
+        """`on_answer` receives what `after` does, and no test changes it."""
         self.on_answer = on_answer
         self.upstream = urlsplit(upstream)
         self.confine_to = confine_to

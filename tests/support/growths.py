@@ -1,4 +1,4 @@
-"""Workloads with JobGrowths, for tests of the memory and of what is told: over a real (small) API server."""
+"""Workloads with JobGrowths, for tests of the memory and of what is reported: over a real (small) API server."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Listed(Generic[T]):
 
 @dataclass
 class HeldBack:
-    """A writer that keeps what was submitted until it is told to write."""
+    """A writer that keeps what was submitted until it is asked to write."""
 
     send: Callable[[StatusDocument], bool]
     waiting: dict[str, tuple[StatusDocument, bool]] = field(default_factory=dict)

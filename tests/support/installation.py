@@ -1,7 +1,7 @@
 """Slopewise on the cluster under test, as its manifests install it, and removed again without a trace.
 
 `tests/cluster/end_to_end/conftest.py` hands it out. On the test-bed it is `testbed/slopewise`, which is what
-docs/testbed.md tells people to apply; elsewhere an overlay of our own says where the image and Prometheus are.
+docs/testbed.md says to apply; elsewhere an overlay of our own says where the image and Prometheus are.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ IGNORES = "ignores SIGTERM"
 EXITS_ZERO = "exits 0 on SIGTERM"
 CRASHES = "crashes on resume"
 SLOW = "takes 4 s to save"
-"""How a training behaves when it is told to end, or started again."""
+"""How a training behaves when it is signalled to end, or started again."""
 
 Json = dict[str, Any]
 
@@ -54,16 +54,16 @@ def started_at():
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
-def tell(event, **more):
+def note(event, **more):
     line = {"event": event, "node": os.environ["NODE"], "pod": os.environ["POD"], "at": time.time(), **more}
     os.write(diary, (json.dumps(line) + "\\n").encode())
 
-tell("begins", started_at=started_at())
+note("begins", started_at=started_at())
 lock = os.open(home / "lock", os.O_WRONLY | os.O_CREAT)
 try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError:
-    tell("is second")
+    note("is second")
     sys.exit(3)
 
 def save(path, state):
@@ -75,10 +75,10 @@ def train(reporter, checkpoints):
     state = checkpoints.resume() or {"sum": 0}
     if checkpoints.steps and HOW == "crashes on resume":
         raise RuntimeError("as the test wants it")
-    tell("goes on", steps=checkpoints.steps, sum=state["sum"])
-    hear = signal.getsignal(signal.SIGTERM)
-    told = lambda *why: (tell("is told to end"), hear(*why))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if HOW == "ignores SIGTERM" else told)
+    note("goes on", steps=checkpoints.steps, sum=state["sum"])
+    handler = signal.getsignal(signal.SIGTERM)
+    noted = lambda *why: (note("is signalled to end"), handler(*why))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if HOW == "ignores SIGTERM" else noted)
     while checkpoints.steps < STEPS:
         time.sleep(%(step_seconds)s)
         step = checkpoints.steps + 1
@@ -86,7 +86,7 @@ def train(reporter, checkpoints):
         loss = 1.0 + 10.0 / step
         reporter.step(loss=loss)
         reporter.evaluate(loss)
-        tell("step", steps=step, sum=state["sum"])
+        note("step", steps=step, sum=state["sum"])
         if HOW == "exits 0 on SIGTERM" and checkpoints.stopping:
             os._exit(0)
         checkpoints.step(lambda: state)
@@ -99,43 +99,43 @@ with Reporter(planned_steps=STEPS) as reporter:
         try:
             train(reporter, checkpoints)
         finally:
-            tell("ends")
+            note("ends")
 """
 
 
 @dataclass(frozen=True)
 class Diary:
-    """All that one training has told so far."""
+    """All that one training has noted so far."""
 
     lines: Sequence[Json]
 
-    def told(self, event: str) -> list[Json]:
+    def entries(self, event: str) -> list[Json]:
         """The lines of one kind, the oldest first."""
         return [line for line in self.lines if line["event"] == event]
 
     @property
     def lives(self) -> list[tuple[str, int]]:
         """On which node each life began to train, and after how many steps."""
-        return [(line["node"], line["steps"]) for line in self.told("goes on")]
+        return [(line["node"], line["steps"]) for line in self.entries("goes on")]
 
     @property
     def steps(self) -> int:
         """Done so far."""
-        return max((line["steps"] for line in self.told("step")), default=0)
+        return max((line["steps"] for line in self.entries("step")), default=0)
 
     @property
     def repeated(self) -> int:
         """Steps that were done more than once."""
-        steps = [line["steps"] for line in self.told("step")]
+        steps = [line["steps"] for line in self.entries("step")]
         return len(steps) - len(set(steps))
 
     def check(self, most_repeated: int = 0) -> None:
         """No two lives at once, no step left out, none done twice beyond what may be, and the sum right throughout."""
-        assert not self.told("is second"), self.told("is second")
-        steps = [line["steps"] for line in self.told("step")]
+        assert not self.entries("is second"), self.entries("is second")
+        steps = [line["steps"] for line in self.entries("step")]
         assert all(after <= before + 1 for before, after in pairwise(steps)), "a step was left out"
         assert self.repeated <= most_repeated
-        assert all(line["sum"] == line["steps"] * (line["steps"] + 1) // 2 for line in self.told("step"))
+        assert all(line["sum"] == line["steps"] * (line["steps"] + 1) // 2 for line in self.entries("step"))
 
 
 @dataclass
@@ -216,7 +216,7 @@ class MovableTrainings:
         return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
 
     def pod(self, name: str, **more: Any) -> Json:
-        """A pod that nobody starts again."""
+        """A pod that nothing starts again."""
         template = self.job(name, **more)["spec"]["template"]
         return {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": name}}
 
@@ -255,7 +255,7 @@ class MovableTrainings:
     # --- what is seen ----------------------------------------------------------------------------------------
 
     def diary(self, name: str) -> Diary:
-        """What a training has told; a line that is being written is left out."""
+        """What a training has noted; a line that is being written is left out."""
         path = self.folder / name / "diary"
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         return Diary([json.loads(line) for line in text.rpartition("\n")[0].splitlines()])

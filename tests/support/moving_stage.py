@@ -103,18 +103,18 @@ class MovingStage:
         """They have had one life, here."""
         assert {name: self.trainings.diary(name).lives for name in names} == {name: [(HERE, 0)] for name in names}
 
-    def told(self, controller: ControllerProcess, name: str) -> str:
+    def reported(self, controller: ControllerProcess, name: str) -> str:
         """All that the controller has said of a training so far: in its log, and in events."""
         whole = f"{self.stage.namespace}/{name}"
-        told = [line for each in controller.lines("pass completed") for line in each["moves"]]
+        found = [line for each in controller.lines("pass completed") for line in each["moves"]]
         for event in ("move advanced", "move interrupted"):
-            told += [f"{each['job']} {each['reason']}" for each in controller.lines(event)]
-        told += [f"{self.stage.namespace}/{about} {note}" for about, note in self._events()]
-        return "\n".join(dict.fromkeys(line for line in told if whole in line))
+            found += [f"{each['job']} {each['reason']}" for each in controller.lines(event)]
+        found += [f"{self.stage.namespace}/{about} {note}" for about, note in self._events()]
+        return "\n".join(dict.fromkeys(line for line in found if whole in line))
 
-    def wait_told(self, controller: ControllerProcess, name: str, words: str) -> None:
+    def wait_reported(self, controller: ControllerProcess, name: str, words: str) -> None:
         """Wait until the controller has said these words of a training."""
-        wait_for(f"why {name} stays", lambda: self.told(controller, name), lambda told: words in told)
+        wait_for(f"why {name} stays", lambda: self.reported(controller, name), lambda lines: words in lines)
 
     def events(self, name: str, reason: str) -> list[str]:
         """The notes of the events of this reason about an object."""

@@ -43,7 +43,7 @@ def thanos_program() -> Path:
 
 
 class Replica(PrometheusServer):
-    """One of several that scrape the same; a label that goes out with every series tells them apart."""
+    """One of several that scrape the same; a label that goes out with every series distinguishes them."""
 
     def __init__(self, binaries: PrometheusBinaries, folder: Path, name: str, scrape_seconds: float) -> None:
         super().__init__(binaries, folder / name, scrape_interval_seconds=scrape_seconds)
@@ -133,7 +133,7 @@ class Thanos:
 
 
 class Asked:
-    """What tests ask, and the further servers that must hear of targets."""
+    """What tests ask, and the further servers that must learn of targets."""
 
     def __init__(self, url: str, replicas: Sequence[PrometheusServer] = ()) -> None:
         self.url = url

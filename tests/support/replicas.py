@@ -6,7 +6,7 @@
         with town.replica() as replica:
             replica.wait_until_leading()
 
-The policy is `las` with a queue that nobody leaves: it wants an even share of the node for each job, at once, and needs
+The policy is `las` with a queue that no job leaves: it wants an even share of the node for each job, at once, and needs
 no metrics. The node has two CPUs, so one pod alone is to get a limit of 2.
 """
 
@@ -161,7 +161,7 @@ class Town(AbstractContextManager["Town"]):
         return bool(self.found(path))
 
     def condition(self, kind: str, policy: str = "p") -> Json:
-        """Of a policy's status; empty where it is not told."""
+        """Of a policy's status; empty where it is not reported."""
         status = self.found(f"{POLICIES}/{policy}").get("status", {})
         return next((each for each in status.get("conditions", []) if each["type"] == kind), {})
 

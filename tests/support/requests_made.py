@@ -109,12 +109,12 @@ class Office(AbstractContextManager["Office"]):
     def hold_policy(self) -> None:
         add_finalizer(self.shared.fail_fast, "p")
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """The same event twice: the second time it is counted in the first. Returns when both are sent, or not."""
         recorder = EventRecorder(self.shared.api, instance="test", events_per_second=1000.0)
         recorder.start()
         for _ in range(2):
-            recorder.emit(Event(About.policy("p", "u"), "Told", "x"))
+            recorder.emit(Event(About.policy("p", "u"), "Reported", "x"))
         recorder.stop()
 
     def release(self) -> None:
@@ -163,8 +163,8 @@ WRITES: Mapping[Right, tuple[Act, Act]] = {
     ("patch", "", "pods/resize"): (Office.change, Office.restore_originals),
     ("patch", _OURS, "trainingpolicies"): (nothing, Office.hold_policy),
     ("patch", _OURS, "trainingpolicies/status"): (nothing, Office.show_policy),
-    ("create", "events.k8s.io", "events"): (nothing, Office.tell),
-    ("patch", "events.k8s.io", "events"): (nothing, Office.tell),
+    ("create", "events.k8s.io", "events"): (nothing, Office.report),
+    ("patch", "events.k8s.io", "events"): (nothing, Office.report),
     ("patch", "", "pods"): (nothing, Office.release),
     ("create", "", "pods/eviction"): (nothing, Office.evict),
     ("patch", "batch", "jobs"): (nothing, Office.suspend),
@@ -185,7 +185,7 @@ def made_by_the_controller(*, moves: bool) -> frozenset[Right]:
         office.server.fault(refusal(409, "AlreadyExists", "there is one"), method="POST", path="/jobgrowths$")
         office.server.fault(_CONFLICT, method="PATCH", path="/resize$")
         office.change()
-        for act in (Office.restore_originals, Office.show_policy, Office.hold_policy, Office.tell, Office.retire):
+        for act in (Office.restore_originals, Office.show_policy, Office.hold_policy, Office.report, Office.retire):
             act(office)
         if moves:
             office.release()

@@ -8,7 +8,7 @@
         yard.settle(yard.follower())     # both in turn, until nothing changes any more
 
 Everything happens when a test says so, and the clock stands still in between. `Yard.violations` holds what Kubernetes
-would refuse and what nobody may do: another template while the Job runs, two pods of one slot at the same time (on
+would refuse and what no client may do: another template while the Job runs, two pods of one slot at the same time (on
 nodes that are there).
 """
 
@@ -87,9 +87,9 @@ class Yard:
         self.full: set[str] = set()
         """Nodes without room for another pod."""
         self.lingering = False
-        """Pods that are told to end take their time: a checkpoint, or a kubelet that is not heard of."""
+        """Pods that are signalled to end take their time: a checkpoint, or a kubelet that is silent."""
         self.violations: list[str] = []
-        self.told: list[tuple[str, bool]] = []
+        self.reported: list[tuple[str, bool]] = []
         self.ended: list[MoveEnd] = []
         """What is kept in the Job's history."""
         self._templates: dict[str, Json] = {}
@@ -111,11 +111,11 @@ class Yard:
     def follower(self, api: Api | None = None) -> SuspendedJobController:
         """As a new leader has it: nothing is remembered."""
         return SuspendedJobController(
-            api or self.api, self.jobs, self.pods, self.nodes, self.clock, self._keep_told
+            api or self.api, self.jobs, self.pods, self.nodes, self.clock, self._keep_reported
         )  # fmt: skip
 
-    def _keep_told(self, move: JobMove, sentence: str, ended: MoveEnd | None, *, warning: bool) -> None:
-        self.told.append((sentence, warning))
+    def _keep_reported(self, move: JobMove, sentence: str, ended: MoveEnd | None, *, warning: bool) -> None:
+        self.reported.append((sentence, warning))
         if ended is not None:
             self.ended.append(ended)
 

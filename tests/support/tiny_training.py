@@ -59,7 +59,7 @@ def train(total_seconds: float, way: str, work: Callable[[float], None]) -> None
 
 
 def behave_badly(way: str, *, resumed: bool) -> None:
-    """What a trainer must not do when it is told to end, or is started again."""
+    """What a trainer must not do when it is signalled to end, or is started again."""
     if way == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if way == "exits-0":

@@ -138,7 +138,7 @@ class FakeObserver:
 
 @dataclass
 class FakeActuator:
-    """Remembers what it was told, in order; fails for the jobs named in `refuses`."""
+    """Remembers what it was asked to do, in order; fails for the jobs named in `refuses`."""
 
     refuses: frozenset[str] = frozenset()
     done: list[Resize] = field(default_factory=list)

@@ -47,14 +47,14 @@ def test_what_is_built_once_is_found_again(build: Build, calls: Path, tmp_path: 
     assert len(calls.read_text().splitlines()) == 2
 
 
-def test_a_changed_module_is_built_anew(build: Build, calls: Path, tmp_path: Path) -> None:
+def test_a_changed_module_is_built_again(build: Build, calls: Path, tmp_path: Path) -> None:
     first = bring(build, tmp_path / "cache", Progress(StringIO()))
     (build.module / "go.sum").write_text("other\n")
 
     assert bring(build, tmp_path / "cache", Progress(StringIO())) != first
 
 
-def test_a_build_that_lost_a_program_is_built_anew(build: Build, calls: Path, tmp_path: Path) -> None:
+def test_a_build_that_lost_a_program_is_built_again(build: Build, calls: Path, tmp_path: Path) -> None:
     folder = bring(build, tmp_path / "cache", Progress(StringIO()))
     (folder / "two").unlink()
 
@@ -63,7 +63,7 @@ def test_a_build_that_lost_a_program_is_built_anew(build: Build, calls: Path, tm
     assert (folder / "two").exists()
 
 
-def test_a_failed_build_tells_the_compilers_words_and_leaves_nothing(calls: Path, build: Build, tmp_path: Path) -> None:
+def test_a_failed_build_shows_the_compilers_words_and_leaves_nothing(calls: Path, build: Build, tmp_path: Path) -> None:
     broken = Build("broken", build.module, {"good": "example/good", "bad": "broken"}, 1)
 
     with pytest.raises(SlopewiseError, match=r"broken does not build.*\n.*broken\.go:1: syntax error"):
@@ -89,7 +89,7 @@ def test_without_go_the_version_to_install_is_named(
         bring(build, tmp_path / "cache", Progress(StringIO()))
 
 
-def test_go_is_told_nothing_of_where_modules_come_from(build: Build, calls: Path, tmp_path: Path) -> None:
+def test_go_gets_nothing_of_where_modules_come_from(build: Build, calls: Path, tmp_path: Path) -> None:
     bring(build, tmp_path / "cache", Progress(StringIO()))
 
     assert all("-mod=readonly" in call and "proxy" not in call for call in calls.read_text().splitlines())

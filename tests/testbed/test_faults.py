@@ -67,17 +67,17 @@ def test_two_sessions_do_not_forget_what_the_other_one_started(settings: Setting
     assert "sleeper" in faults.names()
 
 
-def test_an_unknown_name_is_told_with_those_that_there_are(settings: Settings, sleeper: Component) -> None:
+def test_an_unknown_name_is_reported_with_those_that_there_are(settings: Settings, sleeper: Component) -> None:
     with pytest.raises(UsageError, match=r"'nix' is no component .*; choose one of sleeper, node-a, node-b"):
         Faults(settings).kill("nix")
 
 
-def test_without_a_test_bed_the_way_to_one_is_told(settings: Settings) -> None:
+def test_without_a_test_bed_the_way_to_one_is_reported(settings: Settings) -> None:
     with pytest.raises(UsageError, match="start one with `make cluster`"):
         Faults(settings).stop("etcd")
 
 
-def test_the_report_tells_the_dead_from_the_living(
+def test_the_report_distinguishes_the_dead_from_the_living(
     settings: Settings, processes: Processes, sleeper: Component
 ) -> None:
     processes.start(Program("brief", ("true",)))

@@ -47,7 +47,7 @@ def test_the_administrators_kubeconfig_is_where_the_settings_say(identities: Ide
     assert found == json.loads(identities.kubeconfig(ADMINISTRATOR).read_text())
 
 
-def test_nobody_else_can_read_the_keys(identities: Identities) -> None:
+def test_no_other_user_can_read_the_keys(identities: Identities) -> None:
     folder: Path = identities.tokens.parent
 
     assert folder.stat().st_mode & 0o077 == 0

@@ -25,7 +25,7 @@ def test_a_scrape_interval_out_of_range_is_refused(seconds: float) -> None:
         read_settings({}, scrape_interval_seconds=seconds)
 
 
-def test_anybody_but_root_is_told_what_to_do_instead() -> None:
+def test_anybody_but_root_is_shown_what_to_do_instead() -> None:
     with pytest.raises(UsageError, match="run it with sudo, or point KUBECONFIG at a cluster") as caught:
         require_root(1000)
     assert caught.value.exit_code == 2

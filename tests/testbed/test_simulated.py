@@ -14,6 +14,6 @@ def test_numbers_out_of_range_are_refused_with_the_range(settings: Settings, nod
         bring_up(settings, nodes, pods, Progress(StringIO()))
 
 
-def test_without_a_test_bed_the_way_to_one_is_told(settings: Settings) -> None:
+def test_without_a_test_bed_the_way_to_one_is_reported(settings: Settings) -> None:
     with pytest.raises(UsageError, match="start one with `make cluster`"):
         bring_up(settings, 1, 1, Progress(StringIO()))

@@ -111,7 +111,7 @@ def _client(address: SplitResult, token: str, timeout_seconds: float, *, verify_
         verify=verify_tls,
         timeout=timeout_seconds,
     )
-    # A redirect (http to https, or to a login page) would turn our POST into a GET: better to be told of it.
+    # A redirect (http to https, or to a login page) would turn our POST into a GET: better to report it.
     grafana.api.s.max_redirects = 0
     return grafana
 

@@ -232,8 +232,8 @@ class JobEntry(Document):
     )
     at_target: AtTarget = Field(
         "keep",
-        description="`stop`: at `targetLoss` it is told to save and to end, and is not started again, under every "
-        "policy; `keep`: it trains on",
+        description="`stop`: at `targetLoss` it is signalled to save and to end, and is not started again, under "
+        "every policy; `keep`: it trains on",
     )
 
     @model_validator(mode="after")

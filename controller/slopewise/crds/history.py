@@ -89,7 +89,7 @@ def _action(job_uid: str, name: str, change: str, result: str, detail: str, now_
 def appended(history: Sequence[Action], action: Action) -> tuple[Action, ...]:
     """The history with one more action, without the oldest where there are too many.
 
-    What is tried in vain again and again is there once, since when: ten refusals of one resize would tell nothing else.
+    What is tried in vain again and again is there once, since when: ten refusals of one resize would say nothing else.
     """
     last = next((each for each in reversed(history) if each.slot == action.slot), None)
     if last is not None and action.result != "applied" and _is_same(last, action):

@@ -12,7 +12,7 @@ _MODE_GUARDS = ("stop_paused", "stop_canary")
 
 
 def stopping_reason(here: JobView) -> str | None:
-    """That a job is told to end at its target, or why it goes on there; None: it is not at its target.
+    """That a job is stopped at its target, or why it goes on there; None: it is not at its target.
 
     Worked example: `not stopped at its target: a bare pod cannot be suspended; run it as a Job`.
     """

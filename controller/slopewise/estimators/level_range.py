@@ -106,7 +106,7 @@ def learn(known: JobMemory, level: float, objective: Objective) -> JobMemory:
 
 
 def _settle(known: JobMemory, doubts: Doubts, level: float, objective: Objective) -> JobMemory:
-    """The first level, once there are three different ones to tell it by; the best is then the second best of them."""
+    """The first level, once there are three different ones to judge it by; the best is then the second best of them."""
     early = doubts.early if level in doubts.early else (*doubts.early, level)
     if len(early) < SETTLED_BY:
         best = level if known.best_level is None else better(known.best_level, level, objective)

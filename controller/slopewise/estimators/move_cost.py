@@ -39,7 +39,7 @@ def cost_of(job: Job, known: JobMemory, weight: float, now_seconds: float) -> Co
 
     Saving is its checkpoint as it was measured; starting is what the platform takes, and what the job itself took up
     to its first step when it was last moved. Worked example: a checkpoint of 2 s, a platform that takes 2 s, and 9 s
-    from the last time it was told to end to its next step: saving 2 s, starting 7 s. Without a checkpoint on SIGTERM
+    from its last signal to end to its next step: saving 2 s, starting 7 s. Without a checkpoint on SIGTERM
     the last one's age comes on top.
     """
     checkpoint, movability = job.checkpoint, job.movability

@@ -119,7 +119,7 @@ def _same_process(before: PaceAnchor, now: PaceAnchor) -> bool:
 def _closed(known: JobMemory, before: PaceAnchor, now: PaceAnchor) -> JobMemory:
     """The job's memory at the end of an interval.
 
-    An interval without a finished step goes on: with steps of 30 s, intervals of 20 s that saw one would tell 20 s a
+    An interval without a finished step goes on: with steps of 30 s, intervals of 20 s that saw one would give 20 s a
     step, and those that saw none nothing. A response has its own duration, whenever it ends.
     """
     if now.busy_seconds_total is None and now.done_total == before.done_total:

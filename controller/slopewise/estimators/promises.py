@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from slopewise.estimators import targets
 from slopewise.estimators.growth import EARLY_RATIO
 from slopewise.estimators.pace import QOE_TOLERANCE_RATIO
 from slopewise.estimators.speed import measured_speed, steps_left, useful_cores
@@ -32,7 +33,6 @@ from slopewise.model import (
     QoeClass,
     QoeStanding,
     Standing,
-    TargetHits,
     TargetStanding,
 )
 
@@ -44,7 +44,6 @@ CONFIRMING_INTERVALS = 2
 """For so long each pass has to find the same before it counts: three measurements in a row, one an interval."""
 
 _UNKNOWN = JobMemory()
-_NO_HITS = TargetHits()
 _NOTHING_ASKED = Standing()
 
 
@@ -144,8 +143,8 @@ def _target(job: Job, known: JobMemory) -> TargetStanding | None:
     deliverable, target = objectives.deliverable_level is not None, objectives.target_level is not None
     if not deliverable and not target:
         return None
-    reached = (known.targets or _NO_HITS).reached
-    return TargetStanding(reached >= 1 if deliverable else None, reached >= 2 if target else None)
+    hits = known.targets or targets.UNCOUNTED
+    return TargetStanding(hits.is_deliverable if deliverable else None, hits.is_final if target else None)
 
 
 def _is_below(qoe: QoeStanding | None) -> bool | None:

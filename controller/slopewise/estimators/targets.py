@@ -17,7 +17,8 @@ from dataclasses import replace
 
 from slopewise.model import Evaluation, Job, JobMemory, MemoryState, TargetHits
 
-_UNCOUNTED = TargetHits()
+UNCOUNTED = TargetHits()
+"""Of a job whose targets no measurement has been counted for yet."""
 
 
 def count(jobs: Sequence[Job], measured: MemoryState, before: MemoryState, target_hits: int) -> MemoryState:
@@ -38,7 +39,7 @@ def _counted(job: Job, known: JobMemory, before: JobMemory | None, target_hits: 
     objectives = job.objectives
     if objectives.deliverable_level is None and objectives.target_level is None:
         return None
-    hits, evaluation = known.targets or _UNCOUNTED, job.evaluation
+    hits, evaluation = known.targets or UNCOUNTED, job.evaluation
     is_new = known.growth is not None and (before is None or known.growth != before.growth)
     if evaluation is None or not is_new:
         return hits

@@ -252,7 +252,7 @@ def _returned(uid: str, case: _Case, job: Job) -> Verdict:
     message = f"resumed on {job.node}{elsewhere} {took}{_steps_text(lost)}"
     resumed = MoveEvent(uid, "resumed", record, message, warning=bool(elsewhere))
     if lost and job.checkpoint is not None and job.checkpoint.on_sigterm:
-        reason = f"lost {lost:.0f} steps, though it says that it saves when it is told to end"
+        reason = f"lost {lost:.0f} steps, though it says that it saves when it is signalled to end"
         failed, new_events = _failed(uid, record, reason)
         return failed, (resumed, *new_events)
     return record, (resumed,)
@@ -279,10 +279,11 @@ def _ended_in_place(uid: str, case: _Case, job: Job) -> Verdict:
     if job.state is JobState.FAILED:
         if case.under_way or case.seconds < ABANDONED_SECONDS:
             return _late(uid, case)
-        return _failed(uid, case.record, f"failed when it was told to end on {job.node}, and was not started again")
+        reason = f"failed when it was signalled to end on {job.node}, and was not started again"
+        return _failed(uid, case.record, reason)
     done, planned = job.steps_total, job.steps_planned
     if done is not None and planned is not None and done < planned - 1:
-        reason = f"ended with success when it was told to end, after {done:.0f} of {planned:.0f} steps"
+        reason = f"ended with success when it was signalled to end, after {done:.0f} of {planned:.0f} steps"
         return _failed(uid, case.record, f"{reason}: a trainer must exit non-zero then, or it counts as done")
     return _closed(uid, case, f"had finished on {job.node} before it was moved")
 

@@ -5,7 +5,7 @@ more than a hit: the final target counts as reached (`JobMemory.targets`), the p
 all pods of the workload agree, because they end together. Guards review it like every other decision.
 
 A stop is recorded before it is carried out. A job that its owner starts again is another process: its record is
-dropped, and its hits are counted anew, so that it is not stopped for those of the process before.
+dropped, and its hits are counted again from none, so that it is not stopped for those of the process before.
 """
 
 from __future__ import annotations
@@ -40,14 +40,11 @@ from slopewise.model import (
     reaches,
 )
 
-FINAL = 2
-"""`TargetHits.reached` of a job that has passed all of its targets."""
-
 RETRY_SECONDS = 300.0
 """An owner that cannot be stopped is asked again so late: what has to change is a right, or the owner itself."""
 
 STOPPING = "stopping"
-"""Name of the guard that withholds resizes and moves of jobs that are told to end."""
+"""Name of the guard that withholds resizes and moves of jobs that are being stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ def stop_canary(context: StopContext, stop: Stop) -> Stop | Veto:
 
 
 def stop_checkpointing(context: StopContext, stop: Stop) -> Stop | Veto:
-    """A job is not told to end while it writes a checkpoint."""
+    """A job is not stopped while it writes a checkpoint."""
     saves = any(pod.state is JobState.CHECKPOINTING for pod in context.pods)
     return Veto("job is checkpointing") if saves else stop
 
@@ -117,7 +114,7 @@ class Stopping:
     due: tuple[Stop, ...]
     withheld: tuple[Withheld[Stop], ...]
     decisions: Decisions
-    """Without the resizes and moves of the jobs that are told to end; the memory has the stops that are due."""
+    """Without the resizes and moves of the jobs that are being stopped; the memory has the stops that are due."""
     resizes_withheld: tuple[Withheld[Resize], ...] = ()
     moves_withheld: tuple[Withheld[Move], ...] = ()
 
@@ -169,7 +166,7 @@ def _workloads(snapshot: ClusterSnapshot) -> list[tuple[Job, ...]]:
 
 
 def _stop(pods: Sequence[Job], memory: MemoryState, snapshot: ClusterSnapshot) -> Stop | None:
-    """The stop of one workload; None: not at its target, or told to end already, or in back-off."""
+    """The stop of one workload; None: not at its target, or stopped already, or in back-off."""
     now = snapshot.taken_at_seconds
     if not all(_is_due(pod, memory.jobs.get(pod.uid), snapshot, now) for pod in pods):
         return None
@@ -179,7 +176,7 @@ def _stop(pods: Sequence[Job], memory: MemoryState, snapshot: ClusterSnapshot) -
 
 def _is_due(job: Job, known: JobMemory | None, snapshot: ClusterSnapshot, now_seconds: float) -> bool:
     target = job.objectives.target_level
-    if known is None or known.targets is None or known.targets.reached < FINAL or target is None:
+    if known is None or known.targets is None or not known.targets.is_final or target is None:
         return False
     if known.stop is not None and not _may_retry(known.stop, now_seconds):
         return False
@@ -230,9 +227,9 @@ def _is_another(job: Job, stop: StopRecord) -> bool:
 
 
 def _taking_precedence(decisions: Decisions, due: Sequence[Stop], withheld: Sequence[Withheld[Stop]]) -> Stopping:
-    """A job that is told to end is neither resized nor moved in the same pass."""
+    """A job that is being stopped is neither resized nor moved in the same pass."""
     ending = {JobUid.of(stop.job_uid).workload for stop in due}
-    refusal = Refusal(STOPPING, "it is told to end at its target")
+    refusal = Refusal(STOPPING, "it is being stopped at its target")
 
     def ends(decision: Resize | Move) -> bool:
         return JobUid.of(decision.job_uid).workload in ending

@@ -87,7 +87,7 @@ class Speeds:
     def balance(self, moves: Sequence[Migrate], horizon_seconds: float) -> Balance:
         """What these migrations, made together, gain within the horizon, and cost.
 
-        The horizon ends with the first of their jobs that is done, as far as its steps and its pace tell. Worked
+        The horizon ends with the first of their jobs that is done, as far as its steps and its pace show. Worked
         example: 100 steps to do at 2 s each: no gain is counted beyond 200 s.
         """
         jobs = [self._jobs[move.job_uid] for move in moves]
@@ -126,7 +126,7 @@ class Speeds:
         return self._claims[name]
 
     def _observed(self, name: str) -> list[_Claim]:
-        """The claims of who is on a node: first as their owners tell them, then without what is left unused."""
+        """The claims of who is on a node: first as their owners state them, then without what is left unused."""
         node, jobs = self._nodes[name], self._on_node[name]
         claims = [self._claim(job, node) for job in jobs]
         shares = _shares(claims, node)
@@ -196,7 +196,7 @@ def _progress(known: JobMemory | None) -> float:
 
 
 def _seconds_left(job: Job, known: JobMemory | None) -> float:
-    """Until it is done, at its newest pace; infinite when it does not tell."""
+    """Until it is done, at its newest pace; infinite when that is not known."""
     if job.steps_planned is None or job.steps_total is None or known is None or not known.paces:
         return math.inf
     left = known.paces[-1].seconds * max(0.0, job.steps_planned - job.steps_total)

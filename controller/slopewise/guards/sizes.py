@@ -15,7 +15,7 @@ from slopewise.model import Arrival, Bounds, ClusterSnapshot, Job, Move, Place
 
 
 def within_bounds(moves: Sequence[Move], snapshot: ClusterSnapshot, bounds: Bounds) -> tuple[Move, ...]:
-    """The moves, the sizes among them within the bounds; each changed size is told in the reason."""
+    """The moves, the sizes among them within the bounds; each changed size is in the reason."""
     if not any(isinstance(move, Place) and move.request_millicores is not None for move in moves):
         return tuple(moves)
     waiting = {arrival.uid: arrival for arrival in snapshot.waiting}

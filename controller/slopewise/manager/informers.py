@@ -108,8 +108,8 @@ class Watches:
         if not silent:
             return None
         reasons = sorted({_reason_of(name, store) for name, store in silent.items() if store.failure})
-        told = f"the API server sends nothing about {', '.join(silent)}"
-        return told + (f" ({'; '.join(reasons)})" if reasons else "")
+        message = f"the API server sends nothing about {', '.join(silent)}"
+        return message + (f" ({'; '.join(reasons)})" if reasons else "")
 
     def watches(self) -> dict[str, tuple[float, int]]:
         """Seconds since each one's last answer (infinite: never), and how often it broke; for the metrics."""

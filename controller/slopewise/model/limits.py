@@ -12,7 +12,7 @@ BUDGET_SECONDS = 3600.0
 
 
 MAX_HOLD_SECONDS = 3600.0
-"""The largest `maxHoldSeconds`; an older hold counts as left by whoever made it."""
+"""The largest `maxHoldSeconds`; an older hold counts as left by its maker."""
 
 
 @dataclass(frozen=True, slots=True)

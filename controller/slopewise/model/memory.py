@@ -142,6 +142,16 @@ class TargetHits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reached: int = 0
     """Targets passed: 0; 1, the model is deliverable; 2, the final target."""
 
+    @property
+    def is_deliverable(self) -> bool:
+        """True once the first target is passed."""
+        return self.reached >= 1
+
+    @property
+    def is_final(self) -> bool:
+        """True once all targets are passed; a lone final target counts as both (`estimators/targets.py`)."""
+        return self.reached >= 2
+
 
 class Confirmed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A yes or no that changes only after it was contradicted for a while, so that one noisy figure changes nothing."""
@@ -238,7 +248,7 @@ class StopRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def is_done(self) -> bool:
-        """True once the job was told to end."""
+        """True once the job was signalled to end."""
         return self.result == "applied"
 
 

@@ -19,7 +19,7 @@ class Checkpoint:
     """When the last one was saved; None: none yet."""
     duration_seconds: float | None = None
     on_sigterm: bool = False
-    """It says that it saves when it is told to end, and ends so that its owner starts it again."""
+    """It says that it saves when it is signalled to end, and ends so that its owner starts it again."""
 
 
 @dataclass(frozen=True, slots=True)

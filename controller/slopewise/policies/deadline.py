@@ -2,7 +2,7 @@
 
 Source: Xing et al., "A QoS-oriented Scheduling and Autoscaling Framework for Deep Learning" (IJCNN 2019), of which
 only the abstract is at hand: this is a reconstruction, not the paper's own text. Users state a deadline and nothing
-else; steps left and seconds a step are measured, and tell the CPU c_req with which a job ends in time, within `gamma`
+else; steps left and seconds a step are measured, and give the CPU c_req with which a job ends in time, within `gamma`
 of the time it has left and `endingScrapes` before its deadline. Three parts, each of which can be switched off:
 
 - placement: arriving jobs, least time left first, go to the node with the least free CPU that still fits them. Free is

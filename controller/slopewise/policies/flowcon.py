@@ -112,7 +112,7 @@ class _Found:
 
 
 def _was_unknown_twice(known: JobMemory) -> bool:
-    """Its last two measurements (or its only one) told no growth efficiency: it waits, or its CPU is not counted."""
+    """Its last two measurements (or its only one) gave no growth efficiency: it waits, or its CPU is not counted."""
     measured = [growth for growth in (known.growth, known.previous_growth) if growth is not None]
     return bool(measured) and all(growth.cpu_efficiency is None for growth in measured)
 

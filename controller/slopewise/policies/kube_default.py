@@ -15,7 +15,7 @@ What is not the scheduler's, and is our reading:
   so that a run can be repeated.
 - Requests that the nodes only weigh by (`Node.requests_max_millicores` is not given) may exceed a node's cores. Its
   score is then below 0, so that the least crowded node is still found.
-- Of its other plugins none can tell these nodes apart: no taints, no affinities, no images.
+- None of its other plugins distinguishes these nodes: no taints, no affinities, no images.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ from slopewise.model import (
     MemoryState,
     Node,
     NodeMemory,
+    TargetHits,
 )
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
@@ -58,7 +59,6 @@ PURPOSE = "trainings that only have to reach a stated loss"
 ACTIONS = ("resize",)
 
 URGENT, DELIVERABLE, RELEASED, UNTARGETED = "urgent", "deliverable", "released", "untargeted"
-_TIERS = (URGENT, DELIVERABLE, RELEASED)
 
 
 class Parameters(PolicyParameters):
@@ -111,12 +111,19 @@ class Policy:
         stated = targets.levels(job)
         if not stated:
             return _TargetCase(UNTARGETED, None, "no target stated")
-        tier = min(known.targets.reached if known.targets else 0, len(stated))
+        listed = _listed(known.targets or targets.UNCOUNTED, stated)
         evaluation, first = job.evaluation, known.first_level
         if evaluation is None or first is None or not is_usable(job, snapshot) or is_held_back(known):
-            return _TargetCase(_TIERS[tier], 0.0 if tier else None, "evaluation not known now")
-        urgency = 0.0 if tier else _urgency(evaluation, first, stated[0])
-        return _TargetCase(_TIERS[tier], urgency, _because(evaluation, stated))
+            return _TargetCase(listed, None if listed == URGENT else 0.0, "evaluation not known now")
+        urgency = _urgency(evaluation, first, stated[0]) if listed == URGENT else 0.0
+        return _TargetCase(listed, urgency, _because(evaluation, stated))
+
+
+def _listed(hits: TargetHits, stated: Sequence[float]) -> str:
+    """The class of a job with targets; a lone deliverable one never releases, also after a final one was dropped."""
+    if not hits.is_deliverable:
+        return URGENT
+    return RELEASED if hits.is_final and len(stated) > 1 else DELIVERABLE
 
 
 def _urgency(evaluation: Evaluation, first_level: float, target: float) -> float:

@@ -2,7 +2,7 @@
 // The charts are drawn already. This adds what a still picture cannot: the values under the mouse, and jobs by themselves.
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const box = document.createElement("div");
-box.className = "told";
+box.className = "values";
 box.hidden = true;
 document.body.append(box);
 const selected = new Set();

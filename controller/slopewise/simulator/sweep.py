@@ -1,7 +1,7 @@
 """Runs every seed under every policy in worker processes, and collects the figures.
 
 A task is one run: a policy over the instance of a seed, or the fair runs with other tie-breaks that the worst job is
-measured by. Each task draws its instance anew, which costs less than sending it. Tasks are read in the order in which
+measured by. Each task draws its own instance, which costs less than sending it. Tasks are read in the order in which
 they were given out, so that results depend neither on the number of workers nor on who was ready first.
 """
 
@@ -39,7 +39,7 @@ class Simulator:
 
 
 class Progress(Protocol):
-    """Told how many runs there are, and of each one that is done, from any thread."""
+    """Receives how many runs there are, and each one that is done, from any thread."""
 
     def begin(self, total: int) -> None:
         """So many runs are to be made."""

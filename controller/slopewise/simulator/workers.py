@@ -1,7 +1,7 @@
 """Worker processes of a sweep, which end when it ends, fails or is stopped.
 
 The standard library's `ProcessPoolExecutor` has no way to give up a run that takes minutes. Killing its processes would
-do, but one killed while it sends a large outcome leaves the parent reading the rest for ever. So a worker that is told
+do, but one killed while it sends a large outcome leaves the parent reading the rest forever. So a worker that is asked
 to end gives up its run, and what it sends it sends whole.
 """
 

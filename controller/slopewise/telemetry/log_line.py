@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Generic
 
-from slopewise.model import Move, PassReport, Place, Resize, ResizeMemory, Stop, Withheld
+from slopewise.model import Move, Outcome, PassReport, Place, Resize, ResizeMemory, Stop, Withheld
+from slopewise.ports import D
 from slopewise.text import mebibytes
 
 MAX_NAMED = 20
@@ -23,8 +27,8 @@ _MODE_GUARDS = ("paused", "canary", "memory_paused", "memory_canary")
 """Their reasons are the same for every job; the policy's is added."""
 
 Facts = dict[str, object]
-_Identity = tuple[str, str, int | None]
-"""The job, the guard, and where it counts the figure."""
+_Identity = tuple[str, str, str, int | None]
+"""The kind of the decision, the job, the guard, and where it counts the figure."""
 
 
 class PassLines:
@@ -35,35 +39,29 @@ class PassLines:
         self._last: tuple[object, ...] = ()
         self._reported_at_seconds = float("-inf")
         self._withheld: frozenset[_Identity] = frozenset()
-        self._memory_withheld: frozenset[tuple[str, str]] = frozenset()
-        self._moves_withheld: frozenset[tuple[str, str]] = frozenset()
-        self._held: frozenset[str] = frozenset()
-        self._stops_withheld: frozenset[tuple[str, str]] = frozenset()
 
     def facts(self, report: PassReport) -> Facts | None:
         """The fields of the line; None: nothing new."""
-        withheld = frozenset(_identity(each) for each in report.withheld)
-        moves_withheld = frozenset((each.decision.job_uid, each.guard) for each in report.moves_withheld)
-        stops_withheld = frozenset((each.decision.job_uid, each.guard) for each in report.stops_withheld)
-        memory_withheld = frozenset((each.decision.job_uid, each.guard) for each in report.memory_withheld)
-        held_back = frozenset(report.held_back)
-        held = re.sub(r"\d+", "#", report.held or "")
-        facts_seen = (held, withheld, moves_withheld, stops_withheld, memory_withheld, held_back, _jobs(report))
-        tried = report.outcomes or report.memory_outcomes or report.moves or report.move_events or report.stops
+        resizes = _Entries(report, "resize", _resize, report.outcomes, report.withheld)
+        memory = _Entries(report, "memory", _memory, report.memory_outcomes, report.memory_withheld)
+        moves = _Entries(report, "move", _move, report.moves, report.moves_withheld)
+        stops = _Entries(report, "stop", _stop, report.stops, report.stops_withheld)
+        kinds = (resizes, memory, moves, stops)
+        withheld = frozenset(chain(*(kind.identities() for kind in kinds), map(_hold, report.held_back)))
+        facts_seen = (re.sub(r"\d+", "#", report.held or ""), withheld, _jobs(report))
+        tried = report.move_events or any(kind.outcomes for kind in kinds)
         quiet = facts_seen == self._last and not tried
         if quiet and report.taken_at_seconds - self._reported_at_seconds < _ON_TIME_RATIO * self._interval_seconds:
             return None
         self._last, self._reported_at_seconds = facts_seen, report.taken_at_seconds
         if report.held:
             return {"reason": report.held}
-        changes = [*_tried(report), *_withheld(report, self._withheld), *_of_memory(report, self._memory_withheld)]
-        moves = [*_moves_tried(report), *_move_events(report), *_moves_withheld(report, self._moves_withheld)]
-        moves += _held_back(report, self._held)
-        stops = [*_stops_tried(report), *_stops_withheld(report, self._stops_withheld)]
-        self._withheld, self._moves_withheld, self._held = withheld, moves_withheld, held_back
-        self._stops_withheld, self._memory_withheld = stops_withheld, memory_withheld
-        told = {"stops": _bounded(stops)} if stops else {}
-        return _figures(report) | {"changes": _bounded(changes), "moves": _bounded(moves)} | told
+        known, self._withheld = self._withheld, withheld
+        changes = [*resizes.failures_first(), *resizes.new(known), *memory.failures_first(), *memory.new(known)]
+        moved = [*moves.tried(), *_move_events(report), *moves.new(known), *_held_back(report, known)]
+        stopped = [*stops.tried(), *stops.new(known)]
+        of_stops = {"stops": _bounded(stopped)} if stopped else {}
+        return _figures(report) | {"changes": _bounded(changes), "moves": _bounded(moved)} | of_stops
 
 
 def withheld_by_guard(report: PassReport) -> dict[str, int]:
@@ -98,51 +96,63 @@ def _wanted(report: PassReport) -> int:
     return of_memory + (len(report.decisions.resizes) if report.decisions else 0)
 
 
-def _of_memory(report: PassReport, known: frozenset[tuple[str, str]]) -> Iterator[str]:
-    """Every attempted change of memory, and every one that a guard withholds, and did not in the last line."""
-    for each in sorted(report.memory_outcomes, key=lambda outcome: outcome.result == "applied"):
-        yield _memory_change(report, each.decision, each.result, each.detail or each.decision.reason)
-    for withheld in report.memory_withheld:
-        if (withheld.decision.job_uid, withheld.guard) not in known:
-            desired = f"; {withheld.decision.reason}" if withheld.guard in _MODE_GUARDS else ""
-            yield _memory_change(report, withheld.decision, "withheld", f"{withheld.reason}{desired}")
+@dataclass(frozen=True, slots=True)
+class _Entries(Generic[D]):
+    """The entries of one kind of decision: every attempt, and every withheld one that the last line does not have."""
+
+    report: PassReport
+    kind: str
+    text: Callable[[str, D], str]
+    """How an entry names a decision, from the name of its job."""
+    outcomes: Sequence[Outcome[D]]
+    withheld: Sequence[Withheld[D]]
+
+    def identities(self) -> Iterator[_Identity]:
+        """What identifies each withheld decision; where a mode withholds a resize, with its target."""
+        return map(self._identity, self.withheld)
+
+    def tried(self) -> list[str]:
+        """Every attempt, its outcome and reason."""
+        return [self._tried(each) for each in self.outcomes]
+
+    def failures_first(self) -> list[str]:
+        """As `tried`, with those that were not applied before the others."""
+        return [self._tried(each) for each in sorted(self.outcomes, key=lambda outcome: outcome.result == "applied")]
+
+    def new(self, known: frozenset[_Identity]) -> list[str]:
+        """Every decision that a guard withholds, and did not in the last line."""
+        return [self._withheld(each) for each in self.withheld if self._identity(each) not in known]
+
+    def _identity(self, withheld: Withheld[D]) -> _Identity:
+        decision, guard = withheld.decision, withheld.guard
+        target = decision.to_millicores if isinstance(decision, Resize) and guard in _MODE_GUARDS else None
+        return self.kind, decision.job_uid, guard, target
+
+    def _tried(self, outcome: Outcome[D]) -> str:
+        return f"{self._named(outcome.decision)} {outcome.result}: {outcome.detail or outcome.decision.reason}"
+
+    def _withheld(self, withheld: Withheld[D]) -> str:
+        desired = f"; {withheld.decision.reason}" if withheld.guard in _MODE_GUARDS else ""
+        return f"{self._named(withheld.decision)} withheld: {withheld.reason}{desired}"
+
+    def _named(self, decision: D) -> str:
+        return self.text(self.report.by_job[decision.job_uid].name, decision)
 
 
-def _memory_change(report: PassReport, resize: ResizeMemory, result: str, reason: str) -> str:
-    name, before, after = report.by_job[resize.job_uid].name, mebibytes(resize.from_bytes), mebibytes(resize.to_bytes)
-    return f"{name} memory {resize.bound} {before} to {after} {result}: {reason}"
+def _resize(name: str, resize: Resize) -> str:
+    return f"{name} {resize.from_millicores}m to {resize.to_millicores}m"
 
 
-def _tried(report: PassReport) -> Iterator[str]:
-    """Every attempted resize, its outcome and reason; failures first."""
-    for each in sorted(report.outcomes, key=lambda outcome: outcome.result == "applied"):
-        yield _change(report, each.decision, each.result, each.detail or each.decision.reason)
+def _memory(name: str, resize: ResizeMemory) -> str:
+    return f"{name} memory {resize.bound} {mebibytes(resize.from_bytes)} to {mebibytes(resize.to_bytes)}"
 
 
-def _withheld(report: PassReport, known: frozenset[_Identity]) -> Iterator[str]:
-    """Every change that a guard withholds, and did not in the last line."""
-    for each in report.withheld:
-        if _identity(each) in known:
-            continue
-        desired = f"; {each.decision.reason}" if each.guard in _MODE_GUARDS else ""
-        yield _change(report, each.decision, "withheld", f"{each.reason}{desired}")
+def _move(name: str, move: Move) -> str:
+    return f"{kind_of(move)} {name} on {move.node}"
 
 
-def _identity(withheld: Withheld[Resize]) -> _Identity:
-    """What identifies a withheld resize; where a mode withholds it, with its target."""
-    wanted = withheld.decision.to_millicores if withheld.guard in _MODE_GUARDS else None
-    return withheld.decision.job_uid, withheld.guard, wanted
-
-
-def _change(report: PassReport, resize: Resize, result: str, reason: str) -> str:
-    name = report.by_job[resize.job_uid].name
-    return f"{name} {resize.from_millicores}m to {resize.to_millicores}m {result}: {reason}"
-
-
-def _moves_tried(report: PassReport) -> Iterator[str]:
-    """Every attempted placement and migration, its outcome and reason."""
-    for each in report.moves:
-        yield _move(report, each.decision, each.result, each.detail or each.decision.reason)
+def _stop(name: str, stop: Stop) -> str:
+    return f"stop {name}"
 
 
 def _move_events(report: PassReport) -> Iterator[str]:
@@ -152,39 +162,15 @@ def _move_events(report: PassReport) -> Iterator[str]:
             yield f"{report.by_job[each.job_uid].name} {each.message}"
 
 
-def _moves_withheld(report: PassReport, known: frozenset[tuple[str, str]]) -> Iterator[str]:
-    """Every placement and migration that a guard withholds, and did not in the last line."""
-    for each in report.moves_withheld:
-        if (each.decision.job_uid, each.guard) not in known:
-            yield _move(report, each.decision, "withheld", each.reason)
+def _hold(uid: str) -> _Identity:
+    return "hold", uid, "", None
 
 
-def _held_back(report: PassReport, known: frozenset[str]) -> Iterator[str]:
+def _held_back(report: PassReport, known: frozenset[_Identity]) -> Iterator[str]:
     """Every arrival that is held back, and was not in the last line."""
     for uid, hold in report.held_back.items():
-        if uid not in known:
+        if _hold(uid) not in known:
             yield f"hold {report.by_job[uid].name}: {hold.reason}"
-
-
-def _stops_tried(report: PassReport) -> Iterator[str]:
-    """Every attempted stop of a job at its target, its outcome and reason."""
-    for each in report.stops:
-        yield _stop(report, each.decision, each.result, each.detail or each.decision.reason)
-
-
-def _stops_withheld(report: PassReport, known: frozenset[tuple[str, str]]) -> Iterator[str]:
-    """Every stop that a guard withholds, and did not in the last line."""
-    for each in report.stops_withheld:
-        if (each.decision.job_uid, each.guard) not in known:
-            yield _stop(report, each.decision, "withheld", each.reason)
-
-
-def _stop(report: PassReport, stop: Stop, result: str, reason: str) -> str:
-    return f"stop {report.by_job[stop.job_uid].name} {result}: {reason}"
-
-
-def _move(report: PassReport, move: Move, result: str, reason: str) -> str:
-    return f"{kind_of(move)} {report.by_job[move.job_uid].name} on {move.node} {result}: {reason}"
 
 
 def _bounded(texts: Sequence[str]) -> list[str]:

@@ -71,10 +71,11 @@ def moving_controller(
 
 
 @pytest.fixture
-def volume(scene: Scene, tmp_path: Path) -> Iterator[None]:
+def volume(scene: Scene, tmp_path: Path) -> Iterator[Path]:
     """Where checkpoints are: a folder of the test-bed, which both nodes mount."""
-    with shared_volume(MovableTrainings(scene.kubectl, scene.namespace, scene.shape, tmp_path / "shared")):
-        yield
+    folder = tmp_path / "shared"
+    with shared_volume(MovableTrainings(scene.kubectl, scene.namespace, scene.shape, folder)):
+        yield folder
 
 
 @pytest.fixture

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import Kubectl
-from support.images import Images
-from support.installation import Installation, installed, overlay
-from support.movable import MovableTrainings, on_volume, shared_volume
+from support.installation import Installation
+from support.movable import on_volume
 from support.scene import Scene
 from support.waiting import wait_for
 
@@ -24,10 +21,8 @@ from slopewise.adapters.kube.workloads.annotations import TARGET_LOSS
 
 pytestmark = pytest.mark.timeout(900)
 
-SCRAPE_SECONDS = 5.0
 NAME, STEPS, TARGET = "stdlib-chars", 200_000, 1.75
 """It begins above 3 and falls slowly: the first evaluation is above the target, and one a minute later below it."""
-"""Its loss begins at 2.3 and falls below 1 within seconds, and its steps take hours."""
 
 KEEPS = {"policy": {"name": "fair"}, "behaviour": {"intervalSeconds": 20}}
 """Three measurements of 20 s each, which is four scrapes."""
@@ -37,22 +32,16 @@ SWEPT_SECONDS = 75.0
 
 
 @pytest.fixture(scope="module")
-def controller(
-    kubectl: Kubectl, images: Images, prometheus_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installation]:
-    """Installed with the component whose rights a suspension takes."""
-    folder = overlay(tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS, "moves")
-    with installed(kubectl, folder) as installation:
-        yield installation
+def controller(moving_controller: Installation) -> Installation:
+    """One that may suspend jobs, instead of the one that may not."""
+    return moving_controller
 
 
 @pytest.fixture
-def shared(scene: Scene, tmp_path: Path) -> Iterator[Path]:
+def shared(scene: Scene, volume: Path) -> Path:
     """Where the checkpoints are. The namespace's consent to moves is taken away: a stop does not need it."""
-    folder = tmp_path / "shared"
-    with shared_volume(MovableTrainings(scene.kubectl, scene.namespace, scene.shape, folder)):
-        scene.kubectl.run("label", "namespace", scene.namespace, f"{MOVES_LABEL}-")
-        yield folder
+    scene.kubectl.run("label", "namespace", scene.namespace, f"{MOVES_LABEL}-")
+    return volume
 
 
 def test_a_training_at_its_target_saves_is_suspended_and_stays_so_until_its_owner_resumes_it(

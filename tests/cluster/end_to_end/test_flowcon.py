@@ -45,7 +45,7 @@ def test_five_trainings_go_through_every_mode_and_end_with_the_cpu_they_came_wit
     _it_recommends_and_changes_nothing(scene)
     scene.set_mode("Auto")
     _limits_move_down_to_the_kernel(scene)
-    _growth_is_told(scene)
+    _growth_is_reported(scene)
     _the_end_of_a_training_can_be_waited_for(scene)
     _deleting_the_policy_gives_the_cpu_back(scene)
 
@@ -55,10 +55,10 @@ def test_five_trainings_go_through_every_mode_and_end_with_the_cpu_they_came_wit
 
 def _it_recommends_and_changes_nothing(scene: Scene) -> None:
     def wishes() -> dict[str, tuple[int | None, int | None, bool]]:
-        told = {name: growth.get("status", {}) for name, growth in scene.growths().items()}
+        statuses = {name: growth.get("status", {}) for name, growth in scene.growths().items()}
         return {
             name: (one.get("cpuMillicores"), one.get("cpuWantedMillicores"), has_condition(one, "MetricsAvailable"))
-            for name, one in told.items()
+            for name, one in statuses.items()
         }
 
     def all_have_one(seen: dict[str, tuple[int | None, int | None, bool]]) -> bool:
@@ -91,7 +91,7 @@ def _limits_move_down_to_the_kernel(scene: Scene) -> None:
     print(f"quotas in microseconds of each 100 ms: {seen}")
 
 
-def _growth_is_told(scene: Scene) -> None:
+def _growth_is_reported(scene: Scene) -> None:
     head, *rows = scene.kubectl.run("get", "growth", "-n", scene.namespace).splitlines()
     print(f"{head}\n" + "\n".join(rows))
 

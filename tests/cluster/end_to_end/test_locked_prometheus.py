@@ -99,15 +99,17 @@ def test_a_password_that_rotates_holds_passes_until_the_secret_has_it(
     replica = _replica(scene.kubectl)
 
     server.let_in("second-password")
-    told = wait_for("the pass is held", lambda: _ready(scene), lambda ready: ready["status"] == "False", 60)
-    assert told["reason"] == "CannotObserve"
-    assert "/shared answered 401 (Unauthorized); correct basic_auth in /etc/slopewise-prometheus/" in told["message"]
+    reported = wait_for("the pass is held", lambda: _ready(scene), lambda ready: ready["status"] == "False", 60)
+    assert reported["reason"] == "CannotObserve"
+    assert (
+        "/shared answered 401 (Unauthorized); correct basic_auth in /etc/slopewise-prometheus/" in reported["message"]
+    )
 
     (folder / "password").write_text("second-password\n")
     scene.kubectl.run("apply", "--server-side", "-k", str(folder))
     wait_for("it goes on", lambda: _ready(scene), lambda ready: ready["status"] == "True", 180)
     assert _replica(scene.kubectl) == replica, "without a restart"
-    shown = told["message"] + scene.kubectl.run("logs", DEPLOYMENT, "-n", SYSTEM, "--tail=-1")
+    shown = reported["message"] + scene.kubectl.run("logs", DEPLOYMENT, "-n", SYSTEM, "--tail=-1")
     for kind in ("trainingpolicies", "events", "jobgrowths", "pods"):
         shown += scene.kubectl.run("get", kind, "-A", "-o", "yaml")
     assert '"event": "pass held"' in shown

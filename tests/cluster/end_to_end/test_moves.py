@@ -1,8 +1,8 @@
 """Six real trainings on two nodes under SpeCon, with the image as the Deployment: the converged make room.
 
 They begin where a scheduler leaves them that knows of no learning: five on the small node, and on the large one a
-single one that is soon done. Whoever has converged among jobs that still learn is moved there, by SpeCon's Algorithms
-3 and 4.
+single one that is soon done. A job that has converged among jobs that still learn is moved there, by SpeCon's
+Algorithms 3 and 4.
 
 Both nodes of the test-bed are on one machine of two cores. So it is the small node that is crowded: its jobs get at
 least their share of the one CPU that it offers, whatever else this machine does, and a move counts as a gain.
@@ -31,7 +31,7 @@ SOON_DONE = {"diabetes-overfit": 2000}
 ALPHA = 0.002
 """Of the evaluation's range, per 20 s. Seen after two minutes: the perceptron grows by 0.0005, the boosted trees not at
 all, the neural field by 0.003 and the language model by 0.016. With 0.02 all of them but the last had converged by
-then, and nobody was left to make room for."""
+then, and no job was left to make room for."""
 
 SPECON: dict[str, Any] = {
     "policy": {"name": "specon", "parameters": {"alpha": ALPHA}},
@@ -59,7 +59,7 @@ def test_six_trainings_under_specon_move_without_losing_a_step(scene: Scene, two
 
     name, new_pod = next(iter(moved.items()))
     check_unbroken_steps(scene, old_pods[name], new_pod)
-    history = wait_for("its history tells it", lambda: _history(scene), lambda text: "resumed" in text)
+    history = wait_for("its history says so", lambda: _history(scene), lambda text: "resumed" in text)
     print(history)
     print(scene.kubectl.run("get", "events", "-n", scene.namespace, "--field-selector", "reason=Moved"))
     print(scene.kubectl.run("get", "growth", "-n", scene.namespace, "-o", "wide"))

@@ -33,7 +33,7 @@ SCRAPE_SECONDS = 5
 TIGHT, TIGHT_STEPS = "digits-mlp", 12_000
 LOOSE, LOOSE_STEPS = "digits-lr-drop", 80_000
 """About 110 to 150 and 250 to 340 CPU-seconds, on different machines of two cores. The loose one gets less than half a
-core until the tight one has ended, after some 200 s: it is far from its end then, and nobody waits for that."""
+core until the tight one has ended, after some 200 s: it is far from its end then, and no test waits for that."""
 
 ALONE = "alone"
 TIGHT_RATIO, LOOSE_RATIO = 0.82, 8.0

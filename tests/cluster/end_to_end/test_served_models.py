@@ -88,7 +88,7 @@ def test_an_objective_is_kept_beside_a_training(scene: Scene, two_nodes: tuple[s
 
 
 @pytest.mark.faults
-def test_a_server_that_is_offered_too_much_is_unsatisfiable_and_starves_nobody(
+def test_a_server_that_is_offered_too_much_is_unsatisfiable_and_starves_no_job(
     scene: Scene, two_nodes: tuple[str, str]
 ) -> None:
     start(scene, two_nodes, "--max-in-flight", str(MAX_IN_FLIGHT), rate=OVERLOAD_RATE)

@@ -33,7 +33,7 @@ def no_controller(kubectl: Kubectl, controller: Installation, testbed_settings: 
     kubectl.run("apply", "--server-side", "-k", component)
     try:
         kubectl.run("scale", DEPLOYMENT, "-n", SYSTEM, "--replicas=0")
-        wait_for("nobody leads", lambda: controllers(kubectl), lambda pods: not pods, 60)
+        wait_for("no replica leads", lambda: controllers(kubectl), lambda pods: not pods, 60)
         yield
     finally:
         kubectl.run("delete", "-k", component)
@@ -55,9 +55,11 @@ def test_a_pod_behind_our_gate_runs_after_two_minutes_although_no_controller_is_
     kubectl.wait_running(namespace, "gated", seconds=TWO_MINUTES_SECONDS + 10)
 
     sweeper = ("-l", "app.kubernetes.io/component=sweeper", "-n", SYSTEM)
-    told = wait_for("it tells", lambda: kubectl.run("logs", *sweeper, "--tail=-1"), lambda text: namespace in text, 60)
-    print(told)
-    assert "its gate is off" in told
+    logged = wait_for(
+        "it logs that", lambda: kubectl.run("logs", *sweeper, "--tail=-1"), lambda text: namespace in text, 60
+    )
+    print(logged)
+    assert "its gate is off" in logged
     assert "schedulingGates" not in kubectl.get("pod", "gated", "-n", namespace)["spec"]
 
 
@@ -71,7 +73,7 @@ def moves(
     tmp_path: Path,
     no_controller: None,
 ) -> Iterator[MovingStage]:
-    """A stage with controllers of the test's own, to be killed, where nobody else leads and the sweeper is at work."""
+    """A stage with controllers of the test's own, to be killed, where no other leads and the sweeper is at work."""
     with ExitStack() as stack:
         stage = Stage(kubectl, kubeconfig, prometheus_url, namespace, idle, tmp_path, stack)
         trainings = MovableTrainings(kubectl, namespace, idle, tmp_path / "shared")

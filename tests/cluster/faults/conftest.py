@@ -57,7 +57,7 @@ def moves(stage: Stage, testbed_settings: Settings) -> Iterator[MovingStage]:
 
 @pytest.fixture
 def alone() -> Iterator[None]:
-    """Nobody else disturbs the cluster's components meanwhile."""
+    """No other test disturbs the cluster's components meanwhile."""
     with _locked():
         yield
 

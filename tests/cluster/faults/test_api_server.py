@@ -20,7 +20,7 @@ THIRDS = {"a": 667, "b": 667, "c": 667}
 
 
 def last_renewal_seconds(gateway: Gateway) -> float:
-    """When the last renewal of the lease was sent that the API server heard of."""
+    """When the last renewal of the lease was sent that reached the API server."""
     return max(each.at_seconds for each in gateway.writes("leases"))
 
 
@@ -76,7 +76,7 @@ def test_a_leader_that_was_suspended_finds_out_before_it_writes(stage: Stage) ->
     assert stage.resized == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_resize_that_is_refused_for_a_while_is_told_and_done_once_later(stage: Stage) -> None:
+def test_a_resize_that_is_refused_for_a_while_is_reported_and_done_once_later(stage: Stage) -> None:
     stage.pods("a", "b")
     gateway = stage.gateway()
     controller = stage.controller(gateway)
@@ -149,7 +149,7 @@ def test_without_the_api_server_a_controller_starts_waits_and_says_for_what(stag
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-def test_an_api_server_that_hangs_for_15_seconds_costs_nobody_a_second_resize(
+def test_an_api_server_that_hangs_for_15_seconds_costs_no_job_a_second_resize(
     stage: Stage, faults: Faults, alone: None
 ) -> None:
     stage.pods("a", "b")

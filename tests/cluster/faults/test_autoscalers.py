@@ -90,8 +90,8 @@ def test_pods_that_a_vertical_autoscaler_has_sized_at_their_start_are_left_alone
     stage.controller()
     status = stage.wait_for_growth("web", "Managed", "Ineligible")
     assert "a VerticalPodAutoscaler sizes it" in status["reason"]
-    told = stage.wait_for_condition("Conflict", "OtherResizer")
-    assert "1 pod is resized by a VerticalPodAutoscaler too" in told["message"]
+    condition = stage.wait_for_condition("Conflict", "OtherResizer")
+    assert "1 pod is resized by a VerticalPodAutoscaler too" in condition["message"]
     assert limits(stage) == {ORIGINAL.limit_millicores}
 
 
@@ -105,7 +105,7 @@ def test_pods_that_a_vertical_autoscaler_begins_to_resize_in_place_are_left_to_i
     resized = {"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "700m"}}}]}}
     stage.kubectl.patch("pod", name, stage.namespace, resized, "--subresource=resize", "--field-manager=vpa-updater")
     stage.wait_for_growth("web", "Managed", "Ineligible")
-    told = stage.wait_for_condition("Conflict", "OtherResizer")
-    assert "1 pod is resized by vpa-updater too, and not by Slopewise" in told["message"]
+    condition = stage.wait_for_condition("Conflict", "OtherResizer")
+    assert "1 pod is resized by vpa-updater too, and not by Slopewise" in condition["message"]
     stage.delete_policy()
     assert limits(stage) == {700}

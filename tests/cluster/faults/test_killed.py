@@ -32,9 +32,10 @@ def is_of(kind: str, request: Request) -> bool:
 def rounds(chain: Chain, moment: str, act: Callable[[], object], is_done: Callable[[], bool]) -> Iterator[str]:
     """`act` once undisturbed, and then once for each write that was seen, with the leader killed at it.
 
-    Yields what was being written, while another one leads. A write that does not come again kills nobody, and is
-    told as undisturbed. `is_done`: what `act` asks for has been done. That no more is written does not tell: a first
-    pass that waits for Prometheus on a busy machine is as quiet, and no resize would be among the writes that kill.
+    Yields what was being written, while another one leads. A write that does not come again kills no leader, and is
+    reported as undisturbed. `is_done`: what `act` asks for has been done. That no more is written does not say it: a
+    first pass that waits for Prometheus on a busy machine is as quiet, and no resize would be among the writes that
+    kill.
     """
 
     def is_over() -> bool:

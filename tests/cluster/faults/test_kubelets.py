@@ -1,4 +1,4 @@
-"""A kubelet that is down: what the API server has accepted is not in effect, and nobody says that it is."""
+"""A kubelet that is down: what the API server has accepted is not in effect, and no report says that it is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLERANT = [
 
 @pytest.fixture
 def kubelet_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
-    """It is there again for whoever comes next."""
+    """It is there again for the next test."""
     yield
     faults.resume(KUBELET)
     look = ("node", NODE)
@@ -82,8 +82,8 @@ def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_d
 
     stage.wait_for_growth("a", "InEffect", "KubeletBehind", 120)
     stage.wait_for_event("a", "RestoreDeferred", "the API server has accepted limit 300m", 120)
-    told = stage.wait_for_condition("Degraded", "CannotDoAll")
-    assert f"accepted CPU is not in effect on {NODE} (1 pod)" in told["message"]
+    condition = stage.wait_for_condition("Degraded", "CannotDoAll")
+    assert f"accepted CPU is not in effect on {NODE} (1 pod)" in condition["message"]
     assert "Restored" not in [reason for reason, _ in stage.events("a")]
     assert stage.originals() == {"a": STORED}
 
@@ -114,9 +114,9 @@ def test_a_policy_that_is_deleted_waits_a_minute_for_a_kubelet_that_is_down_and_
 
     faults.stop(KUBELET)
     stage.delete_policy(seconds=100)
-    told = controller.wait_for_line("finalization delayed")
-    assert "do not have their original resources back (1)" in told["reason"]
-    assert f"the API server has accepted limit 300m, request 100m; {NODE}" in told["reason"]
+    line = controller.wait_for_line("finalization delayed")
+    assert "do not have their original resources back (1)" in line["reason"]
+    assert f"the API server has accepted limit 300m, request 100m; {NODE}" in line["reason"]
     assert stage.originals() == {"a": STORED}
     assert "Restored" not in [reason for reason, _ in stage.events("a")]
 

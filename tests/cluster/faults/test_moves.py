@@ -22,7 +22,7 @@ BUDGET = {
 
 MOVED = ("plain", "on-failure", "gang-0", "gang-1")
 
-LOST = " steps, though it says that it saves when it is told to end"
+LOST = " steps, though it says that it saves when it is signalled to end"
 STAYS = "withheld: move_blocked: not moved again: lost "
 
 STEPS_TO_LOSE = 150
@@ -58,7 +58,7 @@ def test_who_can_come_back_goes_on_elsewhere_without_losing_a_step_and_the_other
         "fixed": "does not say that it may be moved",
     }
     for name, words in reasons.items():
-        moves.wait_told(controller, name, words)
+        moves.wait_reported(controller, name, words)
     assert {len(trainings.diary(name).lives) for name in MOVED} == {2}
 
 
@@ -76,7 +76,7 @@ def test_a_job_is_moved_only_after_its_namespace_has_opted_in(moves: MovingStage
     controller = moves.controller(to="")
 
     words = f"its namespace {namespace} does not opt in to moves; label it {MOVES_LABEL}={MOVES_ALLOWED}"
-    wait_for("why it stays", lambda: moves.told(controller, "plain"), lambda told: words in told, 60)
+    wait_for("why it stays", lambda: moves.reported(controller, "plain"), lambda text: words in text, 60)
     moves.check_unmoved("plain")
 
     kubectl.run("label", "namespace", namespace, f"{MOVES_LABEL}={MOVES_ALLOWED}")
@@ -101,7 +101,9 @@ def test_trainers_that_end_badly_are_moved_once_and_never_again(moves: MovingSta
 
     for name in ("ignores", "exits"):
         assert trainings.wait_for_life(name, 1, THERE) == 1
-    wait_for("one crashes again and again", lambda: trainings.diary("crashes").told("begins"), lambda it: len(it) > 2)
+    wait_for(
+        "one crashes again and again", lambda: trainings.diary("crashes").entries("begins"), lambda it: len(it) > 2
+    )
     for name, words in {"ignores": LOST, "exits": LOST, "crashes": "crashed on resume: "}.items():
         wait_for(f"what {name} did", partial(moves.events, name, "MoveFailed"), bool, 60)
         (harm,) = moves.events(name, "MoveFailed")
@@ -110,14 +112,14 @@ def test_trainers_that_end_badly_are_moved_once_and_never_again(moves: MovingSta
     controller.wait_for_passes(3)
 
     for name in ("ignores", "exits"):
-        moves.wait_told(controller, name, STAYS)
+        moves.wait_reported(controller, name, STAYS)
         (resumed,) = moves.events(name, "Moved")
         assert resumed.startswith(f"resumed on {THERE} after ")
         assert resumed.endswith(" steps lost")
         assert [node for node, _ in trainings.diary(name).lives] == [HERE, THERE]
         trainings.diary(name).check(most_repeated=trainings.diary(name).steps)
         assert moves.job(name)["status"].keys().isdisjoint({"succeeded", "failed"})
-    begins = [line["node"] for line in trainings.diary("crashes").told("begins")]
+    begins = [line["node"] for line in trainings.diary("crashes").entries("begins")]
     assert (begins[0], set(begins[1:])) == (HERE, {THERE})
 
 

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.timeout(300)
 def test_what_comes_back_behind_a_gate_is_evicted_and_placed_and_the_rest_stays(
     moves: MovingStage, jobs_can_be_suspended: bool
 ) -> None:
-    """One that exits 0 is done, as far as its Job can know: that is told. A Job that nobody owns goes this way, too,
-    where none can be suspended."""
+    """One that exits 0 is done, as far as its Job can know: that is reported. A Job without an owner goes this way,
+    too, where none can be suspended."""
     trainings = moves.trainings
     gateway = moves.stage.gateway()
     on_failure = gated(owned(moves, trainings.job("on-failure")))
@@ -33,9 +33,13 @@ def test_what_comes_back_behind_a_gate_is_evicted_and_placed_and_the_rest_stays(
     moves.check_unmoved("on-failure", "ungated")
     evicted = [request.path.split("/")[-2] for request in gateway.writes("pods/eviction") if evicts(request)]
     assert sorted(name.rsplit("-", 1)[0] for name in evicted) == ["exits", "owned", *plain, "set"]
-    told = {"on-failure": "restartPolicy", "ungated": "gate", "exits": "must exit non-zero then, or it counts as done"}
-    for name, words in told.items():
-        moves.wait_told(controller, name, words)
+    reasons = {
+        "on-failure": "restartPolicy",
+        "ungated": "gate",
+        "exits": "must exit non-zero then, or it counts as done",
+    }
+    for name, words in reasons.items():
+        moves.wait_reported(controller, name, words)
     labels = ["job-name=owned", "app=set", *(f"job-name={name}" for name in plain)]
     pods = [pod for label in labels for pod in moves.pods_of(label)]
     running = [pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running"]

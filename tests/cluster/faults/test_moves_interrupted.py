@@ -75,12 +75,12 @@ def test_a_job_whose_new_node_is_drained_is_released_and_its_history_says_so(mov
     with drained(moves, THERE, "job-name=a"):
         trainings.wait_for_life("a", 2, HERE, 120)
         moves.wait_until_free("a")
-        told = wait_for(
+        seen = wait_for(
             "its history says so",
             lambda: moves.stage.growth("a").get("history", []),
             lambda seen: "released" in str(seen),
         )
-    (released,) = [each for each in told if each["result"] == "released"]
+    (released,) = [each for each in seen if each["result"] == "released"]
     print(released)
     assert released["change"] == f"{THERE} to any node"
     assert released["detail"].startswith(f"{THERE} has had no place for it for ")

@@ -1,4 +1,4 @@
-"""The leader is killed at every write of a move, or nobody leads any more: nothing stays suspended, gated, doubled."""
+"""The leader is killed at every write of a move, or none leads any more: nothing stays suspended, gated, doubled."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_a_disruption_budget_of_the_first_candidate_holds_up_no_other_move(moves
 
     moves.check_unmoved("a-guarded")
     reason = wait_for(
-        "its JobGrowth says why", lambda: stage.growth("a-guarded").get("reason", ""), lambda told: "keep-it" in told
+        "its JobGrowth says why", lambda: stage.growth("a-guarded").get("reason", ""), lambda text: "keep-it" in text
     )
     print(reason)
     assert reason.startswith("not moved until ")

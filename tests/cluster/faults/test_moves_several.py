@@ -1,4 +1,4 @@
-"""Workloads of several pods in mid-move: they move together, whoever dies or interferes; none is stuck or double."""
+"""Workloads of several pods in mid-move: they move together, whatever dies or interferes; none is stuck or double."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_pods_of_one_workload_move_together_although_they_come_back_one_by_o
     controller = moves.controller(place=HERE)
     moves.trainings.start(workload)
     has_moved(moves, workload)
-    wait_for("both are told", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"})
+    wait_for("both are reported", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"})
     assert controller.is_running()
 
 
@@ -169,7 +169,7 @@ def test_a_budget_that_allows_one_of_two_moves_none(moves: MovingStage, kind: st
     reason = wait_for(
         "its JobGrowth names the budget",
         lambda: moves.stage.growth("several").get("reason", ""),
-        lambda told: "disruption budget says no" in told,
+        lambda text: "disruption budget says no" in text,
     )
     print(reason)
     controller.wait_for_passes(2)
@@ -178,14 +178,14 @@ def test_a_budget_that_allows_one_of_two_moves_none(moves: MovingStage, kind: st
 
 
 @pytest.mark.usefixtures("needs_suspending")
-def test_a_set_that_is_rolled_out_anew_in_mid_move_comes_up_with_its_new_template(moves: MovingStage) -> None:
+def test_a_set_that_is_rolled_out_again_in_mid_move_comes_up_with_its_new_template(moves: MovingStage) -> None:
     trainings, gateway = moves.trainings, moves.stage.gateway()
     several = trainings.stateful_set("several", 2)
     restart = ("rollout", "restart", "statefulset", "several", "-n", moves.stage.namespace)
     rolled_out = gateway.after = Once(evicts, lambda: moves.stage.kubectl.run(*restart))
     moves.controller(gateway, place=HERE)
     trainings.start(several)
-    wait_for("it is rolled out anew", lambda: rolled_out.done, bool)
+    wait_for("it is rolled out again", lambda: rolled_out.done, bool)
     moves.stage.kubectl.run(
         "rollout", "status", "statefulset", "several", "-n", moves.stage.namespace, "--timeout=150s"
     )
@@ -194,6 +194,6 @@ def test_a_set_that_is_rolled_out_anew_in_mid_move_comes_up_with_its_new_templat
         trainings.diary(name).check()
     pods = live_pods(moves, several)
     assert len(pods) == 2
-    wait_for("both are told", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"}, 90)
+    wait_for("both are reported", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"}, 90)
     wait_for("it trains", lambda: moves.stage.growth("several"), lambda seen: seen["state"] == "Training")
     assert "move" not in moves.stage.growth("several")

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(300), pytest.mark.usefixtu
 
 @pytest.fixture
 def ghost(moves: MovingStage) -> Iterator[str]:
-    """A node that only the API server knows: whoever is bound to it never starts."""
+    """A node that only the API server knows: a pod that is bound to it never starts."""
     kubectl, name = moves.stage.kubectl, f"ghost-{moves.stage.namespace[-8:]}"
     labels = {"kubernetes.io/hostname": name, "slopewise.dev/testbed-cpus": "2"}
     size = {"cpu": "2", "memory": "4Gi", "pods": "20"}
@@ -31,7 +31,7 @@ def ghost(moves: MovingStage) -> Iterator[str]:
 
 
 def fill(moves: MovingStage, node: str) -> None:
-    """Take nearly all the CPU that the node has to reserve, by a pod that is nobody's business."""
+    """Take nearly all the CPU that the node has to reserve, by a pod that is not managed."""
     shape = replace(moves.stage.idle, node=node, cpu_request="1960m", cpu_limit=None, labels={})
     moves.stage.kubectl.apply(shape.pod("filler"), namespace=moves.stage.namespace)
     moves.stage.kubectl.wait_running(moves.stage.namespace, "filler")
@@ -56,7 +56,7 @@ def test_a_target_that_takes_no_more_in_between_lets_the_job_go_on_where_there_i
         moves.wait_moved("a", node=HERE, seconds=90)
         moves.wait_until_free("a")
         controller.wait_for_passes(1)
-        assert THERE in moves.told(controller, "a")
+        assert THERE in moves.reported(controller, "a")
     assert len(trainings.live_pods("a")) == 1
 
 

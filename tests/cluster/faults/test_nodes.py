@@ -1,4 +1,4 @@
-"""A node is lost: its jobs are left alone with a reason, and nobody waits for them for ever."""
+"""A node is lost: its jobs are left alone with a reason, and nothing waits for them forever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOST = "node-b"
 
 @pytest.fixture
 def node_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
-    """The lost node is there again for whoever comes next."""
+    """The lost node is there again for the next test."""
     yield
     faults.resume(LOST)
     look = ("node", LOST)

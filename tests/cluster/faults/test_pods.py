@@ -17,7 +17,7 @@ EATS_WHEN_TOLD = (
 )
 
 
-def test_somebody_elses_resize_is_left_alone_and_told(stage: Stage) -> None:
+def test_somebody_elses_resize_is_left_alone_and_reported(stage: Stage) -> None:
     stage.pods("a", "b")
     stage.policy()
     controller = stage.controller()
@@ -57,9 +57,9 @@ def test_a_pod_that_goes_between_decision_and_patch_gets_nothing(stage: Stage, r
     stage.pods("a", "b")
     stage.policy()
     controller = stage.controller(gateway)
-    told = controller.wait_for_line("pass completed")
-    assert told["failed"] == 1
-    assert "its pod is gone" in str(told["changes"]) or "its pod was replaced" in str(told["changes"])
+    line = controller.wait_for_line("pass completed")
+    assert line["failed"] == 1
+    assert "its pod is gone" in str(line["changes"]) or "its pod was replaced" in str(line["changes"])
     assert controller.metric("slopewise_resizes_total", outcome="failed") == 1
     if not replaced:
         stage.wait_for_limits({"b": 2000})

@@ -30,12 +30,12 @@ def test_what_no_schema_can_see_is_said_by_the_policy_itself(stage: Stage) -> No
     controller = stage.controller()
     stage.wait_for_limits({"a": 2000})
     stage.policy(behaviour={"intervalSeconds": 2})
-    told = stage.wait_for_condition("Ready", "InvalidSpec")
-    assert told["status"] == "False"
-    assert "spec.behaviour.intervalSeconds: 2 s is less than 4 scrapes of 1 s" in told["message"]
+    found = stage.wait_for_condition("Ready", "InvalidSpec")
+    assert found["status"] == "False"
+    assert "spec.behaviour.intervalSeconds: 2 s is less than 4 scrapes of 1 s" in found["message"]
     assert stage.wait_for_event(stage.name("policy"), "InvalidSpec", "write 4 or more")
     wait_for("it is counted", lambda: controller.metric("slopewise_policies", condition="refused"), lambda it: it == 1)
-    stage.pods("b")  # nobody manages it
+    stage.pods("b")  # no policy manages it
     assert stage.limits() == {"a": 2000, "b": 300}
     stage.policy()
     stage.wait_for_condition("Ready", "ModeAuto")
@@ -54,8 +54,8 @@ def test_of_two_policies_the_older_wins_and_the_younger_takes_over_with_true_ori
     stage.wait_for_limits({"a": 1000, "b": 1000})
     _wait_for_another_second(stage, "older")
     younger = stage.policy("younger", resources={"cpu": {"min": "100m", "max": "500m"}})
-    told = stage.wait_for_condition("Conflict", "OlderPolicyWins", "younger")
-    assert f"2 pods are managed by the older policy {stage.name('older')}" in told["message"]
+    condition = stage.wait_for_condition("Conflict", "OlderPolicyWins", "younger")
+    assert f"2 pods are managed by the older policy {stage.name('older')}" in condition["message"]
     stage.wait_for_event(younger, "Conflict", f"2 pods are managed by {stage.name('older')}")
     controller.wait_for_passes(2)
     assert stage.limits() == {"a": 1000, "b": 1000}
@@ -114,10 +114,10 @@ def test_restore_all_gives_everything_back_when_no_controller_runs(stage: Stage)
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    assert told["complete"]
-    assert set(told["restored"]) == {f"pod {stage.namespace}/a", f"pod {stage.namespace}/b"}
-    assert told["finalizersRemoved"] == [stage.name("policy")]
+    printed: dict[str, Any] = json.loads(done.stdout)
+    assert printed["complete"]
+    assert set(printed["restored"]) == {f"pod {stage.namespace}/a", f"pod {stage.namespace}/b"}
+    assert printed["finalizersRemoved"] == [stage.name("policy")]
     assert stage.cpu() == {"a": ORIGINAL, "b": ORIGINAL}
     stage.delete_policy()
 

@@ -36,9 +36,9 @@ def test_without_prometheus_nothing_is_changed_and_everything_can_be_given_back(
     away = prometheus.interfering(drop) if how == "refuses" else prometheus.hanging()
     with away:
         look_again(stage)
-        told = stage.wait_for_condition("Ready", "CannotObserve")
-        assert told["status"] == "False"
-        assert "Prometheus" in told["message"]
+        condition = stage.wait_for_condition("Ready", "CannotObserve")
+        assert condition["status"] == "False"
+        assert "Prometheus" in condition["message"]
         stage.wait_for_event(stage.name("policy"), "MetricsUnavailable", "Prometheus")
         assert controller.metric("slopewise_passes_total", result="held") >= 1
         assert stage.limits() == {"a": 2000, "newcomer": 300}
@@ -87,12 +87,12 @@ def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, tr
     stage.kubectl.wait_running(stage.namespace, "other", "refuses", "unseen")
     stage.policy(behaviour=MEASURED, mode="Recommend")
     controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
-    told = {
+    expected = {
         "other": ("NoMetric", "port 9464 answers, but has no training_loss; it has my_val_loss, learning_rate; if one"),
         "refuses": ("ScrapeFails", "port 9464 refuses; see whether its exporter listens and answers"),
         "unseen": ("NoTarget", "Prometheus has no target for it; give its container a port named metrics"),
     }
-    for name, (reason, message) in told.items():
+    for name, (reason, message) in expected.items():
         growth = stage.wait_for_growth(name, "MetricsAvailable", reason, 150)
         assert growth["state"] == "NoLoss"
         assert message in growth["reason"]
@@ -100,11 +100,11 @@ def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, tr
     warned = [
         line["warning"] for line in controller.lines("job warning raised") if "reports no loss" in line["warning"]
     ]
-    assert len(warned) == len(told), "each is told once"
+    assert len(warned) == len(expected), "each is reported once"
 
 
 def _forged(namespace: str) -> str:
-    """A page of metrics that claims to be about the victim, with labels that are hostile to whoever shows them."""
+    """A page of metrics that claims to be about the victim, with labels that are hostile to what shows them."""
     of_victim = f'namespace="{namespace}",pod="victim",container="trainer",node="node-a"'
     hostile = {
         "promql": r"\"} or up or {a=\"",
@@ -145,8 +145,8 @@ def test_diverged_and_silent_trainings_keep_what_they_have(stage: Stage, trainer
         # The status is written beside the event, and again after a second where the connection was closed meanwhile.
         wait_for(f"{name} says why", partial(_reason, stage, name), partial(_says, guard), 10)
         assert controller.metric("slopewise_withheld_total", guard=guard) >= 1
-    told = stage.wait_for_condition("MetricsAvailable", "JobsWithoutMetrics")
-    assert "2 of 2 jobs" in told["message"]
+    condition = stage.wait_for_condition("MetricsAvailable", "JobsWithoutMetrics")
+    assert "2 of 2 jobs" in condition["message"]
     assert controller.metric("slopewise_job_metrics_available", job_namespace=stage.namespace) == 0
     assert controller.metric("slopewise_job_diverged", job_name="diverged") == 1
     assert stage.limits() == dict.fromkeys(names, 300)
@@ -165,7 +165,7 @@ def _metrics_reason(stage: Stage, name: str) -> str:
     return next((str(each["reason"]) for each in conditions if each["type"] == "MetricsAvailable"), "")
 
 
-def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_told(stage: Stage) -> None:
+def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_reported(stage: Stage) -> None:
     prometheus = stage.prometheus_gateway()
     answers: dict[str, Answer] = {}
 
@@ -179,8 +179,8 @@ def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_told(st
     stage.controller(prometheus_url=prometheus.url)
     stage.wait_for_limits({"a": 2000})
     with prometheus.interfering(lambda request: answers.get(_question(request))):
-        told = stage.wait_for_condition("Ready", "CannotObserve")
-        assert "gave an answer of another moment" in told["message"]
+        condition = stage.wait_for_condition("Ready", "CannotObserve")
+        assert "gave an answer of another moment" in condition["message"]
         look_again(stage)
         assert stage.limits() == {"a": 2000, "newcomer": 300}
     stage.wait_for_limits({"a": 1000, "newcomer": 1000})

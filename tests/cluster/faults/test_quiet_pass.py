@@ -27,11 +27,11 @@ def test_a_pass_that_changes_nothing_writes_to_no_pod_and_asks_for_no_list(stage
     controller = stage.controller(gateway)
     stage.wait_for_limits({"a": 1000, "b": 1000})
     controller.wait_for_passes(2)
-    since, told = time.monotonic(), len(controller.lines("pass completed"))
+    since, passes = time.monotonic(), len(controller.lines("pass completed"))
 
     controller.wait_for_passes(PASSES)
 
-    assert all(line["applied"] == 0 for line in controller.lines("pass completed")[told:])
+    assert all(line["applied"] == 0 for line in controller.lines("pass completed")[passes:])
     asked = [request for request in gateway.requests if request.at_seconds >= since]
     assert [each.kind for each in asked if lists(each) or (each.writes and "pods" in each.kind)] == []
     assert "patch pods/resize" in {request.kind for request in gateway.requests}, "the first passes did change pods"

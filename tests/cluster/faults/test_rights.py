@@ -144,8 +144,8 @@ def test_a_policy_that_cannot_be_held_back_from_deletion_is_not_obeyed(stage: St
     controller = stage.controller(gateway, token=account.token)
     account.take_away("trainingpolicies", "patch")
     stage.policy()
-    told = stage.wait_for_condition("Degraded", "CannotDoAll")
-    assert "trainingpolicies" in told["message"]
+    condition = stage.wait_for_condition("Degraded", "CannotDoAll")
+    assert "trainingpolicies" in condition["message"]
     controller.wait_for_line("policy not applied")
     assert gateway.writes("pods/resize") == []
     assert stage.limits() == {"a": 300}

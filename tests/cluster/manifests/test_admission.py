@@ -44,7 +44,7 @@ def give_everything(kubectl: Kubectl, namespace: str, subject: dict[str, str]) -
 
 @pytest.fixture
 def policy(installed: Kubectl) -> Iterator[str]:
-    """The path of a TrainingPolicy that observes pods nobody has."""
+    """The path of a TrainingPolicy that observes pods that do not exist."""
     document = {
         "apiVersion": "slopewise.dev/v1alpha1",
         "kind": "TrainingPolicy",
@@ -113,7 +113,7 @@ def test_the_controller_cannot_change_another_resource(
 
     answer = resize(controller, namespace, "managed", requests={"ephemeral-storage": "1Mi"})
 
-    # The API server itself lets nobody do it either; which of the two answers first is not specified.
+    # The API server itself lets no account do it either; which of the two answers first is not specified.
     assert "and nothing else of a container" in answer or "only cpu and memory resources are mutable" in answer
 
 
@@ -129,7 +129,7 @@ def test_the_controller_changes_no_resources_of_a_pod_as_a_whole(
 
     answer = refusal(lambda: controller.patch(path, raised, STRATEGIC_MERGE_PATCH))
 
-    # Before 1.36 the API server itself lets nobody do it.
+    # Before 1.36 the API server itself lets no account do it.
     ours, before = "memory of containers and nothing else of a pod, not spec.resources", "resize of pods with pod-level"
     assert ours in answer or before in answer
 
@@ -183,7 +183,7 @@ def test_the_controller_cannot_change_what_platform_engineers_have_written(
     assert "of a TrainingPolicy but its" in answer
 
 
-def test_the_controller_tells_how_a_policy_fares(controller: KubeApi, policy: str) -> None:
+def test_the_controller_shows_how_a_policy_fares(controller: KubeApi, policy: str) -> None:
     answer = controller.patch(f"{policy}/status", {"status": {"observedGeneration": 1}}, MERGE_PATCH)
 
     assert answer["status"]["observedGeneration"] == 1

@@ -109,7 +109,7 @@ def stage(installed: Kubectl, idle: PodShape) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def training_policy(installed: Kubectl) -> Iterator[str]:
-    """The name of a TrainingPolicy that observes pods nobody has."""
+    """The name of a TrainingPolicy that observes pods that do not exist."""
     selector = {"pods": {"matchLabels": {"slopewise.dev/nobody": "true"}}}
     spec = {"mode": "Observe", "selector": selector}
     metadata = {"name": "known-fields-test"}

@@ -273,7 +273,7 @@ def test_a_job_whose_owner_has_edited_it_in_mid_move_is_resumed_all_the_same(eit
 
 
 @pytest.mark.parametrize("name", ["running-unlabelled", "running-queued", "running-controlled"])
-def test_a_move_is_begun_only_of_jobs_that_their_owners_have_given_us_and_nobody_else_suspends(
+def test_a_move_is_begun_only_of_jobs_that_their_owners_have_given_us_and_no_other_suspends(
     controller: KubeApi, stage: str, name: str
 ) -> None:
     refused(

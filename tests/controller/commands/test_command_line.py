@@ -100,7 +100,7 @@ def test_a_jobs_file_with_a_mistake_is_refused_before_anything_starts(tmp_path: 
     assert "comand: unknown key" in message_of(slopewise("demo", "--jobs", "j.yaml", cwd=tmp_path), 2)
 
 
-def test_a_report_that_cannot_be_written_is_told_before_five_minutes_of_training(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_reported_before_five_minutes_of_training(tmp_path: Path) -> None:
     printed = message_of(slopewise("demo", "--report", "nowhere/report.html", cwd=tmp_path), 2)
     assert "nowhere" in printed
 
@@ -180,23 +180,23 @@ import logging, threading, warnings
 from slopewise.telemetry.log_lines import only_json_lines
 only_json_lines()
 logging.getLogger("urllib3").warning("connection pool is full")
-logging.getLogger("urllib3").info("nobody has to know")
+logging.getLogger("urllib3").info("not for the user")
 warnings.warn("this is old", stacklevel=1)
 thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
 thread.join()
-raise ValueError("nobody caught this")
+raise ValueError("not caught")
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     library, warning, thread, main = json_lines(result.stderr)
     assert (library["logger"], library["message"]) == ("urllib3", "connection pool is full")
     assert "this is old" in str(warning["message"])
     assert "ZeroDivisionError" in str(thread["exception"])
-    assert "nobody caught this" in str(main["exception"])
+    assert "not caught" in str(main["exception"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_controller_of_a_cluster_ends_well_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_controller_of_a_cluster_ends_well_when_it_is_asked_to(tmp_path: Path, number: signal.Signals) -> None:
     with ApiServer() as server:
         (tmp_path / "kubeconfig").write_text(server.kubeconfig)
         command = [sys.executable, "-m", "slopewise", *IN_A_CLUSTER, "--kubeconfig", "kubeconfig", "--port", "0"]

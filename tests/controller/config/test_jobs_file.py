@@ -144,7 +144,9 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path: Path) -> None:
         ("{name: mine, command: x}", "more than one job is named 'mine'; give each a name of its own"),
     ],
 )
-def test_a_mistake_in_a_job_is_told_in_one_sentence_with_its_place(tmp_path: Path, entry: str, sentence: str) -> None:
+def test_a_mistake_in_a_job_is_reported_in_one_sentence_with_its_place(
+    tmp_path: Path, entry: str, sentence: str
+) -> None:
     message = _mistake(tmp_path, f"{ONE_JOB}- {entry}\n")
 
     assert message.startswith(f"{tmp_path / 'jobs.yaml'}: ")
@@ -154,7 +156,7 @@ def test_a_mistake_in_a_job_is_told_in_one_sentence_with_its_place(tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{jobs: []}", "text"])
-def test_a_file_that_is_no_list_of_jobs_is_told_with_an_example(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_list_of_jobs_is_reported_with_an_example(tmp_path: Path, text: str) -> None:
     assert "must be a list of at least one job; write for example `- {name:" in _mistake(tmp_path, text)
 
 
@@ -164,7 +166,7 @@ def test_two_jobs_cannot_serve_metrics_on_one_port(tmp_path: Path) -> None:
     assert "more than one job has port 9500; give each a port of its own" in _mistake(tmp_path, text)
 
 
-def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.yaml: cannot be read \(No such file or directory\)"):
         load_jobs(tmp_path / "none.yaml")
 
@@ -210,14 +212,14 @@ def test_the_jobs_may_come_from_standard_input(tmp_path: Path, monkeypatch: pyte
     assert (job.name, job.working_directory) == ("a", tmp_path)
 
 
-def test_a_mistake_on_standard_input_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_on_standard_input_is_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a"))
     with pytest.raises(UsageError, match=r"standard input: line 1 .*is not valid YAML"):
         load_jobs(Path("-"))
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "expected"),
     [
         ("python a.py > log.txt", "'>' is for a shell, and there is none: what the command prints is kept anyway"),
         ("python a.py 2>&1", "'>' is for a shell"),
@@ -239,11 +241,11 @@ def test_a_mistake_on_standard_input_is_told_as_one(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_what_only_a_shell_understands_is_refused_with_what_to_write_instead(
-    tmp_path: Path, command: str, told: str
+    tmp_path: Path, command: str, expected: str
 ) -> None:
     message = _mistake(tmp_path, json.dumps([{"name": "a", "command": command}]))
 
-    assert f"job 1: command: {told}" in message
+    assert f"job 1: command: {expected}" in message
     assert "command: [sh, -c, " in message
 
 

@@ -1,4 +1,4 @@
-"""What `kubectl get growth` tells of a workload: columns, conditions, and when they are worth writing."""
+"""What `kubectl get growth` shows of a workload: columns, conditions, and when they are worth writing."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def of(status: JobGrowthStatus, kind: str) -> Condition:
     return next(condition for condition in status.conditions if condition.type == kind)
 
 
-def told(job: Job, previous: JobGrowthStatus = NEW, **more: Any) -> JobGrowthStatus:
+def status_of(job: Job, previous: JobGrowthStatus = NEW, **more: Any) -> JobGrowthStatus:
     return running_status([job], a_view(job, **more), previous)
 
 
 def test_a_running_job_in_its_columns() -> None:
     job = replace(a_job(UID, limit=2000, level=0.123456), steps_total=423.0, steps_planned=1000.0)
-    status = told(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown: resized 5 s ago"),))
+    status = status_of(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown: resized 5 s ago"),))
     assert (status.state, status.progress, status.cpu) == ("Training", "42%", "2 → 1.5")
     assert (status.job_class, status.loss, status.growth) == ("NL", 0.1235, 0.01235)
     assert (status.policy, status.node, status.reason) == ("training", "n1", "cooldown: resized 5 s ago")
@@ -96,14 +96,14 @@ def test_a_running_job_in_its_columns() -> None:
 
 def test_what_is_wanted_stays_in_sight_between_two_looks() -> None:
     job = a_job(UID, limit=2000)
-    first = told(job, withheld=(Withheld(a_resize(), "paused", "paused"),))
-    assert told(job, first).cpu == "2 → 1.5"
-    assert told(job, first, evaluated_nodes=True).cpu == "2"
+    first = status_of(job, withheld=(Withheld(a_resize(), "paused", "paused"),))
+    assert status_of(job, first).cpu == "2 → 1.5"
+    assert status_of(job, first, evaluated_nodes=True).cpu == "2"
 
 
 def test_what_the_api_server_has_accepted_is_wanted_until_the_kubelet_reports_it() -> None:
     job = replace(a_job(UID, limit=2000), actual=CpuAllocation(2000, 1000))
-    accepted = told(job, outcomes=(Outcome(a_resize(), "applied"),))
+    accepted = status_of(job, outcomes=(Outcome(a_resize(), "applied"),))
     assert (accepted.cpu, accepted.last_action) == ("2 → 1.5", "limits 2 to 1500m applied")
     assert (accepted.cpu_millicores, accepted.cpu_accepted_millicores, accepted.cpu_wanted_millicores) == (
         2000,
@@ -115,12 +115,12 @@ def test_what_the_api_server_has_accepted_is_wanted_until_the_kubelet_reports_it
         "the API server has accepted 1500m; n1 has not reported it in effect yet"
     )
 
-    later = told(replace(a_job(UID, limit=1500), actual=CpuAllocation(1500, 1000)), accepted)
+    later = status_of(replace(a_job(UID, limit=1500), actual=CpuAllocation(1500, 1000)), accepted)
     assert (later.cpu, of(later, "InEffect").status) == ("1.5", "True")
     assert (later.last_action, later.last_action_time) == (accepted.last_action, accepted.last_action_time)
 
 
-def test_a_kubelet_that_does_not_follow_is_told_and_its_pods_have_what_it_reports() -> None:
+def test_a_kubelet_that_does_not_follow_is_reported_and_its_pods_have_what_it_reports() -> None:
     dead = Unconfirmed("the API server has accepted limit 1500m; n1 does not carry it out", late=True)
     job = replace(a_job(UID, limit=1500), actual=CpuAllocation(300, 1000), unconfirmed=dead)
     other = replace(a_job("w:1", limit=500), actual=CpuAllocation(400, 1000), unconfirmed=Unconfirmed("a moment ago"))
@@ -128,7 +128,7 @@ def test_a_kubelet_that_does_not_follow_is_told_and_its_pods_have_what_it_report
     assert (status.cpu, status.cpu_accepted_millicores) == ("0.7 → 2", 2000)
     condition = of(status, "InEffect")
     assert (condition.status, condition.reason, condition.message) == ("False", "KubeletBehind", dead.detail)
-    assert told(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown"),)).reason == dead.detail
+    assert status_of(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown"),)).reason == dead.detail
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_kubelet_that_does_not_follow_is_told_and_its_pods_have_what_it_report
     ],
 )
 def test_whether_what_was_accepted_is_in_effect(job: Job, status: str, reason: str) -> None:
-    condition = of(told(job), "InEffect")
+    condition = of(status_of(job), "InEffect")
     assert (condition.status, condition.reason) == (status, reason)
 
 
@@ -164,10 +164,10 @@ def test_that_a_kubelet_begins_to_follow_is_a_transition() -> None:
 
 def test_after_a_restart_the_last_action_is_what_was_remembered() -> None:
     memory = {UID: JobMemory(change=Change(START - 100, "limits", 2000, 500))}
-    assert told(a_job(UID, limit=500), memory=memory).last_action == "limits 2 to 500m"
+    assert status_of(a_job(UID, limit=500), memory=memory).last_action == "limits 2 to 500m"
 
 
-def test_a_workload_of_several_pods_is_told_as_one() -> None:
+def test_a_workload_of_several_pods_is_reported_as_one() -> None:
     jobs = [a_job("w:0", limit=2000), a_job("w:1", limit=1000, state=JobState.FINISHED)]
     view = a_view(*jobs, withheld=(Withheld(a_resize("w:0", 500), "floor", "floor"),))
     status = running_status(jobs, view, NEW)
@@ -191,7 +191,7 @@ def test_a_workload_of_several_pods_is_told_as_one() -> None:
     ],
 )
 def test_whether_metrics_can_be_decided_on(job: Job, memory: JobMemory, status: str, reason: str) -> None:
-    condition = of(told(job, memory={UID: memory}), "MetricsAvailable")
+    condition = of(status_of(job, memory={UID: memory}), "MetricsAvailable")
     assert (condition.status, condition.reason) == (status, reason)
 
 
@@ -206,24 +206,24 @@ def test_whether_metrics_can_be_decided_on(job: Job, memory: JobMemory, status: 
     ],
 )
 def test_why_a_job_is_not_changed(job: Job, more: dict[str, Any], reason: str) -> None:
-    condition = of(told(job, **more), "Managed")
+    condition = of(status_of(job, **more), "Managed")
     assert (condition.status, condition.reason) == ("False", reason)
 
 
 def test_a_job_in_auto_is_managed() -> None:
-    assert of(told(a_job(UID)), "Managed").status == "True"
+    assert of(status_of(a_job(UID)), "Managed").status == "True"
 
 
-def test_a_resize_that_waits_is_told_with_the_kubelets_words() -> None:
+def test_a_resize_that_waits_is_reported_with_the_kubelets_words() -> None:
     pending = PendingResize("deferred", START, "Node didn't have enough resource: cpu", CpuAllocation(2000, 500))
-    condition = of(told(replace(a_job(UID), pending=pending)), "ResizePending")
+    condition = of(status_of(replace(a_job(UID), pending=pending)), "ResizePending")
     assert (condition.status, condition.reason) == ("True", "Deferred")
     assert condition.message == "Node didn't have enough resource: cpu"
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
     job = a_job(UID)
-    first = told(job)
+    first = status_of(job)
     later = a_view(job)
     later = replace(later, snapshot=replace(later.snapshot, taken_at_seconds=START + 10))
     again = running_status([job], later, first)
@@ -267,14 +267,14 @@ def test_durations_have_two_units(seconds: float, text: str) -> None:
 
 def test_hostile_text_stays_on_one_short_line() -> None:
     job = replace(a_job(UID), ineligible_reason="x\n" * 1000)
-    reason = told(job).reason or ""
+    reason = status_of(job).reason or ""
     assert "\n" not in reason
     assert len(reason) <= 160
-    assert len(of(told(job), "Managed").message) <= 1024
+    assert len(of(status_of(job), "Managed").message) <= 1024
 
 
 def test_a_workload_that_no_policy_has_any_more_is_wanted_nothing_for() -> None:
-    before = told(a_job(UID, limit=1000), withheld=(Withheld(a_resize(), "cooldown", "cooldown"),))
+    before = status_of(a_job(UID, limit=1000), withheld=(Withheld(a_resize(), "cooldown", "cooldown"),))
     assert before.cpu == "1 → 1.5"
     after = departed_status(Departure("LabelRemoved", "its label was taken off", 1000), before, START + 10)
     assert (after.state, after.cpu, after.cpu_wanted_millicores) == ("Unmanaged", "1", None)
@@ -292,12 +292,12 @@ def test_a_pass_that_was_held_has_nothing_to_show() -> None:
 
 def test_a_job_that_reports_no_loss_has_a_state_a_reason_and_a_condition_of_its_own() -> None:
     silent = replace(a_job(UID, level=None), missing_evaluation=SILENT)
-    status = told(silent)
+    status = status_of(silent)
     assert (status.state, status.reason) == ("NoLoss", f"no loss: {SILENT.message}")
     available = of(status, "MetricsAvailable")
     assert (available.status, available.reason, available.message) == ("False", "ScrapeFails", SILENT.message)
-    assert told(replace(silent, ineligible_reason="has a GPU")).reason == "has a GPU"
-    assert told(replace(silent, state=JobState.FINISHED)).state == "Finished"
+    assert status_of(replace(silent, ineligible_reason="has a GPU")).reason == "has a GPU"
+    assert status_of(replace(silent, state=JobState.FINISHED)).state == "Finished"
     other = replace(SILENT, reason="NoMetric")
     assert transition_key([silent], a_view(silent)) != transition_key(
         [replace(silent, missing_evaluation=other)], a_view(silent)
@@ -313,18 +313,18 @@ def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_poli
     )
 
     waits = replace(a_job(UID), movability=Movability("suspend", backoff_reason=f"until 12:05:00 UTC: {no}"))
-    told = running_status([waits], a_view(waits), JobGrowthStatus()).reason
-    assert told == f"not moved until 12:05:00 UTC: {no}"
+    found = running_status([waits], a_view(waits), JobGrowthStatus()).reason
+    assert found == f"not moved until 12:05:00 UTC: {no}"
 
 
 def test_under_two_policies_the_reason_may_be_as_long_as_two() -> None:
     job = replace(a_job(UID), ineligible_reason="x" * 1000)
     placed = {UID: known(job_class="NL", placement=PlacementMemory(job_class="CC"))}
-    assert len(told(job, memory=placed, decided_by="flowcon+specon").reason or "") == 320
-    assert told(job, memory=placed, decided_by="flowcon+specon").job_class == "NL"
-    remembers_nothing = told(job, decided_by="flowcon+kube-default")
+    assert len(status_of(job, memory=placed, decided_by="flowcon+specon").reason or "") == 320
+    assert status_of(job, memory=placed, decided_by="flowcon+specon").job_class == "NL"
+    remembers_nothing = status_of(job, decided_by="flowcon+kube-default")
     assert len(remembers_nothing.reason or "") == 320
-    placement_removed = told(job, memory=placed)
+    placement_removed = status_of(job, memory=placed)
     assert len(placement_removed.reason or "") == 160
 
 
@@ -347,31 +347,32 @@ def stopping(result: OutcomeResult | None, detail: str = "") -> dict[str, JobMem
 def test_a_job_at_its_target_says_that_it_ends_or_why_it_does_not(
     result: OutcomeResult | None, detail: str, reason: str
 ) -> None:
-    assert told(a_job(UID), memory=stopping(result, detail)).reason == reason
+    assert status_of(a_job(UID), memory=stopping(result, detail)).reason == reason
 
 
 def test_a_stop_that_a_guard_withholds_is_the_reason_and_a_mode_is_not() -> None:
     wrong_side = Withheld(A_STOP, "reached_at_first", "reached_at_first: already")
     assert (
-        told(a_job(UID), stops_withheld=(wrong_side,)).reason == "not stopped at its target: reached_at_first: already"
+        status_of(a_job(UID), stops_withheld=(wrong_side,)).reason
+        == "not stopped at its target: reached_at_first: already"
     )
     observed = Withheld(A_STOP, "stop_paused", "stop_paused: mode is Observe")
-    assert told(a_job(UID), stops_withheld=(observed,)).reason == "grows slowly"
+    assert status_of(a_job(UID), stops_withheld=(observed,)).reason == "grows slowly"
 
 
 def test_a_workload_that_was_stopped_keeps_its_figures_and_the_reason_and_counts_as_finished() -> None:
-    before = told(replace(a_job(UID, level=0.19), steps_total=423.0, steps_planned=1000.0))
+    before = status_of(replace(a_job(UID, level=0.19), steps_total=423.0, steps_planned=1000.0))
     after = absent_status(Absence(UID, "stopped", WHY), before, START + 40)
     assert (after.state, after.reason, after.progress, after.loss) == ("Stopped", WHY, "42%", 0.19)
     assert (of(after, "Finished").status, of(after, "Finished").reason) == ("True", "StoppedAtTarget")
-    assert of(told(a_job(UID), after), "Finished").status == "False", "its owner has resumed it"
+    assert of(status_of(a_job(UID), after), "Finished").status == "False", "its owner has resumed it"
 
 
 def test_warnings_of_a_job_are_a_condition_each_text_once() -> None:
     contradictory = replace(
         a_job(UID), warnings=("annotation x is not known",), objectives=Objectives(deliverable_level=0.4)
     )
-    warned = of(told(contradictory), "Warned")
+    warned = of(status_of(contradictory), "Warned")
     assert (warned.status, warned.reason) == ("True", "SeeMessage")
     assert warned.message == (
         "annotation x is not known; its deliverable loss 0.4 has no target loss beside it, so it is never done; state "
@@ -380,7 +381,7 @@ def test_warnings_of_a_job_are_a_condition_each_text_once() -> None:
     other_pod = replace(contradictory, uid=f"{UID}-1")
     both = running_status([contradictory, other_pod], a_view(contradictory, other_pod), NEW)
     assert of(both, "Warned").message == warned.message
-    assert of(told(a_job(UID)), "Warned").status == "False"
+    assert of(status_of(a_job(UID)), "Warned").status == "False"
     assert transition_key([contradictory], a_view(contradictory)) != transition_key([a_job(UID)], a_view(a_job(UID)))
 
 
@@ -400,7 +401,7 @@ class TestMemory:
 
     def test_why_it_may_not_be_changed_is_shown_where_it_would_be(self) -> None:
         job = self.job(memory_ineligible_reason="it is Guaranteed")
-        assert told(job).memory_reason is None
+        assert status_of(job).memory_reason is None
         view = replace(a_view(job), memory="Requests")
         assert running_status([job], view, NEW).memory_reason == "it is Guaranteed"
 
@@ -411,12 +412,12 @@ class TestMemory:
             (MemoryAllocation(2**28 + 1, 2**29), None),
         ):
             changed = {UID: known(original_memory=original)}
-            assert told(self.job(), memory=changed).memory_reason == expected
+            assert status_of(self.job(), memory=changed).memory_reason == expected
 
     def test_a_change_of_it_is_worth_writing_at_once(self) -> None:
         before, after = self.job(), self.job(memory=MemoryAllocation(2**27, 2**29))
         assert transition_key([before], a_view(before)) != transition_key([after], a_view(after))
 
     def test_a_workload_without_pods_has_none(self) -> None:
-        status = absent_status(Absence(UID, "suspended", "its Job is suspended"), told(self.job()), START)
+        status = absent_status(Absence(UID, "suspended", "its Job is suspended"), status_of(self.job()), START)
         assert (status.memory, status.memory_request_bytes, status.memory_reason) == ("-", None, None)

@@ -36,32 +36,32 @@ def printed(lines: Sequence[Line]) -> str:
     return text.getvalue()
 
 
-def test_a_resize_is_told_with_its_reason_until_something_better_is_known() -> None:
+def test_a_resize_is_reported_with_its_reason_until_something_better_is_known() -> None:
     action = a_resize()
     assert (action.slot, action.action, action.change) == ("0", "Resize", "limits 2 to 500m")
     assert (action.result, action.detail) == ("applied", "class CL")
     assert a_resize(detail="cgroup read back").detail == "cgroup read back"
 
 
-def test_moves_are_told_by_where_they_lead() -> None:
+def test_moves_are_reported_by_where_they_lead() -> None:
     place = moved(Outcome(Place("job-1:0", "n2", "emptiest"), "applied"), START)
     assert (place.action, place.change, place.detail) == ("Place", "on n2", "emptiest")
     migrate = moved(Outcome(Migrate("job-1:0", "n1", "n2", "why"), "infeasible", "a bare pod"), START)
     assert (migrate.action, migrate.change, migrate.result) == ("Move", "n1 to n2", "infeasible")
 
 
-def test_a_job_that_resumed_elsewhere_is_told_by_where_it_is() -> None:
+def test_a_job_that_resumed_elsewhere_is_reported_by_where_it_is() -> None:
     record = MoveRecord(START, "n1", "n2", resumed_on="n3")
-    told = move_event(MoveEvent("job-1:0", "resumed", record, "resumed on n3 after 4 s"), START)
-    assert (told.change, told.result, told.detail) == ("n1 to n3", "resumed", "resumed on n3 after 4 s")
+    action = move_event(MoveEvent("job-1:0", "resumed", record, "resumed on n3 after 4 s"), START)
+    assert (action.change, action.result, action.detail) == ("n1 to n3", "resumed", "resumed on n3 after 4 s")
 
 
-def test_a_move_that_was_cancelled_is_told_by_where_it_was_to_lead() -> None:
+def test_a_move_that_was_cancelled_is_reported_by_where_it_was_to_lead() -> None:
     record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 60, resumed_on="n1")
-    told = move_event(MoveEvent("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
-    assert (told.change, told.result) == ("n1 to n2", "cancelled")
+    action = move_event(MoveEvent("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
+    assert (action.change, action.result) == ("n1 to n2", "cancelled")
     ended = move_ended("job-1:0", "n1 to n2", "cancelled", "somebody else has suspended it", START)
-    assert appended((told,), ended) == (told,), "the same is not told twice"
+    assert appended((action,), ended) == (action,), "the same is not recorded twice"
 
 
 def test_a_long_reason_is_cut() -> None:
@@ -87,7 +87,7 @@ def test_the_same_change_carried_out_twice_happened_twice() -> None:
     assert len(appended(appended((), a_resize()), a_resize())) == 2
 
 
-def test_the_pods_of_a_workload_are_told_apart() -> None:
+def test_the_pods_of_a_workload_are_distinguished() -> None:
     other = restored("job-1:1", "", START).model_copy(update={"result": "failed"})
     mine = restored("job-1:0", "", START).model_copy(update={"result": "failed"})
     assert len(appended(appended((), other), mine)) == 2

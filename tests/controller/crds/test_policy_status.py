@@ -1,4 +1,4 @@
-"""What a TrainingPolicy's status tells: whether it is obeyed, by whom, and what is in its way."""
+"""What a TrainingPolicy's status shows: whether it is obeyed, by whom, and what is in its way."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def conditions(facts: PolicyFacts, previous: TrainingPolicyStatus = NEW) -> dict
 
 def test_a_policy_that_is_obeyed() -> None:
     status = policy_status(a_policy(a_job("a"), a_job("b")), NEW, now_seconds=START)
-    told = {each.type: (each.status, each.reason) for each in status.conditions}
-    assert told == {
+    by_type = {each.type: (each.status, each.reason) for each in status.conditions}
+    assert by_type == {
         "Ready": ("True", "ModeAuto"),
         "MetricsAvailable": ("True", "Fresh"),
         "Conflict": ("False", "NoConflict"),
@@ -61,55 +61,55 @@ def test_a_policy_that_cannot_be_obeyed_says_our_sentence() -> None:
     )
 
 
-def test_a_held_pass_is_told_and_the_counts_stay() -> None:
+def test_a_held_pass_is_reported_and_the_counts_stay() -> None:
     facts = a_policy(a_job("a"))
     first = policy_status(facts, NEW, now_seconds=START)
     held = policy_status(PolicyFacts(3, "Auto", held="Prometheus is gone"), first, now_seconds=START)
     assert held.jobs == first.jobs
-    told = {each.type: each for each in held.conditions}
-    assert (told["Ready"].reason, told["Ready"].message) == ("CannotObserve", "Prometheus is gone")
-    assert told["MetricsAvailable"].status == "Unknown"
+    by_type = {each.type: each for each in held.conditions}
+    assert (by_type["Ready"].reason, by_type["Ready"].message) == ("CannotObserve", "Prometheus is gone")
+    assert by_type["MetricsAvailable"].status == "Unknown"
 
 
-def test_a_policy_that_fails_is_told_as_such_and_not_as_metrics_that_are_gone() -> None:
+def test_a_policy_that_fails_is_reported_as_such_and_not_as_metrics_that_are_gone() -> None:
     facts = a_policy(a_job("a"), held="policy mine failed: division by zero", policy_failed=True)
-    told = conditions(facts)
-    assert (told["Ready"].status, told["Ready"].reason) == ("False", "PolicyFailed")
-    assert told["Ready"].message == "policy mine failed: division by zero"
-    assert told["MetricsAvailable"].status == "True"
+    condition = conditions(facts)
+    assert (condition["Ready"].status, condition["Ready"].reason) == ("False", "PolicyFailed")
+    assert condition["Ready"].message == "policy mine failed: division by zero"
+    assert condition["MetricsAvailable"].status == "True"
 
 
 def test_jobs_without_metrics_are_named() -> None:
     stale = [a_job(f"job-{number}", age=1000.0) for number in range(4)]
-    told = conditions(a_policy(a_job("good"), *stale))["MetricsAvailable"]
-    assert told.status == "False"
-    assert told.message == ("4 of 5 jobs have no usable evaluation: team/job-0, team/job-1, team/job-2 and more")
+    condition = conditions(a_policy(a_job("good"), *stale))["MetricsAvailable"]
+    assert condition.status == "False"
+    assert condition.message == ("4 of 5 jobs have no usable evaluation: team/job-0, team/job-1, team/job-2 and more")
 
 
 def test_a_conflict_names_the_winner_and_the_first_pods() -> None:
     conflict = Conflict(5, ("a/x", "a/y", "a/z"), "older")
-    told = conditions(a_policy(a_job("a"), conflict=conflict))["Conflict"]
-    assert (told.status, told.reason) == ("True", "OlderPolicyWins")
-    assert told.message == (
+    condition = conditions(a_policy(a_job("a"), conflict=conflict))["Conflict"]
+    assert (condition.status, condition.reason) == ("True", "OlderPolicyWins")
+    assert condition.message == (
         "5 pods are managed by the older policy older: a/x, a/y, a/z and more; narrow one's selector"
     )
 
 
-def test_what_the_controller_cannot_do_is_told() -> None:
-    told = conditions(a_policy(a_job("a"), degraded="it may not patch pods/resize"))["Degraded"]
-    assert (told.status, told.message) == ("True", "it may not patch pods/resize")
+def test_what_the_controller_cannot_do_is_reported() -> None:
+    condition = conditions(a_policy(a_job("a"), degraded="it may not patch pods/resize"))["Degraded"]
+    assert (condition.status, condition.message) == ("True", "it may not patch pods/resize")
 
 
 def test_pods_that_somebody_else_resizes_too_are_a_conflict() -> None:
     others = OtherResizers(4, ("a/x", "a/y", "a/z"), "kubectl-patch")
-    told = conditions(a_policy(a_job("a"), others=others))["Conflict"]
-    assert (told.status, told.reason) == ("True", "OtherResizer")
-    assert told.message == (
+    condition = conditions(a_policy(a_job("a"), others=others))["Conflict"]
+    assert (condition.status, condition.reason) == ("True", "OtherResizer")
+    assert condition.message == (
         "4 pods are resized by kubectl-patch too, and not by Slopewise: a/x, a/y, a/z and more; stop one of the two"
     )
     both = conditions(a_policy(a_job("a"), others=others, conflict=Conflict(1, ("a/w",), "older")))["Conflict"]
     assert both.reason == "OlderPolicyWins"
-    assert both.message.endswith(told.message)
+    assert both.message.endswith(condition.message)
 
 
 def test_the_canary_says_how_many_jobs_it_has_chosen_and_changed() -> None:
@@ -135,13 +135,13 @@ def test_the_canary_says_how_many_jobs_it_has_chosen_and_changed() -> None:
         (5, 0.4, "2 of 5 jobs are in the share of 40% that is changed; set mode to Auto to change all"),
     ],
 )
-def test_a_canary_says_whom_it_changes_and_that_it_changes_nobody(jobs: int, ratio: float, message: str) -> None:
+def test_a_canary_says_whom_it_changes_and_that_it_changes_no_job(jobs: int, ratio: float, message: str) -> None:
     view = a_view(*(a_job(f"job-{number}:0") for number in range(jobs)))
-    told = conditions(PolicyFacts(1, "Canary", seen=view, canary_ratio=ratio))["Ready"]
-    assert (told.status, told.reason, told.message) == ("True", "ModeCanary", message)
+    condition = conditions(PolicyFacts(1, "Canary", seen=view, canary_ratio=ratio))["Ready"]
+    assert (condition.status, condition.reason, condition.message) == ("True", "ModeCanary", message)
 
 
-def test_a_class_that_nobody_is_in_any_more_counts_zero() -> None:
+def test_a_class_that_has_no_member_any_more_counts_zero() -> None:
     first = policy_status(a_policy(a_job("a")), NEW, now_seconds=START)
     now = replace(a_policy(), seen=a_view(a_job("a"), classes="CL"))
     assert policy_status(now, first, now_seconds=START).jobs.by_class == {"CL": 1, "NL": 0}
@@ -161,9 +161,9 @@ def test_node_intervals_say_when_the_next_look_is() -> None:
     assert node.requeue_time.timestamp() == START + 40
 
 
-def test_figures_of_other_pods_that_are_not_known_are_told() -> None:
-    told = conditions(a_policy(a_job("a"), capacity="n1: other pods use 70 of 4 cores"))["CapacityKnown"]
-    assert (told.status, told.reason, told.message) == (
+def test_figures_of_other_pods_that_are_not_known_are_reported() -> None:
+    condition = conditions(a_policy(a_job("a"), capacity="n1: other pods use 70 of 4 cores"))["CapacityKnown"]
+    assert (condition.status, condition.reason, condition.message) == (
         "False",
         "OthersUncertain",
         "n1: other pods use 70 of 4 cores",

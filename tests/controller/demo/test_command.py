@@ -62,7 +62,7 @@ def test_a_policy_that_must_know_the_future_is_refused_with_where_it_can_run() -
 
 
 @pytest.mark.parametrize("name", ["kube-default", "kube_default"])
-def test_a_policys_name_is_told_with_dashes_however_it_was_written(name: str) -> None:
+def test_a_policys_name_is_reported_with_dashes_however_it_was_written(name: str) -> None:
     assert runnable_name(name) == "kube-default"
 
 

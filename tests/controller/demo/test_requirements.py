@@ -100,7 +100,7 @@ def test_flowcon2_still_places_jobs_that_are_short() -> None:
     assert "decides every 5 s" in refusal("flowcon2", replace(AMPLE, nodes=1, longest_seconds=1.0))
 
 
-def test_a_job_alone_has_nobody_to_share_with() -> None:
+def test_a_job_alone_has_no_other_to_share_with() -> None:
     text = refusal("flowcon", replace(AMPLE, jobs=JOBS[:1], jobs_file=MINE))
     assert text.startswith("There is one job, and a policy shares CPU or nodes among several;")
     refuse_idle_policies([], replace(AMPLE, jobs=JOBS[:1]))

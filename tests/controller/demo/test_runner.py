@@ -57,10 +57,15 @@ def test_time_to_a_level_counts_from_the_arrival_to_the_first_time_it_was_seen(
         (0, "", "", ""),
         (1, "Traceback\nKeyError: 'x'", "", "a failed with status 1: KeyError: 'x'"),
         (1, "", "", "a failed with status 1: it wrote nothing"),
-        (0, "", "ended with status 0 when it was told to end", "a ended with status 0 when it was told to end"),
+        (
+            0,
+            "",
+            "ended with status 0 when it was signalled to end",
+            "a ended with status 0 when it was signalled to end",
+        ),
     ],
 )
-def test_a_job_that_failed_or_left_its_work_in_a_move_is_told_with_the_figures(
+def test_a_job_that_failed_or_left_its_work_in_a_move_is_reported_with_the_figures(
     status: int, text: str, ended_by_move: str, reported: str
 ) -> None:
     record = JobRecord(JobSpec("a", ["x"], 0.0), 20_000, finished_at_seconds=1.0, exit_status=status)

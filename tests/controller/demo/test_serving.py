@@ -97,7 +97,7 @@ def test_a_request_is_work_for_the_cpu(name: str) -> None:
     assert request_cpu_seconds(find_model(name)) > 0.01
 
 
-def test_an_unknown_model_is_told_with_those_there_are() -> None:
+def test_an_unknown_model_is_reported_with_those_there_are() -> None:
     with pytest.raises(UsageError, match=r"there is no served model 'resnet'; choose one of digits-forest, "):
         find_model("resnet")
 
@@ -139,7 +139,7 @@ def test_metrics_are_served_while_an_answer_is_under_way() -> None:
         client.join()
 
 
-def test_a_port_that_is_taken_is_told_in_one_sentence() -> None:
+def test_a_port_that_is_taken_is_reported_in_one_sentence() -> None:
     with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
         port = server.server_address[1]
         with pytest.raises(SlopewiseError, match=rf"127.0.0.1:{port} cannot be served \(.*\); choose another port\."):
@@ -230,7 +230,7 @@ def test_a_request_that_is_not_answered_in_time_is_given_up() -> None:
         assert eventually(lambda: load.sent.outcomes == {"ok": 1, "timed out": 1})
 
 
-def test_a_server_that_does_not_listen_is_told_in_one_sentence() -> None:
+def test_a_server_that_does_not_listen_is_reported_in_one_sentence() -> None:
     with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
         url = server.url
     with pytest.raises(

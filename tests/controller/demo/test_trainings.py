@@ -25,7 +25,7 @@ NAMES = sorted(TRAININGS)
 
 
 class Recorder:
-    """Keeps what a reporter is told; nobody scrapes it unless it is given a port."""
+    """Keeps what a reporter receives; nothing scrapes it unless it is given a port."""
 
     port: int | None = None
 
@@ -65,7 +65,7 @@ class CountingLearner:
 
 
 class HandClock:
-    """A clock that goes on when somebody sleeps, or is told to."""
+    """A clock that goes on when somebody sleeps, or is asked to."""
 
     def __init__(self) -> None:
         self.now_seconds = 100.0
@@ -190,7 +190,7 @@ def _scrape(port: int) -> str:
     return text
 
 
-# --- told to end, and started again ------------------------------------------------------------------------
+# --- signalled to end, and started again ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("steps_before", "steps_after"), [(1, 24), (13, 12), (25, 0)])
@@ -261,7 +261,7 @@ def _stopped_after(
 
 
 @pytest.mark.processes
-def test_a_process_that_is_told_to_end_again_and_again_writes_what_one_that_was_left_alone_writes(
+def test_a_process_that_is_signalled_to_end_again_and_again_writes_what_one_that_was_left_alone_writes(
     tmp_path: Path,
 ) -> None:
     steps = ("digits-lr-drop", "--steps", "400")
@@ -395,7 +395,7 @@ def test_a_scaled_demo_shrinks_the_work_and_the_arrivals_alike() -> None:
     assert all(int(job.command[-1]) == 1 for job in demo_jobs(scale=1e-9))
 
 
-def test_an_unknown_training_is_told_with_those_there_are() -> None:
+def test_an_unknown_training_is_reported_with_those_there_are() -> None:
     with pytest.raises(UsageError, match=r"there is no training 'digits'; choose one of digits-mlp, "):
         find_training("digits")
 

@@ -1,4 +1,4 @@
-"""Promises that contradict each other, or what was measured, are told with both figures."""
+"""Promises that contradict each other, or what was measured, are reported with both figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def asking(level: float = 0.5, objective: str = "min", steps: float | None = Non
     return replace(job, steps_planned=steps)
 
 
-def told(job: Job, first: float | None = 1.0, **more: Any) -> list[str]:
+def messages(job: Job, first: float | None = 1.0, **more: Any) -> list[str]:
     return list(contradictions(job, JobMemory(first_level=first, **more)))
 
 
@@ -28,18 +28,18 @@ def test_targets_that_are_passed_in_their_order_contradict_nothing(
     objective: str, first: float, deliverable: float, target: float
 ) -> None:
     job = asking(0.5, objective, deliverable_level=deliverable, target_level=target)
-    assert told(job, first) == []
+    assert messages(job, first) == []
 
 
 @pytest.mark.parametrize(
     ("objective", "first", "deliverable", "target", "better"),
     [("min", 1.0, 0.2, 0.4, "lower"), ("max", 0.1, 0.9, 0.7, "higher")],
 )
-def test_a_deliverable_target_that_is_harder_than_the_final_one_is_told(
+def test_a_deliverable_target_that_is_harder_than_the_final_one_is_reported(
     objective: str, first: float, deliverable: float, target: float, better: str
 ) -> None:
     job = asking(0.5, objective, deliverable_level=deliverable, target_level=target)
-    assert told(job, first) == [
+    assert messages(job, first) == [
         (
             f"its deliverable loss {deliverable} is harder to reach than its target loss {target} ({better} is "
             "better); they are taken the other way round"
@@ -50,10 +50,10 @@ def test_a_deliverable_target_that_is_harder_than_the_final_one_is_told(
 @pytest.mark.parametrize(
     ("objective", "first", "target", "better"), [("min", 0.1, 0.9, "lower"), ("max", 0.95, 0.9, "higher")]
 )
-def test_a_target_that_the_first_evaluation_reached_is_told(
+def test_a_target_that_the_first_evaluation_reached_is_reported(
     objective: str, first: float, target: float, better: str
 ) -> None:
-    assert told(asking(0.5, objective, target_level=target), first) == [
+    assert messages(asking(0.5, objective, target_level=target), first) == [
         (
             f"its first evaluation reached its target {target} already ({better} is better); is the target on the "
             "right side?"
@@ -63,18 +63,18 @@ def test_a_target_that_the_first_evaluation_reached_is_told(
 
 def test_before_the_first_evaluation_no_side_is_known() -> None:
     job = replace(asking(target_level=0.9, deliverable_level=0.95), evaluation=None)
-    assert told(job, None) == []
+    assert messages(job, None) == []
 
 
-def test_a_deliverable_target_alone_is_told() -> None:
-    assert told(asking(deliverable_level=0.4)) == [
+def test_a_deliverable_target_alone_is_reported() -> None:
+    assert messages(asking(deliverable_level=0.4)) == [
         "its deliverable loss 0.4 has no target loss beside it, so it is never done; state a target loss, too"
     ]
 
 
 def test_an_objective_that_is_slower_than_its_deadline_allows_names_both_figures() -> None:
     job = asking(steps=1000.0, qoe_seconds=1.0, deadline_at_seconds=START + 100)
-    assert told(job) == [
+    assert messages(job) == [
         (
             "its objective and its deadline contradict each other: 1000 planned steps of 1 s take 1000 s, and the "
             "deadline is 100 s after its start; an objective of 0.1 s would meet both"
@@ -92,13 +92,13 @@ def test_an_objective_that_is_slower_than_its_deadline_allows_names_both_figures
         replace(asking(steps=1000.0, qoe_seconds=1.0, deadline_at_seconds=START + 100), responses=Responses(1.0, 1.0)),
     ],
 )
-def test_where_both_can_be_kept_or_one_is_not_stated_nothing_is_told(job: Job) -> None:
-    assert told(job) == []
+def test_where_both_can_be_kept_or_one_is_not_stated_nothing_is_reported(job: Job) -> None:
+    assert messages(job) == []
 
 
 def test_a_moved_job_has_fewer_steps_left_than_it_planned() -> None:
     job = asking(steps=1000.0, qoe_seconds=1.0, deadline_at_seconds=START + 100)
-    assert told(job, moves=(MoveRecord(START, "n1", "n2"),)) == []
+    assert messages(job, moves=(MoveRecord(START, "n1", "n2"),)) == []
 
 
 def test_warnings_of_a_job_come_before_its_contradictions_and_an_ended_one_has_none() -> None:

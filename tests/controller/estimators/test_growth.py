@@ -173,7 +173,7 @@ def test_a_restart_between_two_looks_is_no_divergence_and_no_growth_is_measured_
     assert growth_of(after).progress_per_second == pytest.approx(0.6 / 1.2 / 20)
 
 
-def test_another_series_starts_the_measurement_anew() -> None:
+def test_another_series_starts_the_measurement_again() -> None:
     ema = 'training_loss{stage="train_ema"}'
     memory = follow(seen(0, 2.0, 0, series=ema), seen(20, 1.0, 20, series=ema), seen(40, 3.0, 40))
     assert memory.series == 'training_loss{stage="eval"}'
@@ -187,7 +187,7 @@ def test_an_evaluation_that_cannot_be_trusted_changes_nothing(broken: dict[str, 
     assert after == before.altered(silent_since_seconds=START + 40)
 
 
-def test_it_is_told_since_when_a_job_that_reported_has_been_silent() -> None:
+def test_it_is_reported_since_when_a_job_that_reported_has_been_silent() -> None:
     processes = (
         seen(0, 2.0, 0),
         seen(20, 1.0, 20),

@@ -94,7 +94,7 @@ def test_a_spike_at_the_first_looks_is_forgotten_within_three(look: int, size: f
     spiked[look] += size
     before, found = growths(turned(FALLING, objective), objective), growths(turned(spiked, objective), objective)
     for later in range(look + 3, len(FALLING)):
-        missing = look + 1  # the first intervals, which tell most, are not in its range
+        missing = look + 1  # the first intervals, which show most, are not in its range
         assert found[later] == pytest.approx(before[later], rel=0.3 * missing)
 
 

@@ -60,7 +60,7 @@ class TestMeasuring:
         assert looks(first, replace(second, usage=first.usage)) == (Pace(START + 20, 0.5, None),)
 
     def test_a_server_is_read_now_when_its_cpu_was_counted_long_ago(self) -> None:
-        """It has no evaluation that would tell the time of its scrape."""
+        """It has no evaluation that would show the time of its scrape."""
         first = replace(serving(0, 0.0, 50.0, START - 19), evaluation=None)
         second = replace(serving(100, 20.0, 66.5, START + 14), evaluation=None)
         assert looks(first, second) == (Pace(START + 20, 0.2, 0.5),)
@@ -68,7 +68,7 @@ class TestMeasuring:
     def test_an_interval_is_not_closed_before_its_time(self) -> None:
         assert paces(training(100, 50, START), training(140, 58, START + 10)) == ()
 
-    def test_a_response_tells_its_own_duration(self) -> None:
+    def test_a_response_shows_its_own_duration(self) -> None:
         """Always busy, 8 s each at a quarter of a core: two of them within 20 s."""
         assert paces(serving(5, 40, 10, START), serving(7, 56, 15, START + 20)) == (Pace(START + 20, 8.0, 0.25),)
 
@@ -212,7 +212,7 @@ class TestUnanswered:
         assert len(paces(*slow, *hanging[:4])) == 1
         assert paces(*slow, *hanging) == ()
 
-    def test_a_server_that_answers_again_is_timed_anew(self) -> None:
+    def test_a_server_that_answers_again_is_timed_again(self) -> None:
         known = remembered(*ANSWERED, *(answers(10, at, in_flight=3) for at in (40, 60, 80)), answers(20, 100))
         assert known.paces == (Pace(START + 100, 2.0, 1.0),)
         assert known.answering == Answering()

@@ -1,4 +1,4 @@
-"""What becomes of migrations: begun, resumed, given up, or gone wrong; each told once, and remembered."""
+"""What becomes of migrations: begun, resumed, given up, or gone wrong; each reported once, and remembered."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_job_that_never_moved_is_forgotten_when_it_has_gone() -> None:
 # --- resumed --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_resumes_where_it_was_sent_and_the_steps_it_lost_are_told_once() -> None:
+def test_a_job_resumes_where_it_was_sent_and_the_steps_it_lost_are_reported_once() -> None:
     first = after(seen(4.0, back(steps_total=480.0, checkpoint=Checkpoint(START - 30.0, 2.0))))
     event = only(first)
     assert (event.stage, event.message, event.warning) == (
@@ -146,7 +146,7 @@ def test_a_job_resumes_where_it_was_sent_and_the_steps_it_lost_are_told_once() -
     assert after(seen(9.0, back(steps_total=510.0)), first.memory) == TrackedMoves(first.memory)
 
 
-def test_no_step_is_lost_by_a_trainer_that_saves_when_it_is_told_to_end() -> None:
+def test_no_step_is_lost_by_a_trainer_that_saves_when_it_is_signalled_to_end() -> None:
     assert only(after(seen(4.0, back(steps_total=503.0)))).message == "resumed on n2 within 4.0 s, no step lost"
 
 
@@ -167,7 +167,7 @@ def test_a_first_step_before_the_move_or_in_the_future_is_that_of_a_clock_that_i
     assert (event.message, event.record.pause_seconds) == ("resumed on n2 within 3.5 s, no step lost", 3.5)
 
 
-def test_a_job_that_came_up_on_another_node_is_told_as_a_warning() -> None:
+def test_a_job_that_came_up_on_another_node_is_reported_as_a_warning() -> None:
     event = only(after(seen(40.0, back("n3"))))
     assert (event.message, event.warning) == ("resumed on n3, not on n2 within 40.0 s, no step lost", True)
 
@@ -192,7 +192,7 @@ def test_without_steps_before_none_are_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("node", "resumed"), [("n2", True), ("n1", False)])
-def test_where_nobody_tells_the_life_of_a_process_its_node_does(node: str, resumed: bool) -> None:
+def test_where_the_life_of_a_process_is_not_known_its_node_does(node: str, resumed: bool) -> None:
     lifeless = known(structs.replace(BEGUN, process_started_at_seconds=None))
     job = a_mobile_job("a", node, process_started_at_seconds=None)
     assert bool(after(seen(4.0, job), lifeless).events) is resumed
@@ -206,7 +206,7 @@ def test_a_job_that_came_back_to_the_node_it_left_has_resumed_there() -> None:
 # --- given up -------------------------------------------------------------------------------------------------
 
 
-def test_the_same_process_that_nobody_moves_any_more_was_given_up_and_is_not_harmed() -> None:
+def test_the_same_process_that_is_no_longer_moved_was_given_up_and_is_not_harmed() -> None:
     still_there = a_mobile_job("a")
     assert after(seen(59.0, still_there)).events == ()
     event = only(after(seen(60.0, still_there)))
@@ -264,10 +264,10 @@ def failure_of(reviewed: TrackedMoves) -> str:
     return event.record.failure or ""
 
 
-def test_a_trainer_that_ends_with_success_when_it_is_told_to_end_counts_as_done() -> None:
+def test_a_trainer_that_ends_with_success_when_it_is_signalled_to_end_counts_as_done() -> None:
     done = a_mobile_job("a", state=JobState.FINISHED, steps_total=500.0)
     assert failure_of(after(seen(5.0, done, LEAVING))) == (
-        "ended with success when it was told to end, after 500 of 10000 steps: "
+        "ended with success when it was signalled to end, after 500 of 10000 steps: "
         "a trainer must exit non-zero then, or it counts as done"
     )
 
@@ -276,7 +276,9 @@ def test_a_process_that_ends_with_failure_while_it_is_moved_is_what_is_to_be_exp
     ended = a_mobile_job("a", state=JobState.FAILED)
     assert after(seen(300.0, ended, LEAVING)).events == ()
     assert after(seen(30.0, ended)).events == ()
-    assert failure_of(after(seen(60.0, ended))) == "failed when it was told to end on n1, and was not started again"
+    assert (
+        failure_of(after(seen(60.0, ended))) == "failed when it was signalled to end on n1, and was not started again"
+    )
 
 
 @pytest.mark.parametrize("job", [None, a_mobile_job("a"), back(state=JobState.STARTING)])
@@ -287,14 +289,14 @@ def test_a_job_that_is_not_back_after_ten_minutes_is_marked_once(job: Job | None
     assert after(seen(602.0, job, LEAVING), late.memory).events == ()
 
 
-def test_a_job_that_is_missing_and_that_nobody_moves_any_more_is_told_too() -> None:
+def test_a_job_that_is_missing_and_that_is_no_longer_moved_is_reported_too() -> None:
     assert failure_of(after(seen(601.0, None))).startswith("is not back")
 
 
 def test_a_trainer_that_said_it_saves_and_lost_steps_is_not_moved_again() -> None:
     resumed, failed = after(seen(4.0, back(steps_total=450.0))).events
     assert resumed.message == "resumed on n2 within 4.0 s, 50 steps lost"
-    assert failed.record.failure == "lost 50 steps, though it says that it saves when it is told to end"
+    assert failed.record.failure == "lost 50 steps, though it says that it saves when it is signalled to end"
 
 
 @pytest.mark.parametrize(
@@ -334,6 +336,6 @@ def test_a_job_that_is_to_come_back_is_looked_for_every_scrape_for_a_minute() ->
     assert requeue_at_seconds(known(), seen(10.0, None), None) is None
 
 
-def test_what_a_trainer_saves_is_told_by_the_new_process() -> None:
+def test_what_a_trainer_saves_is_reported_by_the_new_process() -> None:
     forgetful = back(steps_total=450.0, checkpoint=replace(SAVES, on_sigterm=False))
     assert [event.stage for event in after(seen(4.0, forgetful)).events] == ["resumed"]

@@ -64,7 +64,7 @@ class TestGiveBack:
         assert memory.state.nodes == three_changed().state.nodes
         assert given.settled
 
-    def test_each_answer_is_told_and_only_what_is_back_or_gone_is_forgotten(self) -> None:
+    def test_each_answer_is_reported_and_only_what_is_back_or_gone_is_forgotten(self) -> None:
         memory = three_changed()
         answers = {"a": Restored("gone", "its pod is gone"), "b": Restored("deferred", "no room")}
         given = restore_originals(memory, FakeActuator(refuses=frozenset({"c"}), restores=answers))

@@ -1,4 +1,4 @@
-"""Corrections: what a change did to a job, what waits too long, and how both are told and remembered."""
+"""Corrections: what a change did to a job, what waits too long, and how both are reported and remembered."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TestHarm:
         )
         assert verdict.decisions.reasons["j"] == reason(verdict)
 
-    def test_the_policys_wish_for_a_harmed_job_is_not_heard_and_those_for_others_are(self) -> None:
+    def test_the_policys_wish_for_a_harmed_job_is_not_obeyed_and_those_for_others_are(self) -> None:
         wishes = tuple(Resize(uid, "n1", "limits", 500, 250, "wish") for uid in ("j", "other"))
         resizes = reviewed(structs.replace(HEALTHY, restarts_total=1), wishes=wishes).decisions.resizes
         assert [(each.job_uid, each.to_millicores) for each in resizes] == [("other", 250), ("j", 1000)]
@@ -193,7 +193,7 @@ class TestThrottling:
         )
         assert untouched(reviewed(self.throttled(0.9), seen))
 
-    def test_counters_that_began_anew_or_are_not_known_say_nothing(self) -> None:
+    def test_counters_that_began_again_or_are_not_known_say_nothing(self) -> None:
         assert untouched(reviewed(ContainerHealth(0, None, 10.0, 9.0), self.known(6.0, 0.5)))
         assert untouched(reviewed(ContainerHealth(0, None), self.known(6.0, 0.5)))
 
@@ -264,7 +264,7 @@ RAISED = Change(START - 30, "limits", 500, 1000, reported="deferred")
 
 
 class TestWaiting:
-    def test_what_the_node_made_of_a_change_is_told_once(self) -> None:
+    def test_what_the_node_made_of_a_change_is_reported_once(self) -> None:
         verdict = reviewed(job=waiting(), known=changed(structs.replace(RAISED, reported=None)))
         [late] = verdict.late
         assert (late.result, late.detail, late.decision.reason) == ("deferred", "no room on n1", "accepted 30 s ago")
@@ -272,7 +272,7 @@ class TestWaiting:
         assert verdict.decisions.resizes == ()
         assert reviewed(job=waiting(), known=verdict.decisions.memory.jobs["j"]).late == ()
 
-    def test_it_is_told_again_when_it_becomes_something_else(self) -> None:
+    def test_it_is_reported_again_when_it_becomes_something_else(self) -> None:
         assert [each.result for each in reviewed(job=waiting("infeasible"), known=changed(RAISED)).late] == [
             "infeasible"
         ]
@@ -368,7 +368,7 @@ def test_passes_harm_a_job_give_its_resources_back_once_and_leave_it_alone() -> 
     assert [each.decision.to_millicores for each in report.outcomes] == [500]
 
 
-def test_a_pass_tells_what_became_of_an_earlier_change_beside_its_own_outcomes() -> None:
+def test_a_pass_shows_what_became_of_an_earlier_change_beside_its_own_outcomes() -> None:
     memory = FakeMemory(MemoryState({"j": changed(structs.replace(RAISED, reported=None))}))
     ports = Ports(FakeObserver([a_snapshot([waiting()])]), FakeActuator(), memory, FakeClock())
     bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=4, min_change_ratio=0)

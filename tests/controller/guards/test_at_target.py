@@ -78,7 +78,7 @@ def test_where_more_is_better_the_figures_are_the_other_way_round() -> None:
         (at_target(state=JobState.FINISHED), REACHED),
     ],
 )
-def test_without_a_wish_a_count_or_a_level_that_reaches_it_now_nobody_is_stopped(job: Job, known: JobMemory) -> None:
+def test_without_a_wish_a_count_or_a_level_that_reaches_it_now_no_job_is_stopped(job: Job, known: JobMemory) -> None:
     found = reviewed(job, known)
     assert (found.due, found.withheld) == ((), ())
 
@@ -99,7 +99,7 @@ def test_a_guard_withholds_a_stop_with_its_reason(more: dict[str, Any], guard: s
     assert found.decisions.memory.jobs["a"].stop is None
 
 
-def test_a_job_is_not_told_to_end_while_it_saves() -> None:
+def test_a_job_is_not_signalled_to_end_while_it_saves() -> None:
     assert [each.guard for each in reviewed(at_target(state=JobState.CHECKPOINTING)).withheld] == ["stop_checkpointing"]
 
 
@@ -118,7 +118,7 @@ def test_a_job_that_was_below_its_target_when_it_was_first_seen_and_improves_is_
     assert reviewed(accuracy, REACHED.altered(first_level=0.1)).due == (), "an accuracy that counts as a loss rises"
 
 
-def test_a_job_that_is_told_to_end_is_neither_resized_nor_moved_in_the_same_pass() -> None:
+def test_a_job_that_is_signalled_to_end_is_neither_resized_nor_moved_in_the_same_pass() -> None:
     resizes = [Resize(uid, "n1", "limits", 1000, 500, "why") for uid in ("a", "b")]
     decisions = decided({"a": REACHED, "b": REACHED}, *resizes, moves=(Migrate("a", "n1", "n2", "why"),))
     found = review(decisions, a_snapshot([at_target(), a_job("b")]), AUTO)

@@ -55,7 +55,7 @@ def test_one_that_may_not_wait_any_longer_is_left_to_the_default_scheduler() -> 
 
 
 @pytest.mark.parametrize("bounds", [replace(HOLDING, mode="Recommend"), replace(HOLDING, max_hold_seconds=0.0)])
-def test_nobody_is_held_back_in_other_modes_or_where_it_is_off(bounds: Bounds) -> None:
+def test_no_job_is_held_back_in_other_modes_or_where_it_is_off(bounds: Bounds) -> None:
     assert reviewed(arrival(), bounds=bounds).held == {}
 
 

@@ -64,8 +64,8 @@ def test_running_jobs_are_moved_only_where_the_user_has_said_so() -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({"movability": with_movability(way=None, blocked_reason="a bare pod: nobody makes it again")},
-         "move_blocked: a bare pod: nobody makes it again"),
+        ({"movability": with_movability(way=None, blocked_reason="a bare pod: nothing makes it again")},
+         "move_blocked: a bare pod: nothing makes it again"),
         ({"movability": with_movability(refused_nodes={"n2": "taint gpu=yes:NoSchedule"})},
          "refused_node: n2 would not take it: taint gpu=yes:NoSchedule"),
         ({"movability": with_movability(refused_nodes={"n3": "taint gpu=yes:NoSchedule"})}, ""),
@@ -211,5 +211,5 @@ def test_one_pod_is_wished_and_moved_by_itself_where_it_is_the_only_one() -> Non
     assert reason(alone) == ""
 
 
-def test_a_migration_of_a_job_that_nobody_knows_is_withheld() -> None:
+def test_a_migration_of_a_job_that_is_not_known_is_withheld() -> None:
     assert reason(crowded("a", "b"), move=Migrate("gone", "n1", "n2", "why")) == "may_migrate: job has ended"

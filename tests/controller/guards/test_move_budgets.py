@@ -46,7 +46,7 @@ def test_moves_allowed_in_a_pass_count_for_those_after_them() -> None:
     assert [each.reason for each in withheld] == ["node_budget: 2 moves away from n1 within an hour, bound 2"]
 
 
-def test_what_is_under_way_counts_whoever_began_it() -> None:
+def test_what_is_under_way_counts_however_it_began() -> None:
     moving = replace(crowded("a", "b"), moving=(MoveUnderWay("z:0", "n5", "n6", START, "starting"),))
     _, withheld = review_moves([to("n2")], moving, remembered("a", "b"), AUTO)
     assert withheld[0].reason == "concurrency: 1 under way, bound 1"

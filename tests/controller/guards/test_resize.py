@@ -236,7 +236,7 @@ def test_nothing_is_left_above_the_ceiling(now: int, to: int, expected: int) -> 
     assert clamped(ask(to, now=now, bounds=replace(OPEN, max_millicores=1500)))[0] == expected
 
 
-def test_a_limit_above_the_useful_parallelism_helps_nobody() -> None:
+def test_a_limit_above_the_useful_parallelism_helps_no_job() -> None:
     one_thread = a_job("j", useful_cores=1.0)
     assert clamped(ask(2000, now=500, job=one_thread)) == (1000, "why (wanted 2000m, useful parallelism 1000m)")
     assert clamped(ask(2000, now=500, job=one_thread, control="requests"))[0] == 2000

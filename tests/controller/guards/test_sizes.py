@@ -35,15 +35,15 @@ def test_floor_and_ceiling(wanted: int | None, given: int | None) -> None:
     assert sizes(world("a"), place("a", wanted)) == [given]
 
 
-def test_a_tenant_that_promises_himself_everything_meets_the_cap_and_is_told() -> None:
+def test_a_tenant_that_promises_himself_everything_meets_the_cap_and_is_reported() -> None:
     """Half of four cores: 1500m and 500m of 1500m, and the third starts with what it came with."""
     moves = [place(uid, 1500) for uid in "abc"]
     snapshot = world("a", "b", "c")
     assert sizes(snapshot, *moves, ratio=0.5) == [1500, 500, None]
-    told = [move.reason for move in within_bounds(moves, snapshot, replace(BOUNDS, max_guaranteed_cpu_ratio=0.5))]
-    assert told[0] == "it needs that"
-    assert told[1] == "it needs that (wanted 1500m, its namespace's share leaves 500m)"
-    assert "namespace team has been promised its share" in told[2]
+    reasons = [move.reason for move in within_bounds(moves, snapshot, replace(BOUNDS, max_guaranteed_cpu_ratio=0.5))]
+    assert reasons[0] == "it needs that"
+    assert reasons[1] == "it needs that (wanted 1500m, its namespace's share leaves 500m)"
+    assert "namespace team has been promised its share" in reasons[2]
 
 
 def test_running_jobs_with_a_promise_count() -> None:

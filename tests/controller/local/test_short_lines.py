@@ -47,7 +47,7 @@ def test_a_pass_that_changes_nothing_has_no_line_and_one_that_does_has_one_a_cha
     ]
 
 
-def test_what_a_mode_withholds_is_told_with_the_policys_reason_whenever_another_figure_is_wanted() -> None:
+def test_what_a_mode_withholds_is_reported_with_the_policys_reason_whenever_another_figure_is_wanted() -> None:
     resizes = [Resize("a", "n1", "limits", 1000, to, f"wants {to}") for to in (500, 500, 700)]
     veto = "paused: mode is Recommend, and only Canary and Auto change anything"
     with logged() as lines:

@@ -46,7 +46,7 @@ def test_a_long_history_is_thinned_out_evenly() -> None:
     assert len({later - earlier for earlier, later in pairwise(history)}) == 1
 
 
-def test_what_is_not_told_in_a_reading_is_what_was_told_last() -> None:
+def test_what_is_not_in_a_reading_is_what_was_read_last() -> None:
     tally = RunTally()
     tally.see(a_reading(steps_total=7.0, steps_planned=9.0, state=JobState.FINISHED))
     tally.see(a_reading())

@@ -33,14 +33,14 @@ def a_lease(server: ApiServer, namespace: str, *, holder: str = "their-pod", age
     server.put(path, {"metadata": {"name": LEASE_NAME}, "spec": spec})
 
 
-def test_who_leads_elsewhere_is_told_and_our_own_lease_is_not(server: ApiServer) -> None:
+def test_who_leads_elsewhere_is_reported_and_our_own_lease_is_not(server: ApiServer) -> None:
     a_lease(server, "slopewise-system")
     a_lease(server, "mine")
     assert other_leaders(server.client(), "mine") == {"slopewise-system": "their-pod"}
     assert other_leaders(server.client()).keys() == {"slopewise-system", "mine"}
 
 
-def test_a_lease_that_was_handed_back_or_left_is_nobodys(server: ApiServer) -> None:
+def test_a_lease_that_was_handed_back_or_left_has_no_holder(server: ApiServer) -> None:
     a_lease(server, "handed-back", holder="")
     a_lease(server, "left", age_seconds=600.0)
     assert other_leaders(server.client()) == {}
@@ -53,7 +53,7 @@ def test_where_leases_may_not_be_read_nothing_is_known(server: ApiServer) -> Non
 
 
 def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_what_it_changes(tmp_path: Path) -> None:
-    kubeconfig, told = tmp_path / "kubeconfig", list[str]()
+    kubeconfig, announced = tmp_path / "kubeconfig", list[str]()
     with Town() as town:
         kubeconfig.write_text(town.server.kubeconfig)
         a_lease(town.server, "slopewise-system")
@@ -65,8 +65,10 @@ def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_w
             once=True,
             lease_namespace="controllers",
         )
-        assert run_cluster(options, StopSignal(), told.append) == 0
-    assert told[1].startswith("Warning: their-pod leads in namespace slopewise-system; if it manages the whole cluster")
+        assert run_cluster(options, StopSignal(), announced.append) == 0
+    assert announced[1].startswith(
+        "Warning: their-pod leads in namespace slopewise-system; if it manages the whole cluster"
+    )
 
 
 def test_a_benchmark_does_not_begin_beside_a_controller(server: ApiServer, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a replica hears of the cluster, and what it says of what it does not hear."""
+"""What a replica receives of the cluster, and what it says of what it does not receive."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_watch_that_is_silent_is_named_with_its_reason(watches: Watches) -> No
     )
 
 
-def test_a_watch_that_never_heard_anything_is_in_the_metrics_too(watches: Watches) -> None:
+def test_a_watch_that_never_received_anything_is_in_the_metrics_too(watches: Watches) -> None:
     assert watches.watches()["pods"] == (float("inf"), 0)
 
 
@@ -73,12 +73,12 @@ QUOTAS = "/api/v1/namespaces/team-a/resourcequotas"
 RANGES = "/api/v1/namespaces/team-a/limitranges"
 
 
-def test_what_may_refuse_a_resize_is_heard_of_when_it_changes(server: ApiServer) -> None:
-    heard: list[tuple[str, str]] = []
+def test_what_may_refuse_a_resize_is_noticed_when_it_changes(server: ApiServer) -> None:
+    received: list[tuple[str, str]] = []
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4", "pods": "9"}}}
     server.put(QUOTAS, quota)
-    watches = make_watches(server.client(), None, lambda *_: None, lambda *told: heard.append(told))
-    assert watches.limits.changes("resourcequotas", "team-a") is None, "nothing is heard yet"
+    watches = make_watches(server.client(), None, lambda *_: None, lambda *found: received.append(found))
+    assert watches.limits.changes("resourcequotas", "team-a") is None, "nothing is received yet"
     watches.start()
     try:
         assert eventually(lambda: watches.limits.changes("resourcequotas", "team-a") == 1)
@@ -90,7 +90,7 @@ def test_what_may_refuse_a_resize_is_heard_of_when_it_changes(server: ApiServer)
         server.remove(f"{RANGES}/r")
         assert eventually(lambda: watches.limits.changes("limitranges", "team-a") == 2)
         assert watches.limits.changes("limitranges", "team-b") == 0
-        assert heard == [("resourcequotas", "team-a")] * 2 + [("limitranges", "team-a")] * 2
+        assert received == [("resourcequotas", "team-a")] * 2 + [("limitranges", "team-a")] * 2
     finally:
         watches.stop()
 

@@ -75,7 +75,7 @@ def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: 
     raw = town.server.get(f"{PODS}/a")
     raw["metadata"]["managedFields"] = [resized_by("kubectl-patch")]
     town.server.put(PODS, raw)
-    wait_for(lambda: town.condition("Conflict").get("reason") == "OtherResizer", "it is told", town)
+    wait_for(lambda: town.condition("Conflict").get("reason") == "OtherResizer", "it is reported", town)
     assert town.condition("Conflict")["message"] == (
         "1 pod is resized by kubectl-patch too, and not by Slopewise: team-a/a; stop one of the two"
     )
@@ -164,8 +164,8 @@ def test_a_deleted_policy_does_not_wait_for_ever_for_a_pod_that_cannot_have_its_
 
     wait_for(lambda: replica.metric("slopewise_restore_pending_pods", name="p") == 1, "it waits", town)
     wait_for(lambda: not town.is_there(f"{POLICIES}/p"), "the policy goes", town)
-    [told] = town.lines("finalization delayed")
-    assert told["reason"].startswith(
+    [line] = town.lines("finalization delayed")
+    assert line["reason"].startswith(
         "the policy goes although pods do not have their original resources back (1), for example team-a/a: "
     )
     assert town.found(f"{GROWTHS}/a")["status"]["pods"][0]["original"]["cpuLimit"] == ORIGINAL
@@ -239,7 +239,7 @@ def test_a_policy_that_cannot_be_obeyed_says_why_and_is_obeyed_once_it_is_mended
         "write 2 or more, or scrape more often (--scrape-interval)."
     )
     assert replica.metric("slopewise_policies", condition="refused") == 1
-    wait_for(lambda: town.server.asked("POST", "events$"), "an event tells it", town)
+    wait_for(lambda: town.server.asked("POST", "events$"), "an event says so", town)
     assert town.limit() == ORIGINAL
 
     town.policy()
@@ -253,7 +253,7 @@ def test_a_policy_that_becomes_invalid_changes_nothing_more_and_can_still_be_del
 ) -> None:
     town.policy()
     wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-    town.policy(policy={"name": "nobody-knows-it"})
+    town.policy(policy={"name": "not-a-policy"})
     wait_for(lambda: town.condition("Ready").get("reason") == "InvalidSpec", "it is refused", town)
 
     town.delete_policy()
@@ -262,7 +262,7 @@ def test_a_policy_that_becomes_invalid_changes_nothing_more_and_can_still_be_del
     assert town.limit() == ORIGINAL
 
 
-def test_a_right_that_is_missing_for_one_policy_is_told_in_its_status_and_tried_again(
+def test_a_right_that_is_missing_for_one_policy_is_reported_in_its_status_and_tried_again(
     town: Town, replica: RunningReplica
 ) -> None:
     forbidden = refusal(403, "Forbidden", "cannot patch trainingpolicies")
@@ -274,7 +274,7 @@ def test_a_right_that_is_missing_for_one_policy_is_told_in_its_status_and_tried_
     wait_for(lambda: town.limit() == SHARE, "it is obeyed once it may be", town)
 
 
-def test_statuses_that_cannot_be_written_are_told_in_the_policys_own(town: Town, replica: RunningReplica) -> None:
+def test_statuses_that_cannot_be_written_are_reported_in_the_policys_own(town: Town, replica: RunningReplica) -> None:
     forbidden = refusal(403, "Forbidden", "cannot patch jobgrowths/status")
     town.server.fault(forbidden, method="PATCH", path="jobgrowths/a/status$", times=1000)
     town.policy(mode="Recommend")

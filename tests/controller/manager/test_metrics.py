@@ -14,7 +14,7 @@ MOVES = (
 )
 
 
-def test_the_oldest_gate_and_the_oldest_move_are_told_at_each_scrape() -> None:
+def test_the_oldest_gate_and_the_oldest_move_are_reported_at_each_scrape() -> None:
     registry, gated, moving = CollectorRegistry(), [7.0, 31.0], [2.5]
     ClusterMetrics(registry).follow_moves(lambda: gated, lambda: moving)
     assert [registry.get_sample_value(name) for name in MOVES] == [2.0, 31.0, 1.0, 2.5]

@@ -42,7 +42,7 @@ def test_a_job_that_a_former_leader_has_suspended_goes_where_it_was_to_go(town: 
 
     with town.replica():
         wait_for(lambda: is_resumed(town), "it is resumed", town)
-        wait_for(lambda: town.server.asked("POST", EVENTS), "it is told", town)
+        wait_for(lambda: town.server.asked("POST", EVENTS), "it is reported", town)
 
     assert pins(job(town)["spec"]["template"]["spec"]["affinity"]) == ["node-a"]
     [line] = town.lines("move advanced")
@@ -97,7 +97,7 @@ def test_a_dry_run_moves_nothing(town: Town) -> None:
     assert not town.server.asked("PATCH")
 
 
-def test_trouble_with_a_move_is_told_and_ends_with_its_cause(town: Town) -> None:
+def test_trouble_with_a_move_is_reported_and_ends_with_its_cause(town: Town) -> None:
     town.server.put(JOBS, left_behind("node-a"))
     town.server.fault(refusal(403, "Forbidden", "jobs is forbidden"), method="PATCH", path="/jobs/train$", times=2)
 
@@ -155,7 +155,7 @@ def test_a_thread_of_moves_that_hangs_is_not_alive_until_it_goes_on(shared: Shar
     gates, seconds = StuckGates(), [1000.0]
     controller = MoveController(replace(shared, gates=cast("GatedPodController", gates)), lambda: seconds[0])
     seconds[0] += STALLED_SECONDS
-    assert controller.is_alive()  # nobody has started it: a replica that stands by
+    assert controller.is_alive()  # nothing has started it: a replica that stands by
     controller.start()
     assert gates.reached.wait(10)
     assert controller.is_alive()
@@ -165,7 +165,7 @@ def test_a_thread_of_moves_that_hangs_is_not_alive_until_it_goes_on(shared: Shar
     assert eventually(controller.is_alive)
     assert controller.stop(timeout_seconds=10.0)
     seconds[0] += STALLED_SECONDS
-    assert controller.is_alive()  # told to stop, it owes nobody a tick
+    assert controller.is_alive()  # asked to stop, it owes no tick
 
 
 def test_a_thread_of_moves_that_takes_long_for_each_of_many_pods_is_alive(shared: SharedState) -> None:

@@ -81,7 +81,7 @@ def test_only_one_namespace_is_asked_for_where_there_is_no_right_beyond_it(
     assert {request.path.partition("?")[0] for request in server.asked("GET")} == {growth_path("team-b")}
 
 
-def test_a_workload_that_nobody_manages_is_a_mistake_and_one_without_actions_is_not(
+def test_a_workload_that_is_not_managed_is_a_mistake_and_one_without_actions_is_not(
     server: ApiServer, connection: Connection
 ) -> None:
     put_growth(server, "team-a", "train")
@@ -96,7 +96,7 @@ def test_a_status_that_somebody_else_has_written_into_is_passed_over(server: Api
     assert [line.workload for line in read_history(connection, None)] == ["train"]
 
 
-def test_a_right_that_is_missing_is_told(server: ApiServer, connection: Connection) -> None:
+def test_a_right_that_is_missing_is_reported(server: ApiServer, connection: Connection) -> None:
     server.fault(refusal(403, "Forbidden", "jobgrowths is forbidden"), path="/jobgrowths")
     with pytest.raises(DataSourceError, match="the JobGrowths cannot be read"):
         read_history(connection, None)

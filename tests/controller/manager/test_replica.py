@@ -135,7 +135,7 @@ def test_the_next_leader_knows_what_the_last_one_stored_although_its_watch_is_la
     assert town.limit() == ORIGINAL
 
 
-def test_an_error_of_ours_in_a_tick_is_told_and_counted_and_the_next_tick_comes(town: Town) -> None:
+def test_an_error_of_ours_in_a_tick_is_reported_and_counted_and_the_next_tick_comes(town: Town) -> None:
     town.server.put(LEASES, SOMEBODY)
     with town.replica() as replica:
         wait_for(lambda: replica.get("/readyz").status_code == 200, "it is ready", town)
@@ -144,9 +144,9 @@ def test_an_error_of_ours_in_a_tick_is_told_and_counted_and_the_next_tick_comes(
 
         wait_for(lambda: replica.metric("slopewise_manager_errors_total") == 1, "it is counted", town)
         wait_for(lambda: replica.metric("slopewise_last_pass_timestamp_seconds"), "the next tick is well", town)
-    [told] = town.lines("tick failed")
-    assert "not iterable" in told["reason"]
-    assert "Traceback" in told["exception"]
+    [line] = town.lines("tick failed")
+    assert "not iterable" in line["reason"]
+    assert "Traceback" in line["exception"]
 
 
 def test_a_standby_whose_api_server_goes_away_stays_alive(town: Town) -> None:

@@ -74,7 +74,7 @@ def test_every_pod_gets_what_it_came_with_and_every_policy_is_let_go(town: Town,
     assert "TrainingPolicy p" in shown(result)
 
 
-def test_what_a_kubelet_that_is_down_has_not_carried_out_is_not_back_and_is_told(
+def test_what_a_kubelet_that_is_down_has_not_carried_out_is_not_back_and_is_reported(
     town: Town, connection: Connection
 ) -> None:
     town.server.objects.kubelets_follow = False
@@ -104,7 +104,7 @@ def test_a_pod_whose_label_was_taken_off_gets_what_it_came_with_too(town: Town, 
     assert town.limit("b") == ORIGINAL
 
 
-def test_a_job_that_a_move_has_suspended_is_resumed_since_nobody_does_so_afterwards(
+def test_a_job_that_a_move_has_suspended_is_resumed_since_nothing_does_so_afterwards(
     town: Town, connection: Connection
 ) -> None:
     town.server.put(JOBS, left_behind("node-z"))
@@ -113,7 +113,7 @@ def test_a_job_that_a_move_has_suspended_is_resumed_since_nobody_does_so_afterwa
     assert town.server.get(f"{JOBS}/{NAME}")["spec"]["suspend"] is False
 
 
-def test_a_job_that_stays_suspended_is_told_and_keeps_the_policies(town: Town, connection: Connection) -> None:
+def test_a_job_that_stays_suspended_is_reported_and_keeps_the_policies(town: Town, connection: Connection) -> None:
     still_ending = {**left_behind("node-z"), "status": {}}
     town.server.put(JOBS, still_ending)
 
@@ -137,7 +137,7 @@ def test_a_pod_that_is_gone_is_named_by_its_name(town: Town, connection: Connect
     assert result.complete
 
 
-def test_what_is_left_at_the_deadline_is_told_with_its_reason_and_keeps_the_policies(
+def test_what_is_left_at_the_deadline_is_reported_with_its_reason_and_keeps_the_policies(
     town: Town, connection: Connection
 ) -> None:
     town.server.fault(refusal(500, "InternalError", "the webhook is gone"), path="/pods/b/resize$", times=100)
@@ -157,19 +157,19 @@ def test_what_is_left_at_the_deadline_is_told_with_its_reason_and_keeps_the_poli
 def test_a_signal_ends_it_with_what_was_done_so_far(town: Town, connection: Connection) -> None:
     town.server.fault(refusal(500, "InternalError", "the webhook is gone"), path="/pods/b/resize$", times=100)
     stop = StopSignal()
-    told: list[str] = []
+    announced: list[str] = []
 
     def announce(message: str) -> None:
-        told.append(message)
-        if sum("not back yet" in each for each in told) == 2:  # what was accepted at the first is in effect
+        announced.append(message)
+        if sum("not back yet" in each for each in announced) == 2:  # what was accepted at the first is in effect
             stop.note(signal.SIGINT)
 
     result = restore_all(connection, "controllers", 60.0, stop, announce)
 
     assert "stopped by SIGINT" in result.problems
     assert result.restored.keys() == {"pod team-a/a"}
-    assert told[0].startswith("Taking the lease controllers/slopewise-controller")
-    assert told[1].startswith("1 not back yet, for example pod team-a/b: ")
+    assert announced[0].startswith("Taking the lease controllers/slopewise-controller")
+    assert announced[1].startswith("1 not back yet, for example pod team-a/b: ")
 
 
 def test_it_refuses_while_a_controller_leads(town: Town, connection: Connection) -> None:
@@ -196,7 +196,7 @@ def test_what_the_last_try_said_of_a_pod_counts() -> None:
     assert json.loads(json.dumps(result.as_json()))["complete"] is True
 
 
-def test_what_is_impossible_is_left_and_told_apart() -> None:
+def test_what_is_impossible_is_left_and_distinguished() -> None:
     result = Restoration()
     result.add(RestoreReport(impossible={"u:0": "vpa resizes it now"}), lambda uid: "ns/a")
     assert not result.complete

@@ -1,4 +1,4 @@
-"""What is worth telling of resources that come back, and when those that did not are tried again."""
+"""What is worth reporting of resources that come back, and when those that did not are tried again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_that_a_pod_still_waits_is_no_news() -> None:
 def test_that_a_waiting_pod_fails_or_is_restored_is_news() -> None:
     news = NewOutcomes()
     news.of(RestoreReport(waiting={"a": "no room", "b": "no room"}))
-    told = news.of(RestoreReport(failed={"a": "refused"}, restored={"b": ""}))
-    assert (told.failed, told.restored) == ({"a": "refused"}, {"b": ""})
+    text = news.of(RestoreReport(failed={"a": "refused"}, restored={"b": ""}))
+    assert (text.failed, text.restored) == ({"a": "refused"}, {"b": ""})
 
 
 def test_a_pod_that_waits_again_after_it_was_restored_is_news() -> None:

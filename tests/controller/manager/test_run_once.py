@@ -50,10 +50,10 @@ def once(town: Town, stop: StopSignal | None = None, **more: Any) -> tuple[int, 
     """The exit code, and what was announced."""
     options = options_in(town, **more)
     instruments = Instruments()
-    told: list[str] = []
+    found: list[str] = []
     metrics = ClusterMetrics(instruments.registry)
     with Replica(options, town.server.client(), instruments, metrics, policy_of_file(options)) as replica:
-        return run_once(replica.shared, replica.elector, stop or StopSignal(), told.append), told
+        return run_once(replica.shared, replica.elector, stop or StopSignal(), found.append), found
 
 
 def test_it_changes_what_the_policy_wants_holds_the_policy_and_hands_the_lease_back(town: Town) -> None:
@@ -75,9 +75,9 @@ def test_a_dry_run_asks_for_no_lease_and_writes_nothing(town: Town) -> None:
 def test_a_policy_that_cannot_be_obeyed_makes_it_1_and_the_others_have_their_pass(town: Town) -> None:
     town.policy("bad", behaviour={"intervalSeconds": 1})
     town.policy()
-    code, told = once(town)
+    code, announced = once(town)
     assert code == 1
-    assert told[0].startswith("slopewise: TrainingPolicy bad: spec.behaviour.intervalSeconds: 1 s is less than")
+    assert announced[0].startswith("slopewise: TrainingPolicy bad: spec.behaviour.intervalSeconds: 1 s is less than")
     assert town.limit() == SHARE
 
 
@@ -158,7 +158,7 @@ def test_moves_that_are_under_way_are_seen_through_before_it_ends(town: Town) ->
 
 
 def test_a_signal_ends_the_wait_for_moves(town: Town) -> None:
-    town.server.put(JOBS, left_behind("node-a"))  # nobody starts its pods
+    town.server.put(JOBS, left_behind("node-a"))  # nothing starts its pods
     stop = StopSignal()
 
     def end_it_once_the_job_is_resumed() -> None:
@@ -167,7 +167,7 @@ def test_a_signal_ends_the_wait_for_moves(town: Town) -> None:
 
     ender = threading.Thread(target=end_it_once_the_job_is_resumed)
     ender.start()
-    _, told = once(town, stop)
+    _, announced = once(town, stop)
     ender.join()
 
-    assert told[-1] == "Moves are under way; another controller, or `slopewise sweep`, continues them."
+    assert announced[-1] == "Moves are under way; another controller, or `slopewise sweep`, continues them."

@@ -115,7 +115,7 @@ class TestGates:
         swept = run.sweep()
         assert (run.pauses, list(swept.freed), swept.young) == ([5.0, 20.0], ["pod team-a/train-x"], {})
 
-    def test_a_pod_that_a_controller_holds_back_is_left_until_nobody_renews_it(self, stage: Stage) -> None:
+    def test_a_pod_that_a_controller_holds_back_is_left_until_it_is_no_longer_renewed(self, stage: Stage) -> None:
         stage.put_pod("train-x", gated=True, annotations={HELD_UNTIL: held_until_text(CREATED_SECONDS + 150.0)})
         run = Run(stage, age_seconds=100.0)
         swept = run.sweep()
@@ -192,7 +192,7 @@ class TestSuspendedJobs:
         spec = job(stage)["spec"]
         assert (spec["suspend"], spec["template"]["spec"]["affinity"]["nodeAffinity"]) == (False, OWNERS_AFFINITY)
 
-    def test_a_pod_that_still_saves_is_waited_for_and_that_is_told(self, stage: Stage) -> None:
+    def test_a_pod_that_still_saves_is_waited_for_and_that_is_reported(self, stage: Stage) -> None:
         put_moved_job(stage, "leaving")
         stage.put_pod("train-x", labels={CONTROLLER_UID: "uid-of-train"})
         swept = Run(stage, age_seconds=600.0).sweep()

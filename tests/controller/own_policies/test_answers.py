@@ -32,7 +32,7 @@ def policy(folder: Path, *lines: str) -> PolicyProtocol:
     return found.build(found.parameters(), Setting(20.0, "limits"))
 
 
-def test_a_policy_that_decides_well_is_heard(tmp_path: Path) -> None:
+def test_a_policy_that_decides_well_is_obeyed(tmp_path: Path) -> None:
     mine = policy(
         tmp_path,
         'resize = Resize("a", "n1", "limits", 1000, 500, "enough")',

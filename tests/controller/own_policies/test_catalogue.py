@@ -75,7 +75,9 @@ def test_two_policies_of_one_name_are_refused_and_both_named(
         name_file(second)
 
 
-def test_a_folder_that_is_not_there_is_told_and_hides_no_policy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_not_there_is_reported_and_hides_no_policy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = a_name()
     a_file(folder, name=name)
     monkeypatch.setenv("SLOPEWISE_POLICIES", os.pathsep.join((str(folder), str(folder / "gone"))))

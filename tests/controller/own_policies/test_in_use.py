@@ -55,7 +55,7 @@ class TestDocuments:
         )
         assert decisions.reasons == {"only": "1 in order of age, weight 1000 of 1000, as if limited to 1 of 1 cores"}
 
-    def test_a_mistake_in_the_policys_file_is_told_with_where_it_was_named(self, tmp_path: Path) -> None:
+    def test_a_mistake_in_the_policys_file_is_reported_with_where_it_was_named(self, tmp_path: Path) -> None:
         path = a_file(tmp_path, failing("1 / 0"))
         with pytest.raises(UsageError) as refused:
             load_training_policy(a_document(tmp_path, f"./{path.name}"))
@@ -146,12 +146,12 @@ class TestOnThisMachine:
         path = a_file(tmp_path)
         assert run_names(replace(DEMO, policies=[str(path)]), None) == ["fair", path.stem.replace("_", "-")]
 
-    def test_a_run_is_told_the_policy_without_a_document(self, tmp_path: Path) -> None:
+    def test_a_run_gets_the_policy_without_a_document(self, tmp_path: Path) -> None:
         path = a_file(tmp_path)
         named = document(replace(LOCAL, policy=str(path)))
         assert (named.spec.policy.name, named.spec.mode) == (path.stem.replace("_", "-"), "Recommend")
 
-    def test_a_run_is_told_the_policy_once(self, tmp_path: Path) -> None:
+    def test_a_run_gets_the_policy_once(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="--policy and --policy-file contradict each other; write it into"):
             document(replace(LOCAL, policy="las", policy_file=a_document(tmp_path, "las")))
 
@@ -170,9 +170,9 @@ def test_from_a_new_file_to_a_simulation(tmp_path: Path) -> None:
     assert list(json.loads(simulated.stdout)["policies"]) == ["fair", "shortest-first"], simulated.stderr
     a_file(tmp_path, failing("1 / 0"), name="broken")
     listed = slopewise("policies", "--policies-dir", ".", "-o", "json", cwd=tmp_path)
-    told = {policy["name"]: policy["mistake"] for policy in json.loads(listed.stdout)}
-    assert told["shortest-first"] is told["flowcon"] is None
-    assert "ZeroDivisionError" in told["broken"]
+    listed_mistakes = {policy["name"]: policy["mistake"] for policy in json.loads(listed.stdout)}
+    assert listed_mistakes["shortest-first"] is listed_mistakes["flowcon"] is None
+    assert "ZeroDivisionError" in listed_mistakes["broken"]
 
 
 def test_a_check_that_fails_is_exit_code_1_and_a_file_that_cannot_be_loaded_2(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ PLACING = {name for name in names() if "place" in find(name).actions}
 """Policies that choose the node of an arriving job; with the others the default scheduler does."""
 
 LEAVES_CPU_ALONE = {name for name in names() if "resize" not in find(name).actions}
-"""Policies that resize nobody."""
+"""Policies that resize no job."""
 
 World = tuple[ClusterSnapshot, MemoryState]
 
@@ -247,5 +247,5 @@ def test_an_action_that_a_file_does_not_name_breaks_the_contract() -> None:
         check_everything(maker("kube_default", "limits"), "limits", world, MemoryState(), "loss", frozenset())
 
 
-def test_only_the_oracle_needs_what_no_cluster_tells() -> None:
+def test_only_the_oracle_needs_what_no_cluster_shows() -> None:
     assert [name for name in names() if find(name).simulator_only] == ["srpt_oracle"]

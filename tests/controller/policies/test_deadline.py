@@ -82,7 +82,7 @@ class TestNeeds:
         assert limits(decisions) == pytest.approx({"job": needed, "busy": 1 - needed})
         assert classes(decisions) == {"job": "guaranteed", "busy": "best-effort"}
 
-    def test_what_no_single_thread_can_do_in_time_is_hopeless_and_told_by_name(self) -> None:
+    def test_what_no_single_thread_can_do_in_time_is_hopeless_and_reported_by_name(self) -> None:
         decisions = decide([training("job"), BUSY], {"job": timed(2.0), "busy": JobMemory()}, gamma=1.0)
         assert classes(decisions)["job"] == "hopeless"
         assert "job takes 1800 s even alone" in decisions.reasons["job"]
@@ -131,7 +131,7 @@ class TestNeeds:
         assert classes(decisions) == {"job": "hopeless"}
         assert f"passed {-within:.0f} s ago" in decisions.reasons["job"]
 
-    def test_a_job_that_does_not_tell_its_steps_is_best_effort_before_those_without_a_deadline(self) -> None:
+    def test_a_job_that_does_not_report_its_steps_is_best_effort_before_those_without_a_deadline(self) -> None:
         jobs = [training("silent", steps=None), BUSY]
         decisions = decide(jobs, {"silent": JobMemory(), "busy": JobMemory()})
         assert classes(decisions)["silent"] == "best-effort"
@@ -196,7 +196,7 @@ class TestNewcomers:
         assert "steps not timed yet" in decisions.reasons["new"]
         assert limits(decisions) == pytest.approx({"new": 1.0, "old": 1.0})
 
-    def test_else_an_even_share_whoever_is_guaranteed_what(self) -> None:
+    def test_else_an_even_share_whatever_is_guaranteed(self) -> None:
         jobs = [training("new", age=5), training("old", steps=900, within=1000)]
         decisions = decide(jobs, {"new": JobMemory(), "old": timed()})
         assert limits(decisions) == pytest.approx({"new": 0.5, "old": 0.5})
@@ -208,7 +208,7 @@ class TestNewcomers:
         assert limits(young)["job"] > 0.9
         assert limits(old) == pytest.approx({"job": 0.5, "busy": 0.5})
 
-    def test_a_young_job_that_does_not_tell_its_steps_yet_is_a_newcomer_as_well(self) -> None:
+    def test_a_young_job_that_does_not_report_its_steps_yet_is_a_newcomer_as_well(self) -> None:
         jobs = [training("new", steps=None, age=1), training("old", steps=900)]
         decisions = decide(jobs, {"new": JobMemory(), "old": timed()})
         assert classes(decisions)["new"] == "profiling"

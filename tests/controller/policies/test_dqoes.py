@@ -66,7 +66,7 @@ class TestClasses:
     def test_the_printed_vector(self, seconds: float, listed: str) -> None:
         assert listed_as(deviation(ASKED, seconds), 0.1) == listed
 
-    def test_a_job_that_is_not_timed_and_one_without_objective_are_told_as_such(self) -> None:
+    def test_a_job_that_is_not_timed_and_one_without_objective_are_reported_as_such(self) -> None:
         decisions = decide([served("new"), served("none", asked=None)], {"new": JobMemory(), "none": JobMemory()})
         assert classes(decisions) == {"new": "unknown", "none": "no objective"}
         assert "not timed yet" in decisions.reasons["new"]
@@ -301,7 +301,7 @@ class TestStep:
         known = {"a": took(20, 0.6, wanted=0.6), "b": took(9.5, 0.4, wanted=0.4)}
         assert limits(self.step([served("a"), served("b")], known)) == pytest.approx({"a": 0.6, "b": 0.4})
 
-    def test_nobody_goes_below_half_an_even_share_or_above_the_node(self) -> None:
+    def test_no_job_goes_below_half_an_even_share_or_above_the_node(self) -> None:
         known = {"a": took(5, 0.26, wanted=0.26), "b": JobMemory()}
         assert limits(self.step([served("a"), served("b")], known))["a"] == 0.25
         alone = {"a": took(20, 0.99, wanted=0.99)}

@@ -81,7 +81,7 @@ def test_a_job_that_needs_most_memory_goes_where_most_memory_is_free() -> None:
     assert placed(world(THREE, jobs, [arrival(cores=0.1, gib=8)]), USED) == ["n1"]
 
 
-def test_a_cpu_request_stands_for_the_parallelism_that_is_not_stated_and_cpu_for_what_nobody_knows() -> None:
+def test_a_cpu_request_stands_for_the_parallelism_that_is_not_stated_and_cpu_for_what_is_not_known() -> None:
     assert placed(world(THREE, BUSY, [arrival(millicores=1500, gib=4)]), USED) == ["n2"]
     assert placed(world(THREE, BUSY, [arrival()]), USED) == ["n2"]
 
@@ -172,7 +172,7 @@ def test_a_job_moves_only_on_a_measurement_made_since_the_last_look() -> None:
     assert len(decide(snapshot, tick).moves) == 1
 
 
-def test_between_two_looks_nobody_is_moved() -> None:
+def test_between_two_looks_no_job_is_moved() -> None:
     cores = {"a": using(0.5), "b": using(0.5)}
     looked = remembering(cores, evaluated_at=START - 5)
     assert decide(world([node("n1"), node("n2")], [job("a", "n1"), job("b", "n1")]), looked).moves == ()

@@ -24,7 +24,7 @@ def an_arrival(uid: str, at: float = START, **more: float) -> Arrival:
 def a_world(
     jobs: dict[str, tuple[str, str | None]], *waiting: Arrival, nodes: Sequence[Node] = TWO_NODES
 ) -> tuple[ClusterSnapshot, MemoryState]:
-    """Jobs by uid with their node and their list, none of them measured anew."""
+    """Jobs by uid with their node and their list, none of them measured again."""
     running: list[Job] = [a_job(uid, node=node) for uid, (node, _) in jobs.items()]
     remembered: dict[str, JobMemory] = {uid: known(job_class=listed) for uid, (_, listed) in jobs.items()}
     return replace(a_snapshot(running, nodes), waiting=waiting), MemoryState(remembered)

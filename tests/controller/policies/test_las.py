@@ -1,4 +1,4 @@
-"""Least attained service: who has had least goes first, equals share, and nobody is starved."""
+"""Least attained service: who has had least goes first, equals share, and no job is starved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_job_that_had_least_gets_the_node_and_the_other_a_floor() -> None:
     assert decisions.reasons["old"] == "queue 4: has had 100 core-s, limit 0.025 of 1 cores"
 
 
-def test_jobs_of_one_queue_share_evenly_so_that_a_second_more_or_less_moves_nobody() -> None:
+def test_jobs_of_one_queue_share_evenly_so_that_a_second_more_or_less_moves_no_job() -> None:
     assert limits(decide([a_job("a", cpu_seconds=41), a_job("b", cpu_seconds=79)])) == {"a": 0.5, "b": 0.5}
 
 
@@ -41,7 +41,7 @@ def test_the_width_of_the_first_queue_is_a_parameter() -> None:
     assert decisions.memory.jobs["a"].job_class == "queue 0"
 
 
-def test_nobody_gets_more_than_it_can_use_and_the_next_queue_has_the_rest() -> None:
+def test_no_job_gets_more_than_it_can_use_and_the_next_queue_has_the_rest() -> None:
     jobs = [a_job("a", cpu_seconds=0, useful_cores=1.0), a_job("b", cpu_seconds=50, useful_cores=4.0)]
     assert limits(decide(jobs, cpu_cores=4.0)) == pytest.approx({"a": 1.0, "b": 3.0})
 
@@ -53,7 +53,7 @@ def test_jobs_that_report_nothing_count_where_the_user_says_so() -> None:
     assert limits(counted) == pytest.approx({"old": 0.025, "new": 0.975})
 
 
-def test_a_newcomer_without_a_sample_goes_first_and_an_old_job_that_nobody_counts_does_not() -> None:
+def test_a_newcomer_without_a_sample_goes_first_and_an_old_job_that_is_not_counted_does_not() -> None:
     newcomer = a_job("newcomer", cpu_seconds=None, started_at=START - 5)
     unseen = a_job("unseen", cpu_seconds=None, started_at=START - 500)
     broken = a_job("broken", cpu_seconds=float("nan"), started_at=START - 500)

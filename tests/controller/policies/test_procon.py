@@ -1,4 +1,4 @@
-"""ProCon: an arriving job goes where least work waits, and what that work is where nobody can tell."""
+"""ProCon: an arriving job goes where least work waits, and what that work is where that is not known."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_empty_node_costs_nothing() -> None:
     assert [move.node for move in decide([job("a", "n1", 0)], {"a": at_pace(1.0)}).moves] == ["n2"]
 
 
-def test_a_job_that_nobody_knows_counts_as_the_mean_of_the_known() -> None:
+def test_a_job_that_is_not_known_counts_as_the_mean_of_the_known() -> None:
     jobs = [job("a", "n1", 10), job("plain", "n2"), job("c", "n3", 30)]
     memory = {"a": at_pace(1.0), "plain": at_pace(1.0), "c": at_pace(1.0)}
     decisions = decide(jobs, memory, nodes=[a_node("n1"), a_node("n2"), a_node("n3")])

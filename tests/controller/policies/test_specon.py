@@ -83,7 +83,7 @@ def moves(decisions: Decisions) -> dict[str, tuple[str, str]]:
 # --- Algorithm 3 ---------------------------------------------------------------------------------------------
 
 
-def told(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[bool]]:
+def classified(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[bool]]:
     """The categories a job goes through when its growth is measured at look after look, and when it requests."""
     nodes = [a_node("n1"), a_node("n2")]
     job, before, state = a_movable_job("job"), None, MemoryState()
@@ -106,41 +106,41 @@ def told(growths: Sequence[float], others: int = 2) -> tuple[list[str], list[boo
 
 
 def test_vector_falling_growth_goes_from_progressing_to_watching_to_converged_and_then_requests() -> None:
-    categories, requests = told([0.20, 0.008, 0.006, 0.004])
+    categories, requests = classified([0.20, 0.008, 0.006, 0.004])
     assert categories == ["PC", "WC", "CC", "CC"]
     assert requests == [False, False, False, True]
 
 
 def test_vector_a_converged_job_with_no_growing_ones_beside_it_requests_nothing() -> None:
-    assert told([0.20, 0.008, 0.006, 0.004], others=0) == (["PC", "WC", "CC", "CC"], [False] * 4)
-    assert told([0.20, 0.008, 0.006, 0.004], others=1)[1] == [False] * 4  # |PC| + |WC| must be above 1
+    assert classified([0.20, 0.008, 0.006, 0.004], others=0) == (["PC", "WC", "CC", "CC"], [False] * 4)
+    assert classified([0.20, 0.008, 0.006, 0.004], others=1)[1] == [False] * 4  # |PC| + |WC| must be above 1
 
 
 def test_vector_growth_that_does_not_fall_keeps_the_category() -> None:
-    assert told([0.20, 0.008, 0.009, 0.006])[0] == ["PC", "WC", "WC", "CC"]
+    assert classified([0.20, 0.008, 0.009, 0.006])[0] == ["PC", "WC", "WC", "CC"]
 
 
 @pytest.mark.parametrize("falling", [[0.20, 0.008], [0.20, 0.008, 0.006]])
 def test_vector_growth_of_alpha_or_more_brings_any_job_back_to_progressing(falling: list[float]) -> None:
-    assert told([*falling, 0.05])[0][-1] == "PC"
-    assert told([*falling, 0.01])[0][-1] == "PC"
+    assert classified([*falling, 0.05])[0][-1] == "PC"
+    assert classified([*falling, 0.01])[0][-1] == "PC"
 
 
 def test_a_job_that_only_jitters_converges_too_and_asks_to_be_moved() -> None:
     # Flat, ±0.002 an interval: growth that is cut off at 0 would be 0 and 0, and 0 is not below 0.
-    categories, requests = told([0.0, -0.001, -0.002, 0.002, -0.002])
+    categories, requests = classified([0.0, -0.001, -0.002, 0.002, -0.002])
     assert categories == ["PC", "WC", "CC", "CC", "CC"]
     assert requests == [False, False, False, False, True]
 
 
 def test_a_job_whose_loss_is_exactly_constant_converges_too_and_asks_to_be_moved() -> None:
-    categories, requests = told([0.0, 0.0, 0.0, 0.0])
+    categories, requests = classified([0.0, 0.0, 0.0, 0.0])
     assert categories == ["PC", "WC", "CC", "CC"]
     assert requests == [False, False, False, True]
 
 
 def test_a_slow_growth_that_stays_the_same_is_no_plateau() -> None:
-    assert told([0.20, 0.008, 0.008, 0.008])[0] == ["PC", "WC", "WC", "WC"]
+    assert classified([0.20, 0.008, 0.008, 0.008])[0] == ["PC", "WC", "WC", "WC"]
 
 
 def test_a_plateau_is_moved_off_a_node_where_others_grow() -> None:
@@ -159,7 +159,7 @@ def test_a_plateau_is_moved_off_a_node_where_others_grow() -> None:
 
 
 def test_a_job_that_gets_worse_does_not_go_back_to_progressing() -> None:
-    assert told([0.20, 0.008, -0.05, -0.3])[0] == ["PC", "WC", "CC", "CC"]
+    assert classified([0.20, 0.008, -0.05, -0.3])[0] == ["PC", "WC", "CC", "CC"]
 
 
 def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:
@@ -189,7 +189,7 @@ def test_growth_is_per_interval_of_the_setting_however_long_the_measured_one_was
     assert decisions.memory.jobs["a"].job_class == "WC"
 
 
-def test_an_event_between_looks_categorises_nobody_and_lets_newcomers_into_progressing() -> None:
+def test_an_event_between_looks_categorises_no_job_and_lets_newcomers_into_progressing() -> None:
     nodes = [a_node("n1"), a_node("joined")]
     memory = MemoryState({"a": grown(0.004, 0.006, "WC"), "new": JobMemory()}, evaluated_at([nodes[0]], at=START - 10))
     decisions = decide(a_snapshot([a_job("a"), a_job("new", node="joined")], nodes), memory)
@@ -208,13 +208,13 @@ def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() ->
     assert after.class_since_seconds == START
 
 
-def test_a_job_without_a_loss_is_no_growing_job_and_keeps_nobody_from_being_rebalanced() -> None:
+def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebalanced() -> None:
     silent = a_movable_job("silent", level=None)
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["CC"]})
     memory = MemoryState({**memory.jobs, "silent": JobMemory()}, memory.nodes)
     beside_slow = replace(snapshot, jobs=(*snapshot.jobs, replace(silent, node="n4")))
     decisions = decide(beside_slow, memory)
-    assert moves(decisions) == {}, "nobody grows beside it"
+    assert moves(decisions) == {}, "no job grows beside it"
     assert decisions.reasons["silent"] == "PC: reports no loss, unchanged"
     settled = {
         uid: structs.replace(known, job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()
@@ -415,7 +415,7 @@ def a_converged_cluster(*loads: int) -> tuple[ClusterSnapshot, MemoryState]:
     return a_snapshot(jobs, nodes), MemoryState(remembered, evaluated_at(nodes))
 
 
-def test_vector_of_5_2_3_two_of_four_jobs_end_and_the_idle_node_takes_one_though_nobody_was_marked() -> None:
+def test_vector_of_5_2_3_two_of_four_jobs_end_and_the_idle_node_takes_one_though_none_was_marked() -> None:
     """Two jobs a node, all converged; c1 and c2 on w1 end, and w1 has nothing to do."""
     workers = [a_node("w1"), a_node("w2")]
     jobs = [a_movable_job(f"c{number}", "w1" if number < 3 else "w2") for number in (1, 2, 3, 4)]

@@ -1,4 +1,4 @@
-"""The oracle: least remaining work first, unknown ends last, a floor for whoever waits."""
+"""The oracle: least remaining work first, unknown ends last, a floor for jobs that wait."""
 
 from __future__ import annotations
 

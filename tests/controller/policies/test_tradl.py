@@ -49,7 +49,7 @@ def test_between_the_targets_and_at_the_second_a_job_keeps_the_floor_and_the_urg
     assert got == pytest.approx({"u": 1 - 2 / 6, "d": 1 / 6, "r": 1 / 6})
 
 
-def test_a_released_job_keeps_the_floor_even_alone_and_a_deliverable_one_takes_what_nobody_needs() -> None:
+def test_a_released_job_keeps_the_floor_even_alone_and_a_deliverable_one_takes_what_none_needs() -> None:
     assert limits(decide([job("r", 0.05)], {"r": in_class(RELEASED)})) == {"r": 0.5}
     assert limits(decide([job("d", 0.3)], {"d": in_class(DELIVERABLE)})) == {"d": 1.0}
 

@@ -23,7 +23,7 @@ def once(ratio: float) -> Estimate:
         (1.05, "worse"),
     ],
 )
-def test_a_single_repetition_tells_only_what_is_beyond_its_own_error(ratio: float, text: str) -> None:
+def test_a_single_repetition_shows_only_what_is_beyond_its_own_error(ratio: float, text: str) -> None:
     assert verdict("less", once(ratio), single_ratio=0.05) == text
 
 

@@ -27,7 +27,7 @@ ROW = LiveRow(
 )
 
 
-def test_a_row_tells_state_loss_growth_cpu_and_why() -> None:
+def test_a_row_shows_state_loss_growth_cpu_and_why() -> None:
     text = words(printed(live_table([ROW], HEADER), width=160))
 
     assert "flowcon 30 s next pass in 8 s 3 passes 4 resizes applied 0 withheld" in text
@@ -144,7 +144,7 @@ def test_the_line_for_a_log_counts_jobs_passes_and_resizes() -> None:
     assert plain_progress_line(rows, HEADER) == "t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes"
 
 
-def test_the_line_for_a_log_tells_failures_and_trouble() -> None:
+def test_the_line_for_a_log_shows_failures_and_trouble() -> None:
     header = replace(HEADER, passes=1, resizes_applied=1, withheld=2, note="no\nanswer")
 
     assert (

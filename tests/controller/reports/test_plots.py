@@ -26,7 +26,7 @@ def test_ticks_are_round_numbers(low: float, high: float, count: int, values: li
     assert [value for value, _ in ticks(low, high, count)] == pytest.approx(values)
 
 
-def test_ticks_are_told_with_their_unit_and_without_the_rounding_of_floats() -> None:
+def test_ticks_are_reported_with_their_unit_and_without_the_rounding_of_floats() -> None:
     assert [text for _, text in ticks(0, 0.7, 7, " s")][3] == "0.3 s"
     assert ticks(5, 5) == ((5, "5"),)
 
@@ -73,7 +73,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_peaks() -> None:
     assert thinned(points[:MAX_POINTS]) == points[:MAX_POINTS]
 
 
-def test_what_is_told_under_the_mouse_is_what_was_measured_and_not_its_height() -> None:
+def test_what_is_reported_under_the_mouse_is_what_was_measured_and_not_its_height() -> None:
     line = Line("a", [(0.0, 1.0), (9.0, 0.0)], "#111", 0, [2.30251, 0.1])
     reported = Plot(TIME, UP, 200, lines=(line,), unit=" cores").hover()
     assert reported == {

@@ -39,7 +39,7 @@ def test_a_long_text_is_cut_and_shows_it() -> None:
     assert shortened("abcd", 4) == "abcd"
 
 
-def test_a_long_list_tells_how_many_are_left_out() -> None:
+def test_a_long_list_shows_how_many_are_left_out() -> None:
     assert listed(["a", "b", "c", "d"], at_most=2) == "a, b and 2 more"
     assert listed(["a", "b"], at_most=2) == "a, b"
 

@@ -150,7 +150,7 @@ def test_a_report_is_written_after_the_figures(folder: Path) -> None:
         (("small.yaml", "--report", "x", "--trace", "./x"), "--trace x is the file of --report as well; name another"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence_before_anything_runs(
+def test_a_mistake_is_reported_in_one_sentence_before_anything_runs(
     folder: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     assert message in message_of(simulate(folder, *arguments))

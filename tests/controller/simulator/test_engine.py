@@ -1,4 +1,4 @@
-"""One policy over one instance: the real pass, when it runs, and what is told of the run."""
+"""One policy over one instance: the real pass, when it runs, and what is reported of the run."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class TestReproducibility:
 
 
 class TestServedModels:
-    def test_a_run_of_a_fixed_duration_tells_response_times(self) -> None:
+    def test_a_run_of_a_fixed_duration_shows_response_times(self) -> None:
         instance = an_instance([a_served_model("s1", 0.5), a_served_model("s2", 0.25)], duration=300.0)
         outcome = run(instance, a_policy_run("fair"))
         assert [job.response_seconds for job in outcome.jobs] == pytest.approx([1.0, 0.5])
@@ -235,7 +235,7 @@ class TestMistakes:
             drive(world, DefaultScheduler(world, 1), restless(world))
 
 
-def test_the_clock_tells_unix_time_and_simulated_time() -> None:
+def test_the_clock_shows_unix_time_and_simulated_time() -> None:
     world = World(the_fixed_run(), "requests")
     world.pass_time(7.0)
     assert SimClock(world).monotonic() == 7.0

@@ -1,4 +1,4 @@
-"""What holds in every simulated run, whatever the instance and whoever decides; read from the run's trace alone."""
+"""What holds in every simulated run, whatever the instance and the policy; read from the run's trace alone."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def check_capacity(instance: Instance, reported: list[Stretch]) -> None:
 
 
 def check_work(instance: Instance, outcome: RunOutcome, reported: list[Stretch]) -> None:
-    """What was done adds up to the work of each job that ended; what was used adds up to what is told."""
+    """What was done adds up to the work of each job that ended; what was used adds up to what is reported."""
     for job, result in zip(instance.jobs, outcome.jobs, strict=True):
         mine = [stretch for stretch in reported if stretch.job == job.name]
         done = sum(stretch.speed * (stretch.to_seconds - stretch.from_seconds) for stretch in mine)

@@ -1,4 +1,4 @@
-"""Moves in the simulator under `spec.migration`: what is seen of them, and that nobody is thrown about."""
+"""Moves in the simulator under `spec.migration`: what is seen of them, and that no job is thrown about."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def migrations(events: Sequence[TraceEvent]) -> list[TraceEvent]:
 
 
 def check_bounds(events: Sequence[TraceEvent], bounds: Migration) -> None:
-    """Nobody is thrown about: by job, by node, and at the same time."""
+    """No job is thrown about: by job, by node, and at the same time."""
     moves = migrations(events)
     for job in {event.job for event in moves}:
         mine = [event for event in moves if event.job == job]
@@ -100,7 +100,7 @@ def driven(instance: Instance, policy: PolicyProtocol, run_: PolicyRun) -> tuple
 
 
 @pytest.mark.parametrize(("policy", "jobs"), [("specon", 7), ("specon", 8), ("draps", 7), ("draps", 9)])
-def test_growth_that_flips_every_interval_moves_nobody_more_often_than_the_bounds_allow(policy: str, jobs: int) -> None:
+def test_growth_that_flips_every_interval_moves_no_job_more_often_than_the_bounds_allow(policy: str, jobs: int) -> None:
     # A fall of a thousandth of the first value an interval, against a range that is at least half of it.
     parameters = {"alpha": 0.0005} if policy == "specon" else {}
     bounded, unbounded = (
@@ -131,7 +131,7 @@ def test_a_policy_that_wants_every_job_elsewhere_in_every_pass_is_held_to_the_bo
     check_bounds(world.events, bounds)
 
 
-def test_a_policy_whose_moves_cost_more_than_they_gain_moves_nobody() -> None:
+def test_a_policy_whose_moves_cost_more_than_they_gain_moves_no_job() -> None:
     class OnlyForCpu(Restless):
         def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
             decisions = super().decide(snapshot, memory)
@@ -161,7 +161,7 @@ def one_pass(world: World, desired: Migrate) -> PassReport:
     return reconcile(controller._ports, Wishes(), pass_settings(settings))
 
 
-def test_a_simulated_job_saves_when_it_is_told_to_end_and_is_under_way_while_it_pauses() -> None:
+def test_a_simulated_job_saves_when_it_is_signalled_to_end_and_is_under_way_while_it_pauses() -> None:
     jobs = [a_sim_job(name, 1000.0, checkpoint_seconds=2.0, restart_seconds=5.0) for name in ("a", "b")]
     world = World(an_instance(jobs, [a_sim_node("n1"), a_sim_node("n2")]), "requests")
     for running in list(world.jobs):

@@ -1,4 +1,4 @@
-"""A sweep: the same figures whoever computed them and in whatever order; stopped or failed, nothing is left running."""
+"""A sweep: the same figures from any worker and in any order; stopped or failed, nothing is left running."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def a_scenario(**spec: object) -> Scenario:
 
 
 @dataclass
-class Told:
-    """Progress that remembers what it was told."""
+class Counted:
+    """Progress that remembers what it received."""
 
     total: int = 0
     count: int = 0
@@ -131,7 +131,7 @@ def test_a_policy_that_there_is_not_is_refused_before_anything_runs() -> None:
 
 
 def test_the_number_of_workers_changes_nothing(result: SweepResult) -> None:
-    progress = Told()
+    progress = Counted()
     parallel = simulate(a_scenario(), SEEDS, workers=3, progress=progress, keep_runs_of=(2,))
     assert parallel == result
     assert progress.total == 3 * 4  # seeds by three policies and the fair runs
@@ -156,7 +156,7 @@ def test_a_run_that_cannot_end_ends_the_sweep_with_its_sentence(workers: int) ->
     assert active_children() == []
 
 
-def test_a_worker_that_was_killed_is_told_with_what_to_do() -> None:
+def test_a_worker_that_was_killed_is_reported_with_what_to_do() -> None:
     with pytest.raises(SlopewiseError, match="want of memory; use fewer --workers"):
         simulate(a_scenario(), SEEDS, workers=2, simulator=Simulator(run=dies))
     assert active_children() == []

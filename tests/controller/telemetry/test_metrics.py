@@ -237,9 +237,9 @@ def test_a_line_names_a_job_without_a_pod_by_its_workload() -> None:
     report = a_report()
     assert report.snapshot is not None
     absent = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
-    told = MoveEvent("job-1:0", "cancelled", MoveRecord(START, "n1", "n2"), "its move is over")
+    event = MoveEvent("job-1:0", "cancelled", MoveRecord(START, "n1", "n2"), "its move is over")
     snapshot = replace(report.snapshot, absent=(absent,))
-    Telemetry(control="limits", interval_seconds=20.0).record(replace(report, snapshot=snapshot, move_events=(told,)))
+    Telemetry(control="limits", interval_seconds=20.0).record(replace(report, snapshot=snapshot, move_events=(event,)))
     assert json.loads(stream.getvalue())["moves"] == ["team/train its move is over"]
 
 
@@ -249,7 +249,7 @@ def news(stage: MoveStage, message: str, **more: object) -> MoveEvent:
 
 
 BACK = {"resumed_at_seconds": START - 6.0, "resumed_on": "n2", "steps_lost": 20.0}
-TOLD = (
+STAGES = (
     news("begun", "moves from n1 to n2: why"),
     news("resumed", "resumed on n2 after 4 s, 20 steps lost", **BACK),
     news("failed", "crashed on resume: failed; it is not moved again", **BACK, failure="crashed on resume: failed"),
@@ -257,7 +257,7 @@ TOLD = (
 
 
 def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
-    telemetry = recorded(replace(a_report(), move_events=TOLD))
+    telemetry = recorded(replace(a_report(), move_events=STAGES))
     stages = [value(telemetry, "slopewise_migrations_total", stage=each) for each in ("begun", "resumed", "failed")]
     assert stages == [1, 1, 1]
     assert value(telemetry, "slopewise_move_pause_seconds_sum") == 4.0
@@ -294,13 +294,13 @@ def a_quiet_report(after_seconds: float = 0.0, guard: str = "cooldown") -> PassR
 
 
 def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_quiet_it_is() -> None:
-    quiet, told = a_quiet_report(), replace(a_quiet_report(2.0), move_events=TOLD)
-    first, second = lines_of(quiet, told)
+    quiet, reported = a_quiet_report(), replace(a_quiet_report(2.0), move_events=STAGES)
+    first, second = lines_of(quiet, reported)
     assert first["moves"] == []
-    assert second["moves"] == [f"team/a {each.message}" for each in TOLD[1:]]
+    assert second["moves"] == [f"team/a {each.message}" for each in STAGES[1:]]
 
 
-def test_a_migration_that_stays_withheld_is_told_once_though_its_figures_change() -> None:
+def test_a_migration_that_stays_withheld_is_reported_once_though_its_figures_change() -> None:
     migrate = Migrate("a", "n1", "n2", "slow move")
     held = [
         replace(
@@ -358,7 +358,7 @@ def test_an_outage_has_one_line_an_interval_although_its_seconds_are_counted_up(
     assert [line["reason"] for line in lines_of(*held)] == ["no news for 0 s", "no news for 18 s"]
 
 
-def test_a_job_that_went_to_another_policy_is_told_of_once_by_the_one_that_saw_it_last() -> None:
+def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_it_last() -> None:
     instruments = Instruments()
     configure_logging(stream=io.StringIO())
     for name, level, at in (("old", 1.0, START), ("new", 2.0, START + 20)):

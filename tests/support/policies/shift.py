@@ -27,14 +27,14 @@ class Policy:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """One migration of each training job that is not where it is to be, one place for each arrival."""
-        places: list[Move] = [Place(each.uid, self._wish.place, "told so") for each in snapshot.waiting]
+        places: list[Move] = [Place(each.uid, self._wish.place, "as set by the test") for each in snapshot.waiting]
         migrations = [
-            Migrate(job.uid, job.node, target, "told so", relieves="memory")
+            Migrate(job.uid, job.node, target, "as set by the test", relieves="memory")
             for job in snapshot.jobs
             if job.state is JobState.TRAINING
             if (target := self._target(job, snapshot)) not in ("", job.node)
         ]
-        reasons = {job.uid: "told so" for job in snapshot.jobs if not job.state.ended}
+        reasons = {job.uid: "as set by the test" for job in snapshot.jobs if not job.state.ended}
         return Decisions("shift", (), reasons, memory, (*(places if self._wish.place else ()), *migrations))
 
     def _target(self, job: Job, snapshot: ClusterSnapshot) -> str:

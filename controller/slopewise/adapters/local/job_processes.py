@@ -139,7 +139,7 @@ class JobProcesses:
 
     def stop_on(self, record: JobRecord, stopping: Ending, process: ManagedProcess) -> bool:
         """Advance the end of a job that is stopped at its target; True once it has ended."""
-        if not stopping.is_signalled and process.has_ended():  # by itself, before it was told
+        if not stopping.is_signalled and process.has_ended():  # by itself, before the signal
             with self.lock:
                 record.stopping = None
             self.end(record)
@@ -152,7 +152,7 @@ class JobProcesses:
         return True
 
     def _has_left(self, name: str, ending: Ending, process: ManagedProcess) -> bool:
-        """Advance the end of a process that is told to save; True once it and all that it started have ended."""
+        """Advance the end of a process that is to save; True once it and all that it started have ended."""
         if not ending.is_signalled:
             with suppress(ActuationError):  # a limited job might not save in time
                 self.limiter.restore(name, UNLIMITED)

@@ -18,7 +18,7 @@ SHOWN_SECONDS = 90.0
 restart before it ends the move, and other moves wait for that."""
 
 STOPPED_AT_TARGET = "stopped at target"
-"""State of a job that has reached its target and was told to end, as its owner asked (`atTarget: stop`)."""
+"""State of a job that has reached its target and was stopped, as its owner asked (`atTarget: stop`)."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class JobRecord:
     ended_before_move: bool = False
     """The job had ended by itself before its move could begin."""
     stopping: Ending | None = None
-    """It is told to end at its target."""
+    """It is being stopped at its target."""
     stopped_at_target: str = ""
     """Why it was stopped at its target, which is a success whatever its exit status; empty: it was not."""
     status_unknown: bool = False
@@ -110,7 +110,7 @@ class JobRecord:
             self.move = None
 
     def running(self, namespace: str, grace_seconds: float) -> LocalJob | None:
-        """The job for the observer; None while it waits, moves or is told to end, and after its end."""
+        """The job for the observer; None while it waits, moves or is being stopped, and after its end."""
         if self.noticed_end_seconds is not None or self.move is not None or self.stopping is not None:
             return None
         return self._as_local(namespace, grace_seconds)

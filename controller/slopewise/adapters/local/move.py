@@ -31,7 +31,7 @@ MAX_STARTS = 2
 
 @dataclass(slots=True)
 class Ending:
-    """The end of a process that is told to save, from the decision on. Times are Unix seconds."""
+    """The end of a process that is to save, from the decision on. Times are Unix seconds."""
 
     since_seconds: float
     reason: str = ""

@@ -167,7 +167,7 @@ class LocalActuator:
     ) -> None:
         """`place`: starts a waiting job, by uid, on a node, by name; ActuationError when that cannot be.
 
-        `migrate` begins the move of a running job and returns the outcome; `stop` tells one to save and to end.
+        `migrate` begins the move of a running job and returns the outcome; `stop` has one save and end.
         """
         self._limiter = limiter
         self._place = place

@@ -172,7 +172,7 @@ class Supervisor:
         return Outcome(move, "applied", how, begun_at_seconds=now)
 
     def end_at_target(self, stop: Stop) -> Outcome[Stop]:
-        """Tell a running job to save and to end; that begins with the next `poll`. Thread-safe."""
+        """Have a running job save and end; that begins with the next `poll`. Thread-safe."""
         with self._lock:
             record = self.records.get(stop.job_uid)
             if record is None or record.started_at_seconds is None or record.noticed_end_seconds is not None:
@@ -234,7 +234,7 @@ class Supervisor:
         if record is None or record.started_at_seconds is None or record.noticed_end_seconds is not None:
             return "infeasible", "no such job runs on this machine; it has ended or was never started"
         if record.stopping is not None:
-            return "infeasible", "it is told to end at its target"
+            return "infeasible", "it is being stopped at its target"
         if record.move is not None:
             return "deferred", f"it is on its way from {record.move.from_node} to {record.move.node}"
         if not self._is_node(move.node):

@@ -91,7 +91,7 @@ def use_by_container(rows: Iterable[ContainerRow]) -> dict[ContainerKey, Contain
 
 
 def machines_by_node(rows: Iterable[Row]) -> dict[str, Machine]:
-    """Nodes by name, as far as their targets tell it (`_node_of`)."""
+    """Nodes by name, as far as their targets show it (`_node_of`)."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         found.setdefault(_node_of(row), {})[row.labels.get("__name__", "")] = row.value

@@ -159,7 +159,7 @@ class MissingEvaluations:
             known.due_at_seconds = now_seconds + (RECHECK_SECONDS if is_certain else TRY_AGAIN_SECONDS)
 
     def _errors(self, jobs: Sequence[Unreachable]) -> Mapping[str, str] | None:
-        """The last error of each target, by its address; None where Prometheus does not tell."""
+        """The last error of each target, by its address; None where Prometheus does not answer."""
         if not jobs:
             return {}
         try:
@@ -168,7 +168,7 @@ class MissingEvaluations:
             return None
 
     def _names(self, jobs: Sequence[Unreachable], now_seconds: float) -> Mapping[JobKey, Collection[str]] | None:
-        """The metrics of each job; None where Prometheus does not tell."""
+        """The metrics of each job; None where Prometheus does not answer."""
         if not jobs:
             return {}
         try:

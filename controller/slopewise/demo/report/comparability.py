@@ -17,7 +17,7 @@ from slopewise.reports.wording import counted, listed, plain
 
 OTHER_CPU_RATIO = 0.05
 """Of the CPU that everything else left to the jobs. Their durations differ by about as much, whatever the policy does,
-and 5 % is what a single pair of runs cannot tell (`cells.SINGLE_RATIO`)."""
+and 5 % is what a single pair of runs cannot resolve (`cells.SINGLE_RATIO`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def assess(job: Job, known: JobMemory, node: Node, had_cores: float, at: Deadlin
     if left <= 0:
         one.listed, one.because = HOPELESS, f"{job.name}'s deadline passed {abs(left):.0f} s ago"
     elif todo is None and not young:
-        one.because = f"{left:.0f} s left for a number of steps that it does not tell"
+        one.because = f"{left:.0f} s left for a number of steps that it does not report"
     elif todo is None or found is None:
         one.listed, one.because, one.young = PROFILING, f"{left:.0f} s left, steps not timed yet", young
     elif todo <= 0:

@@ -23,7 +23,7 @@ Placed = Callable[[Arrival, Node], str]
 
 
 Unplaced = Callable[[Arrival, Sequence[Node]], None]
-"""Is told of an arrival that no node takes at a finite cost, and of the nodes that have its memory and accept it."""
+"""Receives an arrival that no node takes at a finite cost, and the nodes that have its memory and accept it."""
 
 
 def _arrived_at(arrival: Arrival) -> float:
@@ -38,7 +38,7 @@ def place_each(
     order: Order = _arrived_at,
     unplaced: Unplaced = lambda arrival, nodes: None,
 ) -> tuple[Place, ...]:
-    """Each waiting job, in order (of arrival, or as told), on the node of least cost that its memory fits.
+    """Each waiting job, in order (of arrival, or as given), on the node of least cost that its memory fits.
 
     Ties go to the lowest measured CPU fraction, then to the first name. Infinite costs rule a node out, as does a node
     that would not take the job.

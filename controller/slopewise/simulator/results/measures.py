@@ -236,8 +236,8 @@ def _satisfied(job: JobOutcome) -> bool:
 def _lateness_seconds(run: RunOutcome) -> list[float]:
     """By how much each job with a deadline missed it, 0 if it did not.
 
-    A job that had not ended when the run did counts as if it ended then: to leave it out would reward whoever lets
-    late jobs starve. It is left out only while its deadline is still to come.
+    A job that had not ended when the run did counts as if it ended then: to leave it out would reward a policy that
+    lets late jobs starve. It is left out only while its deadline is still to come.
     """
     ends = [(job.deadline_seconds, job.finished_seconds) for job in run.jobs]
     return [

@@ -1,7 +1,7 @@
 """Validates the `generate` part of a scenario: the number, arrivals, models and objectives of the drawn jobs.
 
-`scenario.py` holds it, `workload.py` draws from it. The two kinds of promise have fixed generators, so that nobody
-invents an easy one: `qoe` (served models) and `deadlines`.
+`scenario.py` holds it, `workload.py` draws from it. The two kinds of promise have fixed generators, so that no
+scenario invents an easy one: `qoe` (served models) and `deadlines`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loads and validates scenario files: nodes, jobs, physics, and the policies to compare.
 
 A scenario is a YAML file, or one that is shipped in `scenarios/`. Unknown keys are refused by name, and every mistake
-is told in one sentence, as for any settings (`controller/slopewise/config/training_policy.py`).
+is reported in one sentence, as for any settings (`controller/slopewise/config/training_policy.py`).
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ IDLE = Rate(0.0, 0.0)
 def water_fill(caps: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
     """Weighted max-min shares, shape (jobs,): in proportion to the weights, none above its cap, nothing left unused.
 
-    Worked example: caps 0.19 and 1, equal weights, capacity 1: 0.19 and 0.81. Going up by cap / weight, whoever
-    reaches its cap leaves the rest to those after it.
+    Worked example: caps 0.19 and 1, equal weights, capacity 1: 0.19 and 0.81. Going up by cap / weight, a
+    job that reaches its cap leaves the rest to those after it.
     """
     if sum(caps) <= capacity:
         return list(caps)

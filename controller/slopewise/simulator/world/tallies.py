@@ -1,6 +1,6 @@
 """Accumulates measures during a simulated run that its end state lacks: overlap, balance, jitter, growth.
 
-`world.py` and `engine.py` tell these classes of every change, at the moment it happens; `outcomes.py` and `engine.py`
+`world.py` and `engine.py` report every change to these classes, at the moment it happens; `outcomes.py` and `engine.py`
 read them when the run is over.
 """
 

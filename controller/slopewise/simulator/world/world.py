@@ -33,7 +33,7 @@ Action = Callable[[], None]
 class World:
     """Everything there is, at `now_seconds`.
 
-    `woken` is set by what a controller is told at once: a job arrived, started, ended, or works again after a pause.
+    `woken` is set by what a controller sees at once: a job arrived, started, ended, or works again after a pause.
     """
 
     def __init__(self, instance: Instance, control: CpuControl, *, trace: bool = False) -> None:

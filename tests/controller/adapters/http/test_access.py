@@ -110,7 +110,7 @@ def test_files_are_looked_for_beside_the_http_config(folder: Folder, monkeypatch
         ("tls_config: {cert_file: lines, key_file: lines}", "the client certificate and its key cannot be read; wr"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told(folder: Folder, content: str, message: str) -> None:
+def test_a_file_that_cannot_be_used_is_reported(folder: Folder, content: str, message: str) -> None:
     os.mkfifo(folder.path / "pipe")
     (folder.path / "large").write_bytes(b"x" * (1024 * 1024 + 1))
     reported = folder.refusal(content, empty="\n", lines=f"{SECRET}\nmore", euro=f"{SECRET}€")

@@ -1,4 +1,4 @@
-"""An answer is read to its end within its bounds, or not at all; what broke is told in known words."""
+"""An answer is read to its end within its bounds, or not at all; what broke is reported in known words."""
 
 from __future__ import annotations
 

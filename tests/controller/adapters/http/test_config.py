@@ -124,7 +124,7 @@ def test_a_mistake_is_one_sentence_without_what_was_written(file: Path, content:
     assert message in refusal(file, content)
 
 
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(file: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot be read \(No such file or directory\)"):
         load_http_config(file)
 

@@ -103,7 +103,7 @@ def test_after_ten_minutes_a_repeated_event_is_a_new_one(server: ApiServer) -> N
         assert eventually(lambda: len(server.asked("POST")) == 2)
 
 
-def test_a_refused_event_is_counted_and_told_once(server: ApiServer) -> None:
+def test_a_refused_event_is_counted_and_reported_once(server: ApiServer) -> None:
     server.fault(refusal(403, "Forbidden", "events is forbidden"), method="POST", times=2)
     with capture_logs() as logs, Recording(server) as recording:
         for note in ("one", "two", "three"):
@@ -113,7 +113,7 @@ def test_a_refused_event_is_counted_and_told_once(server: ApiServer) -> None:
     assert len([line for line in logs if line["event"] == "event write failed"]) == 1
 
 
-def test_a_full_queue_drops_events_and_nobody_waits(server: ApiServer) -> None:
+def test_a_full_queue_drops_events_and_no_caller_waits(server: ApiServer) -> None:
     server.fault(Hang(), method="POST", times=99)
     recording = Recording(server)
     for number in range(MAX_WAITING + 5):
@@ -121,7 +121,7 @@ def test_a_full_queue_drops_events_and_nobody_waits(server: ApiServer) -> None:
     assert recording.recorder.dropped == 5
 
 
-def test_one_that_does_not_lead_tells_nothing(server: ApiServer) -> None:
+def test_one_that_does_not_lead_shows_nothing(server: ApiServer) -> None:
     with Recording(server, may_write=False) as recording:
         recording.recorder.emit(Event(POD, "Resized", "x"))
     assert (server.requests, recording.recorder.dropped) == ([], 0)

@@ -1,4 +1,4 @@
-"""At most one controller may write at a time, whatever hangs, and a lease that is lost is told."""
+"""At most one controller may write at a time, whatever hangs, and a lease that is lost is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = Terms(lease_seconds=4.0, renew_deadline_seconds=2.5, retry_seconds=0.1)
 
 
 class Candidate:
-    """An elector and what it told."""
+    """An elector and what it reported."""
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ def test_never_two_may_write_while_the_server_comes_and_goes(server: ApiServer, 
     assert both == [0]
 
 
-def test_a_lease_that_cannot_be_asked_for_is_told(server: ApiServer, candidates: list[Candidate]) -> None:
+def test_a_lease_that_cannot_be_asked_for_is_reported(server: ApiServer, candidates: list[Candidate]) -> None:
     server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)
     waiting = enter(candidates, Candidate(server, "a"))
     assert eventually(lambda: waiting.elector.failure)
@@ -313,7 +313,7 @@ def test_a_lease_without_contents_is_free(server: ApiServer, candidates: list[Ca
     assert lead(candidates, server, "a").elector.is_leader
 
 
-def test_a_lease_with_rubbish_in_it_is_told_and_not_taken(server: ApiServer, candidates: list[Candidate]) -> None:
+def test_a_lease_with_rubbish_in_it_is_reported_and_not_taken(server: ApiServer, candidates: list[Candidate]) -> None:
     foreign(server, leaseTransitions="many", leaseDurationSeconds="long")
     clock = Clock()
     waiting = enter(candidates, Candidate(server, "a", clock=clock))

@@ -149,7 +149,7 @@ def names(snapshot: ClusterSnapshot) -> list[str]:
     return [job.name for job in snapshot.jobs]
 
 
-def test_a_job_is_told_in_full() -> None:
+def test_a_job_is_reported_in_full() -> None:
     annotations = {
         "slopewise.dev/weight": "2",
         "slopewise.dev/max-useful-cpu": "1500m",
@@ -283,7 +283,7 @@ def test_only_rows_of_the_jobs_namespaces_and_containers_are_asked_for() -> None
     assert here.reader.asked == [Scope(("team", "x"), ("pytorch", "trainer"))]
 
 
-def test_without_jobs_nobodys_rows_are_asked_for() -> None:
+def test_without_jobs_no_rows_are_asked_for() -> None:
     here = world()
     assert here.observer.observe().jobs == ()
     assert here.reader.asked == [Scope(("",), ())]
@@ -334,7 +334,7 @@ def test_a_job_that_has_ended_is_shown_for_a_while() -> None:
 @pytest.mark.parametrize(
     ("kind", "result"), [("Deferred", "deferred"), ("Infeasible", "infeasible"), ("Error", "failed")]
 )
-def test_a_resize_that_waits_is_told_with_the_time_at_which_we_first_saw_it(kind: Any, result: Any) -> None:
+def test_a_resize_that_waits_is_reported_with_the_time_at_which_we_first_saw_it(kind: Any, result: Any) -> None:
     slow_clock = PodPending(kind, START - 5000, "no room")
     container = a_container(limit=3000, reported=CpuAllocation(2000, 500))
     here = world(a_pod("p", container, pending=slow_clock))
@@ -350,19 +350,19 @@ SQUEEZED = CpuAllocation(500, 500)
 
 
 @pytest.mark.parametrize(
-    ("node", "waited", "late", "told"),
+    ("node", "waited", "late", "found"),
     [
         (a_node_record(), 2.0, False, "n1 has not reported it in effect yet"),
         (a_node_record(), 60.0, True, "n1 does not carry it out; see whether its kubelet runs"),
         (a_node_record(ready=False), 60.0, True, "n1 is not ready"),
     ],
 )
-def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: float, late: bool, told: str) -> None:
+def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: float, late: bool, found: str) -> None:
     pod = a_pod("p", a_container(limit=2000, reported=SQUEEZED))
     here = world(pod, nodes=(node,), waited=lambda _: waited)
     job = here.job()
     assert (job.allocation, job.actual) == (CpuAllocation(2000, 500), SQUEEZED)
-    expected = f"the API server has accepted limit 2000m, request 500m; {told} (it reports limit 500m, request 500m)"
+    expected = f"the API server has accepted limit 2000m, request 500m; {found} (it reports limit 500m, request 500m)"
     assert job.unconfirmed == Unconfirmed(expected, late)
     assert here.observer.behind == (["n1"] if late else [])
 
@@ -417,7 +417,7 @@ def test_a_start_in_the_future_of_our_clock_is_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "told"),
+    ("series", "expected"),
     [
         (JobSeries(), "reports no loss: Prometheus has no target for it; give its container a port named metrics"),
         (DOWN, "reports no loss: port 9464 refuses; see whether its exporter listens and answers"),
@@ -429,14 +429,16 @@ def test_a_start_in_the_future_of_our_clock_is_now() -> None:
         (REPORTS, None),
     ],
 )
-def test_what_cannot_be_measured_is_told_after_a_while_with_the_remedy(series: JobSeries, told: str | None) -> None:
+def test_what_cannot_be_measured_is_reported_after_a_while_with_the_remedy(
+    series: JobSeries, expected: str | None
+) -> None:
     here = world(a_pod("p", a_container(running_since_seconds=START)), p=series)
     assert here.job().warnings == ()
     here.clock.seconds += GRACE_SECONDS
     warnings = here.job().warnings
     (no_use,) = [warning for warning in warnings if warning.startswith("no kubelet reports its usage; scrape")]
     others = [warning for warning in warnings if warning != no_use]
-    assert [warning.startswith(told or "") for warning in others] == [True] * (told is not None)
+    assert [warning.startswith(expected or "") for warning in others] == [True] * (expected is not None)
 
 
 @pytest.mark.parametrize(
@@ -459,15 +461,16 @@ def test_the_trainer_is_the_policys_container_then_the_owners_then_the_only_one(
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "expected"),
     [
         ({}, "which container trains is not known; name one of a, c in slopewise.dev/container"),
         ({"slopewise.dev/container": "x"}, "annotation slopewise.dev/container names 'x', and the pod has a, c"),
     ],
 )
-def test_a_pod_whose_trainer_is_not_known_is_left_alone(annotations: dict[str, str], told: str) -> None:
+def test_a_pod_whose_trainer_is_not_known_is_left_alone(annotations: dict[str, str], expected: str) -> None:
     assert (
-        world(a_pod("p", a_container("a"), a_container("c"), annotations=annotations)).job().ineligible_reason == told
+        world(a_pod("p", a_container("a"), a_container("c"), annotations=annotations)).job().ineligible_reason
+        == expected
     )
 
 
@@ -504,7 +507,7 @@ def test_a_changed_pod_node_or_original_is_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("what", ["pods", "nodes", "jobs"])
-def test_an_api_server_that_is_not_heard_of_holds_the_pass(what: str) -> None:
+def test_an_api_server_that_is_silent_holds_the_pass(what: str) -> None:
     here = world(a_pod())
     store = getattr(here, what)
     store.silent = 121.0
@@ -530,7 +533,7 @@ def test_a_pod_on_a_node_that_is_not_known_yet_is_left_out_and_named() -> None:
     assert here.observer.left_out == {"team/b": "the size of its node n9 is not known"}
 
 
-def test_without_the_right_to_read_nodes_prometheus_tells_their_size() -> None:
+def test_without_the_right_to_read_nodes_prometheus_shows_their_size() -> None:
     here = world(a_pod(), nodes=None)
     here.reader.sizes = {"n1": Machine(2.0, GIB), "n2": Machine(4.0, GIB)}
     snapshot = here.observer.observe()
@@ -619,8 +622,8 @@ def test_a_workload_that_reports_no_loss_says_so_once_and_all_of_its_pods_know_w
     jobs = here.observer.observe().jobs
     causes = {job.missing_evaluation for job in jobs}
     assert [cause.reason for cause in causes if cause] == ["ScrapeFails"]
-    told = {job.name for job in jobs if any("reports no loss" in warning for warning in job.warnings)}
-    assert told == {"train-1"}
+    expected = {job.name for job in jobs if any("reports no loss" in warning for warning in job.warnings)}
+    assert expected == {"train-1"}
 
 
 def test_a_rank_that_reports_nothing_beside_one_that_does_is_no_matter() -> None:

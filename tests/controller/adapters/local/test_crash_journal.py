@@ -53,7 +53,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def dead_runs_journal(state_dir: Path, run_id: str, *entries: dict[str, object] | str) -> Path:
-    """A journal that nobody holds."""
+    """A journal that no process holds."""
     state_dir.mkdir(parents=True, exist_ok=True)
     path = journal_path(state_dir, run_id)
     path.write_text("".join(f"{e if isinstance(e, str) else json.dumps(e)}\n" for e in entries))
@@ -100,7 +100,7 @@ def test_a_live_run_is_never_touched(state_dir: Path, run_id: str, sleeper: subp
     journal.close()
 
 
-def test_a_pid_used_anew_is_not_ended(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_reused_pid_is_not_ended(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
     ticks = identify(sleeper.pid).started_ticks
     path = dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks - 1))
     assert clean_up_after_killed(state_dir) == []
@@ -108,7 +108,9 @@ def test_a_pid_used_anew_is_not_ended(state_dir: Path, run_id: str, sleeper: sub
     assert not path.exists()
 
 
-def test_processes_of_a_former_boot_are_nobodys(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
+def test_processes_of_a_former_boot_are_not_ours(
+    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
+) -> None:
     ticks = identify(sleeper.pid).started_ticks
     dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks, boot_id="another"))
     assert clean_up_after_killed(state_dir) == []
@@ -206,7 +208,7 @@ def test_an_unreadable_line_stops_nothing_and_the_journal_is_kept_aside(
     assert clean_up_after_killed(state_dir) == []
 
 
-def test_what_cannot_be_cleaned_up_is_told_and_tried_again(state_dir: Path, run_id: str, tmp_path: Path) -> None:
+def test_what_cannot_be_cleaned_up_is_reported_and_tried_again(state_dir: Path, run_id: str, tmp_path: Path) -> None:
     cgroup = tmp_path / f"slopewise-{run_id}"  # its removal fails: plain files cannot be moved out of it
     (cgroup / "1-job").mkdir(parents=True)
     (cgroup / "cgroup.procs").touch()
@@ -221,14 +223,14 @@ def test_no_state_folder_means_nothing_to_clean_up(tmp_path: Path) -> None:
     assert clean_up_after_killed(tmp_path / "none") == []
 
 
-def test_a_state_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_state_folder_that_cannot_be_written_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SlopewiseError, match="the journal of this run cannot be written"):
         Journal.open(tmp_path / "file", "run")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
-def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_before_anything_is_made(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.journal", os.open("/dev/full", os.O_WRONLY))
     with pytest.raises(SlopewiseError, match="No space left on device"):
         journal.make_folder("data")

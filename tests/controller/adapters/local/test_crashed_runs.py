@@ -130,7 +130,7 @@ def test_once_settled_it_is_the_next_runs_to_remember_and_survives_another_crash
     assert (again.jobs["a"].runs, again.jobs["a"].mark, again.jobs["b"].ended) == (True, "run-1", ended("b"))
 
 
-def test_it_is_told_of_once_and_not_with_every_later_start(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+def test_it_is_reported_once_and_not_with_every_later_start(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     killed(tmp_path, "run-1", started("a", sleeper.pid))
     assert clean_up_after_killed(tmp_path) == []
     assert earlier_run(tmp_path, JOBS).jobs["a"].runs
@@ -204,7 +204,7 @@ def test_jobs_that_a_controller_has_now_are_refused(tmp_path: Path) -> None:
     check_not_running(tmp_path, JOBS, where="jobs.yaml")
 
 
-def test_after_a_restart_of_the_machine_nothing_runs_and_everything_starts_anew(tmp_path: Path) -> None:
+def test_after_a_restart_of_the_machine_nothing_runs_and_everything_starts_again(tmp_path: Path) -> None:
     path = killed(tmp_path, "run-1", started("a", boot="another boot"), ended("a"))
     assert not path.exists()
     assert earlier_run(tmp_path, JOBS).jobs == {}

@@ -62,7 +62,9 @@ def start(journal: Journal, tmp_path: Path) -> Iterator[Callable[..., ManagedPro
         process.terminate(grace_seconds=0.0)
 
 
-def test_a_command_leads_a_session_of_its_own_and_its_exit_status_is_told(start: Callable[..., ManagedProcess]) -> None:
+def test_a_command_leads_a_session_of_its_own_and_its_exit_status_is_reported(
+    start: Callable[..., ManagedProcess],
+) -> None:
     process = start(*PYTHON, "import os, sys; print(os.getsid(0) == os.getpid()); sys.exit(3)")
     assert eventually(lambda: process.poll() is not None)
     assert process.poll() == 3
@@ -161,21 +163,21 @@ def test_a_program_is_found_relative_to_the_working_directory(
         ([], "job: its command is empty"),
     ],
 )
-def test_a_command_that_does_not_exist_is_told_with_its_job(
+def test_a_command_that_does_not_exist_is_reported_with_its_job(
     start: Callable[..., ManagedProcess], arguments: list[str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         start(*arguments)
 
 
-def test_a_working_directory_that_does_not_exist_is_told_with_its_job(
+def test_a_working_directory_that_does_not_exist_is_reported_with_its_job(
     start: Callable[..., ManagedProcess], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"job: its working directory .*/none does not exist"):
         start("true", working_directory=tmp_path / "none")
 
 
-def test_a_log_that_cannot_be_written_is_told_with_its_job(journal: Journal, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_reported_with_its_job(journal: Journal, tmp_path: Path) -> None:
     with pytest.raises(SlopewiseError, match=r"job: its log .* cannot be written \(No such file"):
         Launcher(journal).start(Command("job", ["true"], tmp_path / "none" / "log"))
 
@@ -245,11 +247,11 @@ def test_a_process_of_another_run_or_job_is_no_member(start: Callable[..., Manag
         os.kill(daemon, signal.SIGKILL)
 
 
-def test_all_are_told_to_end_before_one_of_them_is_waited_for(
+def test_all_are_signalled_to_end_before_one_of_them_is_waited_for(
     start: Callable[..., ManagedProcess], tmp_path: Path
 ) -> None:
-    """The first ends only when the second has been told to: one after the other, the first would be killed."""
-    reported = tmp_path / "told"
+    """The first ends only when the second has been signalled: one after the other, the first would be killed."""
+    reported = tmp_path / "reported"
     waits = (
         "import os, signal, sys, time\n"
         "def end(*_):\n"
@@ -257,19 +259,19 @@ def test_all_are_told_to_end_before_one_of_them_is_waited_for(
         "    sys.exit(7)\n"
         "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
     )
-    tells = (
+    reports = (
         "import signal, sys, time\n"
         f"def end(*_): open({str(reported)!r}, 'w').close(); sys.exit(8)\n"
         "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
     )
-    first, second = start(*PYTHON, waits), start(*PYTHON, tells)
+    first, second = start(*PYTHON, waits), start(*PYTHON, reports)
     assert eventually(lambda: first.tail().split() == ["ready", "ready"])
     terminate_all([first, second], grace_seconds=5.0)
     assert (first.poll(), second.poll()) == (7, 8)
     terminate_all([first, second])
 
 
-def test_kill_asks_nobody(start: Callable[..., ManagedProcess]) -> None:
+def test_kill_needs_no_consent(start: Callable[..., ManagedProcess]) -> None:
     process = start(*PYTHON, "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(3)); time.sleep(600)")
     assert process.kill() == -signal.SIGKILL
     assert process.poll() == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""The memory file: what is saved is loaded by the next controller; damage is told, never guessed around."""
+"""The memory file: what is saved is loaded by the next controller; damage is reported, never guessed around."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_named_and_not_overwritten(tmp_path: Path, text: bytes
     assert path.read_bytes() == text
 
 
-def test_a_state_that_cannot_be_stored_is_told_and_the_former_one_stays(tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_stored_is_reported_and_the_former_one_stays(tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
     memory = FileMemory(path)
     memory.save(a_state())
@@ -88,7 +88,7 @@ def test_what_a_killed_run_had_learnt_is_inherited_without_what_belonged_to_it(t
     assert FileMemory(tmp_path / "new.json").load() == MemoryState({"a": learnt.altered(original=None)})
 
 
-def test_what_cannot_be_inherited_is_measured_anew(tmp_path: Path) -> None:
+def test_what_cannot_be_inherited_is_measured_again(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text("{")
     inherit(tmp_path / "old.json", tmp_path / "new.json")
     inherit(tmp_path / "none.json", tmp_path / "newer.json")

@@ -115,7 +115,7 @@ def test_series_of_another_namespace_or_of_no_process_of_ours_are_not_jobs() -> 
     assert [job.name for job in snapshot.jobs] == ["a"]
 
 
-def test_a_job_that_says_it_has_finished_is_still_seen_and_competes_with_nobody() -> None:
+def test_a_job_that_says_it_has_finished_is_still_seen_and_competes_with_none() -> None:
     snapshot = observe({"a": JobSeries(EVALUATION, state=JobState.FINISHED)}, "a")
     assert [job.state for job in snapshot.jobs] == [JobState.FINISHED]
     assert snapshot.jobs_by_node() == {"local": []}
@@ -132,7 +132,7 @@ def an_actuator(limiter: FakeLimiter, placed: list[tuple[str, str]] | None = Non
         limiter,
         lambda uid, node: started.append((uid, node)),
         lambda move: Outcome(move, "deferred", f"{move.job_uid} is on its way"),
-        lambda stop: Outcome(stop, "applied", f"{stop.job_uid} is told to end"),
+        lambda stop: Outcome(stop, "applied", f"{stop.job_uid} is signalled to end"),
     )
 
 

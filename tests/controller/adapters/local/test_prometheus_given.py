@@ -1,4 +1,4 @@
-"""A Prometheus of the user's learns what to scrape from a file, and nobody else's file is touched."""
+"""A Prometheus of the user's learns what to scrape from a file, and no other file is touched."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_run_begins_at_once_when_prometheus_scrapes_its_jobs(tmp_path: Path)
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_when_prometheus_does_not_scrape_the_jobs_the_user_is_told_what_to_write_and_the_run_begins(
+def test_when_prometheus_does_not_scrape_the_jobs_the_user_is_shown_what_to_write_and_the_run_begins(
     tmp_path: Path, works: bool
 ) -> None:
     reported: list[str] = []

@@ -107,7 +107,7 @@ def test_without_any_way_one_sentence_says_what_to_install(tmp_path: Path) -> No
     assert "sudo apt-get install prometheus" in str(caught.value)
 
 
-def test_a_cache_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MissingToolError, match=r"file.*: Prometheus cannot be kept there .*set XDG_CACHE_HOME"):
         find_prometheus(tmp_path / "file" / "cache", search_path="", ways=[brings("3.5.0")])
@@ -124,7 +124,7 @@ def test_the_cache_follows_the_desktop_convention(monkeypatch: pytest.MonkeyPatc
     assert default_cache_dir() == tmp_path / "slopewise"
 
 
-def test_a_user_without_a_home_folder_is_told_in_one_sentence() -> None:
+def test_a_user_without_a_home_folder_is_reported_in_one_sentence() -> None:
     """Asked of a process of its own, as a user that no list knows."""
     code = "from slopewise.adapters.local.prometheus_install import default_cache_dir as ask\n"
     code += "import os, slopewise.errors as e\n"
@@ -161,7 +161,7 @@ def test_root_runs_no_program_that_somebody_else_could_exchange(tmp_path: Path, 
     assert not may_run_from(tmp_path / "link", 0)
 
 
-def test_root_is_told_that_the_cache_is_somebody_elses(tmp_path: Path) -> None:
+def test_root_is_warned_that_the_cache_is_somebody_elses(tmp_path: Path) -> None:
     program(tmp_path / "cache" / "prometheus-2.42.0" / "prometheus")
     given_to_nobody(tmp_path / "cache")
     if os.geteuid() == 0:
@@ -217,7 +217,7 @@ def test_a_release_with_another_checksum_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no archive", release_archive({"other": b""})], ids=["no archive", "another one"])
-def test_a_release_that_cannot_be_unpacked_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_release_that_cannot_be_unpacked_is_reported(tmp_path: Path, content: bytes) -> None:
     checksums = {"amd64": hashlib.sha256(content).hexdigest()}
     with pytest.raises(SlopewiseError, match="cannot be unpacked"):
         from_release(tmp_path, fetches(content), "x86_64", checksums)

@@ -1,4 +1,4 @@
-"""A Prometheus that asks for something gets it, and nobody else does; what does not fit is a sentence without secrets.
+"""A Prometheus that asks for something gets it, and no other does; what does not fit is a sentence without secrets.
 
 The servers are in this process. `test_locked_prometheus.py` asks a real Prometheus.
 """
@@ -59,7 +59,7 @@ class Asker:
         with self.of(url, timeout_seconds) as http:
             ask(http)
 
-    def is_told(self, url: str, timeout_seconds: float = 5.0) -> str:
+    def is_reported(self, url: str, timeout_seconds: float = 5.0) -> str:
         """The sentence of a query that fails; the secret is nowhere in what is raised."""
         with self.of(url, timeout_seconds) as http:
             return failure(http)
@@ -143,7 +143,9 @@ def test_a_token_that_rotates_is_sent_from_the_next_reading_on(asker: Asker, fak
     assert f"authorization.credentials_file: {token} is empty; write the secret into it; nothing" in message
 
 
-def test_credentials_that_cannot_be_read_are_told_before_anything_is_sent(asker: Asker, fake: FakePrometheus) -> None:
+def test_credentials_that_cannot_be_read_are_reported_before_anything_is_sent(
+    asker: Asker, fake: FakePrometheus
+) -> None:
     asker.writes("authorization: {credentials_file: gone}")
     with pytest.raises(UsageError, match=r"gone cannot be read \(No such file or directory\)"), asker.of(fake.url):
         pass
@@ -169,7 +171,7 @@ def test_a_refusal_says_what_to_do(
     if config is not None:
         asker.writes(config)
     fake.respond = text(body, status)
-    assert f"Prometheus at {fake.url} {reported.format(asker.config)}" in asker.is_told(fake.url)
+    assert f"Prometheus at {fake.url} {reported.format(asker.config)}" in asker.is_reported(fake.url)
 
 
 @pytest.mark.parametrize("config", [TOKEN, f"basic_auth: {{username: me, password: {SECRET}}}"])
@@ -206,7 +208,7 @@ def test_a_redirect_to_another_host_gets_neither_credentials_nor_a_request(
     asker: Asker, fake: FakePrometheus, elsewhere: FakePrometheus
 ) -> None:
     fake.respond = redirect(f"{elsewhere.url}/login?state={SECRET}#x")
-    message = asker.writes(f"{TOKEN}\nhttp_headers: {{X-Key: {{secrets: [{SECRET}]}}}}").is_told(fake.url)
+    message = asker.writes(f"{TOKEN}\nhttp_headers: {{X-Key: {{secrets: [{SECRET}]}}}}").is_reported(fake.url)
     assert f"redirects to {elsewhere.url}/login, where nothing is asked; write the URL that answers;" in message
     assert elsewhere.asked == []
 
@@ -220,14 +222,14 @@ def test_a_redirect_on_the_same_host_is_followed_with_credentials(asker: Asker, 
 
 def test_no_redirect_is_followed_where_the_http_config_says_so(asker: Asker, fake: FakePrometheus) -> None:
     fake.respond = redirect("/prometheus/api/v1/query")
-    message = asker.writes("follow_redirects: false").is_told(fake.url)
+    message = asker.writes("follow_redirects: false").is_reported(fake.url)
     assert f"redirects to {fake.url}/prometheus/api/v1/query, where nothing is asked" in message
     assert len(fake.asked) == 1
 
 
 def test_a_circle_of_redirects_ends(asker: Asker, fake: FakePrometheus) -> None:
     fake.respond = redirect("/again")
-    assert "cannot be asked (Exceeded 5 redirects.)" in asker.is_told(fake.url)
+    assert "cannot be asked (Exceeded 5 redirects.)" in asker.is_reported(fake.url)
 
 
 # --- proxies ---------------------------------------------------------------------------------------------------
@@ -251,14 +253,14 @@ def test_a_proxy_is_asked_with_its_own_password(asker: Asker, fake: FakePromethe
     assert len(fake.asked) == 1
 
 
-def test_a_proxy_that_refuses_is_told(asker: Asker, fake: FakePrometheus, proxy: ConnectProxy) -> None:
-    message = asker.writes(f"proxy_url: http://me:wrong@{proxy.address}").is_told(fake.url)
+def test_a_proxy_that_refuses_is_reported(asker: Asker, fake: FakePrometheus, proxy: ConnectProxy) -> None:
+    message = asker.writes(f"proxy_url: http://me:wrong@{proxy.address}").is_reported(fake.url)
     assert "answered 407; write its user and password into proxy_url in the file that --prometheus-config" in message
     assert fake.asked == []
 
 
-def test_a_proxy_that_is_away_is_told_without_its_password(asker: Asker, fake: FakePrometheus) -> None:
-    message = asker.writes(f"proxy_url: http://me:{SECRET}@127.0.0.1:1").is_told(fake.url)
+def test_a_proxy_that_is_away_is_reported_without_its_password(asker: Asker, fake: FakePrometheus) -> None:
+    message = asker.writes(f"proxy_url: http://me:{SECRET}@127.0.0.1:1").is_reported(fake.url)
     assert "cannot be reached through the proxy http://127.0.0.1:1 (connection refused); see whether that" in message
 
 
@@ -320,9 +322,9 @@ def test_an_authority_of_ones_own_is_trusted_where_it_is_named(
     with secure(certificates.server) as fake:
         asker.writes(trusting(certificates.authority)).asks(fake.url)
         asker.writes(trusting(certificates.other))
-        untrusted = asker.is_told(fake.url)
+        untrusted = asker.is_reported(fake.url)
         asker.config.unlink()
-        unnamed = asker.is_told(fake.url)
+        unnamed = asker.is_reported(fake.url)
         asker.writes(f"{TOKEN}\ntls_config: {{insecure_skip_verify: true}}").asks(fake.url)
     assert "cannot be reached over TLS (its certificate is from an authority that is not trusted here); n" in untrusted
     assert "as tls_config.ca_file in the file that --prometheus-config names; nothing is changed" in unnamed
@@ -340,24 +342,24 @@ def test_the_systems_authorities_count_where_none_is_named(
         monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
         monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")
         of_mozilla = read_access(Endpoint(fake.url)).tls
-        asker.is_told(fake.url)
+        asker.is_reported(fake.url)
     assert of_mozilla is not None
     assert len(of_mozilla.get_ca_certs()) > 50, "a system without any has Mozilla's"
 
 
-def test_an_expired_certificate_is_told(asker: Asker, certificates: Certificates) -> None:
+def test_an_expired_certificate_is_reported(asker: Asker, certificates: Certificates) -> None:
     with secure(certificates.expired) as fake:
-        message = asker.writes(f"{TOKEN}\n{trusting(certificates.authority)}").is_told(fake.url)
+        message = asker.writes(f"{TOKEN}\n{trusting(certificates.authority)}").is_reported(fake.url)
     assert "over TLS (its certificate has expired); renew that, or set this machine's clock; nothing is" in message
     assert fake.asked == []
 
 
-def test_a_certificate_for_another_host_is_told_and_taken_under_its_own_name(
+def test_a_certificate_for_another_host_is_reported_and_taken_under_its_own_name(
     asker: Asker, certificates: Certificates
 ) -> None:
     with secure(certificates.elsewhere) as fake:
-        by_address = asker.writes(trusting(certificates.authority)).is_told(fake.url)
-        by_name = asker.is_told(fake.url.replace("127.0.0.1", "localhost"))
+        by_address = asker.writes(trusting(certificates.authority)).is_reported(fake.url)
+        by_name = asker.is_reported(fake.url.replace("127.0.0.1", "localhost"))
         asker.writes(trusting(certificates.authority, "  server_name: prometheus.example.org")).asks(fake.url)
     assert "(its certificate is for another address); write the name that the certificate is for" in by_address
     assert "(its certificate is for another name); write the name that the certificate is for" in by_name
@@ -369,8 +371,8 @@ def test_a_client_certificate_is_shown_where_it_is_asked_for(asker: Asker, certi
         return trusting(certificates.authority, f"  cert_file: {pair.certificate}\n  key_file: {pair.key}")
 
     with secure(certificates.server, clients_of=certificates.authority) as fake:
-        without = asker.writes(trusting(certificates.authority)).is_told(fake.url)
-        unknown = asker.writes(showing(certificates.stranger)).is_told(fake.url)
+        without = asker.writes(trusting(certificates.authority)).is_reported(fake.url)
+        unknown = asker.writes(showing(certificates.stranger)).is_reported(fake.url)
         asker.writes(showing(certificates.client)).asks(fake.url)
     assert "over TLS (it asks for a client certificate); name one that it accepts as tls_config.cert_file" in without
     assert "over TLS (it does not trust the authority of our client certificate); name one that it" in unknown
@@ -390,7 +392,7 @@ def test_a_certificate_that_is_renewed_is_used_for_new_connections(asker: Asker,
 
 
 @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
-def test_a_version_of_tls_that_the_server_does_not_speak_is_told(
+def test_a_version_of_tls_that_the_server_does_not_speak_is_reported(
     asker: Asker, certificates: Certificates, version: str
 ) -> None:
     tls = context(certificates.server)
@@ -398,26 +400,26 @@ def test_a_version_of_tls_that_the_server_does_not_speak_is_told(
     tls.minimum_version = tls.maximum_version = other
     fake = FakePrometheus(tls)
     bounds = f"  min_version: {version}\n  max_version: {version}"
-    message = asker.writes(trusting(certificates.authority, bounds)).is_told(fake.url)
+    message = asker.writes(trusting(certificates.authority, bounds)).is_reported(fake.url)
     fake.close()
     assert "(no version of TLS is known to both); correct tls_config.min_version and max_version" in message
 
 
-def test_https_where_there_is_none_and_http_where_there_is_are_told(
+def test_https_where_there_is_none_and_http_where_there_is_are_reported(
     asker: Asker, fake: FakePrometheus, certificates: Certificates
 ) -> None:
-    plain = asker.is_told(fake.url.replace("http:", "https:"))
+    plain = asker.is_reported(fake.url.replace("http:", "https:"))
     assert "(what answers there speaks no TLS); write http:// into its URL; nothing" in plain
     for body in (b"Client sent an HTTP request to an HTTPS server.\n", b""):
         fake.respond = text(body, 400)
-        assert "; write https:// into its URL if it speaks TLS; nothing" in asker.is_told(fake.url)
+        assert "; write https:// into its URL if it speaks TLS; nothing" in asker.is_reported(fake.url)
 
 
 def test_a_proxy_tunnels_to_a_server_with_tls(asker: Asker, proxy: ConnectProxy, certificates: Certificates) -> None:
     header = "proxy_connect_header: {X-Proxy: [seen]}\n"
     with secure(certificates.server) as fake:
         asker.writes(through(proxy, f"{header}{TOKEN}\n{trusting(certificates.authority)}")).asks(fake.url)
-        refused = asker.writes(f"proxy_url: http://{proxy.address}").is_told(fake.url)
+        refused = asker.writes(f"proxy_url: http://{proxy.address}").is_reported(fake.url)
     assert proxy.requests[0] == ("CONNECT", fake.url.removeprefix("https://"))
     assert proxy.headers[0]["x-proxy"] == "seen"
     assert "authorization" not in proxy.headers[0], "the proxy is none of the server's business"
@@ -471,7 +473,7 @@ def hanging(request: pytest.FixtureRequest) -> Iterator[Hanging]:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_server_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging, scheme: str) -> None:
     began = time.monotonic()
-    message = asker.is_told(f"{scheme}://127.0.0.1:{hanging.port}", timeout_seconds=0.4)
+    message = asker.is_reported(f"{scheme}://127.0.0.1:{hanging.port}", timeout_seconds=0.4)
     assert time.monotonic() - began < 5
     assert ("did not answer within 0.4 s" in message) or ("speaks no TLS" in message)
 
@@ -479,6 +481,6 @@ def test_a_server_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging,
 def test_a_proxy_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging) -> None:
     asker.writes(f"proxy_url: http://127.0.0.1:{hanging.port}")
     began = time.monotonic()
-    message = asker.is_told("https://prometheus.example.org", timeout_seconds=0.4)
+    message = asker.is_reported("https://prometheus.example.org", timeout_seconds=0.4)
     assert time.monotonic() - began < 5
     assert ("did not answer within 0.4 s" in message) or ("through the proxy" in message)

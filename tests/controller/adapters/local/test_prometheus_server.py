@@ -113,7 +113,7 @@ def test_when_every_port_is_taken_it_says_so_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_that_ends_at_once_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_one_that_ends_at_once_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     broken = pretender(tmp_path / "prometheus", "echo first; echo 'unknown flag' >&2; exit 3")
     with pytest.raises(DataSourceError, match="ended with 3; its log ends with: unknown flag"):
         PrometheusServer(broken, tmp_path / "data").start()

@@ -32,13 +32,13 @@ HELD = PassReport(START, "flowcon", {}, START, held="Prometheus is gone")
 
 @dataclass
 class FakeProcess:
-    """Runs until it is told that it has ended."""
+    """Runs until the test says that it has ended."""
 
     status: int | None = None
     helpers: int = 0
-    """Processes that it has started, and that end when the group is told to."""
+    """Processes that it has started, and that end when the group is signalled."""
     stubborn: bool = False
-    """Told to end, it does not."""
+    """Signalled to end, it does not."""
     hangs: bool = False
     """Killed, it does not end either: it waits for a disk."""
     received: list[str] = field(default_factory=list)
@@ -108,7 +108,7 @@ class World:
         return [arrival.uid for arrival in self.supervisor.waiting()]
 
     def a_pass(self) -> PassReport:
-        """One that sees who waits now, and places nobody."""
+        """One that sees who waits now, and places no job."""
         snapshot = a_snapshot([])
         seen = type(snapshot)(START, snapshot.nodes, (), waiting=tuple(self.supervisor.waiting()))
         return PassReport(START, "flowcon", {}, START, snapshot=seen)
@@ -136,7 +136,7 @@ def job(name: str, arrive: float = 0.0, **more: Any) -> JobSpec:
     return JobSpec(name, ["true"], arrive, **more)
 
 
-def test_on_one_node_a_job_starts_when_it_arrives_and_nobody_waits(tmp_path: Path) -> None:
+def test_on_one_node_a_job_starts_when_it_arrives_and_none_waits(tmp_path: Path) -> None:
     world = a_world(tmp_path, ONE, job("a"), job("b", arrive=5))
     world.supervisor.poll()
     assert (world.nodes(), world.waiting(), world.events) == ({"a": "local"}, [], ["!"])
@@ -154,7 +154,7 @@ def test_on_two_nodes_an_arrival_wakes_the_loop_and_waits_for_the_pass(tmp_path:
     assert (world.nodes(), world.events) == ({}, ["!"])
 
 
-def test_who_waits_is_told_with_what_it_was_promised_in_order_of_arrival(tmp_path: Path) -> None:
+def test_who_waits_is_reported_with_what_it_was_promised_in_order_of_arrival(tmp_path: Path) -> None:
     late = job("b", arrive=2, objectives=Objectives(weight=2.0), deadline_seconds=60.0, max_useful_cpu_millicores=500)
     world = a_world(tmp_path, TWO, late, job("a"))
     world.supervisor.poll()
@@ -272,7 +272,7 @@ MOVE = Migrate("a", "node-1", "node-2", "slow move")
 
 
 def a_moving_world(tmp_path: Path, **more: Any) -> tuple[World, FakeProcess]:
-    """Job `a` runs on node-1 and `b` on node-2, and `a` was told to go to node-2."""
+    """Job `a` runs on node-1 and `b` on node-2, and `a` was sent to node-2."""
     world = a_world(tmp_path, TWO, job("a", **{"migratable": True, **more}), job("b"))
     world.supervisor.poll()
     world.supervisor.after_pass(HELD)
@@ -285,7 +285,7 @@ def a_moving_world(tmp_path: Path, **more: Any) -> tuple[World, FakeProcess]:
     return world, process
 
 
-def test_a_job_that_moves_gets_its_cpu_back_is_told_to_end_and_starts_on_the_other_node(tmp_path: Path) -> None:
+def test_a_job_that_moves_gets_its_cpu_back_is_signalled_to_end_and_starts_on_the_other_node(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     record = world.supervisor.records["a"]
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
@@ -310,10 +310,10 @@ def test_the_cpu_of_all_lives_of_a_job_is_counted(tmp_path: Path) -> None:
     world.supervisor.poll()
     world.launcher.started["a"].status = 0
     world.supervisor.poll()
-    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter tells 3 s of every cgroup
+    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter reports 3 s of every cgroup
 
 
-def test_helpers_are_told_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
+def test_helpers_are_signalled_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     process.status, process.helpers = 143, 2
     world.supervisor.poll()
@@ -367,7 +367,7 @@ def test_a_job_that_must_be_killed_holds_up_no_other(tmp_path: Path) -> None:
     assert world.supervisor.records["b"].state == "finished"
 
 
-def test_a_job_that_ends_with_status_0_when_it_is_told_to_end_has_finished(tmp_path: Path) -> None:
+def test_a_job_that_ends_with_status_0_when_it_is_signalled_to_end_has_finished(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     process.status = 0
     world.supervisor.poll()
@@ -443,7 +443,7 @@ def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("status", "state"), [(0, JobState.FINISHED), (1, JobState.FAILED)])
-def test_a_job_that_had_ended_before_it_was_told_to_is_not_moved_and_passes_learn_of_it(
+def test_a_job_that_had_ended_before_it_was_signalled_is_not_moved_and_passes_learn_of_it(
     tmp_path: Path, status: int, state: JobState
 ) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"))
@@ -544,7 +544,7 @@ STOP = Stop("a", "local", WHY)
 
 
 def a_stopping_world(tmp_path: Path) -> tuple[World, FakeProcess]:
-    """Job `a` runs, limited, and was told to end at its target."""
+    """Job `a` runs, limited, and is being stopped at its target."""
     world = a_world(tmp_path, ONE, job("a"))
     world.supervisor.poll()
     process = world.launcher.started["a"]
@@ -557,7 +557,7 @@ def a_stopping_world(tmp_path: Path) -> tuple[World, FakeProcess]:
 
 
 @pytest.mark.parametrize("status", [0, 143])
-def test_a_job_at_its_target_is_told_to_end_and_is_not_started_again(tmp_path: Path, status: int) -> None:
+def test_a_job_at_its_target_is_signalled_to_end_and_is_not_started_again(tmp_path: Path, status: int) -> None:
     world, process = a_stopping_world(tmp_path)
     record = world.supervisor.records["a"]
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
@@ -583,7 +583,7 @@ def test_a_job_that_does_not_end_within_its_grace_is_killed_and_is_stopped_all_t
     assert world.supervisor.records["a"].state == "stopped at target"
 
 
-def test_a_job_that_ends_by_itself_before_it_is_told_has_finished(tmp_path: Path) -> None:
+def test_a_job_that_ends_by_itself_before_it_is_signalled_has_finished(tmp_path: Path) -> None:
     world = a_world(tmp_path, ONE, job("a"))
     world.supervisor.poll()
     world.launcher.started["a"].status = 0
@@ -599,11 +599,11 @@ def test_a_job_that_moves_or_has_ended_is_not_stopped(tmp_path: Path) -> None:
     assert ended.supervisor.end_at_target(STOP).result == "infeasible"
 
 
-def test_a_job_that_is_told_to_end_is_not_moved(tmp_path: Path) -> None:
+def test_a_job_that_is_signalled_to_end_is_not_moved(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True))
     world.supervisor.poll()
     world.supervisor.after_pass(HELD)
     world.supervisor.poll()
     assert world.supervisor.end_at_target(STOP).result == "applied"
     outcome = world.supervisor.migrate(MOVE)
-    assert (outcome.result, outcome.detail) == ("infeasible", "it is told to end at its target")
+    assert (outcome.result, outcome.detail) == ("infeasible", "it is being stopped at its target")

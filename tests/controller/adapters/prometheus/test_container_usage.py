@@ -132,10 +132,10 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", after=0.3)}'
         target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
         pages.add(target, own)
-        pages.tell()
+        pages.publish()
         world.wait_for("container_cpu_usage_seconds_total", 12)
         pages.targets.remove(gone)
-        pages.tell()
+        pages.publish()
         world.wait_for("up", 5)
         yield world
 
@@ -161,7 +161,7 @@ def test_both_endpoints_of_a_kubelet_are_never_added_up_and_the_newer_sample_cou
     assert (usage.cpu_seconds_total, usage.sampled_at_seconds) == (103, started() + 0.25)
 
 
-def test_the_kubelets_resource_metrics_alone_tell_cpu_and_nothing_of_quota(world: World) -> None:
+def test_the_kubelets_resource_metrics_alone_show_cpu_and_nothing_of_quota(world: World) -> None:
     use = world.read().resources[ContainerKey("team", "resource-only", "trainer")]
     assert use.usage.cpu_seconds_total == 77
     assert (use.cpu_periods_total, use.usage.block_io_bytes_total, use.usage.network_io_bytes_total) == (None,) * 3
@@ -222,7 +222,7 @@ def test_a_node_that_is_scraped_by_address_goes_by_it() -> None:
     assert machines_by_node(rows) == {"10.0.0.7": Machine(4.0, 10**9)}
 
 
-def test_a_container_whose_cpu_nobody_tells_is_left_out() -> None:
+def test_a_container_without_a_figure_for_its_cpu_is_left_out() -> None:
     labels = {"namespace": "team", "pod": "p", "container": "c"}
     rows = [
         ContainerRow(ContainerLabels(**labels, metric="container_memory_working_set_bytes"), (0.0, 1.0)),

@@ -141,7 +141,7 @@ def test_the_first_mapping_with_a_series_speaks_and_the_warnings_of_all_are_kept
     assert choose([first], None, 1.0).window is None
 
 
-def test_series_without_a_pod_belong_to_nobody() -> None:
+def test_series_without_a_pod_belong_to_no_job() -> None:
     assert candidates_by_job(LOSS, rows(pod=""), WINDOW_START) == {}
     assert facts_by_job([row_of({"__name__": "training_steps_total", "namespace": "x"}, 1)], [row_of({}, 1)]) == {}
 

@@ -40,7 +40,7 @@ def reported(url: str, timeout_seconds: float = 5.0) -> str:
     return str(caught.value)
 
 
-def test_nobody_there_is_told_as_refused() -> None:
+def test_no_server_there_is_reported_as_refused() -> None:
     assert "connection refused" in reported(f"http://127.0.0.1:{free_loopback_port()}")
 
 
@@ -59,7 +59,7 @@ def test_one_that_drips_byte_by_byte_is_given_up_after_the_timeout(fake: FakePro
     assert "did not answer within 0.3 s" in reported(fake.url, timeout_seconds=0.3)
 
 
-def test_an_http_error_is_told_with_what_it_says(fake: FakePrometheus) -> None:
+def test_an_http_error_is_reported_with_what_it_says(fake: FakePrometheus) -> None:
     fake.respond = text(b"storage is on fire", status=500)
     message = reported(fake.url)
     assert "500" in message
@@ -72,7 +72,7 @@ def test_a_long_error_page_is_cut(fake: FakePrometheus) -> None:
     assert len(reported(fake.url)) < 500
 
 
-def test_a_query_that_it_refuses_is_told_with_its_reason(fake: FakePrometheus) -> None:
+def test_a_query_that_it_refuses_is_reported_with_its_reason(fake: FakePrometheus) -> None:
     fake.respond = answer({"status": "error", "error": "query timed out"}, status=503)
     assert "query timed out" in reported(fake.url)
 
@@ -108,7 +108,7 @@ def test_a_connection_that_breaks_off_is_no_answer(fake: FakePrometheus) -> None
     assert "broke in mid-answer" in reported(fake.url)
 
 
-def test_a_connection_that_is_closed_without_a_word_is_told(fake: FakePrometheus) -> None:
+def test_a_connection_that_is_closed_without_a_word_is_reported(fake: FakePrometheus) -> None:
     fake.respond = lambda handler: setattr(handler, "close_connection", True)
     assert "it closed the connection" in reported(fake.url)
 
@@ -286,7 +286,7 @@ def test_what_is_scraped_is_read_without_the_labels_that_were_discovered(fake: F
 
 
 @pytest.mark.parametrize("respond", [answer({"error": "x"}, 404), text(b"<html>"), answer({"data": {}})])
-def test_a_server_without_a_target_api_is_told_in_one_sentence(fake: FakePrometheus, respond: Respond) -> None:
+def test_a_server_without_a_target_api_is_reported_in_one_sentence(fake: FakePrometheus, respond: Respond) -> None:
     fake.respond = respond
     reader = PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0)
     with reader, pytest.raises(ObservationError, match=f"^Prometheus at {fake.url} "):

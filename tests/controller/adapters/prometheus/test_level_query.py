@@ -62,7 +62,7 @@ def test_one_spike_of_four_scrapes_shifts_the_level_by_no_more_than_half_a_step(
         ("4 -Inf 2 1", {"last": 1.0, "lowest": -math.inf, "level": 1.5}),
     ],
 )
-def test_a_window_that_is_not_finite_is_told_by_the_last_value_beside_the_level(
+def test_a_window_that_is_not_finite_is_reported_by_the_last_value_beside_the_level(
     promtool: Path, tmp_path: Path, samples: str, expected: dict[str, float]
 ) -> None:
     """A median passes over a NaN as over any spike, and a divergence must show."""

@@ -1,4 +1,4 @@
-"""A real Prometheus under `--web.config.file`: what it asks for it gets, and what it refuses is told."""
+"""A real Prometheus under `--web.config.file`: what it asks for it gets, and what it refuses is reported."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_password_that_rotates_holds_readings_until_the_file_has_it(locked: Lo
     assert f"answered 401 (Unauthorized); correct basic_auth in {locked.config}; nothing" in str(caught.value)
 
 
-def test_what_is_missing_is_told(locked: Locked) -> None:
+def test_what_is_missing_is_reported(locked: Locked) -> None:
     tls = locked.document["tls_config"]
     locked.write(basic_auth=None)
     assert "answered 401 (Unauthorized); write what it asks for as basic_auth or authorization into a" in locked.error()

@@ -87,7 +87,7 @@ def found(
         ("something new", "port 41523 cannot be scraped (something new)"),
     ],
 )
-def test_a_scrape_that_fails_is_told_with_its_port_and_what_is_wrong_with_it(error: str, text: str) -> None:
+def test_a_scrape_that_fails_is_reported_with_its_port_and_what_is_wrong_with_it(error: str, text: str) -> None:
     assert found(FAILING, FakePrometheus(error)) == MissingEvaluation("ScrapeFails", f"{text}; start it")
 
 
@@ -112,12 +112,14 @@ def test_a_scrape_that_fails_is_told_with_its_port_and_what_is_wrong_with_it(err
         ),
     ],
 )
-def test_an_endpoint_without_the_metric_is_told_with_those_that_it_has(names: tuple[str, ...], reported: str) -> None:
+def test_an_endpoint_without_the_metric_is_reported_with_those_that_it_has(
+    names: tuple[str, ...], reported: str
+) -> None:
     known = found(ANSWERING, FakePrometheus(names=names))
     assert known == MissingEvaluation("NoMetric", f"port 41523 answers, but {reported}")
 
 
-def test_a_metric_without_the_labels_that_are_asked_for_is_told_as_that() -> None:
+def test_a_metric_without_the_labels_that_are_asked_for_is_reported_as_that() -> None:
     known = found(ANSWERING, FakePrometheus(names=("my_loss",)), metric="my_loss", labels={"stage": "val"})
     assert known is not None
     assert known.message == (

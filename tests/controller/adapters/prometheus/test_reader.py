@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a controllable exporter; the reader tells what became of each job.
+"""A real Prometheus scrapes a controllable exporter; the reader says what became of each job.
 
 Targets are set once, because Prometheus takes about five seconds to see new ones; each test has jobs of its own
 and changes what they export.
@@ -140,7 +140,7 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         world.add("has-long-begun", page(started=1000) + first_step.format(1002.5))
         world.add("moves", page(started=1000), instance="a:1")
         world.add("moves", None, instance="b:2")
-        pages.tell()
+        pages.publish()
         world.wait_for("steady", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
         yield world
 
@@ -148,7 +148,7 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
 HOSTILE_IN_EXPOSITION = HOSTILE.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def test_a_steady_job_is_told_in_full(world: World) -> None:
+def test_a_steady_job_is_reported_in_full(world: World) -> None:
     before = time.time()
     job = world.job("steady")
     assert job.evaluation is not None
@@ -235,7 +235,7 @@ def test_a_counted_nan_shows_as_diverged_until_the_window_is_clean_again(world: 
     world.wait_for("counted", lambda job: job.evaluation is not None and job.evaluation.finite)
 
 
-def test_a_served_model_is_told_with_what_it_has_answered_for_no_further_query(world: World) -> None:
+def test_a_served_model_is_reported_with_what_it_has_answered_for_no_further_query(world: World) -> None:
     reading = world.read()
     job = reading.jobs[JobKey("flowcon", "serves")]
     assert reading.queries == 3
@@ -291,7 +291,7 @@ def test_a_restart_on_another_port_is_seen_and_the_new_life_speaks(world: World)
     assert (job.restarted, job.steps_total, job.warnings) == (True, 1, ())
 
 
-def test_a_job_that_stops_answering_is_told_with_the_age_of_its_last_sample(world: World) -> None:
+def test_a_job_that_stops_answering_is_reported_with_the_age_of_its_last_sample(world: World) -> None:
     world.set("gone", None)
     stopped_at = time.time()
     job = world.wait_for("gone", lambda job: job.up is False)
@@ -325,7 +325,7 @@ def test_a_process_cannot_break_the_query_with_our_own_marker(world: World) -> N
     assert job.evaluation.series == 'training_loss{stage="train"}'
 
 
-def test_nobody_in_the_namespace_is_an_empty_reading(world: World) -> None:
+def test_no_pod_in_the_namespace_is_an_empty_reading(world: World) -> None:
     assert world.read(pod="nobody").jobs == {}
 
 

@@ -90,7 +90,7 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         pages.add(RESOURCE, history(now, 0.5, namespace="kube-system", pod="dns", key="resource"))
         pages.add(OPERATOR, system + mine + beside)
         pages.add(EVIL, history(now, 64.0, namespace="kube-system", pod="dns"))
-        pages.tell()
+        pages.publish()
         world = World(pages)
         wait_for("a scrape of every target", world.scraped_targets, lambda count: count == len(pages.targets))
         yield world

@@ -109,12 +109,12 @@ def test_a_definition_that_admits_others_takes_any_key_and_keeps_the_bounds_of_s
     assert schema["x-kubernetes-preserve-unknown-fields"] is True
     assert {key for each in schema["properties"].values() for key in each} == {"type", "description"}
     rules = parameters_rules(runnable_policies(), others=True)
-    told = {(rule.field_path, rule.message) for rule in rules}
+    stated = {(rule.field_path, rule.message) for rule in rules}
     assert (
         ".parameters.endingScrapes",
         "must be greater than or equal to 0 and less than or equal to 100 for deadline",
-    ) in told
-    assert (".parameters.alphaPer", "must be one of interval, minute, second for flowcon") in told
+    ) in stated
+    assert (".parameters.alphaPer", "must be one of interval, minute, second for flowcon") in stated
     (alpha,) = [rule.rule for rule in rules if rule.field_path == ".parameters.beta" and "in [" in rule.rule]
     assert alpha.endswith(
         "|| !(self.name.replace('_', '-') in " + str([each.name for each in runnable_policies()]) + ")"

@@ -94,10 +94,10 @@ def test_a_longer_makespan_is_called_worse() -> None:
         (TIME_TO_90, 400, 360, "better"),
     ],
 )
-def test_what_is_closer_than_its_measure_can_tell_is_the_same(
+def test_what_is_closer_than_its_measure_can_resolve_is_the_same(
     measure: JobMeasure, before: float, after: float, verdict: str
 ) -> None:
-    """An end within 1 %; a loss that is read once a second, within that second. What one pair of runs cannot tell, less
+    """An end within 1 %; a loss that is read once a second, within that second. What one pair of runs cannot show, less
     than 5 %, is unclear."""
     runs = [
         run(policy, replace(job("a", value), time_to_90_seconds=value))
@@ -144,7 +144,7 @@ def test_a_baseline_of_no_time_gives_no_ratio() -> None:
     assert ratio_cell(job_rows(demo(run("fair", job("a", 0)), run("flowcon", job("a", 5))), JCT)[0], 1).ratio is None
 
 
-def test_the_summary_tells_what_is_worse_beside_what_is_better() -> None:
+def test_the_summary_shows_what_is_worse_beside_what_is_better() -> None:
     result = demo(
         run("fair", job("a", 40), job("b", 60), job("c", 20)), run("flowcon", job("a", 20), job("b", 66), job("c", 20))
     )
@@ -202,7 +202,7 @@ def test_a_policy_that_placed_every_job_where_it_was_anyhow_did_nothing() -> Non
     assert caveats(other) == []
 
 
-def test_jobs_shorter_than_an_interval_are_told_apart_from_a_policy_that_wanted_nothing() -> None:
+def test_jobs_shorter_than_an_interval_are_distinguished_from_a_policy_that_wanted_nothing() -> None:
     """Growth is known one interval after a job's arrival: what ends before is never looked at. The interval is 8 s."""
     short = demo(run("fair", job("a", 7)), run("flowcon", job("a", 6), resizes_applied=0))
 

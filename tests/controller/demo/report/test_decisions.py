@@ -46,7 +46,7 @@ def test_the_decision_table_has_changes_of_class_and_every_resize_with_what_beca
     ]
 
 
-def test_weights_are_told_as_the_share_of_the_node_that_they_give() -> None:
+def test_weights_are_reported_as_the_share_of_the_node_that_they_give() -> None:
     memory = MemoryState({uid: known(job_class="NL") for uid in ("a", "b")})
     resizes = [Resize("a", "n1", "requests", 1000, 1500, ""), Resize("b", "n1", "requests", 1000, 500, "")]
     report = PassReport(
@@ -59,7 +59,7 @@ def test_weights_are_told_as_the_share_of_the_node_that_they_give() -> None:
     assert rows == [("a", 1000, 1500), ("b", 1000, 500)]
 
 
-def test_an_applied_change_is_told_without_those_that_were_withheld_beside_it() -> None:
+def test_an_applied_change_is_reported_without_those_that_were_withheld_beside_it() -> None:
     memory = MemoryState({uid: known(job_class="NL") for uid in ("a", "b")})
     raised, lowered = Resize("a", "n1", "requests", 1000, 1500, ""), Resize("b", "n1", "requests", 1000, 500, "")
     report = PassReport(
@@ -89,7 +89,7 @@ def test_placements_and_migrations_are_rows_with_their_node_and_what_became_of_t
     ]
 
 
-def test_that_a_moved_job_is_at_work_again_is_a_row_and_that_it_was_begun_is_not_told_twice() -> None:
+def test_that_a_moved_job_is_at_work_again_is_a_row_and_that_it_was_begun_is_not_reported_twice() -> None:
     record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 3, resumed_on="n3", steps_lost=0.0)
     begun = MoveEvent("a", "begun", record, "moves from n1 to n2")
     resumed = MoveEvent("a", "resumed", record, "resumed on n3, not on n2 after 3 s, no step lost")

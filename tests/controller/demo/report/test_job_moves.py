@@ -19,7 +19,7 @@ MOVE = JobMove(10.0, "node-1", "node-2", 0.4, 2.5, 0.0)
 
 
 def reported(at: float, job_uid: str = "a", **more: Any) -> PassReport:
-    """A pass that tells of the migration that was decided at `at`."""
+    """A pass that reports the migration that was decided at `at`."""
     record = MoveRecord(START + at, "node-1", "node-2", steps_before=100.0, **more)
     event = MoveEvent(job_uid, "resumed" if more else "begun", record, "on its way")
     return PassReport(START + at, "specon", {}, START, move_events=(event,))
@@ -65,7 +65,7 @@ def test_of_a_job_that_ended_before_it_was_seen_again_only_the_move_is_known() -
     assert (unknown.pause_seconds, unknown.steps_lost) == (None, None)
 
 
-def test_the_cost_of_moves_is_told_as_far_as_it_is_known() -> None:
+def test_the_cost_of_moves_is_reported_as_far_as_it_is_known() -> None:
     unseen = replace(MOVE, pause_seconds=None, steps_lost=None)
     assert cost_text([]) == ""
     assert cost_text([MOVE]) == "paused 2.5 s, no step lost"

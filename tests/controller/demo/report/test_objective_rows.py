@@ -149,7 +149,7 @@ def test_the_json_has_counts_and_what_each_job_was_promised_and_where_it_ran() -
     assert printed["jobs"][0]["node"] == "node-2"
 
 
-def test_where_each_job_ran_is_told_where_there_is_more_than_one_node() -> None:
+def test_where_each_job_ran_is_reported_where_there_is_more_than_one_node() -> None:
     runs = [run("fair", job("a", node="node-1"), job("b", node="node-2")), run("flowcon2", job("a", node="node-2"))]
     block = job_blocks(replace(demo(*runs), nodes=2))[-1]
     assert block.heading == "Node of each job"

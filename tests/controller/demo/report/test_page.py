@@ -146,7 +146,7 @@ def test_a_policy_without_decisions_is_said_to_have_made_none(page: Page) -> Non
     assert "fair classed none and changed none" in page.text
 
 
-def test_what_ran_it_is_told(page: Page) -> None:
+def test_what_ran_it_is_reported(page: Page) -> None:
     assert "Prometheus 3.5.0" in page.text
     assert "CPU given by cgroup v2, weights (cpu.weight) Cores shared 2 Interval 8 s" in page.text
 
@@ -167,7 +167,7 @@ def test_a_failed_job_is_said_before_the_figures() -> None:
     assert text.index("1 of 8 jobs failed: digits-logreg") < text.index("Mean completion time")
 
 
-def test_the_cores_of_a_share_and_of_a_limit_are_told_for_what_they_are() -> None:
+def test_the_cores_of_a_share_and_of_a_limit_are_reported_for_what_they_are() -> None:
     fair, flowcon = sample_result().runs
     limited = replace(sample_result(), runs=[fair, replace(flowcon, control="limits")])
     text = Page(render(limited)).text

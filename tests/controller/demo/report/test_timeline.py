@@ -51,7 +51,7 @@ def test_a_decision_after_the_end_of_a_job_draws_nothing() -> None:
         (decision(1, "CL", "failed", before=2000, after=500), "x"),
     ],
 )
-def test_a_mark_tells_what_became_of_a_change(row: DecisionRow, symbol: str) -> None:
+def test_a_mark_shows_what_became_of_a_change(row: DecisionRow, symbol: str) -> None:
     assert mark(row) == symbol
 
 
@@ -77,7 +77,7 @@ def test_the_key_names_each_class_once_with_flowcons_own_first() -> None:
     assert [key.name for key in classes(replace(sample_result(), runs=[run, run]))] == ["NL", "CL", "PC"]
 
 
-def test_a_mark_tells_the_change_and_its_reason_in_short_lines() -> None:
+def test_a_mark_shows_the_change_and_its_reason_in_short_lines() -> None:
     row = replace(decision(9, "CL", "applied", before=2000, after=500), reason="<a href='x'>y</a> " + "long " * 30)
 
     (each,) = timeline_figure(run_with(row), frame(replace(sample_result(), runs=[run_with(row)]))).marks

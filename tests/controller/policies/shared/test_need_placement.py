@@ -14,7 +14,7 @@ from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, nee
 ARRIVED = START - 100.0
 
 TIMED: Mapping[str, float] = {"small": 0.4, "middle": 0.5, "large": 0.9, "huge": 7.0, "of-a-class": 0.9}
-"""Needs in cores; whoever is not named is not timed yet, and wants one core."""
+"""Needs in cores; a job that is not named is not timed yet, and wants one core."""
 
 
 def room(cores: float, *needs: float, untimed: int = 0) -> NodeRoom:

@@ -172,7 +172,7 @@ def test_a_node_is_looked_at_again_when_a_job_begins_to_report() -> None:
 
 
 @pytest.mark.parametrize("control", ["limits", "requests"])
-def test_where_nobody_has_a_limit_nothing_is_touched(control: CpuControl) -> None:
+def test_where_no_job_has_a_limit_nothing_is_touched(control: CpuControl) -> None:
     looks = Looks(a=Verdict(None, "known", "alone"), b=Verdict(None, "known", "alone"))
     jobs = [a_job("a", request=100), a_job("b", request=900)]
     assert decide(looks, jobs, MemoryState({"a": known(), "b": known()}), control).resizes == ()
@@ -185,7 +185,7 @@ def test_a_limit_from_a_larger_node_is_cut_to_this_one() -> None:
     assert targets(decisions) == {"a": 2000}
 
 
-def test_a_job_that_has_ended_competes_with_nobody_and_is_not_forgotten() -> None:
+def test_a_job_that_has_ended_competes_with_none_and_is_not_forgotten() -> None:
     looks = Looks(a=Verdict(1.0, "known", "why"))
     jobs = [a_job("a"), a_job("done", state=JobState.FINISHED)]
     decisions = decide(looks, jobs, MemoryState({"a": known(), "done": known(job_class="old")}))

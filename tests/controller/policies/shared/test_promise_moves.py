@@ -79,7 +79,7 @@ class TestObjectives:
         assert decisions.moves == ()
         assert decisions.memory.jobs["b"].unmet == Unmet("n1", times + 1, START)
 
-    def test_one_that_is_kept_again_is_counted_anew(self) -> None:
+    def test_one_that_is_kept_again_is_counted_again(self) -> None:
         decisions = decide([served("b")], {"b": needing(0.7)})
         assert (decisions.moves, decisions.memory.jobs["b"].unmet) == ((), None)
 
@@ -128,7 +128,7 @@ class TestObjectives:
         refused = replace(MOBILE, refused_nodes={"n2": "a taint"})
         assert moves(decide([served("a"), served("b", movability=refused)], SCARCE)) == []
 
-    def test_an_objective_that_no_node_can_keep_moves_nobody(self) -> None:
+    def test_an_objective_that_no_node_can_keep_moves_no_job(self) -> None:
         assert moves(decide([served("a"), served("b")], {**SCARCE, "b": needing(1.7)}, {"n1": 1.0, "n2": 4.0})) == []
 
     def test_a_job_whose_figures_are_within_its_objective_stays_though_its_need_does_not_fit(self) -> None:

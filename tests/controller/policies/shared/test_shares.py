@@ -49,7 +49,7 @@ def test_groups_come_one_after_another_and_share_evenly_within() -> None:
     assert cores == pytest.approx({"a": 1.0, "b": 0.4875, "c": 0.4875, "d": 0.025})
 
 
-def test_cpu_that_nobody_can_use_is_left_over() -> None:
+def test_cpu_that_no_job_can_use_is_left_over() -> None:
     assert down_the_order([[a_job("a", useful_cores=0.5)]], a_node(cpu_cores=2.0), 0.05) == {"a": 0.5}
     assert down_the_order([], a_node(), 0.05) == {}
 

@@ -108,13 +108,13 @@ def test_deadlines_are_met_to_the_second_and_lateness_is_the_mean_of_all_with_a_
     assert values["tardiness_seconds"] == pytest.approx((0 + 30 + 60) / 3)
 
 
-def test_measures_of_promises_that_nobody_made_are_unknown_and_not_zero() -> None:
+def test_measures_of_promises_that_were_not_made_are_unknown_and_not_zero() -> None:
     values = of(a_run(a_job("a", 100.0))).values
     promised = ("qoe_satisfied_ratio", "deadlines_met_ratio", "tardiness_seconds", "time_to_target_seconds")
     assert [values[name] for name in promised] == [None] * 4
 
 
-def test_overlap_is_told_by_number_of_jobs_and_a_number_that_never_ran_together_did_so_for_no_time() -> None:
+def test_overlap_is_reported_by_number_of_jobs_and_a_number_that_never_ran_together_did_so_for_no_time() -> None:
     reported = of(a_run(a_job("a", 100.0), overlap_seconds={0: 5.0, 1: 60.0, 2: 40.0}))
     assert {name: value for name, value in reported.values.items() if "overlap" in name} == {
         "overlap_seconds_1": 60.0,

@@ -134,7 +134,7 @@ def test_names_are_not_taken_for_markup(result: SweepResult) -> None:
     assert "[b]x[/b]\N{REPLACEMENT CHARACTER}[31m" in printed(odd)
 
 
-def test_a_reader_is_told_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_scenario(result: SweepResult) -> None:
+def test_a_reader_is_warned_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_scenario(result: SweepResult) -> None:
     first = {key: each for key, each in result.runs.items() if key[1] == 1}
     starved = first["flowcon", 1]
     starved = replace(starved, jobs=(replace(starved.jobs[0], finished_seconds=None), *starved.jobs[1:]))
@@ -148,7 +148,7 @@ def test_a_reader_is_told_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_sce
 
 
 def test_a_row_that_is_0_everywhere_is_left_out_and_named(result: SweepResult) -> None:
-    """Nobody migrates under these two; JSON and CSV have the figure all the same."""
+    """No job migrates under these two; JSON and CSV have the figure all the same."""
     assert "migrations_total" not in {row.measure for row in rows(result)}
     assert "Left out, 0 under every policy: " in table.legend(result)
     assert "Migrations" in table.legend(result)
@@ -277,7 +277,7 @@ def test_slow_moves_and_rebalancing_moves_have_marks_of_their_own(result: SweepR
     assert at == {"triangle-right": [10.0, 30.0], "diamond": [20.0]}
 
 
-def test_a_cluster_that_no_page_can_show_is_cut_at_whole_nodes_and_told(result: SweepResult) -> None:
+def test_a_cluster_that_no_page_can_show_is_cut_at_whole_nodes_and_reported(result: SweepResult) -> None:
     job = result.runs["fair", 1].jobs[0]
     jobs = tuple(
         replace(job, name=f"j{n:04}", stays=(Stay(f"n{n % 50:02}", 0.0, 100.0, "placed"),)) for n in range(1000)

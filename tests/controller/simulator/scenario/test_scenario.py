@@ -239,7 +239,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("changes", "message"), MISTAKES)
-def test_a_mistake_is_told_in_one_sentence_with_its_place(read: Any, changes: dict[str, Any], message: str) -> None:
+def test_a_mistake_is_reported_in_one_sentence_with_its_place(read: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
         read(with_changes(**changes))
     assert message in str(error.value)

@@ -119,7 +119,7 @@ class TestCounters:
         assert job.usage.cpu_seconds_total == pytest.approx(scraped, abs=1e-6)
         assert job.steps_total == math.floor(10 * scraped)
 
-    def test_of_a_served_model_tell_its_response_time(self) -> None:
+    def test_of_a_served_model_show_its_response_time(self) -> None:
         first, last = look_at([a_served_model("served", 0.25)], [60.0, 80.0])
         assert first.responses is not None
         assert last.responses is not None
@@ -136,7 +136,7 @@ class TestWhatItIsTold:
         assert (job.objectives.qoe_seconds, job.objectives.target_level, job.objectives.weight) == (0.5, 0.2, 3.0)
         assert not job.migratable
 
-    def test_what_work_is_left_is_told_to_oracles_alone(self) -> None:
+    def test_what_work_is_left_is_shown_to_oracles_alone(self) -> None:
         world = World(an_instance([a_sim_job("a", 100), a_sim_job("b", 50, 5)]), "requests")
         world.pass_time(0.0)
         DefaultScheduler(world, 1).place_waiting()

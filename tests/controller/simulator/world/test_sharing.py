@@ -48,7 +48,7 @@ class TestWaterFill:
         assert sum(shares) <= capacity * (1 + 1e-12)
 
     @given(st.lists(st.tuples(st.floats(0.01, 64), st.floats(0.1, 1e3)), min_size=2, max_size=12), st.floats(0.1, 64))
-    def test_whoever_is_below_its_cap_has_at_least_as_much_for_its_weight_as_anyone(
+    def test_a_job_that_is_below_its_cap_has_at_least_as_much_for_its_weight_as_anyone(
         self, jobs: list[tuple[float, float]], capacity: float
     ) -> None:
         shares = water_fill([cap for cap, _ in jobs], [weight for _, weight in jobs], capacity)

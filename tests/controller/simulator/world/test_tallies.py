@@ -25,13 +25,13 @@ class TestTimeMean:
 
 
 class TestClusterTally:
-    def test_tells_for_how_long_exactly_so_many_jobs_ran(self) -> None:
+    def test_shows_for_how_long_exactly_so_many_jobs_ran(self) -> None:
         tally = ClusterTally()
         for seconds, counts in ((0, [1, 0]), (10, [1, 1]), (15, [0, 1]), (35, [0, 0]), (50, [1, 0]), (51, [0, 0])):
             tally.recount(seconds, counts)
         assert tally.overlap_seconds == {1: 31.0, 2: 5.0}
 
-    def test_tells_how_uneven_the_nodes_were_while_any_job_ran(self) -> None:
+    def test_shows_how_uneven_the_nodes_were_while_any_job_ran(self) -> None:
         tally = ClusterTally()
         for seconds, counts in ((0, [3, 1]), (10, [2, 2]), (20, [0, 0]), (1000, [0, 0])):
             tally.recount(seconds, counts)
@@ -51,7 +51,7 @@ class TestCpuIntervals:
             intervals.add(seconds, 1 / 3)
         assert intervals.jitter_ratio == pytest.approx(0.0, abs=1e-9)
 
-    def test_one_whole_interval_tells_nothing(self) -> None:
+    def test_one_whole_interval_shows_nothing(self) -> None:
         intervals = CpuIntervals()
         intervals.add(15.0, 1.0)
         intervals.add(20.0, 0.0)

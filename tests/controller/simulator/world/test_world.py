@@ -1,4 +1,4 @@
-"""The simulated world alone: what happens by itself, and what it does when it is told to."""
+"""The simulated world alone: what happens by itself, and what it does when it is asked to."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ class TestTime:
         assert by_name["mnist-tf"].jct_seconds == pytest.approx(84.7, abs=0.11)
         assert sum(outcome.overlap_seconds.values()) - outcome.overlap_seconds[1] == pytest.approx(240.5, abs=0.11)
 
-    def test_milestones_are_told_at_their_exact_time(self) -> None:
+    def test_milestones_are_reported_at_their_exact_time(self) -> None:
         job = a_sim_job("a", 100, curve=Straight(), target_level=0.25, deliverable_level=0.5)
         (reported,) = finish(a_world(an_instance([job, a_sim_job("b", 100)]))).jobs[:1]
         assert (reported.at_90_seconds, reported.at_99_seconds) == pytest.approx((180, 198))
         assert (reported.deliverable_seconds, reported.target_seconds) == pytest.approx((100, 150))
 
-    def test_a_target_that_the_curve_never_reaches_is_never_told(self) -> None:
+    def test_a_target_that_the_curve_never_reaches_is_never_reported(self) -> None:
         (reported,) = finish(a_world(an_instance([a_sim_job("a", 100, curve=Diverging(0.5), target_level=-1.0)]))).jobs
         assert (reported.at_90_seconds, reported.target_seconds) == (None, None)
         assert reported.finished_seconds == pytest.approx(100)
@@ -174,7 +174,7 @@ class TestNodes:
         assert [where(seed) for seed in range(12)] == [where(seed) for seed in range(12)]
         assert len({where(seed) for seed in range(12)}) > 1
 
-    def test_a_job_that_fits_nowhere_waits_until_it_does_and_holds_up_nobody(self) -> None:
+    def test_a_job_that_fits_nowhere_waits_until_it_does_and_holds_up_no_other(self) -> None:
         gib = 2.0**30
         jobs = [
             a_sim_job("big", 100, 0, memory_bytes=20 * gib),
@@ -276,12 +276,12 @@ class TestMoves:
             (there, 40.0, pytest.approx(107.0), "migrated"),
         ]
 
-    def test_a_move_that_evens_out_loads_is_told_as_such(self) -> None:
+    def test_a_move_that_evens_out_loads_is_reported_as_such(self) -> None:
         world, actuator, here, there = self.two_nodes()
         actuator.move(Migrate("a", here, there, "rebalance: n2 is idle"))
         assert finish(world).jobs[0].stays[-1].came == "rebalanced"
 
-    def test_a_job_moved_again_while_it_is_paused_starts_its_pause_anew(self) -> None:
+    def test_a_job_moved_again_while_it_is_paused_starts_its_pause_again(self) -> None:
         world, actuator, here, there = self.two_nodes()
         actuator.move(Migrate("a", here, there, "because"))
         pass_to(world, 3.0)

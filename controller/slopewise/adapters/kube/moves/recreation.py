@@ -55,8 +55,8 @@ def failed_when_ended_reason(job_spec: Json) -> str | None:
         first = next((number for number, rule in enumerate(rules) if _fits_exit_code(rule, (code,))), None)
         if first is not None and rules[first].get("action") == "FailJob":
             return (
-                f"rule {first} of its Job's podFailurePolicy fails the Job when a pod that is told to end exits with "
-                f"{code}; put a rule that ignores 143 and 137 before it"
+                f"rule {first} of its Job's podFailurePolicy fails the Job when a pod that is signalled to end exits "
+                f"with {code}; put a rule that ignores 143 and 137 before it"
             )
     return None
 

@@ -1,7 +1,7 @@
 """The workload class of a pod: which jobs run the same program, as far as its template shows. Pure.
 
 Class records (`estimators/workload_classes.py`) are kept by it. Tenants write annotations and commands, so a class is
-always one of the pod's own namespace: nobody else's jobs count for it.
+always one of the pod's own namespace: no other tenant's jobs count for it.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def test_memory_is_read_as_accepted_and_as_reported() -> None:
     assert (container.memory_resize_restarts, container.resize_restarts) == (True, False)
 
 
-def test_who_resizes_memory_is_told_apart_from_who_resizes_cpu() -> None:
+def test_who_resizes_memory_is_distinguished_from_who_resizes_cpu() -> None:
     raw = pod_json()
     raw["metadata"]["managedFields"] = [resized_by("vpa", "f:containers", "f:requests", "f:memory")]
     pod = parse_pod(raw)
@@ -68,7 +68,7 @@ def test_a_container_without_resources_has_neither_request_nor_limit() -> None:
     assert not container.has_request
 
 
-def test_a_node_that_does_not_tell_what_is_in_effect_leaves_it_unknown() -> None:
+def test_a_node_that_does_not_report_what_is_in_effect_leaves_it_unknown() -> None:
     (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status()]})).containers
     assert container.reported is None
 
@@ -161,7 +161,7 @@ def test_only_a_resize_policy_for_cpu_counts(resource: str, restarts: bool) -> N
 
 
 @pytest.mark.parametrize("where", ["state", "lastState"])
-def test_a_container_that_was_killed_for_memory_is_told_with_the_time(where: str) -> None:
+def test_a_container_that_was_killed_for_memory_is_reported_with_the_time(where: str) -> None:
     killed = {where: {"terminated": {"reason": "OOMKilled", "finishedAt": "2026-11-21T15:25:33Z"}}, "restartCount": 3}
     (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status(**killed)]})).containers
     assert (container.oom_killed_at_seconds, container.restarts_total) == (AT_15_25_33, 3)
@@ -178,12 +178,12 @@ def test_a_container_that_was_killed_for_memory_is_told_with_the_time(where: str
         ([("PodResizeInProgress", "True", "Error"), ("PodResizePending", "True", "Deferred")], "Deferred"),
     ],
 )
-def test_a_resize_that_waits_or_failed_is_told(conditions: list[tuple[str, str, str]], pending: str | None) -> None:
-    told = [
+def test_a_resize_that_waits_or_failed_is_reported(conditions: list[tuple[str, str, str]], pending: str | None) -> None:
+    reported = [
         {"type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2026-11-21T15:25:33Z"}
         for kind, status, reason in conditions
     ]
-    found = parse_pod(pod_json(status={"conditions": told})).pending
+    found = parse_pod(pod_json(status={"conditions": reported})).pending
     assert found == (pending and PodPending(pending, AT_15_25_33, "m"))  # type: ignore[arg-type]
 
 
@@ -257,7 +257,7 @@ def test_a_node_whose_kubelet_is_silent_is_not_ready() -> None:
     assert not parse_node(raw).ready
 
 
-def test_an_administrator_may_tell_of_a_static_cpu_manager() -> None:
+def test_an_administrator_may_declare_a_static_cpu_manager() -> None:
     assert parse_node(node_json(labels={"slopewise.dev/static-cpu-manager": "true"})).static_cpu_manager is True
 
 
@@ -298,12 +298,12 @@ def test_whatever_is_in_a_field_a_pod_is_read_or_refused_in_words(path: tuple[An
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = hostile
-    told = ""
+    found = ""
     try:
         name = parse_pod(json.loads(json.dumps(raw))).name
     except ValueError as error:
-        name, told = "", str(error)
-    assert name == "p" or "cannot be read" in told or path == ("metadata", "name")
+        name, found = "", str(error)
+    assert name == "p" or "cannot be read" in found or path == ("metadata", "name")
 
 
 MIGRATABLE_POD: dict[str, Any] = {"annotations": {"slopewise.dev/migratable": "true"}}
@@ -366,7 +366,7 @@ def test_the_pods_of_one_template_share_their_scheduling_facts() -> None:
     assert one.scheduling is other.scheduling
 
 
-def test_nobody_changes_the_affinity_of_a_record_by_changing_what_it_hands_out() -> None:
+def test_no_caller_changes_the_affinity_of_a_record_by_changing_what_it_hands_out() -> None:
     pod = parse_pod(pod_json(metadata=MIGRATABLE_POD, spec={"affinity": {"nodeAffinity": {}}}))
     assert pod.scheduling is not None
     (pod.scheduling.affinity or {})["nodeAffinity"]["x"] = 1
@@ -375,8 +375,8 @@ def test_nobody_changes_the_affinity_of_a_record_by_changing_what_it_hands_out()
 
 def test_a_pod_that_no_node_takes_is_known_since_when() -> None:
     def since(**condition: str) -> float | None:
-        told = {"type": "PodScheduled", "lastTransitionTime": "2026-11-21T15:25:33Z", **condition}
-        return parse_pod(pod_json(status={"conditions": [told]})).unschedulable_since_seconds
+        found = {"type": "PodScheduled", "lastTransitionTime": "2026-11-21T15:25:33Z", **condition}
+        return parse_pod(pod_json(status={"conditions": [found]})).unschedulable_since_seconds
 
     assert since(status="False", reason="Unschedulable") == AT_15_25_33
     assert since(status="False", reason="SchedulingGated") is None

@@ -43,7 +43,7 @@ Watching = Callable[..., Reflector[str]]
 
 @pytest.fixture
 def watching(server: ApiServer) -> Iterator[Watching]:
-    """Starts reflectors that are stopped after the test; unless told not to, waits for their list and watch."""
+    """Starts reflectors that are stopped after the test; unless asked not to, waits for their list and watch."""
     started: list[Reflector[str]] = []
 
     def start(timing: Timing = QUICK, *, sync: bool = True, follow: bool = True, **options: Any) -> Reflector[str]:
@@ -88,7 +88,7 @@ def test_a_large_list_is_read_by_pages(server: ApiServer, watching: Watching) ->
     assert [each.params["limit"] for each in server.requests[:3]] == ["500"] * 3
 
 
-def test_a_list_whose_next_page_has_expired_is_read_anew(server: ApiServer, watching: Watching) -> None:
+def test_a_list_whose_next_page_has_expired_is_read_again(server: ApiServer, watching: Watching) -> None:
     for number in range(600):
         server.put(PODS, pod(f"p{number:04}"))
     server.fault(Reply(200, {"metadata": {"continue": "500"}, "items": []}))
@@ -109,10 +109,12 @@ def test_a_watch_is_taken_up_again_where_it_ended(server: ApiServer, watching: W
 
 def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer, watching: Watching) -> None:
     store = watching()
-    server.put("/api/v1/nodes", pod("n"))  # another kind: the pods' watch hears only of the version
+    server.put("/api/v1/nodes", pod("n"))  # another kind: the pods' watch receives only the version
     version = str(server.objects.version)
     server.bookmark()
-    server.put(PODS, {"metadata": {"name": "c"}})  # comes after the bookmark, so that is heard when this is there
+    server.put(
+        PODS, {"metadata": {"name": "c"}}
+    )  # comes after the bookmark, so that one was received when this is there
     assert eventually(lambda: store.get("team-a", "c"))
     server.objects.forget()
     server.end_watches()
@@ -121,11 +123,11 @@ def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer,
     assert store.relists == 1
 
 
-def test_an_expired_watch_makes_the_list_anew_and_tells_what_changed_meanwhile(
+def test_an_expired_watch_makes_the_list_again_and_shows_what_changed_meanwhile(
     server: ApiServer, watching: Watching
 ) -> None:
-    told: list[tuple[str | None, str | None]] = []
-    store = watching(on_change=lambda old, new: told.append((old, new)))
+    received: list[tuple[str | None, str | None]] = []
+    store = watching(on_change=lambda old, new: received.append((old, new)))
     server.fault(Drop(), path="/pods$", times=2)
     server.end_watches()
     assert eventually(lambda: not server.streams)
@@ -133,20 +135,20 @@ def test_an_expired_watch_makes_the_list_anew_and_tells_what_changed_meanwhile(
     server.put(PODS, pod("b", size=3))
     server.objects.forget()
     assert eventually(lambda: list(store.items()) == ["b3"])
-    assert told == [(None, "a"), (None, "b"), ("a", None), ("b", "b3")]
+    assert received == [(None, "a"), (None, "b"), ("a", None), ("b", "b3")]
     assert store.relists == 2
 
 
 def test_the_list_is_read_again_from_time_to_time_although_nothing_is_wrong(
     server: ApiServer, watching: Watching
 ) -> None:
-    told: list[object] = []
+    received: list[object] = []
     store = watching(
         Timing(watch_seconds=1, relist_seconds=0.5, first_wait_seconds=0.02),
-        on_change=lambda *change: told.append(change),
+        on_change=lambda *change: received.append(change),
     )
     assert eventually(lambda: store.relists >= 2)
-    assert len(told) == 2
+    assert len(received) == 2
 
 
 def test_a_restarted_server_is_watched_again(server: ApiServer, watching: Watching) -> None:
@@ -161,7 +163,7 @@ def test_a_restarted_server_is_watched_again(server: ApiServer, watching: Watchi
     assert store.restarts > 0
 
 
-def test_a_watch_on_a_dead_connection_is_given_up_and_the_silence_is_told(
+def test_a_watch_on_a_dead_connection_is_given_up_and_the_silence_is_reported(
     server: ApiServer, watching: Watching
 ) -> None:
     store = watching(Timing(watch_seconds=1, grace_seconds=0.2, first_wait_seconds=0.02, longest_wait_seconds=0.1))
@@ -188,7 +190,7 @@ def test_before_the_first_list_a_store_is_not_synced_and_says_why(server: ApiSer
     assert store.failure is None
 
 
-def test_waits_double_up_to_a_bound_and_begin_anew_after_progress() -> None:
+def test_waits_double_up_to_a_bound_and_begin_again_after_progress() -> None:
     backoff = Backoff(0.5, 30.0)
     longest = [0.5, 1, 2, 4, 8, 16, 30, 30]
     waits = [backoff.next_seconds() for _ in longest]

@@ -1,4 +1,4 @@
-"""What is known of a watched kind: the newest of each object, and who is told of it."""
+"""What is known of a watched kind: the newest of each object, and which callbacks receive it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def thing(name: str, version: int, value: object = 1, namespace: str = "n") -> J
     return {"metadata": {"name": name, "namespace": namespace, "resourceVersion": str(version)}, "value": value}
 
 
-class Told:
-    """A collection of `name=value` texts, and what it told."""
+class Recorded:
+    """A collection of `name=value` texts, and what it reported."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str | None, str | None]] = []
@@ -33,103 +33,103 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def recorded() -> Recorded:
+    return Recorded()
 
 
-def test_objects_are_in_the_order_of_namespace_and_name(told: Told) -> None:
-    told.listing(9, thing("b", 1), thing("a", 2), thing("z", 3, namespace="a"))
-    assert told.of.items() == ("z=1", "a=1", "b=1")
-    assert told.of.get("n", "b") == "b=1"
-    assert told.of.get("n", "z") is None
+def test_objects_are_in_the_order_of_namespace_and_name(recorded: Recorded) -> None:
+    recorded.listing(9, thing("b", 1), thing("a", 2), thing("z", 3, namespace="a"))
+    assert recorded.of.items() == ("z=1", "a=1", "b=1")
+    assert recorded.of.get("n", "b") == "b=1"
+    assert recorded.of.get("n", "z") is None
 
 
-def test_the_same_state_is_made_once(told: Told) -> None:
-    told.listing(9, thing("a", 1))
-    first = told.of.items()
-    told.of.apply("MODIFIED", thing("a", 10))
-    assert told.of.items() is first
-    told.of.apply("MODIFIED", thing("a", 11, 2))
-    assert told.of.items() == ("a=2",)
+def test_the_same_state_is_made_once(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 1))
+    first = recorded.of.items()
+    recorded.of.apply("MODIFIED", thing("a", 10))
+    assert recorded.of.items() is first
+    recorded.of.apply("MODIFIED", thing("a", 11, 2))
+    assert recorded.of.items() == ("a=2",)
 
 
-def test_only_real_changes_are_told(told: Told) -> None:
-    told.listing(9, thing("a", 1), thing("b", 2))
-    told.of.apply("MODIFIED", thing("a", 10, 5))
-    told.of.apply("MODIFIED", thing("b", 11))
-    told.of.apply("DELETED", thing("b", 12))
-    told.of.apply("DELETED", thing("b", 12))
-    told.of.apply("BOOKMARK", {"metadata": {"resourceVersion": "13"}})
-    assert told.changes == [(None, "a=1"), (None, "b=1"), ("a=1", "a=5"), ("b=1", None)]
+def test_only_real_changes_are_reported(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 1), thing("b", 2))
+    recorded.of.apply("MODIFIED", thing("a", 10, 5))
+    recorded.of.apply("MODIFIED", thing("b", 11))
+    recorded.of.apply("DELETED", thing("b", 12))
+    recorded.of.apply("DELETED", thing("b", 12))
+    recorded.of.apply("BOOKMARK", {"metadata": {"resourceVersion": "13"}})
+    assert recorded.changes == [(None, "a=1"), (None, "b=1"), ("a=1", "a=5"), ("b=1", None)]
 
 
-def test_a_second_list_tells_only_what_is_different(told: Told) -> None:
-    told.listing(9, thing("a", 1), thing("b", 2), thing("c", 3))
-    told.changes.clear()
-    told.listing(20, thing("a", 1), thing("b", 15, 7), thing("d", 16))
-    assert told.changes == [("c=1", None), ("b=1", "b=7"), (None, "d=1")]
+def test_a_second_list_shows_only_what_is_different(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 1), thing("b", 2), thing("c", 3))
+    recorded.changes.clear()
+    recorded.listing(20, thing("a", 1), thing("b", 15, 7), thing("d", 16))
+    assert recorded.changes == [("c=1", None), ("b=1", "b=7"), (None, "d=1")]
 
 
-def test_an_older_event_does_not_undo_what_was_observed(told: Told) -> None:
-    told.listing(9, thing("a", 9))
-    told.of.observe(thing("a", 100, 2))
-    told.of.apply("MODIFIED", thing("a", 99, 3))
-    assert told.of.items() == ("a=2",)
-    told.of.apply("MODIFIED", thing("a", 101, 4))
-    assert told.of.items() == ("a=4",)
+def test_an_older_event_does_not_undo_what_was_observed(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 9))
+    recorded.of.observe(thing("a", 100, 2))
+    recorded.of.apply("MODIFIED", thing("a", 99, 3))
+    assert recorded.of.items() == ("a=2",)
+    recorded.of.apply("MODIFIED", thing("a", 101, 4))
+    assert recorded.of.items() == ("a=4",)
 
 
-def test_what_was_deleted_is_not_brought_back_by_an_older_answer(told: Told) -> None:
-    told.listing(9, thing("a", 9))
-    told.of.apply("DELETED", thing("a", 12))
-    told.of.observe(thing("a", 11, 2))
-    assert told.of.items() == ()
-    told.of.observe(thing("a", 13, 3))
-    assert told.of.items() == ("a=3",)
+def test_what_was_deleted_is_not_brought_back_by_an_older_answer(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 9))
+    recorded.of.apply("DELETED", thing("a", 12))
+    recorded.of.observe(thing("a", 11, 2))
+    assert recorded.of.items() == ()
+    recorded.of.observe(thing("a", 13, 3))
+    assert recorded.of.items() == ("a=3",)
 
 
-def test_an_object_made_anew_and_observed_outlives_the_news_of_its_first_deletion(told: Told) -> None:
-    told.listing(9, thing("a", 9))
-    told.of.observe(thing("a", 14, 2))
-    told.of.apply("DELETED", thing("a", 12))
-    assert told.of.items() == ("a=2",)
+def test_an_object_made_again_and_observed_outlives_the_news_of_its_first_deletion(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 9))
+    recorded.of.observe(thing("a", 14, 2))
+    recorded.of.apply("DELETED", thing("a", 12))
+    assert recorded.of.items() == ("a=2",)
 
 
-def test_what_is_observed_during_a_list_outlives_it(told: Told) -> None:
-    told.of.begin_listing()
-    listed = told.of.read_all([thing("a", 5)])
-    told.of.observe(thing("a", 8, 2))
-    told.of.observe(thing("new", 9))
-    told.of.replace(listed, 7)
-    assert told.of.items() == ("a=2", "new=1")
+def test_what_is_observed_during_a_list_outlives_it(recorded: Recorded) -> None:
+    recorded.of.begin_listing()
+    listed = recorded.of.read_all([thing("a", 5)])
+    recorded.of.observe(thing("a", 8, 2))
+    recorded.of.observe(thing("new", 9))
+    recorded.of.replace(listed, 7)
+    assert recorded.of.items() == ("a=2", "new=1")
 
 
-def test_a_list_wins_over_everything_that_was_known_before_it(told: Told) -> None:
-    told.listing(900, thing("a", 900, 2), thing("gone", 899))
-    told.of.observe(thing("a", 901, 3))
-    told.listing(100, thing("a", 90, 1))  # a backup was restored
-    assert told.of.items() == ("a=1",)
+def test_a_list_wins_over_everything_that_was_known_before_it(recorded: Recorded) -> None:
+    recorded.listing(900, thing("a", 900, 2), thing("gone", 899))
+    recorded.of.observe(thing("a", 901, 3))
+    recorded.listing(100, thing("a", 90, 1))  # a backup was restored
+    assert recorded.of.items() == ("a=1",)
 
 
-def test_an_object_that_cannot_be_read_is_passed_over_and_counted_until_it_can(told: Told) -> None:
-    told.listing(9, thing("a", 1), thing("b", 2, "rubbish"))
-    assert told.of.items() == ("a=1",)
-    assert told.of.unreadable == 1
-    told.of.apply("MODIFIED", thing("b", 10, 3))
-    assert told.of.items() == ("a=1", "b=3")
-    assert told.of.unreadable == 0
+def test_an_object_that_cannot_be_read_is_passed_over_and_counted_until_it_can(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 1), thing("b", 2, "rubbish"))
+    assert recorded.of.items() == ("a=1",)
+    assert recorded.of.unreadable == 1
+    recorded.of.apply("MODIFIED", thing("b", 10, 3))
+    assert recorded.of.items() == ("a=1", "b=3")
+    assert recorded.of.unreadable == 0
 
 
-def test_an_object_that_becomes_unreadable_is_as_if_it_were_gone(told: Told) -> None:
-    told.listing(9, thing("a", 1))
-    told.of.apply("MODIFIED", thing("a", 10, "rubbish"))
-    assert told.of.items() == ()
-    assert told.changes[-1] == ("a=1", None)
-    told.of.apply("DELETED", thing("a", 11, "rubbish"))
-    assert told.of.unreadable == 0
+def test_an_object_that_becomes_unreadable_is_as_if_it_were_gone(recorded: Recorded) -> None:
+    recorded.listing(9, thing("a", 1))
+    recorded.of.apply("MODIFIED", thing("a", 10, "rubbish"))
+    assert recorded.of.items() == ()
+    assert recorded.changes[-1] == ("a=1", None)
+    recorded.of.apply("DELETED", thing("a", 11, "rubbish"))
+    assert recorded.of.unreadable == 0
 
 
-def test_an_unreadable_object_is_told_once(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_object_is_reported_once(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
     for version in (1, 2, 3):
-        told.of.apply("MODIFIED", thing("b", version, "rubbish"))
+        recorded.of.apply("MODIFIED", thing("b", version, "rubbish"))
     assert capsys.readouterr().out.count("object skipped") == 1

@@ -101,7 +101,7 @@ def test_objects_are_created_replaced_and_deleted(server: ApiServer) -> None:
     assert failure(lambda: api.get(f"{PODS}/q")).is_not_found
 
 
-def test_what_the_server_refuses_is_told_in_its_own_words(server: ApiServer) -> None:
+def test_what_the_server_refuses_is_reported_in_its_own_words(server: ApiServer) -> None:
     api = server.client()
     old = api.get(f"{PODS}/p")
     server.put(PODS, {**old, "spec": {}})
@@ -162,7 +162,7 @@ def test_a_redirect_is_not_followed(server: ApiServer) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_write_that_was_done_before_the_connection_broke_is_told_as_maybe_done(server: ApiServer) -> None:
+def test_a_write_that_was_done_before_the_connection_broke_is_reported_as_maybe_done(server: ApiServer) -> None:
     server.fault(Drop(after=True))
     api = server.client()
     error = failure(lambda: api.patch(f"{PODS}/p/resize", RESIZE, STRATEGIC_MERGE_PATCH))
@@ -170,7 +170,7 @@ def test_a_write_that_was_done_before_the_connection_broke_is_told_as_maybe_done
     assert api.get(f"{PODS}/p")["spec"]["containers"][1]["resources"] == {"limits": {"cpu": "2"}}
 
 
-def test_a_write_that_never_left_is_not_told_as_maybe_done(server: ApiServer) -> None:
+def test_a_write_that_never_left_is_not_reported_as_maybe_done(server: ApiServer) -> None:
     api = server.client()
     server.stop()
     error = failure(lambda: api.patch(f"{PODS}/p", {}, MERGE_PATCH))
@@ -222,32 +222,32 @@ def test_a_watch_gives_events_until_the_server_ends_it(server: ApiServer) -> Non
     server.put(PODS, {"metadata": {"name": "q", "labels": {"text": "line\nbreak"}}})
     server.remove(f"{PODS}/q")
     kinds = [next(events)["type"] for _ in range(2)]
-    server.bookmark()  # only watches that are there already hear of it
+    server.bookmark()  # only watches that are there already receive it
     kinds.append(next(events)["type"])
     server.end_watches()
     assert kinds == ["ADDED", "DELETED", "BOOKMARK"]
     assert list(events) == []
 
 
-def test_a_watch_that_starts_too_early_is_told_that_it_has_expired(server: ApiServer) -> None:
+def test_a_watch_that_starts_too_early_is_answered_that_it_has_expired(server: ApiServer) -> None:
     server.objects.forget()
     events = server.client().watch(PODS, {"resourceVersion": "1"}, read_timeout_seconds=2)
     assert failure(lambda: next(events)).is_expired
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected"),
     [
         (b'{"type": "ADDED", "obj\n', "the watch broke"),
         (b'{"type": "ADDED"}\n', "without type and object"),
         (b'["ADDED"]\n', "without type and object"),
     ],
 )
-def test_an_event_that_cannot_be_read_breaks_the_watch(server: ApiServer, said: bytes, told: str) -> None:
+def test_an_event_that_cannot_be_read_breaks_the_watch(server: ApiServer, said: bytes, expected: str) -> None:
     events = server.client().watch(PODS, {"resourceVersion": str(server.objects.version)}, read_timeout_seconds=2)
     assert eventually(lambda: server.streams)
     server.say(said)
-    assert told in failure(lambda: next(events)).message
+    assert expected in failure(lambda: next(events)).message
 
 
 def test_a_watch_ended_in_the_middle_of_an_event_is_broken(server: ApiServer) -> None:
@@ -326,7 +326,7 @@ def test_a_token_is_asked_for_again_after_a_while_and_not_for_each_request(
     assert [each.headers["Authorization"] for each in server.requests] == [f"Bearer {token}" for token in sent]
 
 
-def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServer) -> None:
+def test_a_token_that_cannot_be_had_is_reported_and_nothing_is_sent(server: ApiServer) -> None:
     def refresh(configuration: Configuration) -> None:
         raise ConfigException("Token file does not exist.")
 
@@ -339,7 +339,7 @@ def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServe
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "is empty"),
         ("[]", "cannot be used"),
@@ -357,12 +357,12 @@ def test_a_token_that_cannot_be_had_is_told_and_nothing_is_sent(server: ApiServe
         ),
     ],
 )
-def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: str, told: str) -> None:
+def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: str, expected: str) -> None:
     path = kubeconfig(tmp_path, text)
     with pytest.raises(UsageError) as caught:
         KubeApi.connect(kubeconfig=path)
     assert str(caught.value).startswith(path)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

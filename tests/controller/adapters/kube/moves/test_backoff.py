@@ -68,7 +68,7 @@ def test_it_is_not_moved_for_five_minutes_and_both_texts_say_until_when(scene: S
     assert scene.reason() is None
 
 
-def test_what_passes_within_a_pass_makes_nobody_wait(scene: Scene) -> None:
+def test_what_passes_within_a_pass_makes_no_job_wait(scene: Scene) -> None:
     assert scene.note(Refused("deferred", "a pod of its Job is ending")) == "a pod of its Job is ending"
     assert scene.reason() is None
 

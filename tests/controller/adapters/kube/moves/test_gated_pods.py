@@ -83,7 +83,7 @@ class TestPlacing:
         assert place(stage).result == "deferred"
         assert is_gated(stage.pod("train-x"))
 
-    def test_a_pod_that_is_gone_is_told(self, stage: Stage) -> None:
+    def test_a_pod_that_is_gone_is_reported(self, stage: Stage) -> None:
         stage.server.remove(f"{PODS}/train-x")
         assert place(stage).result == "failed"
 
@@ -121,7 +121,7 @@ class TestLettingGo:
         stage.tick()
         assert is_gated(stage.pod("train-x"))
 
-    def test_a_held_pass_has_seen_nobody(self, stage: Stage) -> None:
+    def test_a_held_pass_has_seen_no_job(self, stage: Stage) -> None:
         stage.gates.after_pass(a_report(held=True))
         stage.tick()
         assert is_gated(stage.pod("train-x"))
@@ -132,7 +132,7 @@ class TestLettingGo:
         stage.tick(MAX_WAIT_SECONDS)
         assert not is_gated(stage.pod("stray"))
 
-    def test_a_new_leader_counts_anew_and_lets_it_go(self, stage: Stage) -> None:
+    def test_a_new_leader_counts_again_and_lets_it_go(self, stage: Stage) -> None:
         stage.tick()
         stage.clock.seconds += MAX_WAIT_SECONDS - 1
         stage.restart()

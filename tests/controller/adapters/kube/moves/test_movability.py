@@ -53,15 +53,15 @@ def case(facts: SchedulingFacts = SHARED, **changed: Any) -> MoveCase:
 
 
 def stays(made: MoveCase) -> str | None:
-    told = movability(made, NodeFit(()))
-    assert (told.way is None) == (told.blocked_reason is not None)
-    return told.blocked_reason
+    found = movability(made, NodeFit(()))
+    assert (found.way is None) == (found.blocked_reason is not None)
+    return found.blocked_reason
 
 
 def test_a_job_of_its_own_on_a_new_server_is_suspended_whatever_its_template_says_of_gates() -> None:
-    told = movability(case(), NodeFit(()))
-    assert (told.way, told.blocked_reason, told.restart_seconds) == ("suspend", None, 2.0)
-    assert (told.grace_seconds, told.members) == (30.0, ("job-1:0",))
+    found = movability(case(), NodeFit(()))
+    assert (found.way, found.blocked_reason, found.restart_seconds) == ("suspend", None, 2.0)
+    assert (found.grace_seconds, found.members) == (30.0, ("job-1:0",))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_job_of_its_own_on_a_new_server_is_suspended_whatever_its_template_say
 )
 def test_on_an_old_server_or_under_another_controller_it_is_evicted_if_it_comes_back(changed: dict[str, Any]) -> None:
     assert stays(case(**changed)) == GATELESS
-    told = movability(case(**changed, template=OwnerTemplate()), NodeFit(()))
-    assert (told.way, told.restart_seconds) == ("evict", 12.0)
+    found = movability(case(**changed, template=OwnerTemplate()), NodeFit(()))
+    assert (found.way, found.restart_seconds) == ("evict", 12.0)
 
 
 def test_a_job_whose_suspension_would_fail_it_stays() -> None:
@@ -86,8 +86,8 @@ def test_a_job_that_was_evicted_before_waits_twice_as_long_each_time() -> None:
 
 def test_a_stateful_sets_pod_is_replaced_at_once() -> None:
     owner = owned_by("StatefulSet", "s", "set-1", "apps/v1")
-    told = movability(case(pod={"owner": owner}, owner_record=None, template=OwnerTemplate()), NodeFit(()))
-    assert (told.way, told.restart_seconds) == ("evict", 2.0)
+    found = movability(case(pod={"owner": owner}, owner_record=None, template=OwnerTemplate()), NodeFit(()))
+    assert (found.way, found.restart_seconds) == ("evict", 2.0)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_stateful_sets_pod_is_replaced_at_once() -> None:
         (case(disks={"saved": Disk(blocked_reason="its claim saved is a local volume")}), "a local volume"),
     ],
 )
-def test_what_is_in_the_way_is_told(made: MoveCase, words: str) -> None:
+def test_what_is_in_the_way_is_reported(made: MoveCase, words: str) -> None:
     assert words in (stays(made) or "")
 
 
@@ -129,7 +129,7 @@ def test_a_pod_with_a_device_stays() -> None:
     assert "it asks for nvidia.com/gpu" in (stays(case(managed=me, members=(me,))) or "")
 
 
-def test_checkpoints_that_only_this_node_has_are_told_with_what_to_do() -> None:
+def test_checkpoints_that_only_this_node_has_are_reported_with_what_to_do() -> None:
     only_scratch = SchedulingFacts(volumes=(SCRATCH, VolumeRecord("cm", "configMap")))
     assert "slopewise.dev/checkpoints: external" in (stays(case(only_scratch)) or "")
     assert "slopewise.dev/checkpoints: external" in (stays(case(SchedulingFacts())) or "")
@@ -153,13 +153,13 @@ def test_an_ephemeral_volume_ends_with_its_pod() -> None:
     assert stays(case(SchedulingFacts(volumes=(VolumeRecord("data", "ephemeral"),)))) is not None
 
 
-def test_the_pods_of_one_workload_are_told_as_members() -> None:
+def test_the_pods_of_one_workload_are_reported_as_members() -> None:
     a, b = managed("a", "0"), managed("b", "1")
-    told = movability(case(managed=a, members=(a, b)), NodeFit(()))
-    assert told.members == ("job-1:0", "job-1:1")
+    found = movability(case(managed=a, members=(a, b)), NodeFit(()))
+    assert found.members == ("job-1:0", "job-1:1")
 
 
-def test_pods_that_nobody_can_tell_apart_after_a_move_stay() -> None:
+def test_pods_that_cannot_be_distinguished_after_a_move_stay() -> None:
     a, b = managed("a", "a"), managed("b", "b")
     assert "make the Job Indexed" in (stays(case(managed=a, members=(a, b))) or "")
 
@@ -186,13 +186,13 @@ def test_the_request_is_the_one_that_it_came_with_not_the_one_that_we_gave_it() 
     me = ManagedPod("job-1:0", JOB, "0", a_pod("p", lowered, **MOVABLE), lowered)
     fit = NodeFit((a_node_record("small", cpu=900),))
     fit.set_requests({})
-    told = movability(case(managed=me, members=(me,), original=CpuAllocation(2000, 1000)), fit)
-    assert set(told.refused_nodes) == {"small"}
+    found = movability(case(managed=me, members=(me,), original=CpuAllocation(2000, 1000)), fit)
+    assert set(found.refused_nodes) == {"small"}
 
 
 def test_where_a_disk_can_be_reached_from_counts_for_the_pod() -> None:
     zone = '{"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}]}'
     fit = NodeFit((a_node_record("a", labels={"zone": "x"}), a_node_record("b", labels={"zone": "y"})))
     fit.set_requests({})
-    told = movability(case(disks={"saved": Disk(node_affinity_json=zone)}), fit)
-    assert told.refused_nodes == {"b": "a volume of the pod cannot be reached from it"}
+    found = movability(case(disks={"saved": Disk(node_affinity_json=zone)}), fit)
+    assert found.refused_nodes == {"b": "a volume of the pod cannot be reached from it"}

@@ -1,4 +1,4 @@
-"""What a snapshot tells of moves: who could be moved and how, who is being moved, and who waits for a node."""
+"""What a snapshot says of moves: who could be moved and how, who is being moved, and who waits for a node."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FakeReader:
 
 @dataclass
 class FakeApi:
-    """Answers reads of owners and volumes, and tells a version."""
+    """Answers reads of owners and volumes, and gives a version."""
 
     answers: dict[str, Any] = field(default_factory=dict)
     version: tuple[int, int] | None = (1, 36)
@@ -180,7 +180,7 @@ def gated(name: str = "p", **more: Any) -> PodRecord:
     return structs.replace(made, **more)
 
 
-def test_a_move_of_the_future_is_nobodys() -> None:
+def test_a_move_of_the_future_is_not_taken_up() -> None:
     seen = world(movable())
     seen.under_way.append(replace(leaving(), since_seconds=START + 60.0))
     seen.under_way.append(replace(leaving(), since_seconds=START + 1e9))
@@ -201,7 +201,7 @@ def test_a_job_that_is_not_migratable_costs_no_question() -> None:
     assert (job.movability, here.api.asked) == (None, [])
 
 
-def test_a_migratable_job_is_told_how_it_can_be_moved_and_what_it_checkpoints() -> None:
+def test_a_migratable_job_says_how_it_can_be_moved_and_what_it_checkpoints() -> None:
     here = world(movable())
     here.reader.jobs["p"] = JobSeries(checkpoint=Checkpoint(START - 30, 1.5, on_sigterm=True))
     (job,) = here.observe().jobs
@@ -245,7 +245,7 @@ def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_c
     assert (job.movability.blocked_reason is not None, job.movability.backoff_reason) == (True, None)
 
 
-def test_a_server_that_tells_no_version_is_not_taken_for_an_old_one() -> None:
+def test_a_server_that_shows_no_version_is_not_taken_for_an_old_one() -> None:
     here = world(movable())
     here.api.version = None
     (job,) = here.observe().jobs
@@ -273,7 +273,7 @@ def test_how_often_it_was_moved_counts_for_how_long_the_next_time_takes() -> Non
     assert (job.movability.way, job.movability.restart_seconds) == ("evict", 42.0)
 
 
-def test_nodes_that_would_not_take_it_are_told() -> None:
+def test_nodes_that_would_not_take_it_are_reported() -> None:
     here = world(movable(), nodes=(a_node_record(), a_node_record("n2", taints=(Taint("gpu", "", "NoSchedule"),))))
     (job,) = here.observe().jobs
     assert job.movability is not None
@@ -340,7 +340,7 @@ def test_the_members_of_a_workload_are_those_that_run() -> None:
 # --- who is being moved ----------------------------------------------------------------------------------------
 
 
-def test_a_move_under_way_is_told_while_its_pod_still_runs_and_while_there_is_none() -> None:
+def test_a_move_under_way_is_reported_while_its_pod_still_runs_and_while_there_is_none() -> None:
     here = world(movable())
     here.under_way.append(leaving())
     snapshot = here.observe()
@@ -351,7 +351,7 @@ def test_a_move_under_way_is_told_while_its_pod_still_runs_and_while_there_is_no
     assert (snapshot.jobs, snapshot.moving) == ((), (leaving(),))
 
 
-def test_moves_of_other_policies_are_not_told() -> None:
+def test_moves_of_other_policies_are_not_reported() -> None:
     here = world(movable(labels={"team": "other"}))
     here.under_way.append(leaving())
     assert here.observe().moving == ()
@@ -481,7 +481,7 @@ def test_a_job_whose_pod_has_no_node_yet_says_what_it_waits_for() -> None:
     assert here.observe().absent[0].reason == f"its pod p waits behind {PLACE_GATE}"
 
 
-def test_a_job_that_is_gone_for_a_reason_that_nobody_knows_is_not_told_of() -> None:
+def test_a_job_that_is_gone_for_an_unknown_reason_is_not_reported() -> None:
     here = world()
     here.jobs_remembered.append(REMEMBERED)
     assert here.observe().absent == ()

@@ -64,16 +64,16 @@ def test_a_taint_that_is_only_a_preference_refuses_nothing() -> None:
 
 def test_a_cordoned_node_refuses_what_does_not_tolerate_that() -> None:
     node = a_node_record("a", unschedulable=True)
-    told = refusal(node)
-    assert told == "its taint node.kubernetes.io/unschedulable:NoSchedule is not tolerated"
+    reason = refusal(node)
+    assert reason == "its taint node.kubernetes.io/unschedulable:NoSchedule is not tolerated"
     assert refusal(node, Needs(tolerations=(Toleration("", "Exists", "", ""),))) is None
 
 
-def test_a_node_selector_is_told_by_the_label_that_is_missing() -> None:
+def test_a_node_selector_is_reported_by_the_label_that_is_missing() -> None:
     needs = Needs(node_selector=(("disk", "ssd"),))
     assert refusal(a_node_record("a", labels={"disk": "ssd"}), needs) is None
-    told = refusal(a_node_record("a", labels={"disk": "hdd"}), needs)
-    assert told == "it has no label disk=ssd, which the pod's nodeSelector asks for"
+    reason = refusal(a_node_record("a", labels={"disk": "hdd"}), needs)
+    assert reason == "it has no label disk=ssd, which the pod's nodeSelector asks for"
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_a_volume_of_another_zone_refuses_the_node() -> None:
 def test_a_node_whose_cpu_is_reserved_refuses_a_request_that_does_not_fit() -> None:
     node = a_node_record("a", cpu=4000)
     assert refusal(node, request_millicores=1000, reserved=3000) is None
-    told = refusal(node, request_millicores=1001, reserved=3000)
-    assert told == "it requests 1001m, and 1000m are not reserved by managed pods"
+    reason = refusal(node, request_millicores=1001, reserved=3000)
+    assert reason == "it requests 1001m, and 1000m are not reserved by managed pods"
 
 
 def test_what_is_reserved_may_change_from_pass_to_pass() -> None:

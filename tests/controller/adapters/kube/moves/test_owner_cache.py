@@ -116,7 +116,7 @@ def test_an_owner_is_read_once_for_each_generation() -> None:
     assert api.asked == [JOB_PATH, JOB_PATH]
 
 
-def test_an_owner_that_tells_of_each_change_is_not_read_again_for_its_age() -> None:
+def test_an_owner_that_reports_each_change_is_not_read_again_for_its_age() -> None:
     api = FakeApi({JOB_PATH: a_job()})
     here = reading(api)
     here.template("team", JOB, 1)
@@ -153,15 +153,15 @@ def test_a_right_that_is_missing_is_named_and_asked_for_again_later() -> None:
     here = reading(api)
     for now in (0.0, RETRY_SECONDS - 1):
         here.begin_pass(now)
-        told = here.template("team", JOB, 1).blocked_reason
-        assert told == "its Job train may not be read; apply manifests/components/moves"
+        reason = here.template("team", JOB, 1).blocked_reason
+        assert reason == "its Job train may not be read; apply manifests/components/moves"
     assert len(api.asked) == 1
     api.answers[JOB_PATH] = a_job()
     here.begin_pass(RETRY_SECONDS + 1)
     assert here.template("team", JOB, 1) == OwnerTemplate()
 
 
-def test_once_nobody_answers_no_other_is_asked_in_that_pass() -> None:
+def test_once_none_answers_no_other_is_asked_in_that_pass() -> None:
     api = FakeApi({JOB_PATH: 0})
     here = reading(api)
     assert "could not be read" in (here.template("team", JOB, 1).blocked_reason or "")
@@ -174,24 +174,24 @@ def test_a_pass_reads_a_bounded_number_and_the_next_one_goes_on() -> None:
     paths = {f"/apis/batch/v1/namespaces/team/jobs/{each.name}": a_job(uid=each.uid) for each in owners}
     api = FakeApi(dict(paths))
     here = reading(api)
-    told = [here.template("team", each, 1).blocked_reason for each in owners]
+    reason = [here.template("team", each, 1).blocked_reason for each in owners]
     assert len(api.asked) == READS_A_PASS
-    assert told[-1] == "its Job j104 has not been read yet; its turn comes in one of the next passes"
+    assert reason[-1] == "its Job j104 has not been read yet; its turn comes in one of the next passes"
     here.begin_pass(60.0)
     assert [here.template("team", each, 1).blocked_reason for each in owners] == [None] * len(owners)
 
 
 def test_an_owner_that_cannot_be_understood_stays() -> None:
-    told = reading(FakeApi({JOB_PATH: {"metadata": {"uid": "job-1"}}})).template("team", JOB, 1).blocked_reason
-    assert told == "its Job train cannot be read: KeyError: 'spec'"
+    reason = reading(FakeApi({JOB_PATH: {"metadata": {"uid": "job-1"}}})).template("team", JOB, 1).blocked_reason
+    assert reason == "its Job train cannot be read: KeyError: 'spec'"
 
 
 @pytest.mark.parametrize("kind", ["hostPath", "local"])
 def test_a_disk_of_one_node_stays_unless_an_administrator_says_that_every_node_has_it(kind: str) -> None:
     api = FakeApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: a_volume(**{kind: {}})})
-    told = reading(api).disk("team", "saved").blocked_reason or ""
-    assert f"a {kind} volume of one node" in told
-    assert SHARED_STORAGE in told
+    reason = reading(api).disk("team", "saved").blocked_reason or ""
+    assert f"a {kind} volume of one node" in reason
+    assert SHARED_STORAGE in reason
     api.answers[VOLUME_PATH] = a_volume(**{kind: {}}, annotations={SHARED_STORAGE: "true"})
     assert reading(api).disk("team", "saved") == Disk()
 
@@ -205,7 +205,7 @@ def test_where_a_volume_can_be_reached_from_is_kept() -> None:
     assert '"zone"' in disk.node_affinity_json
 
 
-def test_a_claim_that_is_bound_to_nothing_or_not_there_is_told() -> None:
+def test_a_claim_that_is_bound_to_nothing_or_not_there_is_reported() -> None:
     assert reading(FakeApi({CLAIM_PATH: {"spec": {}}})).disk("team", "saved").blocked_reason == (
         "its claim saved has no volume yet"
     )
@@ -225,8 +225,8 @@ def test_a_claim_that_is_bound_to_nothing_or_not_there_is_told() -> None:
     ],
 )
 def test_an_owner_that_wants_no_pods_says_why(spec: dict[str, Any], why: str | None) -> None:
-    told = reading(FakeApi({JOB_PATH: a_job(**spec)})).pause("team", JOB, "0", 1)
-    assert told == (None if why is None else Pause("suspended", why))
+    reason = reading(FakeApi({JOB_PATH: a_job(**spec)})).pause("team", JOB, "0", 1)
+    assert reason == (None if why is None else Pause("suspended", why))
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_an_owner_that_wants_no_pods_says_why(spec: dict[str, Any], why: str | N
 def test_an_owner_that_was_scaled_down_says_so(kind: str, replicas: int, slot: str, why: str | None) -> None:
     path = f"/apis/apps/v1/namespaces/team/{kind.lower()}s/train"
     owner = owned_by(kind, "train", "job-1", "apps/v1")
-    told = reading(FakeApi({path: a_job(replicas=replicas)})).pause("team", owner, slot, 0)
-    assert told == (None if why is None else Pause("suspended", why))
+    reason = reading(FakeApi({path: a_job(replicas=replicas)})).pause("team", owner, slot, 0)
+    assert reason == (None if why is None else Pause("suspended", why))
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,8 @@ def test_a_stateful_set_that_was_scaled_down_brings_no_pod_back(
 ) -> None:
     owner = a_raw_job()
     owner["spec"] |= spec
-    told = not_recreated_reason_of("StatefulSet", owner, pod)
-    assert told is None if words is None else words in (told or "")
+    reason = not_recreated_reason_of("StatefulSet", owner, pod)
+    assert reason is None if words is None else words in (reason or "")
 
 
 def test_a_job_that_wants_no_pods_brings_none_back() -> None:

@@ -1,4 +1,4 @@
-"""What is told of moves: events on the workload or the arriving pod, once each, and a history that survives."""
+"""What is reported of moves: events on the workload or the arriving pod, once each, and a history that survives."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def begun(uid: str) -> MoveEvent:
     return MoveEvent(uid, "begun", MoveRecord(START, "n1", "n2"), "moves from n1 to n2: n2 is emptier")
 
 
-def test_a_move_is_told_on_its_workload_from_begin_to_end(passes: ReportedPasses) -> None:
+def test_a_move_is_reported_on_its_workload_from_begin_to_end(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     passes.a_pass(a_job(uid), moves=(migrate(uid),), move_events=(begun(uid),))
     record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 4, resumed_on="n2", steps_lost=0.0)
-    told = MoveEvent(uid, "resumed", record, "resumed on n2 after 4 s, no step lost")
-    passes.a_pass(a_job(uid), at=START + 4, move_events=(told,))
+    found = MoveEvent(uid, "resumed", record, "resumed on n2 after 4 s, no step lost")
+    passes.a_pass(a_job(uid), at=START + 4, move_events=(found,))
     assert passes.recorder.of("Job") == [
         ("MoveBegun", "moves from n1 to n2: n2 is emptier"),
         ("Moved", "resumed on n2 after 4 s, no step lost"),
@@ -64,7 +64,7 @@ def test_a_move_that_did_harm_is_a_warning(passes: ReportedPasses) -> None:
     assert [(event.reason, event.warning) for event in passes.recorder.events] == [("MoveFailed", True)]
 
 
-def test_a_job_that_has_no_pod_while_it_is_moved_is_told_of_all_the_same(passes: ReportedPasses) -> None:
+def test_a_job_that_has_no_pod_while_it_is_moved_is_reported_all_the_same(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     passes.a_pass(a_job(uid))
     passes.pods.by_job.clear()
@@ -76,7 +76,7 @@ def test_a_job_that_has_no_pod_while_it_is_moved_is_told_of_all_the_same(passes:
     ("result", "reason"),
     [("deferred", "MoveDeferred"), ("infeasible", "MoveInfeasible"), ("failed", "MoveFailed")],
 )
-def test_a_move_that_could_not_be_begun_is_told_once_while_it_stays_so(
+def test_a_move_that_could_not_be_begun_is_reported_once_while_it_stays_so(
     passes: ReportedPasses, result: OutcomeResult, reason: str
 ) -> None:
     uid = passes.pods.add("train")
@@ -89,7 +89,7 @@ def test_a_move_that_could_not_be_begun_is_told_once_while_it_stays_so(
     assert len(passes.recorder.of("Job")) == 2
 
 
-def test_a_placement_is_told_on_the_pod_and_kept_until_its_job_is_known(passes: ReportedPasses) -> None:
+def test_a_placement_is_reported_on_the_pod_and_kept_until_its_job_is_known(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     passes.a_pass(moves=(Outcome(Place(uid, "n2", "emptiest"), "applied"),))
     assert passes.recorder.of("Pod") == [("Placed", "on n2: emptiest")]
@@ -97,14 +97,14 @@ def test_a_placement_is_told_on_the_pod_and_kept_until_its_job_is_known(passes: 
     assert passes.history("train") == [("Place", "on n2", "applied")]
 
 
-def test_of_a_placement_it_is_told_how_and_why(passes: ReportedPasses) -> None:
+def test_of_a_placement_it_is_reported_how_and_why(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     why = "by jobs of its class it needs 0.8 cores (wanted 800m, its namespace's share leaves 500m)"
     passes.a_pass(moves=(Outcome(Place(uid, "n2", why, 500), "applied", "may run on n2 only"),))
     assert passes.recorder.of("Pod") == [("Placed", f"on n2: may run on n2 only; {why}")]
 
 
-def test_a_move_that_somebody_could_make_possible_is_told_when_it_is_withheld(passes: ReportedPasses) -> None:
+def test_a_move_that_somebody_could_make_possible_is_reported_when_it_is_withheld(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     stays = Withheld(Migrate(uid, "n1", "n2", "why"), "move_blocked", "a bare pod does not come back")
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_resizes_are_in_the_history_too_and_it_survives_a_new_leader(passes: Rep
     assert [each["change"] for each in document.render()["history"]] == ["limits 2 to 500m"]
 
 
-def test_a_history_that_somebody_has_damaged_begins_anew_and_costs_nothing_else(passes: ReportedPasses) -> None:
+def test_a_history_that_somebody_has_damaged_begins_again_and_costs_nothing_else(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
     passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))
@@ -160,7 +160,7 @@ def test_a_history_that_somebody_has_damaged_begins_anew_and_costs_nothing_else(
     assert document.render()["state"] == "Training"
 
 
-def test_a_move_that_is_refused_alike_after_a_while_is_told_once(passes: ReportedPasses) -> None:
+def test_a_move_that_is_refused_alike_after_a_while_is_reported_once(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     no = migrate(uid, "deferred", "budget a says no")
     waits = replace(a_job(uid), movability=Movability("suspend", backoff_reason="until 12:05:00 UTC: budget a says no"))

@@ -1,4 +1,4 @@
-"""After a pass: whose status is written at once, and which events are told."""
+"""After a pass: whose status is written at once, and which events are emitted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_resize(uid: str, **more: Any) -> Resize:
     return Resize(uid, "n1", "limits", 2000, 1500, "class NL", **more)
 
 
-def test_a_growth_tells_what_is_shown_and_what_is_remembered(passes: ReportedPasses) -> None:
+def test_a_growth_has_what_is_shown_and_what_is_remembered(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     passes.a_pass(a_job(uid, limit=2000), withheld=(Withheld(a_resize(uid), "floor", "floor: 1"),))
     status = passes.status("train")
@@ -66,7 +66,7 @@ def test_a_pass_in_which_only_figures_moved_is_progress(passes: ReportedPasses) 
     assert "uid-of-train" in passes.replica.writer.urgent()
 
 
-def test_every_outcome_is_told_on_its_pod_and_all_together_on_the_policy(passes: ReportedPasses) -> None:
+def test_every_outcome_is_reported_on_its_pod_and_all_together_on_the_policy(passes: ReportedPasses) -> None:
     good, bad = passes.pods.add("good"), passes.pods.add("bad")
     outcomes = (
         Outcome(a_resize(good), "applied"),
@@ -86,17 +86,17 @@ def test_every_outcome_is_told_on_its_pod_and_all_together_on_the_policy(passes:
 def test_resizes_that_fail_twice_running_degrade_the_policy_until_they_do_not(passes: ReportedPasses) -> None:
     uid = passes.pods.add("a")
     refused = (Outcome(a_resize(uid), "failed", "our account may not resize it; grant it patch on pods/resize"),)
-    told = []
+    found = []
     for outcomes in (refused, refused, ()):
         passes.a_pass(a_job(uid), outcomes=outcomes)
         passes.replica.writer.write()
         conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
-        told.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
-    assert [status for status, _ in told] == ["False", "True", "False"]
-    assert told[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
+        found.append(next((each["status"], each["message"]) for each in conditions if each["type"] == "Degraded"))
+    assert [status for status, _ in found] == ["False", "True", "False"]
+    assert found[1][1] == "resizes fail: 1 job: our account may not resize it; grant it patch on pods/resize"
 
 
-def test_a_pod_that_waits_on_is_told_once_and_again_when_it_waits_anew(passes: ReportedPasses) -> None:
+def test_a_pod_that_waits_on_is_reported_once_and_again_when_it_waits_again(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     results: tuple[OutcomeResult, ...] = ("deferred", "deferred", "applied", "deferred")
     for result in results:
@@ -111,7 +111,7 @@ def test_what_is_taken_back_has_a_name_of_its_own(passes: ReportedPasses) -> Non
     assert passes.recorder.of("Pod")[0][0] == "ResizeRolledBack"
 
 
-def test_a_withheld_resize_is_told_when_the_guard_changes_and_not_in_every_pass(passes: ReportedPasses) -> None:
+def test_a_withheld_resize_is_reported_when_the_guard_changes_and_not_in_every_pass(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     for guard in (
         "paused",
@@ -140,7 +140,7 @@ def test_a_job_that_reports_no_loss_is_an_event_once_with_each_cause(passes: Rep
     assert passes.recorder.of("Pod") == [("NoLoss", "port 1 refuses"), ("NoLoss", "port 2 refuses")]
 
 
-def test_a_harmed_job_is_told_once_and_not_again_after_a_restart(passes: ReportedPasses) -> None:
+def test_a_harmed_job_is_reported_once_and_not_again_after_a_restart(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     alone = known(backoff_until_seconds=START + 600, backoff_reason="OOM-killed after its limit went down")
     passes.a_pass(a_job(uid))
@@ -153,7 +153,7 @@ def test_a_harmed_job_is_told_once_and_not_again_after_a_restart(passes: Reporte
     assert again.recorder.of("Pod") == []
 
 
-def test_an_outage_is_told_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
+def test_an_outage_is_reported_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
     held = PassReport(START, "flowcon", {}, START + 60, held="Prometheus cannot be reached")
     passes.reporter(held)
     passes.reporter(held)
@@ -164,7 +164,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(passes: ReportedPasse
     assert [reason for reason, _ in passes.recorder.of("TrainingPolicy")] == ["MetricsUnavailable", "MetricsAvailable"]
 
 
-def test_a_policy_that_fails_is_told_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
+def test_a_policy_that_fails_is_reported_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
     failed = PassReport(START, "mine", {}, START + 60, held="policy mine failed: KeyError: 'x'", policy_failed=True)
     passes.reporter(failed)
     passes.reporter(failed)
@@ -191,7 +191,7 @@ def test_a_conflict_is_an_event_when_it_changes_and_a_condition_until_it_ends(pa
     assert passes.replica.writer.urgent() == {passes.document.key}
 
 
-def test_originals_that_came_back_or_did_not_are_told(passes: ReportedPasses) -> None:
+def test_originals_that_came_back_or_did_not_are_reported(passes: ReportedPasses) -> None:
     back, stuck = passes.pods.add("back"), passes.pods.add("stuck")
     passes.reporter.emit_restored(RestoreReport(restored={back: ""}, failed={stuck: "no right"}))
     assert passes.recorder.of("Pod") == [("Restored", "its original resources are back"), ("RestoreFailed", "no right")]
@@ -254,7 +254,7 @@ def a_stop(uid: str) -> Stop:
     return Stop(uid, "n1", "stopped at its target: loss 0.19 ≤ 0.2")
 
 
-def test_a_job_that_is_stopped_at_its_target_is_told_on_its_workload_and_stays_in_its_history(
+def test_a_job_that_is_stopped_at_its_target_is_reported_on_its_workload_and_stays_in_its_history(
     passes: ReportedPasses,
 ) -> None:
     uid = passes.pods.add("train")
@@ -264,7 +264,7 @@ def test_a_job_that_is_stopped_at_its_target_is_told_on_its_workload_and_stays_i
     assert (action["action"], action["change"], action["result"]) == ("Stop", "at its target", "applied")
 
 
-def test_why_a_job_is_not_stopped_is_told_once(passes: ReportedPasses) -> None:
+def test_why_a_job_is_not_stopped_is_reported_once(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     refused = Outcome(a_stop(uid), "infeasible", "a bare pod cannot be suspended; run it as a Job")
     for _ in range(3):
@@ -277,7 +277,7 @@ def test_why_a_job_is_not_stopped_is_told_once(passes: ReportedPasses) -> None:
     ]
 
 
-def test_a_warning_is_told_once_and_again_when_it_comes_back(passes: ReportedPasses) -> None:
+def test_a_warning_is_reported_once_and_again_when_it_comes_back(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     warned = replace(a_job(uid), warnings=("annotation x is not known",))
     for job in (warned, warned, a_job(uid), warned):
@@ -285,7 +285,9 @@ def test_a_warning_is_told_once_and_again_when_it_comes_back(passes: ReportedPas
     assert passes.recorder.of("Pod") == [("JobWarning", "annotation x is not known")] * 2
 
 
-def test_a_contradiction_is_told_as_an_event_and_a_missing_loss_is_not_told_twice(passes: ReportedPasses) -> None:
+def test_a_contradiction_is_reported_as_an_event_and_a_missing_loss_is_not_reported_twice(
+    passes: ReportedPasses,
+) -> None:
     uid = passes.pods.add("train")
     missing = MissingEvaluation("NoMetric", "the endpoint has none")
     passes.a_pass(
@@ -307,7 +309,7 @@ def a_change_of_memory(uid: str) -> ResizeMemory:
     return ResizeMemory(uid, "n1", "request", 1024 * MIB, 360 * MIB, "CL, converged")
 
 
-def test_a_change_of_memory_is_told_on_its_pod_in_the_history_and_in_the_status(passes: ReportedPasses) -> None:
+def test_a_change_of_memory_is_reported_on_its_pod_in_the_history_and_in_the_status(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     usage = Usage(START, 0.0, 300.0 * MIB)
     job = replace(a_job(uid, limit=2000), usage=usage, memory=MemoryAllocation(1024 * MIB, 2048 * MIB))
@@ -321,7 +323,7 @@ def test_a_change_of_memory_is_told_on_its_pod_in_the_history_and_in_the_status(
     assert status["lastAction"] == "memory request 1024Mi to 360Mi applied"
 
 
-def test_withheld_changes_of_memory_and_of_cpu_are_told_apart(passes: ReportedPasses) -> None:
+def test_withheld_changes_of_memory_and_of_cpu_are_distinguished(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     cpu = (Withheld(a_resize(uid), "floor", "floor: 1"),)
     of_memory = (Withheld(a_change_of_memory(uid), "memory_pressure", "memory_pressure: n1"),)

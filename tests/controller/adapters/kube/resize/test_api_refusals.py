@@ -1,4 +1,4 @@
-"""What a refusal means: the words are Kubernetes 1.36.3's own, as `tests/cluster/test_actuator.py` hears them."""
+"""What a refusal means: the words are Kubernetes 1.36.3's own, as `tests/cluster/test_actuator.py` receives them."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_what_waits_for_another_target_says_so_and_no_time() -> None:
 
 
 @pytest.mark.parametrize("verb", get_args(Verb))
-def test_an_answer_that_nobody_knows_is_a_failure_whatever_was_asked(verb: Verb) -> None:
+def test_an_answer_that_is_not_known_is_a_failure_whatever_was_asked(verb: Verb) -> None:
     refused = explain(ApiError(418, "", "short and stout"), verb)
     assert refused.result == "failed"
     assert "short and stout" in refused.detail

@@ -175,7 +175,7 @@ def a_job_without_its_growth(server: ApiServer, pods: Pods, memory: KubeMemory) 
     return uid
 
 
-def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change(
+def test_a_jobgrowth_that_a_person_deletes_is_stored_again_before_the_next_change(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     uid = a_job_without_its_growth(server, pods, memory)
@@ -185,7 +185,7 @@ def test_a_jobgrowth_that_a_person_deletes_is_stored_anew_before_the_next_change
     assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
 
 
-def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_anew(
+def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_again(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     uid = a_job_without_its_growth(server, pods, memory)
@@ -199,7 +199,7 @@ def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_a
     assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "applied"
 
 
-def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_told(
+def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_reported(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
     good, bad = pods.add("good"), pods.add("bad")
@@ -285,7 +285,7 @@ def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods
 
 
 @pytest.mark.parametrize("damaged", ['{"growth": "much"}', "[" * 100_000, "{"])
-def test_damaged_memory_starts_anew_and_keeps_the_original(
+def test_damaged_memory_starts_again_and_keeps_the_original(
     server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory, damaged: str
 ) -> None:
     uid, other = pods.add("train"), pods.add("other")
@@ -299,7 +299,7 @@ def test_damaged_memory_starts_anew_and_keeps_the_original(
     assert any("train, pod 0: its memory is damaged" in line["reason"] for line in logs)
 
 
-def test_a_damaged_original_is_told_and_stops_nobody_else(
+def test_a_damaged_original_is_reported_and_stops_no_other_job(
     server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
 ) -> None:
     uid, other = pods.add("train"), pods.add("other")
@@ -350,25 +350,25 @@ def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original
 
 
 def test_class_records_begin_as_stored_are_kept_and_handed_on_when_they_changed(api: KubeApi, pods: Pods) -> None:
-    told: list[Any] = []
+    received: list[Any] = []
     stored = {"a": (ClassFigures("uid:0", 1.0, 0.5, 2.0, 0.25),)}
-    memory = Replica(api, pods).memory(classes=stored, on_classes=told.append)
+    memory = Replica(api, pods).memory(classes=stored, on_classes=received.append)
     state = memory.load()
     assert state.classes == stored
     memory.save(state)
     later = {**stored, "b": stored["a"]}
     memory.save(replace(state, classes=later))
-    assert (told, memory.load().classes) == ([later], later)
+    assert (received, memory.load().classes) == ([later], later)
 
 
 def test_nodes_are_handed_on_only_when_they_changed(api: KubeApi, pods: Pods) -> None:
-    told: list[Any] = []
-    memory = Replica(api, pods).memory(on_nodes=lambda *nodes: told.append(nodes))
+    received: list[Any] = []
+    memory = Replica(api, pods).memory(on_nodes=lambda *nodes: received.append(nodes))
     memory.load()
     nodes = {"n1": NodeMemory(frozenset(), 1.0, 60.0)}
     for state in (MemoryState({}, nodes), MemoryState({}, nodes), MemoryState({}, nodes, nodes)):
         memory.save(state)
-    assert told == [(nodes, {}), (nodes, nodes)]
+    assert received == [(nodes, {}), (nodes, nodes)]
 
 
 MEMORY = MemoryAllocation(2**30, 3 * 2**29 + 1)

@@ -107,7 +107,7 @@ def test_an_object_of_others_that_is_gone_is_left_alone(server: ApiServer) -> No
 
 
 def test_who_leads_no_more_when_the_first_try_comes_back_does_not_try_again(server: ApiServer) -> None:
-    """A process that was suspended, say, while the API server told it of a conflict."""
+    """A process that was suspended, say, while the API server answered with a conflict."""
     sender, thing = a_sender(server, lambda: not server.asked("GET")), Thing("t", {"a": 1})
     sender.send(thing)
     server.put(THINGS, {**server.get(thing.path), "spec": {"by": "somebody"}})
@@ -210,7 +210,7 @@ def test_progress_waits_for_its_time_and_a_transition_does_not() -> None:
         assert eventually(lambda: running.sent.names == ["t", "other", "t"])
 
 
-def test_a_failure_is_tried_again_and_told_once() -> None:
+def test_a_failure_is_tried_again_and_reported_once() -> None:
     running = Running()
     running.sent.refuses["t"] = SlopewiseError("no right to write")
     running.sent.gate.set()

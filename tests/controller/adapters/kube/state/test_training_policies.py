@@ -92,7 +92,7 @@ def test_the_older_policy_wins_and_the_other_one_knows_what_it_lost() -> None:
     assert claims.conflicts == {"ant": Conflict(4, ("team-a/pod-0", "team-a/pod-1", "team-a/pod-2"), "zebra")}
 
 
-def test_a_pod_whose_owner_takes_the_label_back_is_nobodys() -> None:
+def test_a_pod_whose_owner_takes_the_label_back_is_not_managed() -> None:
     let_go = structs.replace(a_pod("x"), labels={MANAGED_LABEL: "false"})
     assert claim_pods([a_policy("a")], [let_go, a_pod("y")], {}, {}).policy_of == {"uid-y": "a"}
 
@@ -238,7 +238,7 @@ def test_when_a_placement_evaluated_comes_back_while_the_policy_has_one(server: 
     assert alone.intervals == Intervals({"n1": (100.0, 20.0)})
 
 
-def test_a_status_that_somebody_has_spoiled_is_written_anew(server: ApiServer) -> None:
+def test_a_status_that_somebody_has_spoiled_is_written_again(server: ApiServer) -> None:
     server.put(policy_path(), {**raw(), "status": {"nodes": "many", "conditions": 3}})
     record = parse_policy(server.get(policy_path("p")))
     assert record.intervals == Intervals()

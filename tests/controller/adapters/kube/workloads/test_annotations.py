@@ -1,4 +1,4 @@
-"""What owners ask for is typed and bounded; what cannot be used is told and harms nobody."""
+"""What owners ask for is typed and bounded; what cannot be used is reported and harms no job."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_deadline_is_a_moment_or_a_duration_from_the_start(deadline: str, seco
 
 
 @pytest.mark.parametrize(
-    ("annotation", "value", "told"),
+    ("annotation", "value", "expected"),
     [
         ("deadline", "tomorrow", "is neither a time nor a duration; write 2026-08-01T12:00:00Z, or 2h30m after the"),
         ("deadline", "", "is neither a time nor a duration"),
@@ -84,17 +84,17 @@ def test_a_deadline_is_a_moment_or_a_duration_from_the_start(deadline: str, seco
         ("container", "x" * 4000, "is 4000 characters long"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told_and_left_out(annotation: str, value: str, told: str) -> None:
+def test_a_value_that_cannot_be_used_is_reported_and_left_out(annotation: str, value: str, expected: str) -> None:
     written: dict[str, Any] = {annotation: value}
     asked = read(**written)
     (warning,) = asked.warnings
     assert warning.startswith(f"annotation slopewise.dev/{annotation.replace('_', '-')} is not used: ")
-    assert told in warning
+    assert expected in warning
     assert len(warning) < 250
     assert (asked.objectives, asked.useful_parallelism_cores, asked.container) == (Objectives(), None, None)
 
 
-def test_a_deadline_before_the_start_is_used_and_told() -> None:
+def test_a_deadline_before_the_start_is_used_and_reported() -> None:
     asked = read(deadline="2026-08-01T11:00:00Z")
     assert asked.objectives.deadline_at_seconds == STARTED - 3600
     assert asked.warnings == (

@@ -71,9 +71,9 @@ def test_an_ordinary_pod_may_be_changed() -> None:
     ],
 )
 def test_what_is_withheld_says_why_and_what_would_allow_it(pod: PodRecord, reason: str) -> None:
-    told = ineligible_reason(case(pod))
-    assert told is not None
-    assert told.startswith(reason)
+    found = ineligible_reason(case(pod))
+    assert found is not None
+    assert found.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_what_is_withheld_says_why_and_what_would_allow_it(pod: PodRecord, reaso
     ],
 )
 def test_memory_that_is_withheld_says_why(pod: PodRecord, reason: str) -> None:
-    told = memory_ineligible_reason(case(pod))
-    assert told is not None
-    assert told.startswith(reason)
+    found = memory_ineligible_reason(case(pod))
+    assert found is not None
+    assert found.startswith(reason)
 
 
 def test_memory_of_an_ordinary_pod_may_be_changed_whatever_becomes_of_its_cpu() -> None:
@@ -102,15 +102,15 @@ def test_memory_of_an_ordinary_pod_may_be_changed_whatever_becomes_of_its_cpu() 
 
 
 def test_on_a_node_that_swaps_no_memory_is_changed() -> None:
-    told = memory_ineligible_reason(case(node=a_node_record(swap_bytes=2**30)))
-    assert told is not None
-    assert told.startswith("node n1 swaps: what is swapped out is not in its working set")
+    reason = memory_ineligible_reason(case(node=a_node_record(swap_bytes=2**30)))
+    assert reason is not None
+    assert reason.startswith("node n1 swaps: what is swapped out is not in its working set")
     assert ineligible_reason(case(node=a_node_record(swap_bytes=2**30))) is None
 
 
 def test_a_lost_node_holds_its_jobs() -> None:
-    told = ineligible_reason(case(node=a_node_record(ready=False)))
-    assert told == "node n1 is not ready; changes go on when it is"
+    reason = ineligible_reason(case(node=a_node_record(ready=False)))
+    assert reason == "node n1 is not ready; changes go on when it is"
 
 
 def test_a_gpu_of_a_sidecar_makes_it_a_job_with_a_gpu() -> None:
@@ -121,9 +121,9 @@ def test_a_gpu_of_a_sidecar_makes_it_a_job_with_a_gpu() -> None:
 
 def test_a_guaranteed_pod_is_refused_where_cores_are_pinned_even_if_requests_may_follow() -> None:
     node = a_node_record(static_cpu_manager=True)
-    told = ineligible_reason(case(guaranteed(), LOWER, node=node))
-    assert told is not None
-    assert "static CPU manager pins cores" in told
+    reason = ineligible_reason(case(guaranteed(), LOWER, node=node))
+    assert reason is not None
+    assert "static CPU manager pins cores" in reason
     assert ineligible_reason(case(a_pod(), LOWER, node=node)) is None
 
 
@@ -140,8 +140,8 @@ def test_what_is_withheld_by_default_may_be_allowed_by_the_policy() -> None:
 
 
 def test_shares_need_a_request() -> None:
-    told = ineligible_reason(case(with_container(request=0), REQUESTS))
-    assert told == "it has no CPU request to give shares by; set one, or spec.resources.control: limits"
+    reason = ineligible_reason(case(with_container(request=0), REQUESTS))
+    assert reason == "it has no CPU request to give shares by; set one, or spec.resources.control: limits"
 
 
 def bounds(

@@ -1,4 +1,4 @@
-"""Pods are resolved to jobs; nobody becomes another's, and nobody loses the name he is remembered by."""
+"""Pods are resolved to jobs; no pod becomes another's, and none loses the name it is remembered by."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_each_run_of_a_cron_job_is_a_workload_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [(403, "its owner JobSet set may not be read"), (404, "its owner JobSet set is not there")],
 )
-def test_a_chain_ends_where_it_may_not_be_read_and_says_so(answer: int, told: str) -> None:
+def test_a_chain_ends_where_it_may_not_be_read_and_says_so(answer: int, expected: str) -> None:
     owners = resolver(FakeOwnersApi({JOBSET_PATH: answer}), an_object("train", "job-1", owner=JOBSET))
     ((identity, _),) = resolve(a_pod("p", owner=JOB), owners=owners).pods.values()
     assert identity.job_uid == "job-1:0"
-    assert identity.warnings == (f"{told}, so its job is only known up to there",)
+    assert identity.warnings == (f"{expected}, so its job is only known up to there",)
 
 
 def test_a_kind_that_is_not_read_is_named_and_not_asked_for() -> None:
@@ -123,13 +123,13 @@ def test_a_kind_that_is_not_read_is_named_and_not_asked_for() -> None:
     assert api.asked == []
 
 
-def test_a_reference_to_another_namespaces_job_makes_nobody_its_pod() -> None:
+def test_a_reference_to_another_namespaces_job_makes_no_pod_its_own() -> None:
     thief = a_pod("thief", namespace="evil", owner=JOB, created_at_seconds=2e9)
     victim = a_pod("victim", owner=JOB)
     assert uids(resolve(thief, victim)) == {"uid-thief:0": "thief", "job-1:0": "victim"}
 
 
-def test_a_job_that_was_made_anew_under_its_name_is_not_the_owner_of_older_pods() -> None:
+def test_a_job_that_was_made_again_under_its_name_is_not_the_owner_of_older_pods() -> None:
     owners = resolver(
         FakeOwnersApi({"/apis/batch/v1/namespaces/team/jobs/train": {"uid": "job-2"}}), an_object("train", "job-2")
     )
@@ -189,7 +189,7 @@ def test_an_only_pod_keeps_its_slot_when_a_second_one_comes() -> None:
     assert uids(resolve(a, b, owners=owners)) == {"job-1:0": "a", "job-1:b": "b"}
 
 
-def test_a_pod_that_succeeded_leaves_its_name_to_nobody() -> None:
+def test_a_pod_that_succeeded_leaves_its_name_to_none() -> None:
     done = a_pod("a", owner=JOB, phase="Succeeded")
     assert uids(resolve(done, a_pod("b", owner=JOB))) == {"job-1:a": "a", "job-1:b": "b"}
 

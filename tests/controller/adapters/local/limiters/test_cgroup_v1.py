@@ -141,7 +141,7 @@ def test_a_limit_for_an_unknown_job_is_refused_by_name(limiter: CgroupV1Limiter)
         limiter.set_limit("mnist", 250)
 
 
-def test_a_quota_that_the_kernel_refuses_is_told_with_its_place(
+def test_a_quota_that_the_kernel_refuses_is_reported_with_its_place(
     limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
 ) -> None:
     limiter.admit("mnist", 4711)
@@ -166,7 +166,7 @@ def test_close_leaves_no_directory(limiter: CgroupV1Limiter, own: dict[str, Path
     assert [entry for path in own.values() for entry in path.iterdir() if entry.is_dir()] == []
 
 
-def test_without_rights_nothing_is_left_and_the_reason_is_told(
+def test_without_rights_nothing_is_left_and_the_reason_is_reported(
     own: dict[str, Path], journal: Journal, read_only_tree: ReadOnlyTree
 ) -> None:
     limiter = CgroupV1Limiter(own["cpu"], own["cpuacct"], journal, read_only_tree)

@@ -41,7 +41,7 @@ def test_the_controller_steps_aside_before_its_cgroup_hands_controllers_down(
     assert "cpu" in (own / "cgroup.subtree_control").read_text().split()
 
 
-def test_the_root_may_hold_processes_so_nobody_steps_aside(
+def test_the_root_may_hold_processes_so_none_steps_aside(
     own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree
 ) -> None:
     (own / "cgroup.type").unlink()
@@ -127,7 +127,7 @@ def test_close_puts_everything_back_as_it_was(limiter: CgroupV2Limiter, own: Pat
 
 PARENT = str(os.getppid() or os.getpid())
 STRANGER = "99999999"
-"""More than any pid: nobody's parent and nobody's child."""
+"""More than any pid: no parent and no child of another."""
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def pids_in(directory: Path) -> set[str]:
     return set((directory / "cgroup.procs").read_text().split())
 
 
-def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_told(
+def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_reported(
     session_scope: Path, journal: Journal, unified_tree: UnifiedTree
 ) -> None:
     before = pids_in(session_scope)
@@ -211,7 +211,7 @@ def test_a_delegated_cgroup_is_known_by_its_attribute(tmp_path: Path) -> None:
             assert CgroupFiles().is_delegated(tmp_path) is delegated
 
 
-def test_a_refusal_for_lack_of_rights_tells_a_user_the_remedy(
+def test_a_refusal_for_lack_of_rights_shows_a_user_the_remedy(
     session_scope: Path, journal: Journal, read_only_tree: ReadOnlyTree
 ) -> None:
     (session_scope / "cgroup.procs").write_text(str(os.getpid()))

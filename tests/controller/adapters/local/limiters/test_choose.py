@@ -82,7 +82,7 @@ def test_cgroups_that_were_asked_for_and_cannot_be_used_are_an_error(
         choose_limiter(journal, "cgroup", proc_self=v1_machine, files=read_only_tree)
 
 
-def test_an_actuator_that_does_not_exist_is_told_with_those_that_do(journal: Journal) -> None:
+def test_an_actuator_that_does_not_exist_is_reported_with_those_that_do(journal: Journal) -> None:
     with pytest.raises(UsageError, match="--actuator docker: is none of auto, cgroup, duty-cycle"):
         choose_limiter(journal, "docker")
 

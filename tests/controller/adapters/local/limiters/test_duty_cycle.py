@@ -196,7 +196,7 @@ def test_a_killed_controller_leaves_no_job_stopped_and_no_helper(start_python: S
     assert stays_running(pid)
 
 
-def test_a_stranger_with_a_pid_used_anew_is_never_stopped(start_python: StartPython) -> None:
+def test_a_stranger_with_a_reused_pid_is_never_stopped(start_python: StartPython) -> None:
     pid = start_python(ASLEEP).pid
     former_owner = ProcessIdentity(pid, identify(pid).started_ticks - 1)
     assert former_owner.signal_group(signal.SIGSTOP) is False
@@ -220,7 +220,7 @@ def test_a_request_is_refused_with_the_remedy(limiter: DutyCycleLimiter, start_p
         limiter.set_request("job", 250)
 
 
-def test_a_job_that_has_ended_is_told_and_its_restore_is_no_error(
+def test_a_job_that_has_ended_is_reported_and_its_restore_is_no_error(
     limiter: DutyCycleLimiter, start_python: StartPython
 ) -> None:
     process = start_python("pass")

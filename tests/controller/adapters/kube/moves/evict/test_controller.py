@@ -1,4 +1,4 @@
-"""Moves by eviction over real HTTP: begun whole or not at all, gone on with by whoever leads, always over some day."""
+"""Moves by eviction over real HTTP: begun whole or not at all, gone on with by each leader, always over some day."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class TestBeginning:
         assert (under_way.job_uid, under_way.from_node, under_way.node) == (TRAIN, "node-a", "node-b")
         assert under_way.since_seconds == int(stage.clock.seconds)
 
-    def test_a_budget_that_says_no_is_told_and_nothing_is_written(self, stage: Stage) -> None:
+    def test_a_budget_that_says_no_is_reported_and_nothing_is_written(self, stage: Stage) -> None:
         stage.server.fault(NO_BUDGET, method="POST", path="/eviction$")
         outcome = begin(stage)
         assert outcome.result == "deferred"
@@ -262,7 +262,7 @@ class TestReplacements:
         stage.tick()
         assert pinned_nodes(stage.pod("served-0")) == ["node-b"]
 
-    def test_nobody_else_opens_it(self, stage: Stage) -> None:
+    def test_no_other_user_opens_it(self, stage: Stage) -> None:
         begin_and_replace(stage)
         stage.gates.tick()
         stage.clock.seconds += MAX_WAIT_SECONDS
@@ -440,7 +440,7 @@ def test_a_leader_that_is_killed_at_any_write_leaves_one_pod_that_runs(stage: St
 
 class TestTrouble:
     @pytest.mark.parametrize("what", ["gone", "tainted", "not ready"])
-    def test_a_target_that_takes_nobody_any_more_is_not_pinned_to(self, stage: Stage, what: str) -> None:
+    def test_a_target_that_takes_no_pod_any_more_is_not_pinned_to(self, stage: Stage, what: str) -> None:
         begin(stage)
         stage.end("train-x")
         if what == "gone":
@@ -527,7 +527,7 @@ class TestTrouble:
         stage.tick(MAX_WAIT_SECONDS)
         assert not is_gated(stage.pod("train-y"))
 
-    def test_a_move_that_was_damaged_in_store_is_told_and_let_be(self, stage: Stage) -> None:
+    def test_a_move_that_was_damaged_in_store_is_reported_and_let_be(self, stage: Stage) -> None:
         begin(stage)
         stage.end("train-x")
         path = "/apis/slopewise.dev/v1alpha1/namespaces/team-a/jobgrowths"

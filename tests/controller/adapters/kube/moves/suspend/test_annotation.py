@@ -52,7 +52,7 @@ def test_an_annotation_that_makes_no_sense_counts_as_none(text: str) -> None:
     assert move_of(a_job(text)) is None
 
 
-def test_nobody_says_whose_move_it_is_but_the_job_itself() -> None:
+def test_only_the_job_itself_says_whose_move_it_is() -> None:
     move = move_of(a_job(forged(workloadUid="another", namespace="team-b", name="theirs")))
 
     assert move is not None
@@ -124,5 +124,5 @@ def test_on_a_copy_of_the_job_it_is_about_the_copy_and_moves_it_nowhere(written:
 )
 def test_a_copy_that_somebody_else_suspends_and_resumes_is_none_of_ours(others: ObjectRecord) -> None:
     assert move_of(others) is None
-    assert move_of(structs.replace(others, annotations={MOVE: forged(jobUids=[])})) is None  # written for nobody
+    assert move_of(structs.replace(others, annotations={MOVE: forged(jobUids=[])})) is None  # written for no pod
     assert move_of(structs.replace(others, uid="u")) == WRITTEN

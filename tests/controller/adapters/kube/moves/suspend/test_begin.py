@@ -116,7 +116,7 @@ def test_several_pods_that_end_at_once_must_all_be_allowed_together(yard: Yard) 
         (0, None),
     ],
 )
-def test_a_budget_that_allows_all_or_is_about_others_stops_nobody(
+def test_a_budget_that_allows_all_or_is_about_others_stops_no_move(
     yard: Yard, allowed: int, selector: Json | None
 ) -> None:
     yard.put_job(parallelism=2)
@@ -157,7 +157,7 @@ def test_a_second_move_of_the_same_job_waits_for_the_first(yard: Yard) -> None:
     assert len(yard.patches()) == 1
 
 
-def test_a_failure_policy_that_forgives_the_end_of_a_pod_is_in_nobodys_way(yard: Yard) -> None:
+def test_a_failure_policy_that_forgives_the_end_of_a_pod_blocks_no_move(yard: Yard) -> None:
     yard.put_job()
     forgiving = {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [137, 143]}}
     rules = [fail_job("In", 42), forgiving, fail_job("NotIn", 0)]
@@ -166,7 +166,7 @@ def test_a_failure_policy_that_forgives_the_end_of_a_pod_is_in_nobodys_way(yard:
     assert yard.begin().result == "applied"
 
 
-def test_more_pods_than_one_move_can_tell_of_stay_where_they_are(yard: Yard) -> None:
+def test_more_pods_than_one_move_can_name_stay_where_they_are(yard: Yard) -> None:
     yard.put_job()
 
     outcome = yard.begin(members=[f"{UID}:{slot}" for slot in range(1001)])
@@ -209,7 +209,7 @@ def managed_label_gone(job: Json) -> None:
         (
             lambda job: job["spec"].update(podFailurePolicy={"rules": [IGNORE_DISRUPTION, fail_job("NotIn", 42)]}),
             "infeasible",
-            "rule 1 of its Job's podFailurePolicy fails the Job when a pod that is told to end exits with 143",
+            "rule 1 of its Job's podFailurePolicy fails the Job when a pod that is signalled to end exits with 143",
         ),
         (
             lambda job: job["spec"]["template"]["spec"].update(affinity=required(HDD)),
@@ -332,7 +332,7 @@ def test_pods_that_finished_their_part_do_not_matter(yard: Yard) -> None:
         (refusal(429, "TooManyRequests", "slow down"), "deferred", "too much to do"),
     ],
 )
-def test_what_the_api_server_says_to_the_patch_is_told(yard: Yard, reply: Any, result: str, words: str) -> None:
+def test_what_the_api_server_says_to_the_patch_is_reported(yard: Yard, reply: Any, result: str, words: str) -> None:
     yard.put_job()
     yard.server.fault(reply, method="PATCH")
 

@@ -71,7 +71,7 @@ def test_a_job_that_is_moved_runs_on_its_target(yard: Yard, affinity: Json | Non
     assert steps(yard) == ["leaving", "pinning", "pinned"]
     assert yard.running_on() == ["node-b"]
     assert not yard.suspended
-    assert [warning for _, warning in yard.told] == [False, False]
+    assert [warning for _, warning in yard.reported] == [False, False]
 
 
 def test_it_is_not_resumed_while_a_pod_of_it_is_still_ending(yard: Yard) -> None:
@@ -191,8 +191,8 @@ def test_a_target_that_is_known_not_to_take_it_is_not_even_tried(yard: Yard, tro
 
     assert steps(yard) == ["leaving", "freed"]
     assert yard.ended == ["cancelled"]
-    assert yard.told[0][0].startswith("not moved to node-b: ")
-    assert yard.told[0][1]
+    assert yard.reported[0][0].startswith("not moved to node-b: ")
+    assert yard.reported[0][1]
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -209,7 +209,7 @@ def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(ya
 
     assert is_free(yard, WISH)
     assert yard.running_on() == ["node-a"]
-    assert any("to start wherever the scheduler puts it" in told and warning for told, warning in yard.told)
+    assert any("to start wherever the scheduler puts it" in text and warning for text, warning in yard.reported)
     assert yard.ended == ["released"], "its history has it"
 
 
@@ -241,7 +241,7 @@ def test_an_image_that_cannot_be_pulled_does_not_keep_the_move_under_way_for_eve
     yard.settle(follower, ARRIVAL_SECONDS + 5)
 
     assert steps(yard) == ["leaving", "pinning", "pinned"]
-    assert yard.told[-1][1]
+    assert yard.reported[-1][1]
     assert yard.mover().under_way() == ()
 
 
@@ -258,7 +258,7 @@ def moved(yard: Yard, affinity: Json | None = WISH) -> None:
 
 def test_a_pinned_job_whose_node_is_deleted_runs_elsewhere_within_a_minute(yard: Yard) -> None:
     moved(yard)
-    yard.lingering = True  # nobody is there to end its pod
+    yard.lingering = True  # nothing is there to end its pod
 
     remove(yard)
     follower = yard.follower()
@@ -283,7 +283,7 @@ def test_a_pinned_job_whose_pod_was_replaced_and_finds_no_room_is_freed_within_a
     assert yard.running_on() == ["node-a"]
 
 
-def test_while_a_pod_ends_on_a_node_that_does_not_answer_nobody_starts_another(yard: Yard) -> None:
+def test_while_a_pod_ends_on_a_node_that_does_not_answer_none_starts_another(yard: Yard) -> None:
     moved(yard)
     yard.lingering = True
     yard.full.add("node-b")
@@ -302,7 +302,7 @@ def test_while_a_pod_ends_on_a_node_that_does_not_answer_nobody_starts_another(y
     yard.violations.clear()  # the Job controller itself has created the replacement beside it
 
 
-def test_a_node_that_is_registered_anew_moves_nobody(yard: Yard) -> None:
+def test_a_node_that_is_registered_again_moves_no_job(yard: Yard) -> None:
     moved(yard)
     follower = yard.follower()
     node = yard.server.get(f"{NODES}/node-b")
@@ -315,7 +315,7 @@ def test_a_node_that_is_registered_anew_moves_nobody(yard: Yard) -> None:
     assert steps(yard) == ["leaving", "pinning", "pinned"]
 
 
-def test_nodes_that_nobody_has_heard_of_are_not_taken_for_gone(yard: Yard) -> None:
+def test_nodes_that_were_never_reported_are_not_taken_for_gone(yard: Yard) -> None:
     moved(yard)
     yard.nodes.silent = 61.0
 
@@ -328,7 +328,7 @@ def test_nodes_that_nobody_has_heard_of_are_not_taken_for_gone(yard: Yard) -> No
 # --- what others do meanwhile -------------------------------------------------------------------------------
 
 
-def test_a_job_that_is_deleted_in_mid_move_is_told(yard: Yard) -> None:
+def test_a_job_that_is_deleted_in_mid_move_is_reported(yard: Yard) -> None:
     yard.put_job()
     yard.lingering = True
     yard.begin()
@@ -339,10 +339,10 @@ def test_a_job_that_is_deleted_in_mid_move_is_told(yard: Yard) -> None:
 
     yard.settle(follower, 30)
 
-    assert yard.told == [("it was deleted while it was being moved to node-b", True)]
+    assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
-def test_a_deleted_job_that_the_watch_still_shows_is_told_once(yard: Yard) -> None:
+def test_a_deleted_job_that_the_watch_still_shows_is_reported_once(yard: Yard) -> None:
     yard.put_job()
     yard.begin()
     known = yard.jobs.items()
@@ -352,7 +352,7 @@ def test_a_deleted_job_that_the_watch_still_shows_is_told_once(yard: Yard) -> No
 
     yard.settle(yard.follower(), 30)
 
-    assert yard.told == [("it was deleted while it was being moved to node-b", True)]
+    assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
 def test_a_job_that_is_being_deleted_is_left_alone(yard: Yard) -> None:
@@ -363,7 +363,7 @@ def test_a_job_that_is_being_deleted_is_left_alone(yard: Yard) -> None:
     yard.settle(yard.follower(), 30)
 
     assert steps(yard) == ["leaving"]
-    assert yard.told == [("it was deleted while it was being moved to node-b", True)]
+    assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
 def test_a_job_that_finished_instead_of_moving_is_let_go(yard: Yard) -> None:
@@ -442,7 +442,7 @@ def test_an_affinity_between_pods_that_its_user_changes_meanwhile_stays(yard: Ya
     yard.violations.clear()  # it was the user who wrote to a template that may have been frozen
 
 
-def test_a_forged_annotation_moves_nobody_and_goes(yard: Yard) -> None:
+def test_a_forged_annotation_moves_no_job_and_goes(yard: Yard) -> None:
     yard.put_job()
     forged = JobMove(
         workload_uid=UID, namespace="team-a", name=NAME, step="leaving", from_node="node-a", to_node="node-b",
@@ -508,11 +508,11 @@ def test_a_restored_job_that_its_user_suspends_stays_suspended(yard: Yard) -> No
     yard.settle(yard.follower(), 60)
 
     assert yard.suspended
-    assert yard.affinity == pinned(WISH, "node-b")  # nobody looks at it while its node is there
+    assert yard.affinity == pinned(WISH, "node-b")  # nothing reads it while its node is there
     assert yard.patches() == []
 
 
-def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_keeps_nobody_suspended(yard: Yard) -> None:
+def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_keeps_no_job_suspended(yard: Yard) -> None:
     yard.put_job()
     yard.begin()
     [thief] = yard.server.objects.listed(Address.of(PODS), Selector())
@@ -575,7 +575,7 @@ def test_a_template_that_is_not_taken_is_given_up_and_the_job_runs_on(yard: Yard
     yard.settle(yard.follower(Frozen(yard.api)), 30)
 
     assert is_free(yard, WISH)
-    assert any("its template cannot be changed" in told for told, _ in yard.told)
+    assert any("its template cannot be changed" in text for text, _ in yard.reported)
 
 
 def test_a_pinned_template_that_is_not_taken_stays_pinned_and_is_watched(yard: Yard) -> None:
@@ -603,7 +603,7 @@ def test_an_answer_that_is_lost_loses_no_job(yard: Yard, fault: Drop) -> None:
     assert yard.move.step == "pinned"
 
 
-def test_trouble_with_one_job_is_told_once_and_holds_up_no_other(yard: Yard) -> None:
+def test_trouble_with_one_job_is_reported_once_and_holds_up_no_other(yard: Yard) -> None:
     yard.put_job()
     yard.begin()
     other = yard.job
@@ -615,7 +615,7 @@ def test_trouble_with_one_job_is_told_once_and_holds_up_no_other(yard: Yard) -> 
     yard.settle(yard.follower(), 10)
 
     assert yard.running_on() == ["node-b"]
-    assert len([told for told, _ in yard.told if "its move waits" in told]) == 1
+    assert len([text for text, _ in yard.reported if "its move waits" in text]) == 1
 
 
 def test_a_replica_that_does_not_lead_changes_nothing(yard: Yard) -> None:

@@ -1,4 +1,4 @@
-"""Stopping a job at its target: its Job is suspended once, says why, and nobody but its owner resumes it."""
+"""Stopping a job at its target: its Job is suspended once, says why, and only its owner resumes it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_job_that_was_moved_before_is_stopped_where_it_is_and_stays_stopped(ya
     yard.settle(follower, 60.0)
 
     assert (yard.suspended, yard.annotated, yard.affinity) == (True, False, None)
-    assert yard.told[-1][0] == "it was stopped at its target; it is no longer tied to node-b"
+    assert yard.reported[-1][0] == "it was stopped at its target; it is no longer tied to node-b"
 
 
 def test_a_second_stop_of_the_same_suspension_writes_nothing(yard: Yard) -> None:
@@ -167,7 +167,7 @@ def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, carried_out: bo
     assert (stop(yard).result, yard.suspended) == (result, carried_out)
 
 
-class Nobody:
+class NoSnapshot:
     """An index without pods."""
 
     def find(self, job_uid: str) -> ManagedPod | None:
@@ -175,7 +175,7 @@ class Nobody:
 
 
 def test_a_pod_that_is_gone_is_not_stopped(yard: Yard) -> None:
-    outcome = KubeStopper("training", Nobody(), JobStopper(yard.api, yard.clock)).stop(Stop("w:0", "node-a", WHY))
+    outcome = KubeStopper("training", NoSnapshot(), JobStopper(yard.api, yard.clock)).stop(Stop("w:0", "node-a", WHY))
     assert (outcome.result, outcome.detail) == ("failed", "its pod is gone; there is nothing to stop")
 
 
