@@ -288,6 +288,11 @@ class Job:
         """Memory that it reserves on another node: a new pod has its original request. None: not known."""
         return self.memory_request_bytes if self.memory_at_start_bytes is None else self.memory_at_start_bytes
 
+    @property
+    def only_serves(self) -> bool:
+        """A served model that trains nothing and reports no checkpoint: it begins again elsewhere and loses nothing."""
+        return self.responses is not None and self.steps_total is None and self.checkpoint is None
+
 
 @dataclass(frozen=True, slots=True)
 class MoveUnderWay:
