@@ -342,6 +342,8 @@ class Absence:
     """Shown to users: `its Job is suspended, and not by Slopewise`."""
     workload: str = ""
     """`namespace/name`."""
+    objectives: Objectives = NO_OBJECTIVES
+    """Of an arrival that is held back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,7 @@ def wait_held(scene: Scene, name: str, max_hold_seconds: int) -> None:
     reason = status_of(scene, name)["reason"]
     assert "; most free is " in reason
     assert reason.endswith(until)
+    assert status_of(scene, name)["promise"].endswith("s asked")
     wait_for("an event says so", lambda: scene.events("HeldBack"), lambda notes: any(until in each for each in notes))
     wait_for("its pod says so", lambda: held_until(scene, name), bool)
     pod = scene.pods()[name]
