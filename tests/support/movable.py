@@ -287,15 +287,22 @@ def diaries(workload: Json) -> list[str]:
 
 
 def on_volume(workload: Json, likes: str, *environment: Json) -> Json:
-    """The same, with the volume at /shared; the scheduler puts it on the node that it likes where that has room."""
+    """The same, with the volume at /shared, preferring a node."""
     spec = workload["spec"]["template"]["spec"]
     spec["volumes"] = [{"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}}]
     (container,) = spec["containers"]
     container["volumeMounts"] = [{"name": CLAIM, "mountPath": "/shared"}]
     container["env"] = list(environment)
-    here = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [likes]}]}
+    return preferring(workload, likes)
+
+
+def preferring(workload: Json, node: str) -> Json:
+    """The same; the scheduler puts it on this node where that has room."""
+    here = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
     preferred = [{"weight": 100, "preference": here}]
-    spec["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    workload["spec"]["template"]["spec"]["affinity"] = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    }
     return workload
 
 

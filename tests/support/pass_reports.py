@@ -14,7 +14,7 @@ from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.state.job_memory import KubeMemory
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, parse_policy, policy_path
 from slopewise.config.training_policy import ResourceSettings, TrainingPolicySpec
-from slopewise.model import Absence, Decisions, Job, JobMemory, MemoryState, MoveUnderWay, PassReport
+from slopewise.model import Absence, Arrival, Decisions, Job, JobMemory, MemoryState, MoveUnderWay, PassReport
 
 
 @dataclass
@@ -65,13 +65,14 @@ class ReportedPasses:
         memory: dict[str, JobMemory] | None = None,
         moving: tuple[MoveUnderWay, ...] = (),
         absent: tuple[Absence, ...] = (),
+        waiting: tuple[Arrival, ...] = (),
         **more: Any,
     ) -> None:
         """Report a pass over these jobs, of class NL where `memory` says nothing; `more` of its `PassReport`."""
         state = MemoryState({job.uid: known(job_class="NL") for job in jobs} | (memory or {}))
         self.memory.load()
         self.memory.save(state)
-        snapshot = replace(a_snapshot(jobs, at=at), moving=moving, absent=absent)
+        snapshot = replace(a_snapshot(jobs, at=at), moving=moving, absent=absent, waiting=waiting)
         decisions = Decisions("flowcon", (), {}, state)
         self.reporter(PassReport(at, "flowcon", {}, at + 60, snapshot=snapshot, decisions=decisions, **more))
 

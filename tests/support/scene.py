@@ -44,16 +44,18 @@ class Scene:
         """A Job of one served model under load, for longer than any test takes."""
         return self._serving(name, (), node, cpu_limit, **more).job(name)
 
-    def served_without_load(self, name: str, model: str, flags: Sequence[str], node: str, cpu_limit: str) -> Json:
+    def served_without_load(
+        self, name: str, model: str, flags: Sequence[str], node: str | None, cpu_limit: str, **more: Any
+    ) -> Json:
         """A Job of this name that serves a model to clients in other pods. `flags`: of `slopewise.demo.serving`."""
-        return self._serving(model, ("--without-load", *flags), node, cpu_limit).job(name)
+        return self._serving(model, ("--without-load", *flags), node, cpu_limit, **more).job(name)
 
     def client(self, name: str, url: str, rate_per_second: float, node: str) -> Json:
         """A Job that is not managed, and sends requests to a served model at a fixed rate."""
         command = ("python3", "-P", "-m", "slopewise.demo.serving.open_loop", url, "--rate", f"{rate_per_second:g}")
         return replace(self.shape, command=command, node=node, cpu_request="20m", cpu_limit=None, labels={}).job(name)
 
-    def _serving(self, model: str, flags: Sequence[str], node: str, cpu_limit: str, **more: Any) -> PodShape:
+    def _serving(self, model: str, flags: Sequence[str], node: str | None, cpu_limit: str, **more: Any) -> PodShape:
         serving = ("python3", "-P", "-m", "slopewise.demo.serving", model, "--seconds", "1200", *flags)
         command = ("env", "SLOPEWISE_EXPORTER_ADDRESS=0.0.0.0", *serving)
         return self._shape(command, node, cpu_limit, **more)
@@ -71,11 +73,23 @@ class Scene:
             **more,
         )
 
+    def service(self, name: str) -> str:
+        """Create a Service in front of the pods of the Job of this name; returns its URL, which outlives the pods."""
+        spec = {"selector": {"job-name": name}, "ports": [{"port": METRICS_PORT}]}
+        made = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+        self.kubectl.apply(made, namespace=self.namespace)
+        address = self.kubectl.get("service", name, "-n", self.namespace)["spec"]["clusterIP"]
+        return f"http://{address}:{METRICS_PORT}"
+
     def start(self, *jobs: Json) -> None:
         """Create the Jobs and wait until their pods run."""
         self.kubectl.apply(*jobs, namespace=self.namespace)
         wait_for("the pods are there", self.pods, lambda pods: len(pods) >= len(jobs))
         self.kubectl.wait_running(self.namespace, *(pod["metadata"]["name"] for pod in self.pods().values()))
+
+    def end(self, *names: str) -> None:
+        """Delete Jobs; returns when their pods are gone."""
+        self.kubectl.run("delete", "job", *names, "-n", self.namespace, "--cascade=foreground")
 
     # --- the policy --------------------------------------------------------------------------------------------
 
@@ -156,6 +170,11 @@ class Scene:
 
         wait_for("all jobs complete", phases, lambda seen: set(seen.values()) == {"Succeeded"}, seconds)
         return self.pods()
+
+    def events(self, reason: str) -> list[str]:
+        """The notes of the events of this reason in the namespace."""
+        found = self.kubectl.get("events", "-n", self.namespace, f"--field-selector=reason={reason}")["items"]
+        return [event["message"] for event in found]
 
     def query(self, text: str) -> dict[str, float]:
         """What Prometheus answers, by pod."""

@@ -46,6 +46,8 @@ def absent_status(absence: Absence, previous: JobGrowthStatus, now_seconds: floa
     status = _inactive(previous, wanted, now_seconds, state=state, cpu=UNKNOWN, reason=absence.reason, node=None)
     kept = promise_status.last_conditions(previous.conditions, status.conditions)
     update: dict[str, Any] = {"conditions": (*status.conditions, *kept)}
+    if previous.promise in (None, UNKNOWN):
+        update |= promise_status.shown_of_arrival(absence.objectives, now_seconds)
     if ended:
         update |= promise_status.shown_of_ended(_target(kept), previous, succeeded=absence.state == "finished")
     return status.model_copy(update=update)
@@ -78,6 +80,7 @@ def _inactive(
     previous: JobGrowthStatus, wanted: Iterable[Wanted], now_seconds: float, *, reason: str, **changes: Any
 ) -> JobGrowthStatus:
     update = {
+        "progress": previous.progress or UNKNOWN,
         "eta": UNKNOWN,
         "cpu_millicores": None,
         "cpu_accepted_millicores": None,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from slopewise.crds.conditions import Condition, Status, Wanted, timestamp
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
-from slopewise.model import DeadlineStanding, QoeStanding, Standing, TargetStanding
+from slopewise.model import DeadlineStanding, Objectives, QoeStanding, Standing, TargetStanding
 from slopewise.text import duration
 
 OBJECTIVE_MISSED, HOPELESS, DELIVERABLE, TARGET_REACHED = "ObjectiveMissed", "Hopeless", "Deliverable", "TargetReached"
@@ -64,6 +64,14 @@ def shown(standing: Standing) -> dict[str, Any]:
         "deadline": timestamp(deadline.at_seconds) if deadline else None,
         "slack_seconds": None if slack is None else round(slack),
     }
+
+
+def shown_of_arrival(objectives: Objectives, now_seconds: float) -> dict[str, Any]:
+    """Those of an arrival that has not run yet: what its owner asks."""
+    asked, at = objectives.qoe_seconds, objectives.deadline_at_seconds
+    qoe = None if asked is None else QoeStanding(asked)
+    deadline = None if at is None else DeadlineStanding(at, at - now_seconds)
+    return shown(Standing(qoe, deadline))
 
 
 def shown_of_ended(target: TargetStanding | None, previous: JobGrowthStatus, *, succeeded: bool) -> dict[str, Any]:

@@ -40,11 +40,13 @@ def cost_of(job: Job, known: JobMemory, weight: float, now_seconds: float) -> Co
     Saving is its checkpoint as it was measured; starting is what the platform takes, and what the job itself took up
     to its first step when it was last moved. Worked example: a checkpoint of 2 s, a platform that takes 2 s, and 9 s
     from its last signal to end to its next step: saving 2 s, starting 7 s. Without a checkpoint on SIGTERM
-    the last one's age comes on top.
+    the last one's age comes on top. A served model saves nothing.
     """
     checkpoint, movability = job.checkpoint, job.movability
     duration = checkpoint.duration_seconds if checkpoint else None
     saving = UNMEASURED_SAVING_SECONDS if duration is None else duration
+    if job.only_serves:
+        saving = 0.0
     pause = next((each.pause_seconds for each in reversed(known.moves) if each.pause_seconds is not None), 0.0)
     starting = max(movability.restart_seconds if movability else 0.0, pause - saving)
     repeating = 0.0

@@ -98,8 +98,10 @@ def no_return(context: MigrationContext, move: Migrate) -> Migrate | Veto:
 
 
 def checkpoint(context: MigrationContext, move: Migrate) -> Migrate | Veto:
-    """A trainer that saves on SIGTERM, or a fresh checkpoint."""
+    """A trainer that saves on SIGTERM, or a fresh checkpoint. A model that only serves has nothing to save."""
     saved = context.job.checkpoint
+    if context.job.only_serves:
+        return move
     if saved is None or (saved.saved_at_seconds is None and not saved.on_sigterm):
         return Veto(
             "it reports no checkpoint: training_checkpoint_on_sigterm 1, or training_checkpoint_timestamp_seconds"

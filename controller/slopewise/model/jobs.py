@@ -288,6 +288,11 @@ class Job:
         """Memory that it reserves on another node: a new pod has its original request. None: not known."""
         return self.memory_request_bytes if self.memory_at_start_bytes is None else self.memory_at_start_bytes
 
+    @property
+    def only_serves(self) -> bool:
+        """A served model that trains nothing and reports no checkpoint: it begins again elsewhere and loses nothing."""
+        return self.responses is not None and self.steps_total is None and self.checkpoint is None
+
 
 @dataclass(frozen=True, slots=True)
 class MoveUnderWay:
@@ -337,6 +342,8 @@ class Absence:
     """Shown to users: `its Job is suspended, and not by Slopewise`."""
     workload: str = ""
     """`namespace/name`."""
+    objectives: Objectives = NO_OBJECTIVES
+    """Of an arrival that is held back."""
 
 
 @dataclass(frozen=True, slots=True)

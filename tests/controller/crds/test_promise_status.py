@@ -20,6 +20,7 @@ from slopewise.model import (
     Job,
     JobState,
     MemoryState,
+    Objectives,
     PassReport,
     QoeStanding,
     Standing,
@@ -161,6 +162,28 @@ def test_a_workload_without_a_pod_keeps_what_was_found_last(state: AbsentState, 
     before = shown(Standing(deadline=IN_TIME, target=TargetStanding(True, None)))
     after = absent_status(Absence(UID, state, "because"), before, START)
     assert (after.promise, promised(after)) == (column, promised(before))
+
+
+ASKED = Objectives(qoe_seconds=10.0, deadline_at_seconds=START + 600.0)
+
+
+def test_an_arrival_that_has_not_run_shows_what_its_owner_asks() -> None:
+    after = absent_status(Absence(UID, "waiting", "fits nowhere", objectives=ASKED), JobGrowthStatus(), START)
+    assert (after.promise, after.objective_seconds) == ("not timed yet, 10s asked, due in 10m00s", 10.0)
+    assert after.deadline == timestamp(START + 600.0)
+    let_in = absent_status(Absence(UID, "waiting", "let in"), after, START + 60.0)
+    assert let_in.promise == after.promise
+
+
+def test_an_arrival_that_has_run_before_keeps_what_was_found_last() -> None:
+    before = shown(Standing(deadline=IN_TIME))
+    after = absent_status(Absence(UID, "waiting", "fits nowhere", objectives=ASKED), before, START)
+    assert (after.promise, after.objective_seconds) == ("slack 1m40s", None)
+
+
+def test_a_workload_without_a_pod_of_which_nothing_is_known_has_no_empty_columns() -> None:
+    after = absent_status(Absence(UID, "waiting", "its pod waits for a node"), JobGrowthStatus(), START)
+    assert (after.progress, after.eta, after.cpu, after.promise) == ("-", "-", "-", "-")
 
 
 def test_a_workload_that_no_policy_manages_shows_nothing_of_promises() -> None:

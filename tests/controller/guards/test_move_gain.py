@@ -23,6 +23,7 @@ from slopewise.model import (
     Migrate,
     MoveRecord,
     Pace,
+    Responses,
 )
 
 
@@ -163,6 +164,12 @@ def test_a_move_costs_its_checkpoint_and_the_way() -> None:
 def test_what_was_never_measured_is_charged_by_a_rule() -> None:
     assert cost(checkpoint=replace(SAVES, duration_seconds=None)) == (5.0, 2.0, 0.0, 7.0)
     assert cost(checkpoint=None, movability=None) == (5.0, 0.0, 0.0, 5.0)
+
+
+def test_a_served_model_saves_nothing_so_that_nothing_is_charged_for_it() -> None:
+    serves: dict[str, Any] = {"checkpoint": None, "responses": Responses(200.0, 10.0)}
+    assert cost(**serves, steps_total=None) == (0.0, 2.0, 0.0, 2.0)
+    assert cost(**serves) == (5.0, 2.0, 0.0, 7.0)  # it trains as well
 
 
 def test_what_the_last_move_took_is_charged_for_the_next() -> None:

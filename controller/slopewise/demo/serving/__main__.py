@@ -3,7 +3,8 @@
 With `--without-load` its clients are elsewhere, such as `open_loop.py` in another pod.
 
 SLOPEWISE_EXPORTER_PORT and SLOPEWISE_EXPORTER_ADDRESS say where it serves, as they do for a training. Exit code 0
-when its time is over or at SIGTERM, 2 for a wrong argument, 130 after Ctrl-C.
+when its time is over, 143 at SIGTERM (0 would say that its Job is complete, and a Job that is moved would end), 2 for a
+wrong argument, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from slopewise.errors import SlopewiseError
 from slopewise_exporter.environment import DEFAULT_PORT, EndpointSettings, endpoint_settings
 from slopewise_exporter.values import Checker
 
+EXIT_ON_SIGTERM = 128 + signal.SIGTERM
 _LOOPBACK = "127.0.0.1"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve one model for its time; the process's exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ON_SIGTERM))
     return exit_code_of(partial(_run, arguments))
 
 

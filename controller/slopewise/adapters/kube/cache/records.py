@@ -223,8 +223,8 @@ class SchedulingFacts(msgspec.Struct, frozen=True, gc=False):
     """Dynamic resource allocation: `spec.resourceClaims`."""
     do_not_disrupt: str = ""
     """The annotation that forbids to disrupt it, as `key: value`; empty: none."""
-    external_checkpoints: bool = False
-    """`slopewise.dev/checkpoints: external`: an object store keeps its checkpoints, and no volume is needed."""
+    needs_no_volume: bool = False
+    """`slopewise.dev/checkpoints: external` or `none`: an object store has its checkpoints, or it makes none."""
 
     @property
     def affinity(self) -> dict[str, Any] | None:

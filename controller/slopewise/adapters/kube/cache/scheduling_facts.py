@@ -18,6 +18,7 @@ from slopewise.adapters.kube.client.protocol import Json
 
 CHECKPOINTS = f"{GROUP}/checkpoints"
 EXTERNAL = "external"
+NO_CHECKPOINTS = "none"
 
 _FORBIDDING: Mapping[str, str] = {
     "karpenter.sh/do-not-disrupt": "true",
@@ -64,7 +65,7 @@ def scheduling_facts(meta: Json, spec: Json) -> SchedulingFacts:
             ),
             claims_devices=bool(read.resource_claims),
             do_not_disrupt=next((f"{key}: {no}" for key, no in _FORBIDDING.items() if annotations.get(key) == no), ""),
-            external_checkpoints=annotations.get(CHECKPOINTS) == EXTERNAL,
+            needs_no_volume=annotations.get(CHECKPOINTS) in (EXTERNAL, NO_CHECKPOINTS),
         )
     )
 

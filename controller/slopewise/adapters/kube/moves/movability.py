@@ -139,7 +139,7 @@ def _beyond_knowing(case: MoveCase) -> Iterator[str]:
 
 def _bound_to_node(case: MoveCase) -> Iterator[str]:
     """A checkpoint on one node would be lost: training would start again, and at first unnoticed."""
-    if case.scheduling.external_checkpoints:
+    if case.scheduling.needs_no_volume:
         return
     for volume in case.scheduling.volumes:
         if volume.kind == "hostPath":
@@ -150,7 +150,7 @@ def _bound_to_node(case: MoveCase) -> Iterator[str]:
     if not any(_outlives_the_node(volume) for volume in case.scheduling.volumes):
         yield (
             "it has no volume that another node can read, so its checkpoints would stay behind; mount a claim, or set "
-            "slopewise.dev/checkpoints: external where they go to an object store"
+            "slopewise.dev/checkpoints: external where they go to an object store, none where a served model makes none"
         )
 
 

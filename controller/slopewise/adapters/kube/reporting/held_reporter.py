@@ -12,7 +12,7 @@ from slopewise.adapters.kube.events import Event, EventRecorder
 from slopewise.adapters.kube.reporting.move_reporter import about_pod
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.job_index import JobIndex
-from slopewise.model import Absence, JobUid, PassReport
+from slopewise.model import NO_OBJECTIVES, Absence, JobUid, Objectives, PassReport
 
 LET_IN = "it is no longer held back; its pod waits for a node"
 
@@ -27,6 +27,7 @@ class HeldReporter:
         self._events = events
         self._held: dict[str, str] = {}
         """The reasons of the last pass, by the job's uid."""
+        self._objectives: dict[str, Objectives] = {}
 
     def report(self, report: PassReport, running: Container[str]) -> set[str]:
         """Report one pass; `running`: uids of workloads with a pod on a node, which are shown by it.
@@ -34,6 +35,8 @@ class HeldReporter:
         Returns the uids of the workloads that are shown as waiting.
         """
         now = report.taken_at_seconds
+        waiting = report.snapshot.waiting if report.snapshot is not None else ()
+        self._objectives = {each.uid: each.objectives for each in waiting if each.uid in report.held_back}
         before, self._held = self._held, {uid: hold.reason for uid, hold in report.held_back.items()}
         shown = set()
         for uid, reason in self._held.items():
@@ -61,5 +64,6 @@ class HeldReporter:
         if document.policy != self._policy:
             return
         name = f"{managed.pod.namespace}/{managed.workload.name}"
-        document.show_absent(Absence(job_uid, "waiting", reason, name), now_seconds)
+        asked = self._objectives.get(job_uid, NO_OBJECTIVES)
+        document.show_absent(Absence(job_uid, "waiting", reason, name, asked), now_seconds)
         self._job_growths.changed(document, transition=transition)

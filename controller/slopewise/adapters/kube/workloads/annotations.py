@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TypeVar, get_args
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, GROUP, MIGRATABLE, PLACED, STOP
-from slopewise.adapters.kube.cache.scheduling_facts import CHECKPOINTS, EXTERNAL
+from slopewise.adapters.kube.cache.scheduling_facts import CHECKPOINTS, EXTERNAL, NO_CHECKPOINTS
 from slopewise.config.jobs_file import MAX_OBJECTIVE_SECONDS, AtTarget
 from slopewise.config.quantities import parse_cpu_millicores
 from slopewise.model import NO_OBJECTIVES, Objectives
@@ -83,7 +83,7 @@ def read_annotations(annotations: Mapping[str, str], started_at_seconds: float, 
         container=reading.value(CONTAINER, str),
         workload_class=reading.value(CLASS, _class_name),
     )
-    reading.value(CHECKPOINTS, _external)  # used by `moves/movability.py`; here only validated
+    reading.value(CHECKPOINTS, _external_or_none)  # used by `moves/movability.py`; here only validated
     reading.name_unknown()
     return replace(requested, warnings=tuple(reading.warnings))
 
@@ -211,9 +211,11 @@ def _class_name(text: str) -> str:
     return text
 
 
-def _external(text: str) -> str:
-    if text != EXTERNAL:
-        raise ValueError(f'{text!r} is not "{EXTERNAL}"; leave it out where checkpoints are kept on a volume')
+def _external_or_none(text: str) -> str:
+    if text not in (EXTERNAL, NO_CHECKPOINTS):
+        raise ValueError(
+            f'{text!r} is neither "{EXTERNAL}" nor "{NO_CHECKPOINTS}"; leave it out where checkpoints are on a volume'
+        )
     return text
 
 

@@ -332,8 +332,7 @@ def test_scheduling_facts_are_read_in_full() -> None:
         "topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}, {"whenUnsatisfiable": "DoNotSchedule"}],
         "resourceClaims": [{"name": "gpu"}],
     }
-    annotations = {**MIGRATABLE_POD["annotations"], "slopewise.dev/checkpoints": "external"}
-    facts = parse_pod(pod_json(metadata={"annotations": annotations}, spec=spec)).scheduling
+    facts = parse_pod(pod_json(metadata=MIGRATABLE_POD, spec=spec)).scheduling
     assert facts is not None
     assert (facts.affinity, facts.node_selector, facts.grace_seconds) == (affinity, (("a", "1"), ("b", "2")), 120.0)
     assert facts.tolerations == (Toleration("", "Exists", "", ""), Toleration("gpu", "Equal", "yes", "NoSchedule"))
@@ -342,7 +341,15 @@ def test_scheduling_facts_are_read_in_full() -> None:
         VolumeRecord("tmp", "emptyDir"),
         VolumeRecord("host", "hostPath"),
     )
-    assert (facts.spreads_strictly, facts.claims_devices, facts.external_checkpoints) == (True, True, True)
+    assert (facts.spreads_strictly, facts.claims_devices, facts.needs_no_volume) == (True, True, False)
+
+
+@pytest.mark.parametrize(("value", "needs_none"), [("external", True), ("none", True), ("", False), ("here", False)])
+def test_checkpoints_elsewhere_and_none_at_all_need_no_volume(value: str, needs_none: bool) -> None:
+    annotations = {**MIGRATABLE_POD["annotations"], "slopewise.dev/checkpoints": value}
+    facts = parse_pod(pod_json(metadata={"annotations": annotations})).scheduling
+    assert facts is not None
+    assert facts.needs_no_volume is needs_none
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,7 @@ def test_checkpoints_that_only_this_node_has_are_reported_with_what_to_do() -> N
     only_scratch = SchedulingFacts(volumes=(SCRATCH, VolumeRecord("cm", "configMap")))
     assert "slopewise.dev/checkpoints: external" in (stays(case(only_scratch)) or "")
     assert "slopewise.dev/checkpoints: external" in (stays(case(SchedulingFacts())) or "")
+    assert "none where a served model makes none" in (stays(case(SchedulingFacts())) or "")
 
 
 def test_a_directory_of_the_node_beside_a_claim_may_hold_the_checkpoint() -> None:
@@ -141,8 +142,8 @@ def test_a_directory_of_the_node_beside_a_claim_may_hold_the_checkpoint() -> Non
 
 
 @pytest.mark.parametrize("volumes", [(), (SCRATCH,), (VolumeRecord("host", "hostPath"),)])
-def test_checkpoints_in_an_object_store_need_no_volume(volumes: tuple[VolumeRecord, ...]) -> None:
-    assert stays(case(SchedulingFacts(volumes=volumes, external_checkpoints=True))) is None
+def test_no_volume_is_needed_where_the_owner_says_so(volumes: tuple[VolumeRecord, ...]) -> None:
+    assert stays(case(SchedulingFacts(volumes=volumes, needs_no_volume=True))) is None
 
 
 def test_a_network_volume_that_the_pod_names_itself_is_enough() -> None:

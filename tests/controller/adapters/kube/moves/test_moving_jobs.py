@@ -39,7 +39,7 @@ from slopewise.model import Absence, Checkpoint, ClusterSnapshot, JobState, Move
 
 JOB = owned_by("Job", "train", "job-1")
 JOB_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
-EXTERNAL = SchedulingFacts(external_checkpoints=True)
+EXTERNAL = SchedulingFacts(needs_no_volume=True)
 PINNED_TO_N1 = (
     '{"step":"pinned","fromNode":"n0","toNode":"n1","sinceSeconds":1,"stepSinceSeconds":2,"policy":"p",'
     '"jobUids":["job-1:0"]}'

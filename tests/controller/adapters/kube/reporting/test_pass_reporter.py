@@ -16,6 +16,7 @@ from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.crds.policy_status import Conflict
 from slopewise.feedback.restore import RestoreReport
 from slopewise.model import (
+    Arrival,
     CpuAllocation,
     Decisions,
     Hold,
@@ -231,6 +232,16 @@ def test_a_held_workload_has_a_growth_that_waits_and_its_pod_one_event(passes: R
     passes.a_pass(at=START + 20, held_back=held(uid, first.replace("0.3", "0.4")))
     assert "0.4" in passes.status("new")["reason"]
     assert passes.recorder.of("Pod") == [("HeldBack", first)]
+
+
+def test_a_held_workload_shows_what_its_owner_asks(passes: ReportedPasses) -> None:
+    uid = passes.pods.add("new")
+    asks = Arrival(uid, "new", "team-a", START, objectives=Objectives(qoe_seconds=0.5))
+    passes.a_pass(held_back=held(uid, "needs 0.9 cores"), waiting=(asks,))
+    status = passes.status("new")
+    assert (status["promise"], status["objectiveSeconds"]) == ("not timed yet, 0.5s asked", 0.5)
+    passes.a_pass(at=START + 20)
+    assert passes.status("new")["promise"] == "not timed yet, 0.5s asked"
 
 
 def test_a_workload_that_is_let_in_says_so_until_it_runs(passes: ReportedPasses) -> None:

@@ -20,6 +20,20 @@ def read(max_weight: float = 10.0, **annotations: Any) -> Requested:
     return read_annotations(named, STARTED, max_weight)
 
 
+@pytest.mark.parametrize(
+    ("value", "warnings"),
+    [
+        ("external", 0),
+        ("none", 0),
+        ("no", 1),
+    ],
+)
+def test_where_checkpoints_are_is_one_of_two_words(value: str, warnings: int) -> None:
+    found = read(checkpoints=value).warnings
+    assert len(found) == warnings
+    assert all('neither "external" nor "none"' in each for each in found)
+
+
 def test_all_annotations_together_are_one_set_of_promises() -> None:
     asked = read(
         deadline="2h30m", qoe_seconds="0.25", target_loss="0.1", deliverable_loss="1e-1", weight="2.5",
