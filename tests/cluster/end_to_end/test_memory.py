@@ -18,6 +18,23 @@ MIB = 2**20
 
 TRAINING, OTHER = "digits-deep-sigmoid", "newcomer"
 
+SCALES_BY_MEMORY = {
+    "apiVersion": "autoscaling/v2",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": "web"},
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "batch/v1", "kind": "Job", "name": TRAINING},
+        "maxReplicas": 3,
+        "metrics": [
+            {
+                "type": "Resource",
+                "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 80}},
+            }
+        ],
+    },
+}
+"""The API server takes any kind of target; a Job has no replicas to be scaled."""
+
 GROWING, LIMIT_MIB = "grows", 400
 NEAR_MIB, BEYOND_MIB, SMALL_MIB = 380, 430, 100
 """0.95 of the limit, which is raised from 0.9 on; more than it, and 0.86 of 500 MiB, the next one; far below both."""
@@ -138,6 +155,26 @@ def test_a_released_job_makes_room_for_a_pod_that_did_not_fit_and_gets_its_reque
     print(f"{wanted}Mi became {request_bytes(lowered) // MIB}Mi: {status['memory']}, {status['memoryReason']}")
 
     kubectl.run("delete", "pod", OTHER, "-n", namespace, "--grace-period=0", "--force", "--wait")
+    kubectl.apply(SCALES_BY_MEMORY, namespace=namespace)
+    wait_for(
+        "what is scaled by memory has its request again",
+        lambda: scene.pods()[TRAINING],
+        lambda pod: request_bytes(pod) == reported_bytes(pod) == wanted * MIB,
+        60,
+    )
+    wait_for(
+        "the status says why",
+        lambda: scene.growths()[TRAINING]["status"],
+        lambda status: "HorizontalPodAutoscaler web scales it by memory" in status.get("memoryReason", ""),
+        60,
+    )
+    kubectl.run("delete", "horizontalpodautoscaler", "web", "-n", namespace)
+    wait_for(
+        "its request is lower again",
+        lambda: scene.pods()[TRAINING],
+        lambda pod: request_bytes(pod) < wanted * MIB and reported_bytes(pod) == request_bytes(pod),
+        90,
+    )
     scene.delete_policy()
 
     back = wait_for(
