@@ -87,15 +87,23 @@ Memory of `kubectl get growth -o wide`), in events, in the history and in the lo
   never lowered below its original. A raised one goes back only where the peak is not near the original, and otherwise
   stays, which the result of the restore says.
 
-The memory of these pods is never changed: Guaranteed ones (their QoS class would change; the static memory manager of
-a kubelet concerns no others), those without a memory request, with resources for the whole pod, with `resizePolicy`
-RestartContainer for memory, resized by others, and those on nodes that report swap. Nothing is lowered with a working
-set that is too old or of fewer than {MIN_SAMPLES} samples, within the cooldown, or on a node with the condition
-MemoryPressure. A change that a kubelet does not carry out is taken back in the next pass, and not tried again for
+The memory of these pods is never changed:
+
+- Guaranteed ones, because their QoS class would change; the static memory manager of a kubelet concerns no others;
+- those without a memory request, or with resources for the whole pod;
+- those with `resizePolicy` RestartContainer for memory;
+- those that another controller or a VerticalPodAutoscaler sizes;
+- those whose owner a HorizontalPodAutoscaler scales by memory, because its ratio of use to request rises with a lower
+  request, or by CPU;
+- those on nodes that report swap.
+
+Memory that was changed before a HorizontalPodAutoscaler came gets back its original, and so does the CPU of that pod,
+once. Nothing is lowered with a working set that is too old or of fewer than {MIN_SAMPLES} samples, or within the
+cooldown. On a node with the condition MemoryPressure nothing is lowered, and no limit is raised. A change that a
+kubelet does not carry out is taken back in the next pass, and the memory of that pod then stays for
 {REFUSED_SECONDS:.0f} s.
 
-Pods of other owners are not counted in the room of a node, and a HorizontalPodAutoscaler that scales by memory is not
-seen: its ratio of use to request rises with a lower request.
+Pods of other owners are not counted in the room of a node.
 """
 
 _PARAMETERS = """\

@@ -224,6 +224,15 @@ def _cpu() -> list[Builder[Panel]]:
             Query("max by (job_node) (slopewise_growth_efficiency_sum)", "{{job_node}}"),
             width=12,
         ),
+        lines(
+            "Cores that a node has left for jobs",
+            "How much of a node do other pods take? Available is what they leave of allocatable to the jobs of the "
+            "policy that was applied last; dqoes and deadline promise no more than that.",
+            CORES,
+            Query("max by (job_node) (slopewise_node_available_cores)", "{{job_node}} available"),
+            Query("max by (job_node) (slopewise_node_allocatable_cores)", "{{job_node}} allocatable"),
+            width=24,
+        ),
     ]
 
 
@@ -274,6 +283,23 @@ def _promises() -> list[Builder[Panel]]:
             "none",
             Query(f"sum({per_job('slopewise_job_deliverable_reached')})", "deliverable"),
             Query(f"sum({per_job('slopewise_job_target_reached')})", "target"),
+        ),
+        lines(
+            "Jobs held back",
+            "How many arriving jobs wait for room, and how many were let in without it, a minute? The second line "
+            "above 0 is a cluster that is too small for what its jobs are promised.",
+            "none",
+            Query("max(slopewise_held_jobs)", "held back"),
+            Query("60 * sum(rate(slopewise_holds_expired_total[$__rate_interval]))", "let in without room, a minute"),
+            width=12,
+        ),
+        lines(
+            "Longest wait of a held job",
+            "For how long has the job that is held back longest waited? At behaviour.maxHoldSeconds, or earlier where "
+            "its deadline is near, it is let in, with room or without.",
+            "s",
+            Query("max(slopewise_oldest_hold_seconds)", "longest wait"),
+            width=12,
         ),
     ]
 

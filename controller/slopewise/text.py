@@ -13,8 +13,9 @@ def bounded(text: object, most_characters: int) -> str:
 
 
 def mebibytes(size_bytes: float) -> str:
-    """A size in memory for people, e.g. `512Mi`, `0.5Mi`."""
-    return f"{size_bytes / 2**20:.4g}Mi"
+    """A size in memory for people, e.g. `14400Mi`, `512Mi`, `0.5Mi`."""
+    size = size_bytes / 2**20
+    return f"{size:.0f}Mi" if abs(size) >= 1000 else f"{size:.4g}Mi"
 
 
 def duration(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slopewise.text import bounded, nearest, unknown_name
+from slopewise.text import bounded, mebibytes, nearest, unknown_name
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,11 @@ def test_a_name_that_there_is_not_is_reported_with_what_was_meant_or_with_all_th
     assert (
         unknown_name("policy", "x", known, ", or ./a.py") == "there is no policy 'x'; use one of las, fair, or ./a.py."
     )
+
+
+@pytest.mark.parametrize(
+    ("mib", "shown"),
+    [(14_403.2, "14403Mi"), (9_999.7, "10000Mi"), (1_000, "1000Mi"), (423.24, "423.2Mi"), (0.5, "0.5Mi"), (0, "0Mi")],
+)
+def test_a_size_in_memory_has_no_exponent(mib: float, shown: str) -> None:
+    assert mebibytes(mib * 2**20) == shown

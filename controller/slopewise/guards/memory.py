@@ -32,7 +32,7 @@ MIN_SAMPLES = 4
 """Samples of the working set before a request is lowered: a job that has just been seen has no peak yet."""
 
 REFUSED_SECONDS = 60.0
-"""How long a job's memory is not raised after its node has refused it: a request that waits takes room from others."""
+"""How long a job's memory is not changed after its node has refused it: a request that waits takes room from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ def memory_moving(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory 
 
 
 def memory_refused(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
-    """No raise soon after the node did not carry one out."""
+    """No change soon after the node did not carry one out."""
     refused_at = context.known.memory_refused_at_seconds
-    if refused_at is None or not resize.raises or context.since_seconds(refused_at) >= REFUSED_SECONDS:
+    if refused_at is None or context.since_seconds(refused_at) >= REFUSED_SECONDS:
         return resize
     since = context.since_seconds(refused_at)
     return Veto(f"its node did not carry out the last change {since:.0f} s ago, bound {REFUSED_SECONDS:.0f} s")
@@ -114,8 +114,11 @@ def few_samples(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | 
 
 
 def memory_pressure(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
-    """A kubelet that is short of memory evicts first the pods that use most beyond their requests."""
-    if resize.raises or not context.node.memory_pressure:
+    """A kubelet that is short of memory evicts first the pods that use most beyond their requests.
+
+    A request that is lowered, or a limit that lets a job use more, would put it first.
+    """
+    if not context.node.memory_pressure or (resize.bound == "request" and resize.raises):
         return resize
     return Veto(f"node {resize.node} reports MemoryPressure, and evicts first what uses more than it requests")
 

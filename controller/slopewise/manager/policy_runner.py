@@ -331,7 +331,7 @@ class PolicyRunner:
         autoscalers = Autoscalers(shared.watches.stores.autoscalers)
         sizer = ArrivalSizer(
             self._name, shared.api, self._index, shared.job_growths, self.spec.resources,
-            autoscaler_of=autoscalers.scaling, on_written=shared.watches.pods.observe,
+            autoscaler_of=autoscalers.scaling_by_cpu, on_written=shared.watches.pods.observe,
         )  # fmt: skip
         return KubeMover(self._name, self._index, self._observer.movability, ways, sizer.size)
 

@@ -21,11 +21,13 @@ from slopewise.model import (
     JobMemory,
     JobState,
     MemoryAllocation,
+    Node,
     PassReport,
     QoeStanding,
     Standing,
     TargetStanding,
 )
+from slopewise.telemetry.held_jobs import HeldJobs, held_jobs
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
 
@@ -47,7 +49,7 @@ class LastPasses(Collector):
                     control,
                     report.standings,
                     report.snapshot.jobs,
-                    len(report.held_back),
+                    held_jobs(report),
                 )
 
     def forget(self, document: str) -> None:
@@ -62,13 +64,9 @@ class LastPasses(Collector):
         if not passes:
             return
         yield _jobs_by_state([job for seen in passes for job in seen.jobs])
-        yield GaugeMetricFamily(
-            "slopewise_held_jobs",
-            "Arriving jobs that are held back until there is room for their need.",
-            sum(seen.held for seen in passes),
-        )
+        yield from _held_jobs([seen.held for seen in passes])
         yield _growth_sum(passes)
-        yield _available_cores(passes)
+        yield from _node_cores(passes)
         yield from _job_families(passes)
 
 
@@ -80,7 +78,7 @@ class _Seen:
     standings: Mapping[str, Standing]
     jobs: Sequence[Job]
     """Jobs that count here: a job that went to another policy counts where it was seen last."""
-    held: int = 0
+    held: HeldJobs
     """Arrivals that wait for room."""
 
 
@@ -101,6 +99,24 @@ def _jobs_by_state(jobs: Sequence[Job]) -> Metric:
     return family
 
 
+def _held_jobs(held: Sequence[HeldJobs]) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "slopewise_held_jobs",
+        "Arriving jobs that are held back until there is room for their need.",
+        sum(each.jobs for each in held),
+    )
+    yield GaugeMetricFamily(
+        "slopewise_oldest_hold_seconds",
+        "How long the job that is held back longest has waited; 0: none.",
+        max(each.oldest_seconds for each in held),
+    )
+    yield GaugeMetricFamily(
+        "slopewise_hold_used_ratio",
+        "Largest part of the time that it may wait which a held job has used; 0: none.",
+        max(each.used_ratio for each in held),
+    )
+
+
 def _growth_sum(passes: Sequence[_Seen]) -> Metric:
     family = GaugeMetricFamily(
         "slopewise_growth_efficiency_sum", "Sum of growth efficiencies (Eq. 4.3).", labels=["job_node"]
@@ -116,20 +132,24 @@ def _growth_sum(passes: Sequence[_Seen]) -> Metric:
     return family
 
 
-def _available_cores(passes: Sequence[_Seen]) -> Metric:
+def _node_cores(passes: Sequence[_Seen]) -> Iterator[Metric]:
     """Of each node the newest pass counts; the pods of another policy are not its own."""
-    family = GaugeMetricFamily(
+    allocatable = GaugeMetricFamily(
+        "slopewise_node_allocatable_cores", "Cores that the node offers to all of its pods.", labels=["job_node"]
+    )
+    available = GaugeMetricFamily(
         "slopewise_node_available_cores",
         "Cores that other pods leave to the jobs of the policy that was applied last; all where that is not known.",
         labels=["job_node"],
     )
-    cores: dict[str, float] = {}
+    nodes: dict[str, Node] = {}
     for seen in passes:
         for node in seen.snapshot.nodes:
-            cores.setdefault(node.name, capacity_cores(node))
-    for name, left in cores.items():
-        family.add_metric([name], left)
-    return family
+            nodes.setdefault(node.name, node)
+    for name, node in nodes.items():
+        allocatable.add_metric([name], node.cpu_cores)
+        available.add_metric([name], capacity_cores(node))
+    yield from (allocatable, available)
 
 
 def _family(name: str, help_text: str, *more_labels: str) -> GaugeMetricFamily:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_args
 
 import structlog
@@ -11,7 +12,8 @@ from slopewise import __version__
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.contradictions import warnings_of
 from slopewise.guards import moves
-from slopewise.model import CpuControl, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.model import CpuControl, Hold, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.telemetry.held_jobs import expired
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
 from slopewise.telemetry.log_lines import configure_logging
@@ -68,6 +70,11 @@ class Instruments:
         self.stops = Counter(
             "slopewise_stops", "Stops of jobs at their target, by outcome.", ["outcome"], registry=self.registry
         )
+        self.holds_expired = Counter(
+            "slopewise_holds_expired",
+            "Held jobs whose time was over before there was room for their need.",
+            registry=self.registry,
+        )
         self.withheld = Counter(
             "slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"], registry=self.registry
         )
@@ -109,6 +116,8 @@ class Telemetry:
         self._log = structlog.get_logger("slopewise")
         self._lines = PassLines(interval_seconds)
         self._warned: set[tuple[str, str]] = set()
+        self._held: Mapping[str, Hold] = {}
+        """Of the last pass that observed, by uid."""
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -137,6 +146,8 @@ class Telemetry:
             self._metrics.withheld.labels(guard).inc(times)
         if not report.held:
             self._metrics.last_pass.set(report.taken_at_seconds + sum(report.seconds_by_verb.values()))
+            self._metrics.holds_expired.inc(expired(self._held, report))
+            self._held = report.held_back
         self._metrics.interval.set(max(0.0, report.requeue_at_seconds - report.taken_at_seconds))
         self._log_pass(report)
         self._log_warnings(report)

@@ -84,11 +84,11 @@ def test_a_job_that_is_being_moved() -> None:
     assert verdict(LOWERED, world) == "memory_moving: the job is being moved"
 
 
-def test_a_raise_that_its_node_refused_waits_for_a_minute() -> None:
+@pytest.mark.parametrize("change", [LOWERED, RAISED, LIMIT])
+def test_after_its_node_refused_a_change_every_change_waits_for_a_minute(change: ResizeMemory) -> None:
     for seconds, passes in ((59.0, False), (60.0, True)):
         known = JobMemory(memory_use=USE, memory_refused_at_seconds=START - seconds)
-        assert isinstance(verdict(RAISED, known=known), ResizeMemory) is passes
-        assert verdict(LOWERED, known=known) == LOWERED
+        assert isinstance(verdict(change, known=known), ResizeMemory) is passes
 
 
 def test_while_a_resize_is_pending_nothing_but_taking_it_back() -> None:
@@ -114,11 +114,17 @@ def test_a_job_that_was_just_seen_has_no_peak_yet() -> None:
     assert verdict(LIMIT, known=new) == LIMIT
 
 
-def test_a_node_under_memory_pressure_holds_all_lowering() -> None:
-    world = a_world(pressure=True)
-    assert str(verdict(LOWERED, world)).startswith("memory_pressure: node n1 reports MemoryPressure")
-    assert verdict(a_change(640, 512, "limit"), world) != a_change(640, 512, "limit")
-    assert verdict(RAISED, world) == RAISED
+@pytest.mark.parametrize("change", [LOWERED, LIMIT, a_change(640, 512, "limit")])
+def test_a_node_under_memory_pressure_takes_no_memory_from_a_job_and_gives_it_none_to_use(
+    change: ResizeMemory,
+) -> None:
+    expected = "memory_pressure: node n1 reports MemoryPressure, and evicts first what uses more than it requests"
+    assert verdict(change, a_world(pressure=True)) == expected
+    assert verdict(change) == change
+
+
+def test_a_request_goes_up_under_memory_pressure_too() -> None:
+    assert verdict(RAISED, a_world(pressure=True)) == RAISED
 
 
 def test_a_raised_limit_goes_down_only_where_the_peak_is_far_from_it() -> None:

@@ -416,6 +416,7 @@ def test_what_others_leave_of_a_node_is_exported(available: float | None, shown:
     nodes = tuple(replace(node, cpu_cores=4.0, available_cores=available) for node in report.snapshot.nodes)
     telemetry = recorded(replace(report, snapshot=replace(report.snapshot, nodes=nodes)))
     assert value(telemetry, "slopewise_node_available_cores", job_node="n1") == shown
+    assert value(telemetry, "slopewise_node_allocatable_cores", job_node="n1") == 4.0
 
 
 def test_stops_at_the_target_are_counted_and_logged_and_a_withheld_one_once() -> None:

@@ -32,7 +32,7 @@ from slopewise.adapters.kube.reader import Reader
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited
 from slopewise.adapters.kube.snapshot import jobs, with_cpu
 from slopewise.adapters.kube.unreported import REMEDIES, explained
-from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, Target, autoscaler_of
+from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, ScaledBy, Target, scaled_by
 from slopewise.adapters.kube.workloads.eligibility import other_resizer
 from slopewise.adapters.kube.workloads.job_facts import JobFacts, facts_of
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
@@ -80,7 +80,7 @@ class Stores:
     namespaces: Store[ObjectRecord] | None
     """Without it a namespace has no labels to select by."""
     autoscalers: Store[AutoscalerRecord] | None = None
-    """Without it pods are resized also where an autoscaler scales their owner by CPU."""
+    """Without it pods are resized also where an autoscaler scales their owner by CPU or by memory."""
     other_pods: Store[OtherPod] | None = None
     """Without it all CPU of a node counts as available, less what containers of others are seen to use."""
 
@@ -144,7 +144,7 @@ class KubeObserver:
         self.behind: Sequence[str] = ()
         """The node of each job of the last snapshot whose kubelet does not carry out accepted resizes."""
         self.autoscaled: frozenset[str] = frozenset()
-        """Jobs of the last snapshot, by uid, whose owner an autoscaler scales by CPU."""
+        """Jobs of the last snapshot, by uid, whose owner is scaled by CPU, or by memory that was changed."""
         self.resized_by_others: Mapping[str, str] = {}
         """Pods of the last snapshot, as `namespace/name`, that others resize too, and who."""
         self._others = Others(stores.other_pods, stores.pods, reader.use_of_others)
@@ -174,7 +174,7 @@ class KubeObserver:
         found = list(jobs(shown, reading, now, self._first_seen, self._movability_inputs, self._waited_seconds))
         found = explained(found, shown, reading, self._missing, now)
         self._first_seen.forget_before(now)
-        self.autoscaled = frozenset(each.managed.job_uid for each in shown if each.autoscaler is not None)
+        self.autoscaled = frozenset(each.managed.job_uid for each in shown if each.is_autoscaled)
         self.resized_by_others = {
             f"{each.managed.pod.namespace}/{each.managed.pod.name}": who
             for each in shown
@@ -233,14 +233,14 @@ class KubeObserver:
                 )
 
     def _facts_of(
-        self, uid: str, identity: Identity, pod: PodRecord, node: NodeRecord | None, scaled: Mapping[Target, str]
+        self, uid: str, identity: Identity, pod: PodRecord, node: NodeRecord | None, scaled: Mapping[Target, ScaledBy]
     ) -> JobFacts:
         original, original_memory = self._original(uid), self._original_memory(uid)
-        autoscaler = autoscaler_of(scaled, pod.namespace, identity.workload, pod.owner)
+        by = scaled_by(scaled, pod.namespace, identity.workload, pod.owner)
         known = self._job_facts.get(uid)
-        if known is not None and known.still_holds(pod, node, (original, original_memory), autoscaler):
+        if known is not None and known.still_holds(pod, node, (original, original_memory), by):
             return known
-        return facts_of(identity, pod, node, original, self._spec, autoscaler, original_memory)
+        return facts_of(identity, pod, node, original, self._spec, by, original_memory)
 
     def _under_way(self, now_seconds: float) -> tuple[MoveUnderWay, ...]:
         """The moves of this policy's jobs, by their current pods or by their stored records."""

@@ -394,6 +394,20 @@ def test_pods_whose_owner_somebody_scales_by_cpu_are_left_alone_as_long_as_that_
     assert here.observer.autoscaled == frozenset()
 
 
+def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_restored_where_it_was_changed() -> None:
+    scales = AutoscalerRecord("team", "web", "Job", "train", counts_cpu=False, counts_memory=True)
+    store = FakeStore[AutoscalerRecord](())
+    here, original = world(a_pod(owner=JOB), autoscalers=store), MemoryAllocation(GIB, 2 * GIB)
+    changed = world(a_pod(owner=JOB), autoscalers=store, original_memory=lambda _: original)
+    assert (here.job().memory_ineligible_reason, changed.job().memory_ineligible_reason) == (None, None)
+    store.put(scales)
+    job = here.job()
+    assert str(job.memory_ineligible_reason).startswith("HorizontalPodAutoscaler web scales it by memory, which a")
+    assert (job.ineligible_reason, here.observer.autoscaled) == (None, frozenset())
+    assert changed.job().memory_ineligible_reason == job.memory_ineligible_reason
+    assert changed.observer.autoscaled == {job.uid}
+
+
 def test_a_kubelet_that_has_not_seen_the_newest_spec_has_not_carried_it_out() -> None:
     job = world(a_pod(unobserved=True)).job()
     assert job.actual == job.allocation

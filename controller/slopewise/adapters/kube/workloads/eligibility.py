@@ -35,6 +35,8 @@ class Case:
     original: CpuAllocation
     autoscaler: str | None = None
     """The HorizontalPodAutoscaler that scales its owner by CPU."""
+    memory_autoscaler: str | None = None
+    """The one that scales its owner by memory."""
 
     @property
     def by_limits(self) -> bool:
@@ -141,6 +143,15 @@ def _autoscaled(case: Case) -> str | None:
     return (
         f"HorizontalPodAutoscaler {case.autoscaler} scales it by CPU, which a resize changes; scale it by another "
         "metric, or set slopewise.dev/managed to 'false'"
+    )
+
+
+def _autoscaled_by_memory(case: Case) -> str | None:
+    if case.memory_autoscaler is None:
+        return None
+    return (
+        f"HorizontalPodAutoscaler {case.memory_autoscaler} scales it by memory, which a resize changes; scale it by "
+        "another metric, or set spec.resources.memory: Ignore"
     )
 
 
@@ -258,6 +269,7 @@ _MEMORY_REASONS: tuple[Reason, ...] = (
     _other_resizer,
     _other_memory_resizer,
     _autoscaled,
+    _autoscaled_by_memory,
     _swap,
     _not_running,
     _no_support,

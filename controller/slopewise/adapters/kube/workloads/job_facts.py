@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, NodeRecord, PodRecord
 from slopewise.adapters.kube.workloads.annotations import CONTAINER, Requested, read_annotations
+from slopewise.adapters.kube.workloads.autoscalers import UNSCALED, ScaledBy
 from slopewise.adapters.kube.workloads.eligibility import (
     Case,
     accepted_range,
@@ -35,14 +36,20 @@ class JobFacts:
     ineligible_reason: str | None
     accepts: AcceptedRange
     memory_request_bytes: float | None
-    autoscaler: str | None
-    """The HorizontalPodAutoscaler that scales its owner by CPU."""
+    scaled_by: ScaledBy
+    """The HorizontalPodAutoscalers that scale its owner by CPU and by memory."""
     matches_spec: bool
     """Its accepted CPU is in effect, as its kubelet reports."""
     warnings: tuple[str, ...]
     workload_class: str = ""
     original_memory: MemoryAllocation | None = None
     memory_ineligible_reason: str | None = None
+
+    @property
+    def is_autoscaled(self) -> bool:
+        """Whether what was changed of it, CPU or memory, is what an autoscaler scales its owner by."""
+        by_memory = self.scaled_by.memory is not None and self.original_memory is not None
+        return self.scaled_by.cpu is not None or by_memory
 
     @property
     def memory_at_start_bytes(self) -> float | None:
@@ -57,10 +64,10 @@ class JobFacts:
         pod: PodRecord,
         node: NodeRecord | None,
         originals: tuple[CpuAllocation | None, MemoryAllocation | None],
-        autoscaler: str | None,
+        scaled_by: ScaledBy,
     ) -> bool:
         """Whether none of its inputs has changed."""
-        if self.managed.pod is not pod or self.autoscaler != autoscaler:
+        if self.managed.pod is not pod or self.scaled_by != scaled_by:
             return False
         if (self.original, self.original_memory) != originals:
             return False
@@ -73,14 +80,15 @@ def facts_of(
     node: NodeRecord | None,
     original: CpuAllocation | None,
     spec: TrainingPolicySpec,
-    autoscaler: str | None = None,
+    scaled: ScaledBy = UNSCALED,
     original_memory: MemoryAllocation | None = None,
 ) -> JobFacts:
     """The facts of one pod under one policy; `original`: what it had before its first resize, if any."""
     started_at_seconds = pod.created_at_seconds if pod.started_at_seconds is None else pod.started_at_seconds
     requested = read_annotations(pod.annotations, started_at_seconds, spec.tenancy.max_weight)
     container, unclear = trainer(pod, spec.selector.container, requested.container)
-    case = Case(pod, container, node, spec.resources, original or container.desired, autoscaler)
+    cpu = original or container.desired
+    case = Case(pod, container, node, spec.resources, cpu, scaled.cpu, scaled.memory)
     requests = [each.memory_request_bytes for each in pod.containers if each.memory_request_bytes is not None]
     return JobFacts(
         managed=ManagedPod(identity.job_uid, identity.workload, identity.slot, pod, container),
@@ -91,7 +99,7 @@ def facts_of(
         ineligible_reason=None if pod.ended else unclear or ineligible_reason(case),
         accepts=accepted_range(case),
         memory_request_bytes=float(sum(requests)) if requests else None,
-        autoscaler=autoscaler,
+        scaled_by=scaled,
         matches_spec=pod.matches_spec,
         warnings=(*identity.warnings, *requested.warnings),
         workload_class=workload_class(identity, pod.namespace, container, requested.workload_class),

@@ -13,6 +13,7 @@ from slopewise.adapters.kube.workloads.eligibility import (
     accepted_range,
     ineligible_reason,
     memory_ineligible_reason,
+    unsizable_reason,
 )
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import CpuAllocation
@@ -29,10 +30,11 @@ def case(
     *,
     node: NodeRecord | None = None,
     original: CpuAllocation | None = None,
+    **more: Any,
 ) -> Case:
     pod = pod or a_pod()
     container = pod.containers[0]
-    return Case(pod, container, node or a_node_record(), settings or LIMITS, original or container.desired)
+    return Case(pod, container, node or a_node_record(), settings or LIMITS, original or container.desired, **more)
 
 
 def guaranteed(cpu: int = 1000, **more: Any) -> PodRecord:
@@ -106,6 +108,44 @@ def test_on_a_node_that_swaps_no_memory_is_changed() -> None:
     assert reason is not None
     assert reason.startswith("node n1 swaps: what is swapped out is not in its working set")
     assert ineligible_reason(case(node=a_node_record(swap_bytes=2**30))) is None
+
+
+def test_memory_of_a_pod_whose_owner_is_scaled_by_memory_is_left_alone_and_its_cpu_is_not() -> None:
+    scaled = case(memory_autoscaler="web")
+    assert memory_ineligible_reason(scaled) == (
+        "HorizontalPodAutoscaler web scales it by memory, which a resize changes; scale it by another metric, or set "
+        "spec.resources.memory: Ignore"
+    )
+    assert ineligible_reason(scaled) is None
+    assert (unsizable_reason(scaled), memory_ineligible_reason(case(autoscaler="web"))) == (
+        None,
+        ineligible_reason(case(autoscaler="web")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "of_memory", "cpu", "memory"),
+    [
+        ({"vpaUpdates": "Pod resources updated by web: container 0: memory request"}, (), True, True),
+        ({"vpaObservedContainers": "trainer"}, (), True, True),
+        ({}, ("vpa-updater",), False, True),
+    ],
+    ids=["sized at its start", "observed at its start", "sized in place"],
+)
+def test_a_vertical_autoscaler_of_memory_keeps_the_memory(
+    annotations: dict[str, str], of_memory: tuple[str, ...], cpu: bool, memory: bool
+) -> None:
+    seen = case(a_pod(annotations=annotations, foreign_memory_resizers=of_memory))
+    assert (ineligible_reason(seen) is not None, memory_ineligible_reason(seen) is not None) == (cpu, memory)
+
+
+@pytest.mark.parametrize("settings", [LIMITS, LOWER, REQUESTS])
+def test_where_memory_is_pinned_only_that_of_guaranteed_pods_stays(settings: ResourceSettings) -> None:
+    """The static memory manager of a kubelet pins the memory of Guaranteed pods, whatever may become of their CPU."""
+    told = memory_ineligible_reason(case(guaranteed(), settings))
+    assert told is not None
+    assert told.startswith("it is Guaranteed, and another memory request would change its QoS class")
+    assert memory_ineligible_reason(case(with_container(**EQUAL_MEMORY), settings)) is None
 
 
 def test_a_lost_node_holds_its_jobs() -> None:

@@ -1,0 +1,138 @@
+"""Passes in a row over one job whose memory is changed: peaks, refusing nodes and nodes that are short of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
+
+from slopewise.estimators.growth import Measuring
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.feedback.rollback import RollbackSettings
+from slopewise.model import (
+    Bounds,
+    ClusterSnapshot,
+    CpuAllocation,
+    Decisions,
+    JobMemory,
+    MemoryAllocation,
+    MemoryControl,
+    MemoryState,
+    MemoryUse,
+    Node,
+    PassReport,
+    PendingResize,
+    Usage,
+)
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
+
+MIB = 2**20
+PATIENCE = RollbackSettings(20.0, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
+BOUNDS = Bounds("Auto", 1, 64_000, cooldown_seconds=600, max_step_ratio=1000, min_change_ratio=0.1)
+ORIGINAL = MemoryAllocation(512 * MIB, 1024 * MIB)
+
+
+class Keeps:
+    """A policy that leaves CPU alone."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        return Decisions("keeps", (), {job.uid: "because" for job in snapshot.jobs}, memory)
+
+
+@dataclass
+class Story:
+    """A converged job of 100 MiB, and the memory that it has; a pass every 20 s."""
+
+    control: MemoryControl = "Requests"
+    has: MemoryAllocation = ORIGINAL
+    at_seconds: float = START
+    actuator: FakeActuator = field(default_factory=FakeActuator)
+    memory: FakeMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        use = MemoryUse(START - 20.0, 100.0 * MIB, 100.0 * MIB, samples=10)
+        self.memory = FakeMemory(MemoryState({"j": JobMemory(job_class="CL", memory_use=use)}))
+
+    def a_pass(self, used_mib: float, *, node: Node | None = None, pending: PendingResize | None = None) -> PassReport:
+        """One that finds this working set; what it changes is in effect in the next one."""
+        job = replace(
+            a_job("j", at=self.at_seconds),
+            usage=Usage(self.at_seconds, 0.0, used_mib * MIB),
+            memory=self.has,
+            memory_request_bytes=float(self.has.request_bytes or 0),
+            pending=pending,
+        )
+        snapshot = a_snapshot([job], [node or a_node()], at=self.at_seconds)
+        ports = Ports(FakeObserver([snapshot]), self.actuator, self.memory, FakeClock(self.at_seconds))
+        bounds = replace(BOUNDS, memory=self.control)
+        report = reconcile(ports, Keeps(), PassSettings("keeps", Measuring(20.0), bounds, PATIENCE))
+        for outcome in report.memory_outcomes:
+            self.has = self.has.altered(outcome.decision.bound, outcome.decision.to_bytes)
+        self.at_seconds += 20.0
+        return report
+
+    @property
+    def request_mib(self) -> float:
+        """What it requests now."""
+        return (self.has.request_bytes or 0) / MIB
+
+    def changes_mib(self) -> list[tuple[str, float]]:
+        """All that was written so far."""
+        return [(each.bound, each.to_bytes / MIB) for each in self.actuator.sized]
+
+
+def withheld(report: PassReport) -> list[str]:
+    """The guards that withheld a change of memory."""
+    return [each.guard for each in report.memory_withheld]
+
+
+def test_a_peak_right_after_a_request_was_lowered_raises_it_within_one_pass_and_never_above_the_original() -> None:
+    story = Story()
+    story.a_pass(100)
+    assert story.request_mib == 120
+    story.a_pass(300)
+    assert story.request_mib == 360, "20 s after the last change, of a cooldown of 600 s"
+    story.a_pass(700)
+    assert story.request_mib == 512, "its original, though it uses more"
+    assert withheld(story.a_pass(100)) == []
+    assert story.changes_mib() == [("request", 120), ("request", 360), ("request", 512)]
+
+
+def test_a_peak_where_others_have_taken_the_room_gets_what_is_left_and_more_when_they_have_gone() -> None:
+    story = Story()
+    story.a_pass(100)
+    crowded = replace(a_node(), memory_bytes=420 * MIB)
+    story.a_pass(300, node=crowded)
+    assert story.request_mib == 120 + 120, "420 less the 300 that it uses"
+    assert withheld(story.a_pass(300, node=replace(crowded, memory_bytes=310 * MIB))) == ["node_memory"]
+    story.a_pass(300)
+    assert story.request_mib == 360
+
+
+def test_a_peak_under_memory_pressure_raises_the_request_and_no_limit() -> None:
+    short = replace(a_node(), memory_pressure=True)
+    story = Story("Limits", has=MemoryAllocation(120 * MIB, 320 * MIB))
+    story.memory.state = MemoryState(
+        {"j": story.memory.state.jobs["j"].altered(original=CpuAllocation(None, 1000), original_memory=ORIGINAL)}
+    )
+    story.a_pass(250, node=short)
+    assert story.changes_mib() == [("request", 300)]
+    assert withheld(story.a_pass(300, node=short)) == ["memory_pressure"]
+    story.a_pass(300)
+    assert story.changes_mib()[1:] == [("limit", 400)]
+
+
+def test_what_a_static_memory_manager_refuses_is_taken_back_and_tried_again_after_a_minute() -> None:
+    story = Story()
+    story.a_pass(100)
+    reason = "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy"
+    refuses = PendingResize("infeasible", START, reason, CpuAllocation(None, 1000), actual_memory=ORIGINAL)
+    back = story.a_pass(100, pending=refuses)
+    assert [reason in each.decision.reason for each in back.memory_outcomes] == [True]
+    assert story.has == ORIGINAL
+    assert [withheld(story.a_pass(100)) for _ in range(3)] == [
+        ["memory_refused"],
+        ["memory_refused"],
+        ["memory_cooldown"],
+    ]
