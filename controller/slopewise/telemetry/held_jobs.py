@@ -30,7 +30,11 @@ def held_jobs(report: PassReport) -> HeldJobs:
         (max(0.0, now - arrived_at.get(uid, now)), hold.until_seconds - now) for uid, hold in report.held_back.items()
     ]
     oldest = max((waited for waited, _ in waits), default=0.0)
-    return HeldJobs(len(waits), oldest, max((waited / (waited + left) for waited, left in waits), default=0.0))
+    return HeldJobs(len(waits), oldest, max((_used_ratio(waited, left) for waited, left in waits), default=0.0))
+
+
+def _used_ratio(waited_seconds: float, left_seconds: float) -> float:
+    return waited_seconds / (waited_seconds + left_seconds) if left_seconds > 0 else 1.0
 
 
 def expired(before: Mapping[str, Hold], report: PassReport) -> int:

@@ -40,6 +40,10 @@ def test_without_held_jobs_the_figures_are_zero_and_a_clock_that_is_behind_makes
     assert held_jobs(a_report(0.0, arrived={"a": 5.0}, until={"a": 605.0})) == HeldJobs(1, 0.0, 0.0)
 
 
+def test_a_hold_that_ends_as_it_begins_has_used_its_time() -> None:
+    assert held_jobs(a_report(400.0, arrived={"a": 400.0}, until={"a": 400.0})) == HeldJobs(1, 0.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("at", "until", "ended"),
     [
