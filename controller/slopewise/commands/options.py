@@ -88,3 +88,17 @@ LeaseNamespace = Annotated[
     str | None,
     typer.Option(envvar="POD_NAMESPACE", help="Where the controllers' Lease is; else --namespace or slopewise-system."),
 ]
+PrometheusOfHistory = Annotated[
+    str | None, typer.Option("--prometheus", envvar="PROMETHEUS_URL", help="The Prometheus that has the history.")
+]
+PrometheusConfig = Annotated[
+    Path | None,
+    typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
+]
+Since = Annotated[str, typer.Option(help="How far back, such as 7d, 36h or 90m.")]
+LossMetric = Annotated[str, typer.Option("--metric", help="The metric that is a job's loss.")]
+Namespaces = Annotated[
+    list[str] | None, typer.Option("--namespace", help="Only jobs of this namespace; one option each.")
+]
+MaxJobs = Annotated[int, typer.Option(min=1, max=1_000_000, help="More jobs than this are refused.")]
+QueryTimeout = Annotated[float, typer.Option("--timeout", min=1, max=3600, help="Seconds that one query may take.")]
