@@ -20,6 +20,7 @@ TOTALS = {
     "jobs": "Jobs",
     "gpu_jobs": "Jobs with GPUs",
     "converged_jobs": "Jobs that ran on after they had converged",
+    "stalled_jobs": "Jobs whose loss did not improve",
     "cpu_held_core_hours": "Core-hours held",
     "cpu_held_converged_core_hours": "Core-hours held by converged jobs",
     "memory_held_converged_gib_hours": "GiB-hours of memory held by converged jobs",
@@ -62,6 +63,7 @@ class Advice:
         rows["jobs"] = 1
         rows["gpu_jobs"] = (rows["gpus"].astype(float) > 0).astype(int)
         rows["converged_jobs"] = (rows["converged_hours"].astype(float) > 0).astype(int)
+        rows["stalled_jobs"] = (rows["improves"].map({False: 1})).fillna(0).astype(int)
         rows["throttled_jobs"] = rows["throttled_while_improving"].astype(bool).astype(int)
         rows["input_bound_jobs"] = rows["input_bound"].astype(bool).astype(int)
         rows["cpu_never_used_core_hours"] = rows["cpu_never_used_cores"].astype(float) * hours

@@ -8,43 +8,23 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from slopewise.adapters.clock import SystemClock
-from slopewise.adapters.http.config import Endpoint
-from slopewise.adapters.prometheus.history import JobHistory, Lifetime, Period, PrometheusHistory
+from slopewise.adapters.prometheus.history import JobHistory
 from slopewise.advise.advice import Advice
 from slopewise.advise.findings import JobFinding, finding
 from slopewise.advise.proposal import proposal
 from slopewise.advise.replay import Replayer, default_policies
-from slopewise.advise.scenarios import RecordedJob, groups_of, most_used_cores, recorded_job, write_scenario
-from slopewise.errors import UsageError
-from slopewise.model import Objective
+from slopewise.advise.scenarios.reading import HistoryOptions, find_jobs, open_history, read_jobs
+from slopewise.advise.scenarios.recorded_jobs import RecordedJob, groups_of, recorded_job
 from slopewise.own_policies import catalogue
 from slopewise.signals import Interrupted
 from slopewise.simulator.command import ProgressBar
-
-MAX_JOBS = 20_000
-GROUPS, SEEDS = 16, 2
-TIMEOUT_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryOptions:
-    """Which history is read."""
-
-    endpoint: Endpoint
-    since_seconds: float
-    metric: str = "training_loss"
-    objective: Objective = "min"
-    namespaces: Sequence[str] = ()
-    max_jobs: int = MAX_JOBS
-    timeout_seconds: float = TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +32,12 @@ class AdviseOptions:
     """What the command line was given."""
 
     history: HistoryOptions
-    policies: Sequence[str] = ()
+    policies: Sequence[str]
     """Empty: the default ones."""
-    groups: int = GROUPS
+    groups: int
     """How many groups are replayed at most; 0: none."""
-    seeds: int = SEEDS
-    workers: int | None = None
+    seeds: int
+    workers: int | None
 
 
 class _Gathered:
@@ -82,15 +62,15 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
         catalogue.find(name)
     gathered = _Gathered()
     stopped: Interrupted | None = None
-    with closing(_open(options.history)) as history:
+    with closing(open_history(options.history)) as history:
         loss_names: Sequence[str] = ()
         node_cores: dict[str, float] = {}
         try:
-            lifetimes = _found(history, options.history)
+            lifetimes = find_jobs(history, options.history)
             gathered.known = len(lifetimes)
             node_cores = history.node_cores()
             loss_names = [] if all(each.reports_loss for each in lifetimes) else history.loss_names()
-            for job in _read(history, lifetimes, console):
+            for job in read_jobs(history, lifetimes, console):
                 gathered.add(job)
         except Interrupted as stop:
             if not gathered.findings:
@@ -118,57 +98,6 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
         loss_names=loss_names,
         stopped=stopped,
     )
-
-
-def scenario_of_history(options: HistoryOptions, folder: Path, policies: Sequence[str], console: Console) -> Path:
-    """Write one scenario of all jobs and nodes of a history into the folder; UsageError where there are none."""
-    with closing(_open(options)) as history:
-        lifetimes = _found(history, options)
-        node_cores = history.node_cores()
-        read = (recorded_job(job, number) for number, job in enumerate(_read(history, lifetimes, console), start=1))
-        jobs = [job for job in read if job is not None]
-    if not jobs:
-        raise UsageError(
-            f"Prometheus at {history.shown_url} has no CPU use of the jobs; have it scrape kubelets' /metrics/cadvisor."
-        )
-    names = sorted({job.node for job in jobs})
-    nodes = {name: node_cores.get(name) or most_used_cores([job for job in jobs if job.node == name]) for name in names}
-    return write_scenario("recorded", jobs, nodes, folder, policies=policies or default_policies(), seeds=SEEDS)
-
-
-def _open(options: HistoryOptions) -> PrometheusHistory:
-    now = SystemClock().now()
-    return PrometheusHistory(
-        options.endpoint,
-        Period(now - options.since_seconds, now),
-        metric=options.metric,
-        objective=options.objective,
-        namespaces=options.namespaces,
-        max_jobs=options.max_jobs,
-        timeout_seconds=options.timeout_seconds,
-    )
-
-
-def _found(history: PrometheusHistory, options: HistoryOptions) -> list[Lifetime]:
-    """The jobs there were; UsageError where there were none, with the metrics that may be meant."""
-    lifetimes = history.find()
-    if lifetimes:
-        return lifetimes
-    names = history.loss_names()
-    meant = f"name one of these with --metric: {', '.join(names[:5])}" if names else "see docs/metrics.md for how"
-    where = f" in {', '.join(options.namespaces)}" if options.namespaces else ""
-    raise UsageError(
-        f"Prometheus at {history.shown_url} has no {options.metric} and no pod with GPUs of that time{where}; have "
-        f"trainings export it, or {meant}."
-    )
-
-
-def _read(history: PrometheusHistory, lifetimes: Sequence[Lifetime], console: Console) -> Iterator[JobHistory]:
-    with ProgressBar(console, "reading jobs") as bar:
-        bar.begin(len(lifetimes))
-        for job in history.read(lifetimes):
-            yield job
-            bar.done()
 
 
 class _Whole:

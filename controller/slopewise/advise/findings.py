@@ -1,9 +1,9 @@
 """Finds what one job held and used: from when on its loss had converged, what it held after that, what it never used.
 
-A job has converged from the moment on at which its trend has 99 % of all the improvement that was recorded of it, the
-simulator's time to 99 %. The trend is the falling curve nearest to the recorded points (`simulator/curves.py`): noise
-and spikes are no improvement. All is known afterwards, so a plateau before a late drop does not count as converged. A
-job that still runs may drop again; its row says that it runs.
+A job has converged from the moment on at which its trend has 99 % of all the improvement that was recorded of it. The
+trend is the falling curve nearest to the running medians of the recorded points (`simulator/curves.py`): noise and
+spikes are no improvement. All is known afterwards, so a plateau before a late drop does not count as converged. A job
+that still runs may drop again; its row says that it runs.
 
 Worked example: a loss falls from 2.3 to 0.3 in 2 h, and the job ends after 10 h. With a request of 4 cores it held
 4 x 8 = 32 core-hours after it had converged.
@@ -11,12 +11,14 @@ Worked example: a loss falls from 2.3 to 0.3 in 2 h, and the job ends after 10 h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slopewise.adapters.prometheus.history import JobHistory, Points
-from slopewise.simulator.curves import Recorded, recorded
+from slopewise.simulator.curves import LAST_PART, Level, falling
 
 CONVERGED_RATIO = 0.99
 
@@ -25,6 +27,11 @@ MIN_TAIL_RATIO = 0.1
 
 MIN_POINTS = 20
 """Fewer do not tell a trend from noise."""
+
+MEDIAN_POINTS = 5
+NOISES = 3.0
+LEAST_IMPROVEMENT_RATIO = 0.01
+"""A loss that falls by less than three times its usual step, or than 1 % of its first level, has not improved."""
 
 THROTTLED_RATIO = 0.25
 """Of the periods in which it wanted to run; the same bound is in the alert of kubernetes-mixin."""
@@ -57,8 +64,10 @@ class JobFinding:
     reports_loss: bool
     first_loss: float | None
     last_loss: float | None
+    improves: bool | None
+    """None: it reports no loss, or too few points of one."""
     converged_hours: float | None
-    """How long it ran after it had converged; 0: it improved to its end. None: no loss that says so."""
+    """How long it ran after it had converged; 0: it improved to its end. None: not known, or it never improved."""
     cpu_used_core_hours: float | None
     cpu_held_core_hours: float | None
     cpu_held_converged_core_hours: float | None
@@ -87,6 +96,8 @@ class JobFinding:
         if self.converged_hours:
             still = "until now" if self.still_running else "before its end"
             found.append(f"converged {self.converged_hours:.1f} of {self.hours:.1f} h {still}")
+        if self.improves is False:
+            found.append(f"its loss did not improve in {self.hours:.1f} h")
         if self.throttled_while_improving:
             found.append(f"throttled in {self.throttled_ratio:.0%} of its periods while it improved")
         if self.input_bound:
@@ -103,7 +114,8 @@ class JobFinding:
 
 def finding(job: JobHistory) -> JobFinding:
     """What is found of one job."""
-    tail_seconds = converged_seconds(job)
+    found = convergence(job)
+    tail_seconds = found.tail_seconds if found is not None and found.improves else None
     converged_at = job.until_seconds - (tail_seconds or 0.0)
     cores = job.requests.cpu_cores
     used_core_hours = _integral(job.cpu_cores, job.step_seconds) / HOUR if len(job.cpu_cores) else None
@@ -123,6 +135,7 @@ def finding(job: JobHistory) -> JobFinding:
         reports_loss=len(job.loss) > 0,
         first_loss=float(job.loss[0, 1]) if len(job.loss) else None,
         last_loss=float(job.loss[-1, 1]) if len(job.loss) else None,
+        improves=None if found is None else found.improves,
         converged_hours=tail_hours,
         cpu_used_core_hours=used_core_hours,
         cpu_held_core_hours=None if held_cores is None else held_cores * hours,
@@ -153,30 +166,59 @@ def falling_loss(job: JobHistory) -> Points:
     return found
 
 
-def recorded_curve(places: Points) -> Recorded | None:
-    """The curve through (fraction, loss) in order; None where the loss does not fall, or has too few points."""
-    if len(places) < MIN_POINTS:
-        return None
-    try:
-        return recorded([(float(place), float(loss)) for place, loss in places])
-    except ValueError:
-        return None
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A falling curve through points, and how far they are from it."""
+
+    levels: Sequence[Level]
+    first: float
+    best: float
+    """The mean of the last twentieth of the points."""
+    noise: float
+    """The usual step from one point to the next."""
+
+    @property
+    def improves(self) -> bool:
+        """Whether it falls by more than its noise."""
+        return self.first - self.best > max(NOISES * self.noise, LEAST_IMPROVEMENT_RATIO * abs(self.first))
 
 
-def converged_seconds(job: JobHistory) -> float | None:
-    """How long the job ran after it had converged; 0 for less than a tenth of its time, None without such a loss."""
+def trend(places: Points) -> Trend:
+    """The trend of (place, loss) in order of the places."""
+    values = without_spikes(places[:, 1])
+    levels = falling(zip(places[:, 0].tolist(), values.tolist(), strict=True))
+    best = float(values[-max(1, round(LAST_PART * len(values))) :].mean())
+    return Trend(levels, levels[0].mean, best, float(np.median(np.abs(np.diff(values)))))
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """Whether a loss improved, and for how long its job ran after that."""
+
+    improves: bool
+    tail_seconds: float = 0.0
+    """0 for less than a tenth of the job's time."""
+
+
+def convergence(job: JobHistory) -> Convergence | None:
+    """When the job had converged; None where its loss has too few points to say."""
     loss = falling_loss(job)
-    span = float(loss[-1, 0] - loss[0, 0]) if len(loss) else 0.0
-    if span <= 0:
+    if len(loss) < MIN_POINTS:
         return None
-    curve = recorded_curve(np.column_stack(((loss[:, 0] - loss[0, 0]) / span, loss[:, 1])))
-    if curve is None:
-        return None
-    place = curve.reached(CONVERGED_RATIO)
-    if place is None:
-        return None
-    tail = job.until_seconds - (float(loss[0, 0]) + place * span)
-    return tail if tail >= MIN_TAIL_RATIO * job.seconds else 0.0
+    found = trend(loss)
+    if not found.improves:
+        return Convergence(improves=False)
+    enough = found.best + (1 - CONVERGED_RATIO) * (found.first - found.best)
+    at = next((level.begin for level in found.levels if level.mean <= enough), float(loss[-1, 0]))
+    tail = job.until_seconds - at
+    return Convergence(improves=True, tail_seconds=tail if tail >= MIN_TAIL_RATIO * job.seconds else 0.0)
+
+
+def without_spikes(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Running medians of five points, which two far-off ones in a row do not move; the ends lean on the inside."""
+    padded = np.pad(values, MEDIAN_POINTS // 2, mode="reflect")
+    found: NDArray[np.float64] = np.median(np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_POINTS), axis=1)
+    return found
 
 
 def _cpu_is_full(job: JobHistory, throttled: float | None) -> bool:

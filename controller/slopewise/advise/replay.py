@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from slopewise.advise.scenarios import Group, RecordedJob, write_scenario
+from slopewise.advise.scenarios.recorded_jobs import Group, RecordedJob, write_scenario
 from slopewise.own_policies import catalogue
 from slopewise.reports.estimates import SAME_RATIO, Estimate, Verdict, estimate, verdict
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.scenario.scenario import BASELINE, load_scenario
 from slopewise.simulator.sweep import Progress, simulate
+from slopewise.simulator.workers import worker_pool
 
 MEASURES: Mapping[str, str] = {
     "jct_mean_seconds": "mean completion time",
@@ -108,6 +111,10 @@ class Replayer:
 
     def run(self, folder: Path, workers: int, progress: Progress) -> None:
         """Replay all groups; `Interrupted` when stopped, with the groups that are whole kept."""
+        with worker_pool(workers) if workers > 1 else nullcontext() as pool:
+            self._run(folder, pool, progress)
+
+    def _run(self, folder: Path, pool: Executor | None, progress: Progress) -> None:
         for number, group in enumerate(self._chosen, start=1):
             path = write_scenario(
                 f"group-{number}",
@@ -118,7 +125,7 @@ class Replayer:
                 seeds=self._seeds,
             )
             seeds = range(1, self._seeds + 1)
-            result = simulate(load_scenario(str(path)), seeds, workers, progress, keep_runs_of=seeds)
+            result = simulate(load_scenario(str(path)), seeds, 1, progress, keep_runs_of=seeds, pool=pool)
             if result.stopped is not None:
                 raise result.stopped
             self._done.append((group, result))

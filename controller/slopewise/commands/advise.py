@@ -13,6 +13,7 @@ from slopewise.commands.options import (
     LossMetric,
     MaxJobs,
     Namespaces,
+    ObjectiveOption,
     PoliciesFolders,
     PrometheusConfig,
     PrometheusOfHistory,
@@ -20,13 +21,12 @@ from slopewise.commands.options import (
     ReportFile,
     Since,
     complete_policy,
+    history_options,
 )
-from slopewise.errors import UsageError
 from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
     from slopewise.advise.advice import Advice
-    from slopewise.advise.command import HistoryOptions
 
 
 class AdviceFormat(StrEnum):
@@ -35,13 +35,6 @@ class AdviceFormat(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
-
-
-class ObjectiveOption(StrEnum):
-    """Which way the metric improves, where a job does not say."""
-
-    min = "min"
-    max = "max"
 
 
 def advise(
@@ -96,37 +89,6 @@ def advise(
     if advice.stopped is not None:
         announce(f"slopewise: {advice.stopped}; {len(advice.findings)} of {advice.jobs_known} jobs were read.")
         raise typer.Exit(advice.stopped.exit_code)
-
-
-def history_options(
-    command: str,
-    url: str | None,
-    config: Path | None,
-    since: str,
-    metric: str,
-    objective: ObjectiveOption,
-    namespaces: list[str] | None,
-    max_jobs: int,
-    timeout_seconds: float,
-) -> HistoryOptions:
-    """Which history is read; UsageError for what cannot be asked for."""
-    from slopewise.adapters.http.config import Endpoint
-    from slopewise.advise.command import HistoryOptions
-    from slopewise.config.quantities import duration_seconds
-
-    if url is None:
-        raise UsageError(
-            f"slopewise {command}: no Prometheus is named; add --prometheus http://HOST:9090, or set PROMETHEUS_URL."
-        )
-    seconds = duration_seconds(since)
-    if seconds is None or not MIN_SINCE_SECONDS <= seconds <= MAX_SINCE_SECONDS:
-        raise UsageError(f"--since {since!r} is not a time from 10m to 366d; write it like 7d, 36h or 90m.")
-    return HistoryOptions(
-        Endpoint(url, config), seconds, metric, objective.value, tuple(namespaces or ()), max_jobs, timeout_seconds
-    )
-
-
-MIN_SINCE_SECONDS, MAX_SINCE_SECONDS = 600.0, 366 * 86_400.0
 
 
 def _print_advice(advice: Advice, output: AdviceFormat, report: Path | None, policy_out: Path | None) -> None:

@@ -1,9 +1,11 @@
-"""Turns recorded jobs into scenarios of the simulator: works and curves from the history, a CSV file for each curve.
+"""Turns recorded jobs into scenarios of the simulator: works and curves from the history.
 
 The work of a job is the CPU that it used, and its loss is placed by the CPU that it had used by then: a job that gets
 less CPU in a replay is at the same loss later. The most CPU that it can use is what it used at its peak, so a job that
 its limit held back gains nothing from more: that is on the safe side. Works are drawn within 10 % of what was recorded,
-since a scrape a minute and the load of other pods blur them; that is a replay's uncertainty.
+since a scrape a minute and the load of other pods blur them; that is a replay's uncertainty. A curve is the trend of
+the recorded points, with their noise: between two points it goes on falling, where a gauge that is read once in three
+minutes would stand still for two measurements of three.
 
 Jobs that ran on the same node at the same time form a group, which is a scenario of one node. A job that ran alone
 shares no CPU, and is in none.
@@ -12,16 +14,16 @@ shares no CPU, and is in none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import yaml
 
 from slopewise.adapters.prometheus.history import JobHistory, Points
-from slopewise.advise.findings import falling_loss, recorded_curve
-from slopewise.simulator.scenario.recorded_losses import DONE
+from slopewise.advise.findings import MIN_POINTS, Trend, falling_loss, trend
 
 WORK_RATIO = 0.1
 """How far a replayed work is from the recorded one, at most."""
@@ -35,7 +37,9 @@ LEAST_CORES = 0.05
 MAX_GROUP_JOBS = 30
 """A chain of jobs that overlap never ends on a busy node: it is cut after so many."""
 
-STAGE = "loss"
+DROP_RATIO = 0.05
+"""Of the range of a loss: noise makes no such step between two levels of a trend."""
+
 _AS_ON_A_CLUSTER = {
     "scrapeSeconds": 15,
     "scrapeDelaySeconds": 5,
@@ -44,6 +48,17 @@ _AS_ON_A_CLUSTER = {
     "behaviour": {"cooldownSeconds": 120, "maxStepRatio": 2, "minChangeRatio": 0.1},
 }
 """The defaults of a scenario are those of the papers' small jobs, which act at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCurve:
+    """The loss of a job over the part of its work, from 1 to 0."""
+
+    points: tuple[tuple[float, float], ...]
+    ends_at: float
+    """The best loss, as a fraction of the first."""
+    noise: float
+    """As a fraction of the first loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +76,8 @@ class RecordedJob:
     cores: float
     """The most that it can use."""
     request_cores: float | None
-    curve: Points | None
-    """(part of the work, loss); None: it reports none that falls."""
+    curve: RecordedCurve | None
+    """None: it reports no loss that falls, or holds GPUs: no policy changes a pod that does."""
     steps: int | None
 
     @property
@@ -145,7 +160,7 @@ def write_scenario(
     policies: Sequence[str],
     seeds: int,
 ) -> Path:
-    """Write a scenario file, and a CSV file for each curve beside it."""
+    """Write a scenario file."""
     first = min(job.from_seconds for job in jobs)
     largest = max(nodes.values())
     document = {
@@ -158,7 +173,7 @@ def write_scenario(
                 for number, cores in enumerate(nodes.values(), start=1)
             ],
             "jobs": [_job(job, first, largest) for job in jobs],
-            "models": {job.name: _model(job, folder, name) for job in jobs},
+            "models": {job.name: _model(job) for job in jobs},
             **_AS_ON_A_CLUSTER,
             "policies": list(policies),
             "seeds": seeds,
@@ -182,15 +197,45 @@ def _chains(jobs: Sequence[RecordedJob]) -> list[list[RecordedJob]]:
     return chains
 
 
-def _curve(job: JobHistory, cpu_at: Points, done: Points) -> Points | None:
+def _curve(job: JobHistory, cpu_at: Points, done: Points) -> RecordedCurve | None:
     loss = falling_loss(job)
-    if not len(loss):
+    if len(loss) < MIN_POINTS or job.gpus:
         return None
-    places = np.interp(loss[:, 0], cpu_at, done)
-    rows = np.column_stack((places, loss[:, 1]))
-    rows = rows[np.concatenate(([True], np.diff(rows[:, 0]) > 1e-9))]
-    rows = rows[:: max(1, len(rows) // CURVE_POINTS)]
-    return rows if recorded_curve(rows) is not None else None
+    rows = np.column_stack((np.interp(loss[:, 0], cpu_at, done), loss[:, 1]))
+    rows = rows[np.concatenate(([True], np.diff(rows[:, 0]) > 0))]
+    found = trend(rows) if len(rows) >= MIN_POINTS else None
+    if found is None or not found.improves:
+        return None
+    span = found.first - found.best
+    pairs = [(0.0, 1.0), *((x, max(0.0, (y - found.best) / span)) for x, y in _corners(found)), (1.0, 0.0)]
+    scale = max(abs(found.first), span)
+    return RecordedCurve(
+        points=tuple(_thinned(pairs)),
+        ends_at=min(0.99, max(0.0, found.best / found.first)) if found.first > 0 else 0.0,
+        noise=min(1.0, found.noise / scale),
+    )
+
+
+def _corners(found: Trend) -> Iterator[tuple[float, float]]:
+    """The middle of each level, and both ends of a drop that noise does not make: a late one stays where it was."""
+    for level, after in pairwise(found.levels):
+        yield level.middle, level.mean
+        if level.mean - after.mean > DROP_RATIO * (found.first - found.best):
+            yield level.end, level.mean
+            yield after.begin, after.mean
+    yield found.levels[-1].middle, found.levels[-1].mean
+
+
+def _thinned(pairs: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """At most so many of them, first and last among them, of places that increase by a thousandth of a percent."""
+    every = max(1, len(pairs) // CURVE_POINTS)
+    last = -1.0
+    for number, (place, level) in enumerate(pairs):
+        x = round(place, 6)
+        ends = number in (0, len(pairs) - 1)
+        if ends or (number % every == 0 and last < x < 1.0):
+            yield x, round(level, 6)
+            last = x
 
 
 def _job(job: RecordedJob, first_seconds: float, largest_cores: float) -> dict[str, object]:
@@ -207,18 +252,17 @@ def _job(job: RecordedJob, first_seconds: float, largest_cores: float) -> dict[s
     }
 
 
-def _model(job: RecordedJob, folder: Path, scenario: str) -> dict[str, object]:
+def _model(job: RecordedJob) -> dict[str, object]:
     curve: dict[str, object] = {"exponential": {"k": 1.0}}  # of a job that reports nothing, which no policy sees
+    known: dict[str, object] = {}
     if job.curve is not None:
-        file = f"{scenario}-{job.name}.csv"
-        rows = "".join(f"{place:.9g},{loss:.9g}\n" for place, loss in job.curve)
-        (folder / file).write_text(f"{DONE},{STAGE}\n{rows}", encoding="utf-8")
-        curve = {"recorded": {"name": f"./{file}", "stage": STAGE}}
+        curve = {"points": [list(point) for point in job.curve.points]}
+        known = {"noise": round(job.curve.noise, 6), "endsAt": round(job.curve.ends_at, 6)}
     return {
         "workCpuSeconds": round(job.work_cpu_seconds, 3),
         "parallelism": round(min(job.cores, 1024.0), 4),
-        "noise": 0,
         "curve": curve,
+        **known,
     }
 
 
