@@ -232,7 +232,7 @@ class PrometheusHistory:
         if most["series"] > MAX_SERIES:
             raise UsageError(self._too_many(f"{most['series']:,.0f} series"))
         if most["jobs"] > self._max_jobs:
-            raise UsageError(self._too_many(f"{most['jobs']:,.0f} jobs at a time"))
+            raise UsageError(self._too_many(f"{most['jobs']:,.0f} jobs"))
 
     def _too_many(self, what: str) -> str:
         return (
