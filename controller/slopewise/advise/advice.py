@@ -26,6 +26,7 @@ TOTALS = {
     "memory_held_converged_gib_hours": "GiB-hours of memory held by converged jobs",
     "gpu_hours": "GPU-hours held",
     "gpu_converged_hours": "GPU-hours held by converged jobs",
+    "gpu_stalled_hours": "GPU-hours held by jobs whose loss did not improve",
     "throttled_jobs": "Jobs throttled while they improved",
     "input_bound_jobs": "Jobs whose GPUs waited for their CPU",
     "cpu_never_used_core_hours": "Core-hours requested and never used",
@@ -64,6 +65,7 @@ class Advice:
         rows["gpu_jobs"] = (rows["gpus"].astype(float) > 0).astype(int)
         rows["converged_jobs"] = (rows["converged_hours"].astype(float) > 0).astype(int)
         rows["stalled_jobs"] = (rows["improves"].map({False: 1})).fillna(0).astype(int)
+        rows["gpu_stalled_hours"] = rows["stalled_jobs"] * rows["gpu_hours"].astype(float)
         rows["throttled_jobs"] = rows["throttled_while_improving"].astype(bool).astype(int)
         rows["input_bound_jobs"] = rows["input_bound"].astype(bool).astype(int)
         rows["cpu_never_used_core_hours"] = rows["cpu_never_used_cores"].astype(float) * hours
@@ -85,17 +87,29 @@ class Advice:
 
     @property
     def worst_first(self) -> list[JobFinding]:
-        """The jobs, those that held most after they had converged first."""
+        """The jobs, those that held most in vain first: GPU-hours, then core-hours."""
         return sorted(
             self.findings,
             key=lambda each: (
-                -(each.gpu_converged_hours or 0.0),
-                -(each.cpu_held_converged_core_hours or 0.0),
+                -each.gpus * each.hours_in_vain,
+                -(each.cpu_held_core_hours or 0.0) / max(each.hours, 1e-9) * each.hours_in_vain,
                 -len(each.messages),
                 each.namespace,
                 each.pod,
             ),
         )
+
+    @property
+    def headline(self) -> str:
+        """The one sentence to forward: what part of the GPUs, or of the CPU, converged jobs held."""
+        kind, converged, held = ("GPU-hours", "gpu_converged_hours", "gpu_hours")
+        if not self.totals[held]:
+            kind, converged, held = ("core-hours", "cpu_held_converged_core_hours", "cpu_held_core_hours")
+        if not self.totals[held]:
+            return f"{counted(len(self.findings), 'job')}, of which neither requests nor use are known."
+        part = self.totals[converged] / self.totals[held]
+        figures = f"{self.totals[converged]:,.0f} of {self.totals[held]:,.0f}"
+        return f"{part:.0%} of the {kind} that training jobs held ({figures}) were held after their loss had converged."
 
     @property
     def caveats(self) -> list[str]:
@@ -110,6 +124,7 @@ class Advice:
             "until": timestamp(self.period.until_seconds),
             "metric": self.metric,
             "partial": self.stopped is not None,
+            "headline": self.headline,
             "totals": self.totals,
             "namespaces": {str(name): dict(row) for name, row in self.by_namespace.to_dict("index").items()},
             "jobs": [
@@ -146,7 +161,7 @@ class Advice:
         silent = sum(not each.reports_loss for each in self.findings)
         if silent:
             yield (
-                f"{counted(silent, 'job')} with GPUs report no {self.metric}: whether they had converged is not known. "
+                f"Of {counted(silent, 'job')} with GPUs no {self.metric} is known, nor whether they had converged. "
                 + self._other_names()
             ).strip()
         unknown = sum(each.cpu_request_cores is None for each in self.findings)
@@ -160,7 +175,8 @@ class Advice:
             yield f"Of {counted(no_use, 'job')} no CPU use is known: no kubelet's /metrics/cadvisor is scraped."
         running = sum(bool(each.converged_hours) and each.still_running for each in self.findings)
         if running:
-            yield f"{counted(running, 'converged job')} still run: a loss may drop again, as after a learning-rate cut."
+            jobs = counted(running, "converged job")
+            yield f"Still running: {jobs}; a loss may drop again when its learning rate does."
 
     def _other_names(self) -> str:
         if not self.loss_names:

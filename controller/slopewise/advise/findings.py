@@ -90,6 +90,11 @@ class JobFinding:
     """The part of its life without samples."""
 
     @property
+    def hours_in_vain(self) -> float:
+        """Its hours after it had converged; all of them where its loss did not improve."""
+        return self.hours if self.improves is False else self.converged_hours or 0.0
+
+    @property
     def messages(self) -> list[str]:
         """What is worth a look, e.g. `converged 8.0 of 10.0 h before its end`."""
         found = []

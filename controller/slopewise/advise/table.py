@@ -11,7 +11,7 @@ from rich.text import Text
 from slopewise.advise.advice import TOTALS, Advice
 from slopewise.advise.findings import JobFinding
 from slopewise.advise.replay import MEASURES, PolicyReplay
-from slopewise.reports.columns import fitting, one_line, sized, table_of
+from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, plain, plus_minus
 from slopewise.text import duration
 
@@ -23,7 +23,7 @@ _STYLES = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", N
 
 def tables(advice: Advice, width: int) -> RenderableType:
     """Totals, jobs, replays, caveats, and the proposed policy."""
-    parts: list[RenderableType] = [_totals(advice), "", _jobs(advice, width)]
+    parts: list[RenderableType] = [Text(advice.headline, style="bold"), "", _totals(advice), "", _jobs(advice, width)]
     left_out = len(advice.findings) - MAX_JOBS
     if left_out > 0:
         parts.append(Text(f"{left_out} more jobs: -o json, -o csv or --report has them.", style="dim"))
@@ -81,7 +81,7 @@ def shown_hours(hours: float | None) -> str:
 def _totals(advice: Advice) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     period = duration(advice.period.seconds)
-    table.add_row(Text(f"The last {period}", style="bold"), Text(plain(advice.url), style="dim"))
+    table.add_row(Text(f"The last {period}"), Text(plain(advice.url), style="dim"))
     for label, value in total_rows(advice):
         table.add_row(Text(label), Text(value))
     return table
@@ -107,7 +107,7 @@ def _jobs(advice: Advice, width: int) -> Table:
         sized("CONVERGED H", rows, lambda job: Text(shown_hours(job.converged_hours)), "right"),
         sized("CORE H", rows, lambda job: Text(shown_hours(job.cpu_held_core_hours)), "right"),
         sized("GPU H", rows, lambda job: Text(shown_hours(job.gpu_hours if job.gpus else None)), "right"),
-        sized("FOUND", rows, _found, max_width=100),
+        Column("FOUND", 24, _found, fills=True),
     ]
     order = [each.heading for each in columns]
     return table_of(fitting(columns, order, max(width, 60)), rows)
