@@ -205,7 +205,7 @@ class Advice:
         if replays.fair_error_ratio is not None:
             yield (
                 f"Replayed under fair sharing, the median job's duration is {replays.fair_error_ratio:.0%} from the "
-                "recorded one: so far the model is from your cluster."
+                "recorded one: that is how far the model is from your cluster."
             )
 
 
