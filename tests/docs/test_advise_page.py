@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from slopewise.adapters.prometheus import history, history_queries
-from slopewise.advise import findings, proposal, replay
+from slopewise.advise import findings, proposal
 from slopewise.advise.advice import TOTALS
 from slopewise.advise.scenarios import recorded_jobs
+from slopewise.reports.estimates import SAME_RATIO
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/advise.md").read_text(encoding="utf-8")
@@ -57,7 +58,7 @@ def test_words_for_bounds() -> None:
     assert f"groups of {history.JOBS_PER_GROUP} that ran" in PAGE
     assert f"at most {history.POINTS_PER_JOB} points" in PAGE
     assert f"more than {history.MAX_SERIES:,} series" in PAGE
-    assert f"{100 * replay.SAME_RATIO:.0f} % or more" in PAGE.replace("\n", " ").replace("  ", " ")
+    assert f"{100 * SAME_RATIO:.0f} % or more" in PAGE.replace("\n", " ").replace("  ", " ")
 
 
 def test_the_output_has_the_words_of_the_command() -> None:

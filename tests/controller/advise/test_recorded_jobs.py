@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.past_jobs import START, constant, fast, past, points, straight
 
-from slopewise.adapters.prometheus.history import JobHistory
+from slopewise.adapters.prometheus.history import LARGEST, JobHistory, Points
+from slopewise.advise.findings import MIN_POINTS, finding
 from slopewise.advise.scenarios.recorded_jobs import (
     CURVE_POINTS,
     MAX_GROUP_JOBS,
@@ -18,6 +23,7 @@ from slopewise.advise.scenarios.recorded_jobs import (
     recorded_job,
     write_scenario,
 )
+from slopewise.simulator import curves
 from slopewise.simulator.scenario.scenario import load_scenario
 from slopewise.simulator.workload import draw
 
@@ -112,3 +118,24 @@ def test_the_scenario_can_be_loaded_and_drawn(tmp_path: Path) -> None:
         assert job.request_millicores <= 1500
         assert job.reports == (recorded.curve is not None)
     assert next(job for job in instance.jobs if job.name == "script-ber-7").steps_planned == 500
+
+
+@given(
+    losses=st.lists(st.floats(-LARGEST, LARGEST) | st.floats(-10, 10), min_size=MIN_POINTS, max_size=60),
+    cores=st.lists(st.floats(0, 64), min_size=2, max_size=60),
+)
+def test_whatever_was_recorded_is_found_and_can_be_replayed(losses: list[float], cores: list[float]) -> None:
+    job = replace(past(loss=None), loss=at_a_minute(losses), cpu_cores=at_a_minute(cores))
+    found = finding(job)
+    assert 0 <= found.hours_in_vain <= found.hours
+    assert all(math.isfinite(value) for value in asdict(found).values() if isinstance(value, float))
+    recorded = recorded_job(job, 1)
+    if recorded is not None and recorded.curve is not None:
+        curve = curves.points(list(recorded.curve.points))  # ValueError for one that is none
+        assert 0 <= curve.at(0.5) <= 1
+        assert 0 <= recorded.curve.ends_at <= 0.99
+        assert 0 <= recorded.curve.noise <= 1
+
+
+def at_a_minute(values: list[float]) -> Points:
+    return np.column_stack((START + 60 * np.arange(len(values)), values))

@@ -51,6 +51,9 @@ JOBS_PER_GROUP = 20
 PATTERN_CHARACTERS = 500
 """Of the names of a group: the query for facts repeats them 15 times in a URL, which proxies refuse above 16 KiB."""
 
+LARGEST = 1e300
+"""A loss beyond it has diverged, and a sum of such losses would be infinite."""
+
 STILL_RUNNING_SECONDS = 300.0
 """How far from the end of the period a last sample may be: Prometheus shows a sample for so long."""
 
@@ -352,11 +355,11 @@ def groups(lifetimes: Sequence[Lifetime]) -> Iterator[list[Lifetime]]:
 
 
 def _points(pairs: Sequence[tuple[float, float]]) -> Points:
-    """The finite ones, in time order, one for each moment: the processes of a restarted job overlap."""
+    """Those below `LARGEST`, in time order, one for each moment: the processes of a restarted job overlap."""
     if not pairs:
         return _EMPTY
     points = np.asarray(pairs, dtype=np.float64)
-    points = points[np.isfinite(points[:, 1])]
+    points = points[np.abs(points[:, 1]) < LARGEST]  # NaN is not below it either
     _, first = np.unique(points[:, 0], return_index=True)
     found: Points = points[first]
     return found

@@ -29,6 +29,7 @@ from slopewise.adapters.prometheus.history import (
 from slopewise.errors import ObservationError, UsageError
 
 HOUR = 3600.0
+LOCAL = {"namespace": "team", "pod": "local-0", "node": "laptop", "job": "slopewise", "instance": "127.0.0.1:9464"}
 
 
 def history(url: str, hours: float = 24, *, max_jobs: int = 100, **more: object) -> PrometheusHistory:
@@ -68,6 +69,9 @@ def url(
                "instance": "10.0.0.3:9400", "gpu": "7"}, start, 4 * HOUR, lambda _: 0.0),
         Series("container_cpu_usage_seconds_total", {"namespace": "team", "pod": "plain-0", "container": "trainer",
                "job": "trainers", "instance": "plain-0:9464"}, start, 4 * HOUR, lambda at: 100 * at),
+        Series("training_loss", LOCAL, start, 2 * HOUR, lambda at: fast(at / (2 * HOUR)), 30),
+        Series("process_cpu_seconds_total", LOCAL, start, 2 * HOUR, lambda at: 0.5 * at, 30),
+        Series("process_resident_memory_bytes", LOCAL, start, 2 * HOUR, lambda _: 3 * GIB, 30),
         Series("val_loss", {**own}, time.time() - 1800, 1700, lambda _: 1.0),
     ]  # fmt: skip
     up_of_pod = Series("up", own, start, 4 * HOUR, lambda _: 1.0)
@@ -88,7 +92,7 @@ class TestARealPrometheus:
 
     def test_every_job_is_found_and_no_exporter(self, jobs: dict[str, JobHistory]) -> None:
         assert sorted(jobs) == sorted(
-            ["plain-0", "gpu-0", "silent-0", "gap-0", "brief-0", "now-0", "elsewhere-0", 'od"d.*\\pod']
+            ["plain-0", "gpu-0", "silent-0", "gap-0", "brief-0", "now-0", "elsewhere-0", "local-0", 'od"d.*\\pod']
         )
 
     def test_when_it_ran(self, jobs: dict[str, JobHistory], start: float) -> None:
@@ -129,6 +133,11 @@ class TestARealPrometheus:
     def test_a_job_with_gpus_that_reports_no_loss_is_a_job(self, jobs: dict[str, JobHistory]) -> None:
         assert (len(jobs["silent-0"].loss), jobs["silent-0"].gpus) == (0, 1)
 
+    def test_without_a_kubelet_the_process_says_what_it_used(self, jobs: dict[str, JobHistory]) -> None:
+        job = jobs["local-0"]
+        assert job.cpu_cores[:, 1].mean() == pytest.approx(0.5, rel=0.03)  # the first rates lack samples
+        assert (job.memory_bytes[:, 1].max(), job.node, job.requests.cpu_cores) == (3 * GIB, "laptop", None)
+
     def test_a_gap_is_no_end(self, jobs: dict[str, JobHistory]) -> None:
         assert jobs["gap-0"].seconds == pytest.approx(5 * HOUR, abs=300)
 
@@ -139,7 +148,7 @@ class TestARealPrometheus:
         assert {each.key.namespace for each in history(url, namespaces=["other"]).find()} == {"other"}
 
     def test_more_jobs_than_allowed_are_refused_with_the_way_out(self, url: str) -> None:
-        for most, found in ((3, "5 jobs"), (6, "more than 6 jobs")):  # at one moment, and in all
+        for most, found in ((3, "6 jobs"), (7, "more than 7 jobs")):  # at one moment, and in all
             with pytest.raises(UsageError, match=rf"has {found} of training_loss.*raise --max-jobs\."):
                 history(url, max_jobs=most).find()
 
