@@ -51,6 +51,7 @@ def test_what_runs_on_a_cluster_and_run_local_need_none() -> None:
     [
         ("simulate tiny.yaml --report r.html", "--report needs jinja2", "report"),
         ("demo", "slopewise demo needs pandas", "demo"),
+        ("advise --prometheus http://127.0.0.1:9", "slopewise advise needs pandas", "advise"),
     ],
 )
 def test_what_needs_one_says_which_before_anything_starts(folder: Path, command: str, needing: str, extra: str) -> None:

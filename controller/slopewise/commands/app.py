@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from slopewise import __version__
+from slopewise.commands.advise import advise
 from slopewise.commands.console import announce_failure, wants_json
 from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(dashboards, name="dashboards")
 app.add_typer(policies, name="policies")
-_COMMANDS: tuple[Callable[..., None], ...] = (demo, run, restore, history, sweep, simulate)
+_COMMANDS: tuple[Callable[..., None], ...] = (demo, run, restore, history, sweep, simulate, advise)
 for command in _COMMANDS:
     app.command()(command)
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from slopewise.errors import UsageError
+
+if TYPE_CHECKING:
+    from slopewise.advise.scenarios.reading import HistoryOptions
+
+MIN_SINCE_SECONDS, MAX_SINCE_SECONDS = 600.0, 366 * 86_400.0
 
 
 class OutputFormat(StrEnum):
@@ -22,6 +29,13 @@ class ActuatorOption(StrEnum):
     auto = "auto"
     cgroup = "cgroup"
     duty_cycle = "duty-cycle"
+
+
+class ObjectiveOption(StrEnum):
+    """Which way the metric improves, where a job does not say."""
+
+    min = "min"
+    max = "max"
 
 
 def complete_policy(incomplete: str) -> list[str]:
@@ -88,3 +102,45 @@ LeaseNamespace = Annotated[
     str | None,
     typer.Option(envvar="POD_NAMESPACE", help="Where the controllers' Lease is; else --namespace or slopewise-system."),
 ]
+PrometheusOfHistory = Annotated[
+    str | None, typer.Option("--prometheus", envvar="PROMETHEUS_URL", help="The Prometheus that has the history.")
+]
+PrometheusConfig = Annotated[
+    Path | None,
+    typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
+]
+Since = Annotated[str, typer.Option(help="How far back, such as 7d, 36h or 90m.")]
+LossMetric = Annotated[str, typer.Option("--metric", help="The metric that is a job's loss.")]
+Namespaces = Annotated[
+    list[str] | None, typer.Option("--namespace", help="Only jobs of this namespace; one option each.")
+]
+MaxJobs = Annotated[int, typer.Option(min=1, max=1_000_000, help="More jobs than this are refused.")]
+QueryTimeout = Annotated[float, typer.Option("--timeout", min=1, max=3600, help="Seconds that one query may take.")]
+
+
+def history_options(
+    command: str,
+    url: str | None,
+    config: Path | None,
+    since: str,
+    metric: str,
+    objective: ObjectiveOption,
+    namespaces: list[str] | None,
+    max_jobs: int,
+    timeout_seconds: float,
+) -> HistoryOptions:
+    """Which history is read; UsageError for what cannot be asked for."""
+    from slopewise.adapters.http.config import Endpoint
+    from slopewise.advise.scenarios.reading import HistoryOptions
+    from slopewise.config.quantities import duration_seconds
+
+    if url is None:
+        raise UsageError(
+            f"slopewise {command}: no Prometheus is named; add --prometheus http://HOST:9090, or set PROMETHEUS_URL."
+        )
+    seconds = duration_seconds(since)
+    if seconds is None or not MIN_SINCE_SECONDS <= seconds <= MAX_SINCE_SECONDS:
+        raise UsageError(f"--since {since!r} is not a time from 10m to 366d; write it like 7d, 36h or 90m.")
+    return HistoryOptions(
+        Endpoint(url, config), seconds, metric, objective.value, tuple(namespaces or ()), max_jobs, timeout_seconds
+    )

@@ -21,6 +21,7 @@ from slopewise.commands.options import (
     OutputFormat,
     PoliciesFolders,
     PolicyFile,
+    PrometheusConfig,
 )
 from slopewise.commands.refusals import given, refuse
 from slopewise.errors import UsageError
@@ -50,10 +51,6 @@ PrometheusUrl = Annotated[
         help="The Prometheus that scrapes the trainers. With --local, where only the option counts and not the "
         "variable, else one is started.",
     ),
-]
-PrometheusConfig = Annotated[
-    Path | None,
-    typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
 ]
 ScrapeInterval = Annotated[
     float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")

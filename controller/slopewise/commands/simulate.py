@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from slopewise.commands.console import announce, err, out, print_json
-from slopewise.commands.options import PoliciesFolders, ReportFile, complete_placing_policy, complete_policy
+from slopewise.commands.options import (
+    LossMetric,
+    MaxJobs,
+    Namespaces,
+    ObjectiveOption,
+    PoliciesFolders,
+    PrometheusConfig,
+    QueryTimeout,
+    ReportFile,
+    Since,
+    complete_placing_policy,
+    complete_policy,
+    history_options,
+)
 from slopewise.commands.refusals import refuse, refuse_beside
 from slopewise.errors import UsageError
 from slopewise.signals import orderly_stop
@@ -60,11 +77,23 @@ def simulate(
     ),
     report: ReportFile = None,
     trace: Annotated[Path | None, typer.Option(help="Write every event of every run as a line of JSON.")] = None,
+    from_prometheus: Annotated[
+        str | None, typer.Option(help="Instead of a scenario: the jobs that this Prometheus has recorded.")
+    ] = None,
+    since: Since = "7d",
+    prometheus_config: PrometheusConfig = None,
+    metric: LossMetric = "training_loss",
+    objective: Annotated[ObjectiveOption, typer.Option(help="max for an accuracy.")] = ObjectiveOption.min,
+    namespace: Namespaces = None,
+    max_jobs: MaxJobs = 20_000,
+    timeout: QueryTimeout = 60.0,
+    keep: Annotated[Path | None, typer.Option(help="With --from-prometheus: keep the scenario in this folder.")] = None,
     list_shipped: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
 ) -> None:
     """Run policies over simulated jobs, the same for each policy, and compare them with fair sharing.
 
-    Examples: `slopewise simulate flowcon-10`; `slopewise simulate mine.yaml --policy flowcon --seeds 24 -o json`.
+    Examples: `slopewise simulate flowcon-10`; `slopewise simulate mine.yaml --policy flowcon --seeds 24 -o json`;
+    `slopewise simulate --from-prometheus http://prometheus:9090 --since 7d --keep history`.
     """
     from slopewise.simulator.scenario.scenario import shipped  # heavy imports only where they are needed
 
@@ -74,14 +103,70 @@ def simulate(
         refuse_beside(call, "--list", "says how to simulate; leave it or --list out")
         typer.echo("\n".join(shipped()))
         return
-    if scenario is None:
-        raise UsageError("slopewise simulate: name a scenario file or a shipped scenario (--list prints those).")
+    options = SimulateArguments(policy or [], seeds, workers, report, trace, placement)
+    if from_prometheus is None:
+        refuse(call, OF_HISTORY, "is about a history; add --from-prometheus URL, or leave it out")
+        if scenario is None:
+            raise UsageError("slopewise simulate: name a scenario file or a shipped scenario (--list prints those).")
+        with orderly_stop(lambda _: announce("Already stopping.")):
+            _run(options, scenario, output)
+        return
+    if scenario is not None:
+        refuse(call, (scenario,), "says what to simulate; leave it or --from-prometheus out")
+    history = history_options(
+        "simulate", from_prometheus, prometheus_config, since, metric, objective, namespace, max_jobs, timeout
+    )
+    with orderly_stop(lambda _: announce("Already stopping.")), _folder(keep) as folder:
+        from slopewise.advise.replay import default_policies
+        from slopewise.advise.scenarios.reading import scenario_of_history
+
+        path = scenario_of_history(history, folder, options.policies or default_policies(), err)
+        if keep is not None:
+            announce(f"Scenario: {path}")
+        _run(options, str(path), output)
+
+
+OF_HISTORY = (
+    "--since", "--prometheus-config", "--metric", "--objective", "--namespace", "--max-jobs", "--timeout", "--keep",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateArguments:
+    """What the command line was given, besides the scenario."""
+
+    policies: list[str]
+    seeds: int | None
+    workers: int | None
+    report: Path | None
+    trace: Path | None
+    placement: str | None
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """The folder of a scenario that is made: the user's, or one that is removed afterwards."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="slopewise-history-") as folder:
+            yield Path(folder)
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--keep {keep} cannot be made ({error.strerror}); name another folder.") from error
+    if any(keep.iterdir()):
+        raise UsageError(f"--keep {keep} is not empty; name a new folder.")
+    yield keep
+
+
+def _run(given: SimulateArguments, scenario: str, output: SweepFormat) -> None:
     from slopewise.simulator.command import SimulateOptions, run_simulate
 
-    options = SimulateOptions(scenario, policy or [], seeds, workers, report, trace, placement)
-    with orderly_stop(lambda _: announce("Already stopping.")):
-        result = run_simulate(options, err)
-    _print_result(result, output, report)
+    options = SimulateOptions(
+        scenario, given.policies, given.seeds, given.workers, given.report, given.trace, given.placement
+    )
+    result = run_simulate(options, err)
+    _print_result(result, output, given.report)
     if result.stopped is not None:
         announce(f"slopewise: {result.stopped}; {len(result.seeds)} of {len(result.seeds_asked)} seeds are complete.")
         raise typer.Exit(result.stopped.exit_code)

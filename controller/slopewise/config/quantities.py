@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 _CPU_QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<milli>m?)")
 _MEMORY_QUANTITY = re.compile(r"(?P<number>\d{1,19})(?P<mebi>(Mi)?)")
+_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?", re.ASCII)
+_UNITS_SECONDS = (86_400, 3600, 60, 1)
 METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -41,6 +43,14 @@ def parse_memory_bytes(value: str) -> int:
 def memory_quantity(size_bytes: int) -> str:
     """Bytes as people write them: 536870912 is `512Mi`, 1000 is `1000`."""
     return f"{size_bytes // 2**20}Mi" if size_bytes and size_bytes % 2**20 == 0 else str(size_bytes)
+
+
+def duration_seconds(text: str) -> float | None:
+    """The seconds of `7d`, `2h30m` or `90s`; None for what is no such text."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        return None
+    return float(sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_SECONDS, strict=True)))
 
 
 def _metric_name(value: str) -> str:

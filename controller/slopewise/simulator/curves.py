@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from slopewise.simulator.world.model import Curve
 
@@ -274,7 +275,7 @@ def recorded(pairs: Sequence[tuple[float, float]]) -> Recorded:
         raise ValueError("a loss is not finite; leave out the points from there on")
     last = losses[-max(1, round(LAST_PART * len(losses))) :]
     best = sum(last) / len(last)
-    blocks = [(place, max(mean, best)) for place, mean in _falling(pairs)]
+    blocks = [(level.middle, max(level.mean, best)) for level in falling(pairs)]
     first = blocks[0][1]
     if first <= best:
         raise ValueError(f"the loss does not fall: it ends at {best:g} on average")
@@ -283,13 +284,28 @@ def recorded(pairs: Sequence[tuple[float, float]]) -> Recorded:
     return Recorded(xs, tuple((loss - best) / (first - best) for loss in losses), trend, first, best)
 
 
-def _falling(pairs: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Isotonic regression by pooling adjacent violators: (middle, mean) of each run of points that is level."""
-    runs: list[tuple[float, float, int]] = []  # sums of the fractions and of the losses, and how many
+class Level(NamedTuple):
+    """A run of points that is level: where it begins and ends, the mean of its places, and that of its losses."""
+
+    begin: float
+    end: float
+    middle: float
+    mean: float
+
+
+def falling(pairs: Iterable[tuple[float, float]]) -> list[Level]:
+    """Isotonic regression by pooling adjacent violators: the runs of points that are level, each below the last."""
+    runs: list[tuple[float, float, float, int]] = []  # begin, sums of the fractions and of the losses, and how many
+    ends: list[float] = []
     for x, loss in pairs:
-        run = (x, loss, 1)
-        while runs and runs[-1][1] * run[2] <= run[1] * runs[-1][2]:  # its mean is not above the new one's
+        run = (x, x, loss, 1)
+        while runs and runs[-1][2] * run[3] <= run[2] * runs[-1][3]:  # its mean is not above the new one's
             before = runs.pop()
-            run = (before[0] + run[0], before[1] + run[1], before[2] + run[2])
+            ends.pop()
+            run = (before[0], before[1] + run[1], before[2] + run[2], before[3] + run[3])
         runs.append(run)
-    return ((xs / count, losses / count) for xs, losses, count in runs)
+        ends.append(x)
+    return [
+        Level(begin, end, xs / count, losses / count)
+        for (begin, xs, losses, count), end in zip(runs, ends, strict=True)
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -71,19 +71,21 @@ def simulate(
     keep_runs_of: Collection[int] = (),
     on_run: Callable[[RunOutcome], None] | None = None,
     simulator: Simulator | None = None,
+    pool: Executor | None = None,
 ) -> SweepResult:
     """Run the scenario's policies, or `policies` instead, over each of `seeds` in so many processes.
 
     With `placement`, each of them runs once more, beside that policy (`policy_runs`).
 
     The runs of the seeds in `keep_runs_of` are in the result. `on_run` is given each policy's run in order, with its
-    trace. SlopewiseError from any run ends the sweep. `Interrupted` ends it too, and the seeds that are whole by then
-    are returned with `stopped` set.
+    trace. `pool`: a `worker_pool` that several sweeps share, because starting one takes seconds. SlopewiseError from
+    any run ends the sweep. `Interrupted` ends it too, and the seeds that are whole by then are returned with `stopped`
+    set.
     """
     asked = policy_runs(scenario, list(policies), placement)
     collected = _Collected(keep_runs_of, on_run)
     tasks = _tasks(scenario, asked, seeds, simulator or Simulator(), trace=on_run is not None)
-    stopped = _work(tasks, workers, progress or Quiet(), collected.add)
+    stopped = _work(tasks, workers, pool, progress or Quiet(), collected.add)
     whole = [seed for seed in seeds if collected.has_all(seed, asked)]
     return SweepResult(
         scenario=scenario.metadata.name,
@@ -171,14 +173,19 @@ class _Collected:
 _Add = Callable[[_Task, RunOutcome | dict[str, float]], None]
 
 
-def _work(tasks: Sequence[_Task], workers: int, progress: Progress, add: _Add) -> Interrupted | None:
+def _work(
+    tasks: Sequence[_Task], workers: int, pool: Executor | None, progress: Progress, add: _Add
+) -> Interrupted | None:
     """Carry the tasks out and `add` each one's outcome in their order; what interrupted it, if anything did."""
     progress.begin(len(tasks))
     try:
-        if workers == 1:
+        if pool is not None:
+            _in_pool(tasks, pool, progress, add)
+        elif workers == 1:
             _in_this_process(tasks, progress, add)
         else:
-            _in_processes(tasks, min(workers, len(tasks)), progress, add)
+            with worker_pool(min(workers, len(tasks))) as own:
+                _in_pool(tasks, own, progress, add)
     except Interrupted as stop:
         return stop
     except (BrokenProcessPool, WorkerStopped) as error:
@@ -194,19 +201,18 @@ def _in_this_process(tasks: Sequence[_Task], progress: Progress, add: _Add) -> N
         progress.done()
 
 
-def _in_processes(tasks: Sequence[_Task], workers: int, progress: Progress, add: _Add) -> None:
-    with worker_pool(workers) as pool:
-        with signals_held_back():
-            futures = deque((task, pool.submit(carry_out, task)) for task in tasks)
-        for _, future in futures:
-            future.add_done_callback(partial(_report_run, progress))
-        try:
-            while futures:
-                add(futures[0][0], futures[0][1].result())
-                futures.popleft()  # with its outcome, which may be large
-        except Interrupted:
-            _add_what_is_done(futures, add)
-            raise
+def _in_pool(tasks: Sequence[_Task], pool: Executor, progress: Progress, add: _Add) -> None:
+    with signals_held_back():
+        futures = deque((task, pool.submit(carry_out, task)) for task in tasks)
+    for _, future in futures:
+        future.add_done_callback(partial(_report_run, progress))
+    try:
+        while futures:
+            add(futures[0][0], futures[0][1].result())
+            futures.popleft()  # with its outcome, which may be large
+    except Interrupted:
+        _add_what_is_done(futures, add)
+        raise
 
 
 def _report_run(progress: Progress, future: Future[RunOutcome | dict[str, float]]) -> None:

@@ -185,7 +185,7 @@ class PrometheusReader:
             query = queries.loss_series(one.metric, self._matchers(one))
             rows = [
                 row
-                for start, end in _spans(start_seconds, end_seconds, step_seconds)
+                for start, end in spans(start_seconds, end_seconds, step_seconds)
                 for row in self._http.ask_range(query, start, end, step_seconds)
             ]
             curves = _best_curves(one.metric, rows) | curves
@@ -277,7 +277,7 @@ class _Queries:
     resources: str | None
 
 
-def _spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list[tuple[float, float]]:
+def spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list[tuple[float, float]]:
     """Parts of a range that each stay under the bound, e.g. 0..25,000 at 1 s: three, on one grid of steps."""
     steps = math.floor((end_seconds - start_seconds) / step_seconds + 1e-9) + 1
     firsts = range(0, steps, MAX_POINTS_PER_QUERY)

@@ -17,7 +17,7 @@ from typing import TypeVar, get_args
 from slopewise.adapters.kube.cache.records import AT_TARGET, GROUP, MIGRATABLE, PLACED, STOP
 from slopewise.adapters.kube.cache.scheduling_facts import CHECKPOINTS, EXTERNAL, NO_CHECKPOINTS
 from slopewise.config.jobs_file import MAX_OBJECTIVE_SECONDS, AtTarget
-from slopewise.config.quantities import parse_cpu_millicores
+from slopewise.config.quantities import duration_seconds, parse_cpu_millicores
 from slopewise.model import NO_OBJECTIVES, Objectives
 
 DEADLINE = f"{GROUP}/deadline"
@@ -35,8 +35,6 @@ KNOWN = (
     CONTAINER, CLASS,
 )  # fmt: skip
 
-_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?", re.ASCII)
-_UNITS_SECONDS = (86_400, 3600, 60, 1)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WITH_UNIT = re.compile(r"([+-]?[\d.]+) ?(ms|us|min|s|m|h|d|%)", re.ASCII)
 _CLASS_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
@@ -151,7 +149,7 @@ def _bounded(text: str) -> str:
 
 def _deadline(text: str, started_at_seconds: float) -> float:
     """Unix seconds of `2026-08-01T12:00:00Z`, or of `2h30m` after the start."""
-    duration = _duration_seconds(text)
+    duration = duration_seconds(text)
     if _NUMBER.fullmatch(text):
         raise ValueError(f"{text!r} has no unit; write {text}s, {text}m or {text}h after the start, or a time")
     if duration == 0:
@@ -160,13 +158,6 @@ def _deadline(text: str, started_at_seconds: float) -> float:
     if at_seconds - started_at_seconds > MAX_OBJECTIVE_SECONDS:
         raise ValueError(f"{text!r} is more than a year after the start; is its unit right?")
     return at_seconds
-
-
-def _duration_seconds(text: str) -> float | None:
-    match = _DURATION.fullmatch(text)
-    if match is None or not text:
-        return None
-    return float(sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_SECONDS, strict=True)))
 
 
 def _moment(text: str) -> float:

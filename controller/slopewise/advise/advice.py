@@ -1,0 +1,251 @@
+"""The result of `slopewise advise`: what was found of each job, totals by namespace and of all, replays, a proposal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from slopewise.adapters.prometheus.history import Period
+from slopewise.advise.findings import JobFinding
+from slopewise.advise.replay import MEASURES, NOTHING, PolicyReplay, Replays
+from slopewise.reports.wording import counted, plain
+from slopewise.signals import Interrupted
+
+TOTALS = {
+    "jobs": "Jobs",
+    "gpu_jobs": "Jobs with GPUs",
+    "converged_jobs": "Jobs that ran on after they had converged",
+    "stalled_jobs": "Jobs whose loss did not improve",
+    "cpu_held_core_hours": "Core-hours held",
+    "cpu_held_converged_core_hours": "Core-hours held by converged jobs",
+    "memory_held_converged_gib_hours": "GiB-hours of memory held by converged jobs",
+    "gpu_hours": "GPU-hours held",
+    "gpu_converged_hours": "GPU-hours held by converged jobs",
+    "gpu_stalled_hours": "GPU-hours held by jobs whose loss did not improve",
+    "throttled_jobs": "Jobs throttled while they improved",
+    "input_bound_jobs": "Jobs whose GPUs waited for their CPU",
+    "cpu_never_used_core_hours": "Core-hours requested and never used",
+    "memory_never_used_gib_hours": "GiB-hours requested and never used",
+}
+"""Each total with its label, in the order of tables."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What Prometheus says of a period."""
+
+    url: str
+    period: Period
+    metric: str
+    findings: Sequence[JobFinding]
+    replays: Replays = NOTHING
+    sooner_by_job: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    """By namespace and pod: the mean ratio of its time to fair sharing's, of each replayed policy."""
+    policy_text: str = ""
+    """A TrainingPolicy, as YAML."""
+    jobs_known: int = 0
+    """How many jobs there were, of which fewer were read where it was stopped."""
+    loss_names: Sequence[str] = ()
+    """Metrics that look like a loss, where no job reports the one that was named."""
+    stopped: Interrupted | None = None
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A row for each job; `jobs` and its like are 1 or 0, so that they add up."""
+        rows = pd.DataFrame([_row(each) for each in self.findings], columns=[each.name for each in fields(JobFinding)])
+        hours = rows["hours"].astype(float)
+        rows["jobs"] = 1
+        rows["gpu_jobs"] = (rows["gpus"].astype(float) > 0).astype(int)
+        rows["converged_jobs"] = (rows["converged_hours"].astype(float) > 0).astype(int)
+        rows["stalled_jobs"] = (rows["improves"].map({False: 1})).fillna(0).astype(int)
+        rows["gpu_stalled_hours"] = rows["stalled_jobs"] * rows["gpu_hours"].astype(float)
+        rows["throttled_jobs"] = rows["throttled_while_improving"].astype(bool).astype(int)
+        rows["input_bound_jobs"] = rows["input_bound"].astype(bool).astype(int)
+        rows["cpu_never_used_core_hours"] = rows["cpu_never_used_cores"].astype(float) * hours
+        rows["memory_never_used_gib_hours"] = rows["memory_never_used_gib"].astype(float) * hours
+        return rows
+
+    @cached_property
+    def totals(self) -> dict[str, float]:
+        """Of all jobs; what is not known of a job counts as nothing."""
+        sums = self.frame[list(TOTALS)].astype(float).sum()
+        return {name: float(sums[name]) for name in TOTALS}
+
+    @cached_property
+    def by_namespace(self) -> pd.DataFrame:
+        """The totals of each namespace, those that held most after convergence first."""
+        columns = list(TOTALS)
+        sums = self.frame[["namespace", *columns]].astype(dict.fromkeys(columns, float)).groupby("namespace").sum()
+        return sums.sort_values(["gpu_converged_hours", "cpu_held_converged_core_hours"], ascending=False)
+
+    @property
+    def worst_first(self) -> list[JobFinding]:
+        """The jobs, those that held most in vain first: GPU-hours, then core-hours."""
+        return sorted(
+            self.findings,
+            key=lambda each: (
+                -each.gpus * each.hours_in_vain,
+                -(each.cpu_held_core_hours or 0.0) / max(each.hours, 1e-9) * each.hours_in_vain,
+                -len(each.messages),
+                each.namespace,
+                each.pod,
+            ),
+        )
+
+    @property
+    def headline(self) -> str:
+        """The one sentence to forward: what part of the GPUs, or of the CPU, converged jobs held."""
+        kind, converged, held = ("GPU-hours", "gpu_converged_hours", "gpu_hours")
+        if not self.totals[held]:
+            kind, converged, held = ("core-hours", "cpu_held_converged_core_hours", "cpu_held_core_hours")
+        if not self.totals[held]:
+            return f"{counted(len(self.findings), 'job')}, of which neither requests nor use are known."
+        part = self.totals[converged] / self.totals[held]
+        figures = f"{self.totals[converged]:,.0f} of {self.totals[held]:,.0f}"
+        return f"{part:.0%} of the {kind} that training jobs held ({figures}) were held after their loss had converged."
+
+    @property
+    def caveats(self) -> list[str]:
+        """Sentences on what the figures do not say."""
+        return [*self._on_the_reading(), *self._on_the_replays()]
+
+    def as_json(self) -> dict[str, Any]:
+        """As `-o json` prints it; what is not known is null."""
+        return {
+            "prometheus": self.url,
+            "since": timestamp(self.period.from_seconds),
+            "until": timestamp(self.period.until_seconds),
+            "metric": self.metric,
+            "partial": self.stopped is not None,
+            "headline": self.headline,
+            "totals": self.totals,
+            "namespaces": {str(name): dict(row) for name, row in self.by_namespace.to_dict("index").items()},
+            "jobs": [
+                {
+                    **_row(each),
+                    "started": timestamp(each.started_at_seconds),
+                    "ratio_to_fair": self.sooner_by_job.get((each.namespace, each.pod), {}),
+                    "messages": each.messages,
+                }
+                for each in self.worst_first
+            ],
+            "replays": _replays_json(self.replays),
+            "training_policy": self.policy_text,
+            "caveats": self.caveats,
+        }
+
+    def csv_text(self) -> str:
+        """A row for each job; no cell is a formula to a spreadsheet."""
+        rows = pd.DataFrame(
+            [_row(each) for each in self.worst_first], columns=[each.name for each in fields(JobFinding)]
+        )
+        for replay in self.replays.policies:
+            rows[f"ratio_to_fair_{replay.policy}"] = [
+                self.sooner_by_job.get((each.namespace, each.pod), {}).get(replay.policy) for each in self.worst_first
+            ]
+        for column in ("namespace", "pod", "node"):
+            rows[column] = rows[column].map(_no_formula)
+        text: str = rows.to_csv(index=False, lineterminator="\n")
+        return text
+
+    def _on_the_reading(self) -> Iterator[str]:
+        if self.stopped is not None:
+            yield f"Stopped early: {len(self.findings)} of {counted(self.jobs_known, 'job')} were read."
+        silent = sum(not each.reports_loss for each in self.findings)
+        if silent:
+            yield (
+                f"Of {counted(silent, 'job')} with GPUs no {self.metric} is known, nor whether they had converged. "
+                + self._other_names()
+            ).strip()
+        unknown = sum(each.cpu_request_cores is None for each in self.findings)
+        if unknown:
+            yield (
+                f"Of {counted(unknown, 'job')} no CPU request is known (kube-state-metrics is not scraped, or they "
+                "state none): what they used counts as what they held."
+            )
+        no_use = sum(each.cpu_used_core_hours is None for each in self.findings)
+        if no_use:
+            yield f"Of {counted(no_use, 'job')} no CPU use is known: no kubelet's /metrics/cadvisor is scraped."
+        running = sum(bool(each.converged_hours) and each.still_running for each in self.findings)
+        if running:
+            jobs = counted(running, "converged job")
+            yield f"Still running: {jobs}; a loss may drop again when its learning rate does."
+
+    def _other_names(self) -> str:
+        if not self.loss_names:
+            return ""
+        return f"Name their metric with --metric; there are {', '.join(plain(name) for name in self.loss_names[:5])}."
+
+    def _on_the_replays(self) -> Iterator[str]:
+        replays = self.replays
+        alone = replays.groups - replays.contended
+        if replays.groups and not replays.contended:
+            yield (
+                "CPU was never short on a node: every job had all that it could use, and no policy that shares CPU "
+                "makes one end sooner."
+            )
+        elif alone:
+            yield (
+                f"In {alone} of {counted(replays.groups, 'group')} of jobs on a node CPU was not short: no policy that "
+                "shares CPU changes them."
+            )
+        if not replays.groups and self.findings:
+            yield "No two jobs were on one node at the same time: there was nothing to share, and nothing is replayed."
+        if replays.replayed < replays.contended:
+            yield f"{replays.replayed} of {replays.contended} groups in which CPU was short were replayed."
+        if replays.replayed == 1:
+            yield "One group was replayed: its interval is that of its seeds, and says nothing about other jobs."
+        if replays.fair_error_ratio is not None:
+            yield (
+                f"Replayed under fair sharing, the median job's duration is {replays.fair_error_ratio:.0%} from the "
+                "recorded one: that is how far the model is from your cluster."
+            )
+
+
+def timestamp(at_seconds: float) -> str:
+    """A Unix time as RFC 3339, e.g. `2026-11-23T03:37:27Z`."""
+    return datetime.fromtimestamp(at_seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _row(job: JobFinding) -> dict[str, Any]:
+    """Rounded to what the samples carry: six significant digits."""
+    row = {each.name: getattr(job, each.name) for each in fields(JobFinding)}
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, float) and name != "started_at_seconds" else value
+        for name, value in row.items()
+    }
+
+
+def _replays_json(replays: Replays) -> dict[str, Any]:
+    return {
+        "groups": replays.groups,
+        "groups_with_cpu_short": replays.contended,
+        "groups_replayed": replays.replayed,
+        "jobs_replayed": replays.jobs,
+        "fair_error_ratio": replays.fair_error_ratio,
+        "policies": {each.policy: _policy_json(each) for each in replays.policies},
+    }
+
+
+def _policy_json(replay: PolicyReplay) -> dict[str, Any]:
+    ratios = {name: {**replay.ratios[name].as_json(), "verdict": replay.verdict(name)} for name in MEASURES}
+    return {
+        "ratio_to_fair": ratios,
+        "worst_job_ratio": replay.worst_job.as_json(),
+        "jobs": replay.jobs,
+        "jobs_sooner": replay.jobs_sooner,
+        "jobs_later": replay.jobs_later,
+    }
+
+
+def _no_formula(text: str) -> str:
+    """A cell that begins like a formula gets a quote before it, as spreadsheets write such text themselves."""
+    shown = plain(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown

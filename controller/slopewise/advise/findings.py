@@ -1,0 +1,278 @@
+"""Finds what one job held and used: from when on its loss had converged, what it held after that, what it never used.
+
+A job has converged from the moment on at which its trend has 99 % of all the improvement that was recorded of it. The
+trend is the falling curve nearest to the running medians of the recorded points (`simulator/curves.py`): noise and
+spikes are no improvement. All is known afterwards, so a plateau before a late drop does not count as converged. A job
+that still runs may drop again; its row says that it runs.
+
+Worked example: a loss falls from 2.3 to 0.3 in 2 h, and the job ends after 10 h. With a request of 4 cores it held
+4 x 8 = 32 core-hours after it had converged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slopewise.adapters.prometheus.history import JobHistory, Points
+from slopewise.simulator.curves import LAST_PART, Level, falling
+
+CONVERGED_RATIO = 0.99
+
+MIN_TAIL_RATIO = 0.1
+"""A loss that falls in a line until the end has 99 % of its improvement at 97 % of its time: a shorter rest is none."""
+
+MIN_POINTS = 20
+"""Fewer do not tell a trend from noise."""
+
+MEDIAN_POINTS = 5
+NOISES = 3.0
+LEAST_IMPROVEMENT_RATIO = 0.01
+"""A loss that falls by less than three times its usual step, or than 1 % of its first level, has not improved."""
+
+THROTTLED_RATIO = 0.25
+"""Of the periods in which it wanted to run; the same bound is in the alert of kubernetes-mixin."""
+
+LOW_GPU_RATIO = 0.5
+FULL_CPU_RATIO = 0.9
+"""Of its CPU limit, or of its request where it has no limit."""
+
+NEVER_USED_RATIO = 0.5
+"""A request of which half was never used, at its peak, is reported."""
+
+GAP_RATIO = 0.1
+GAP_SPACINGS = 5.0
+"""Of the usual time between two points: more is a gap."""
+
+HOUR = 3600.0
+GIB = 2.0**30
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinding:
+    """One job. Hours are hours of its life; None: not known, because it was not scraped or not stated."""
+
+    namespace: str
+    pod: str
+    node: str
+    started_at_seconds: float
+    hours: float
+    still_running: bool
+    reports_loss: bool
+    first_loss: float | None
+    last_loss: float | None
+    improves: bool | None
+    """None: it reports no loss, or too few points of one."""
+    converged_hours: float | None
+    """How long it ran after it had converged; 0: it improved to its end. None: not known, or it never improved."""
+    cpu_used_core_hours: float | None
+    cpu_held_core_hours: float | None
+    cpu_held_converged_core_hours: float | None
+    memory_held_converged_gib_hours: float | None
+    gpus: float
+    gpu_hours: float
+    gpu_converged_hours: float | None
+    gpu_use_ratio: float | None
+    throttled_ratio: float | None
+    """While it improved."""
+    throttled_while_improving: bool
+    input_bound: bool
+    """Its GPUs were idle half of the time while its CPU was all used."""
+    cpu_request_cores: float | None
+    cpu_never_used_cores: float | None
+    """Of its request, at its peak."""
+    memory_request_gib: float | None
+    memory_never_used_gib: float | None
+    gap_ratio: float
+    """The part of its life without samples."""
+
+    @property
+    def hours_in_vain(self) -> float:
+        """Its hours after it had converged; all of them where its loss did not improve."""
+        return self.hours if self.improves is False else self.converged_hours or 0.0
+
+    @property
+    def messages(self) -> list[str]:
+        """What is worth a look, e.g. `converged 8.0 of 10.0 h before its end`."""
+        found = []
+        if self.converged_hours:
+            still = "until now" if self.still_running else "before its end"
+            found.append(f"converged {self.converged_hours:.1f} of {self.hours:.1f} h {still}")
+        if self.improves is False:
+            found.append(f"its loss did not improve in {self.hours:.1f} h")
+        if self.throttled_while_improving:
+            found.append(f"throttled in {self.throttled_ratio:.0%} of its periods while it improved")
+        if self.input_bound:
+            found.append(f"GPU used {self.gpu_use_ratio:.0%} while its CPU was full: input-bound")
+        if self.cpu_never_used_cores and self.cpu_request_cores:
+            found.append(f"never used {self.cpu_never_used_cores:.1f} of {self.cpu_request_cores:.1f} requested cores")
+        if self.memory_never_used_gib and self.memory_request_gib:
+            used = f"{self.memory_never_used_gib:.1f} of {self.memory_request_gib:.1f}"
+            found.append(f"never used {used} requested GiB")
+        if self.gap_ratio >= GAP_RATIO:
+            found.append(f"no samples for {self.gap_ratio:.0%} of its time: its figures are estimates")
+        return found
+
+
+def finding(job: JobHistory) -> JobFinding:
+    """What is found of one job."""
+    found = convergence(job)
+    tail_seconds = found.tail_seconds if found is not None and found.improves else None
+    converged_at = job.until_seconds - (tail_seconds or 0.0)
+    cores = job.requests.cpu_cores
+    used_core_hours = _integral(job.cpu_cores, job.step_seconds) / HOUR if len(job.cpu_cores) else None
+    held_cores = cores if cores is not None else _mean(job.cpu_cores)
+    memory = job.requests.memory_bytes if job.requests.memory_bytes is not None else _mean(job.memory_bytes)
+    tail_hours = None if tail_seconds is None else tail_seconds / HOUR
+    hours = job.seconds / HOUR
+    throttled = _mean(_until(job.throttled_ratio, converged_at))
+    gpu_use = _mean(_until(job.gpu_use_ratio, converged_at))
+    return JobFinding(
+        namespace=job.namespace,
+        pod=job.pod,
+        node=job.node,
+        started_at_seconds=job.from_seconds,
+        hours=hours,
+        still_running=job.still_running,
+        reports_loss=len(job.loss) > 0,
+        first_loss=float(job.loss[0, 1]) if len(job.loss) else None,
+        last_loss=float(job.loss[-1, 1]) if len(job.loss) else None,
+        improves=None if found is None else found.improves,
+        converged_hours=tail_hours,
+        cpu_used_core_hours=used_core_hours,
+        cpu_held_core_hours=None if held_cores is None else held_cores * hours,
+        cpu_held_converged_core_hours=_product(tail_hours, cores, _mean(_since(job.cpu_cores, converged_at))),
+        memory_held_converged_gib_hours=_product(tail_hours, None if memory is None else memory / GIB),
+        gpus=job.gpus,
+        gpu_hours=job.gpus * hours,
+        gpu_converged_hours=None if tail_hours is None else job.gpus * tail_hours,
+        gpu_use_ratio=gpu_use,
+        throttled_ratio=throttled,
+        throttled_while_improving=None not in (tail_seconds, throttled) and (throttled or 0.0) >= THROTTLED_RATIO,
+        input_bound=gpu_use is not None and gpu_use < LOW_GPU_RATIO and _cpu_is_full(job, throttled),
+        cpu_request_cores=cores,
+        cpu_never_used_cores=_never_used(cores, job.cpu_cores),
+        memory_request_gib=None if job.requests.memory_bytes is None else job.requests.memory_bytes / GIB,
+        memory_never_used_gib=_gib(_never_used(job.requests.memory_bytes, job.memory_bytes)),
+        gap_ratio=_gap_ratio(job),
+    )
+
+
+def falling_loss(job: JobHistory) -> Points:
+    """Its evaluations as a loss that falls: an accuracy is shown by what it lacks of 1, or of its best."""
+    if job.objective == "min" or not len(job.loss):
+        return job.loss
+    values = job.loss[:, 1]
+    top = 1.0 if values.min() >= 0 and values.max() <= 1 else float(values.max())
+    found: Points = np.column_stack((job.loss[:, 0], top - values))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A falling curve through points, and how far they are from it."""
+
+    levels: Sequence[Level]
+    first: float
+    best: float
+    """The mean of the last twentieth of the points."""
+    noise: float
+    """The usual step from one point to the next."""
+
+    @property
+    def improves(self) -> bool:
+        """Whether it falls by more than its noise."""
+        return self.first - self.best > max(NOISES * self.noise, LEAST_IMPROVEMENT_RATIO * abs(self.first))
+
+
+def trend(places: Points) -> Trend:
+    """The trend of (place, loss) in order of the places."""
+    values = without_spikes(places[:, 1])
+    levels = falling(zip(places[:, 0].tolist(), values.tolist(), strict=True))
+    best = float(values[-max(1, round(LAST_PART * len(values))) :].mean())
+    return Trend(levels, levels[0].mean, best, float(np.median(np.abs(np.diff(values)))))
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """Whether a loss improved, and for how long its job ran after that."""
+
+    improves: bool
+    tail_seconds: float = 0.0
+    """0 for less than a tenth of the job's time."""
+
+
+def convergence(job: JobHistory) -> Convergence | None:
+    """When the job had converged; None where its loss has too few points to say."""
+    loss = falling_loss(job)
+    if len(loss) < MIN_POINTS:
+        return None
+    found = trend(loss)
+    if not found.improves:
+        return Convergence(improves=False)
+    enough = found.best + (1 - CONVERGED_RATIO) * (found.first - found.best)
+    at = next((level.begin for level in found.levels if level.mean <= enough), float(loss[-1, 0]))
+    tail = job.until_seconds - at
+    return Convergence(improves=True, tail_seconds=tail if tail >= MIN_TAIL_RATIO * job.seconds else 0.0)
+
+
+def without_spikes(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Running medians of five points, which two far-off ones in a row do not move; the ends lean on the inside."""
+    padded = np.pad(values, MEDIAN_POINTS // 2, mode="reflect")
+    found: NDArray[np.float64] = np.median(np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_POINTS), axis=1)
+    return found
+
+
+def _cpu_is_full(job: JobHistory, throttled: float | None) -> bool:
+    bound = job.limits.cpu_cores or job.requests.cpu_cores
+    used = _mean(job.cpu_cores)
+    full = bound is not None and used is not None and used >= FULL_CPU_RATIO * bound
+    return full or (throttled is not None and throttled >= THROTTLED_RATIO)
+
+
+def _never_used(request: float | None, used: Points) -> float | None:
+    """What of a request was above the highest use, where that is half of it or more; 0 where it is less."""
+    if request is None or not len(used):
+        return None
+    rest = request - float(used[:, 1].max())
+    return rest if rest >= NEVER_USED_RATIO * request else 0.0
+
+
+def _gib(size_bytes: float | None) -> float | None:
+    return None if size_bytes is None else size_bytes / GIB
+
+
+def _product(hours: float | None, amount: float | None, otherwise: float | None = None) -> float | None:
+    held = amount if amount is not None else otherwise
+    return None if hours is None or held is None else hours * held
+
+
+def _until(points: Points, at_seconds: float) -> Points:
+    return points[points[:, 0] <= at_seconds]
+
+
+def _since(points: Points, at_seconds: float) -> Points:
+    return points[points[:, 0] > at_seconds]
+
+
+def _mean(points: Points) -> float | None:
+    return float(points[:, 1].mean()) if len(points) else None
+
+
+def _integral(points: Points, step_seconds: float) -> float:
+    """The sum over time; a gap in the scrapes has the mean of what is around it, over the time between its ends."""
+    if len(points) < 2:
+        return float(points[:, 1].sum()) * step_seconds
+    return float(np.trapezoid(points[:, 1], points[:, 0])) + float(points[0, 1]) * step_seconds
+
+
+def _gap_ratio(job: JobHistory) -> float:
+    """Worked example: points each 60 s for 2 h, of which 30 min are missing: 0.25."""
+    points = max((job.loss, job.cpu_cores), key=len)
+    if len(points) < MIN_POINTS or not job.seconds:
+        return 0.0
+    spacings = np.diff(points[:, 0])
+    return float(spacings[spacings > GAP_SPACINGS * np.median(spacings)].sum() / job.seconds)

@@ -1,0 +1,239 @@
+"""The past of jobs, as a real Prometheus has it: who was there and when, losses, use, requests, GPUs, nodes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from support.backfilled_prometheus import GIB, PastJob, Series, backfilled, node, targets
+from support.fake_prometheus import FakePrometheus, answer, send
+from support.past_jobs import fast, straight
+
+from slopewise.adapters.http.config import Endpoint
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries
+from slopewise.adapters.prometheus import history_queries
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.history import (
+    JOBS_PER_GROUP,
+    POINTS_PER_JOB,
+    JobHistory,
+    Lifetime,
+    Period,
+    PrometheusHistory,
+    groups,
+)
+from slopewise.errors import ObservationError, UsageError
+
+HOUR = 3600.0
+LOCAL = {"namespace": "team", "pod": "local-0", "node": "laptop", "job": "slopewise", "instance": "127.0.0.1:9464"}
+
+
+def history(url: str, hours: float = 24, *, max_jobs: int = 100, **more: object) -> PrometheusHistory:
+    now = time.time()
+    period = Period(now - hours * HOUR, now)
+    known = {"metric": "training_loss", "timeout_seconds": 30.0, **more}
+    return PrometheusHistory(Endpoint(url), period, max_jobs=max_jobs, **known)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def start() -> float:
+    return time.time() - 20 * HOUR
+
+
+@pytest.fixture(scope="module")
+def url(
+    prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory, start: float
+) -> Iterator[str]:
+    jobs = [
+        PastJob("plain-0", start, 4, loss=fast, cores=1.5, throttled=0.4),
+        PastJob("gpu-0", start, 4, loss=fast, gpus=2, gpu_use=0.3, exported=True, node="node-b"),
+        PastJob("silent-0", start + HOUR, 2, gpus=1),
+        PastJob("gap-0", start, 5, loss=straight, gap_ratio=(0.4, 0.6)),
+        PastJob("brief-0", start + 2 * HOUR, 0.1, loss=fast, every_seconds=15),
+        PastJob("now-0", time.time() - HOUR, 0.995, loss=fast),
+        PastJob("elsewhere-0", start, 2, loss=fast, namespace="other"),
+        PastJob('od"d.*\\pod', start, 2, loss=fast),
+        PastJob("od-d.*-pod", start, 2),
+    ]
+    own = {"namespace": "team", "pod": "plain-0", "job": "trainers", "instance": "plain-0:9464"}
+    more = [
+        node("node-a", 8, start, 10 * HOUR),
+        Series("training_loss", {**own, "stage": "train"}, start, 4 * HOUR, lambda _: 99.0),
+        Series("training_steps_planned", own, start, 4 * HOUR, lambda _: 20_000.0),
+        Series("training_info", {**own, "objective": "max"}, start, 4 * HOUR, lambda _: 1.0),
+        Series("DCGM_FI_DEV_GPU_UTIL", {"namespace": "monitoring", "pod": "dcgm-0", "job": "dcgm",
+               "instance": "10.0.0.3:9400", "gpu": "7"}, start, 4 * HOUR, lambda _: 0.0),
+        Series("container_cpu_usage_seconds_total", {"namespace": "team", "pod": "plain-0", "container": "trainer",
+               "job": "trainers", "instance": "plain-0:9464"}, start, 4 * HOUR, lambda at: 100 * at),
+        Series("training_loss", LOCAL, start, 2 * HOUR, lambda at: fast(at / (2 * HOUR)), 30),
+        Series("process_cpu_seconds_total", LOCAL, start, 2 * HOUR, lambda at: 0.5 * at, 30),
+        Series("process_resident_memory_bytes", LOCAL, start, 2 * HOUR, lambda _: 3 * GIB, 30),
+        Series("val_loss", {**own}, time.time() - 1800, 1700, lambda _: 1.0),
+    ]  # fmt: skip
+    up_of_pod = Series("up", own, start, 4 * HOUR, lambda _: 1.0)
+    every = [*(each for job in jobs for each in job.series()), *targets(start, 20 * HOUR), *more, up_of_pod]
+    with backfilled(prometheus_binaries, tmp_path_factory.mktemp("prometheus"), every) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def jobs(url: str) -> dict[str, JobHistory]:
+    reader = history(url)
+    return {job.pod: job for job in reader.read(reader.find())}
+
+
+@pytest.mark.processes
+class TestARealPrometheus:
+    """All tests read one Prometheus."""
+
+    def test_every_job_is_found_and_no_exporter(self, jobs: dict[str, JobHistory]) -> None:
+        assert sorted(jobs) == sorted(
+            ["plain-0", "gpu-0", "silent-0", "gap-0", "brief-0", "now-0", "elsewhere-0", "local-0", 'od"d.*\\pod']
+        )
+
+    def test_when_it_ran(self, jobs: dict[str, JobHistory], start: float) -> None:
+        job = jobs["plain-0"]
+        assert job.from_seconds == pytest.approx(start, abs=120)
+        assert job.until_seconds == pytest.approx(start + 4 * HOUR, abs=240)
+        assert [name for name, each in jobs.items() if each.still_running] == ["now-0"]
+
+    def test_a_brief_job_has_a_fine_step_and_a_long_one_a_coarse_one(self, jobs: dict[str, JobHistory]) -> None:
+        assert jobs["brief-0"].step_seconds == 15
+        assert jobs["brief-0"].seconds == pytest.approx(360, abs=200)
+        assert all(len(job.loss) <= POINTS_PER_JOB for job in jobs.values())
+
+    def test_the_best_stage_is_its_loss(self, jobs: dict[str, JobHistory]) -> None:
+        loss = jobs["plain-0"].loss
+        assert loss[0, 1] == pytest.approx(2.3, abs=0.05)
+        assert loss[-1, 1] == pytest.approx(0.3, abs=0.01)
+
+    def test_use_is_the_kubelets_and_no_pod_can_forge_it(self, jobs: dict[str, JobHistory]) -> None:
+        job = jobs["plain-0"]
+        assert job.cpu_cores[:, 1].mean() == pytest.approx(1.5, rel=0.01)
+        assert job.throttled_ratio[:, 1].mean() == pytest.approx(0.4, rel=0.01)
+        assert job.memory_bytes[:, 1].max() == GIB
+
+    def test_requests_limits_plan_objective_and_node(self, jobs: dict[str, JobHistory]) -> None:
+        job = jobs["plain-0"]
+        assert (job.requests.cpu_cores, job.requests.memory_bytes, job.limits.cpu_cores) == (2, 4 * GIB, 4)
+        assert (job.steps_planned, job.objective, job.node, job.gpus) == (20_000, "max", "node-a", 0)
+        assert jobs["gap-0"].objective == "min"
+
+    def test_exporters_that_are_scraped_without_honouring_labels_are_understood(
+        self, jobs: dict[str, JobHistory]
+    ) -> None:
+        job = jobs["gpu-0"]
+        assert (job.gpus, job.node, job.requests.cpu_cores) == (2, "node-b", 2)
+        assert job.gpu_use_ratio[:, 1].mean() == pytest.approx(0.3)
+
+    def test_a_job_with_gpus_that_reports_no_loss_is_a_job(self, jobs: dict[str, JobHistory]) -> None:
+        assert (len(jobs["silent-0"].loss), jobs["silent-0"].gpus) == (0, 1)
+
+    def test_without_a_kubelet_the_process_says_what_it_used(self, jobs: dict[str, JobHistory]) -> None:
+        job = jobs["local-0"]
+        assert job.cpu_cores[:, 1].mean() == pytest.approx(0.5, rel=0.03)  # the first rates lack samples
+        assert (job.memory_bytes[:, 1].max(), job.node, job.requests.cpu_cores) == (3 * GIB, "laptop", None)
+
+    def test_a_gap_is_no_end(self, jobs: dict[str, JobHistory]) -> None:
+        assert jobs["gap-0"].seconds == pytest.approx(5 * HOUR, abs=300)
+
+    def test_names_are_no_patterns(self, jobs: dict[str, JobHistory]) -> None:
+        assert len(jobs['od"d.*\\pod'].loss) > 100
+
+    def test_only_the_namespaces_that_were_named(self, url: str) -> None:
+        assert {each.key.namespace for each in history(url, namespaces=["other"]).find()} == {"other"}
+
+    def test_more_jobs_than_allowed_are_refused_with_the_way_out(self, url: str) -> None:
+        for most, found in ((3, "6 jobs"), (7, "more than 7 jobs")):  # at one moment, and in all
+            with pytest.raises(UsageError, match=rf"has {found} of training_loss.*raise --max-jobs\."):
+                history(url, max_jobs=most).find()
+
+    def test_nodes_and_names_of_other_losses(self, url: str) -> None:
+        assert history(url).node_cores() == {"node-a": 8}
+        assert history(url).loss_names() == ["val_loss"]
+
+
+def test_a_million_series_are_refused_before_they_are_read() -> None:
+    rows = [
+        {"metric": {"slopewise_value": "series"}, "values": [[1, "10"], [2, "1000000"]]},
+        {"metric": {"slopewise_value": "jobs"}, "values": [[1, "10"], [2, "50"]]},
+    ]
+    prometheus = FakePrometheus()
+    prometheus.respond = answer({"status": "success", "data": {"resultType": "matrix", "result": rows}})
+    try:
+        with pytest.raises(UsageError, match=r"has 1,000,000 series of training_loss, and at most 200,000 series"):
+            history(prometheus.url).find()
+        assert len(prometheus.asked) == 1
+    finally:
+        prometheus.close()
+
+
+def test_every_request_fits_the_url_of_a_proxy_and_the_bound_of_points() -> None:
+    """Pods with the longest usual names, of a month."""
+    prometheus = FakePrometheus()
+    lengths: list[int] = []
+    steps: list[float] = []
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        lengths.append(len(handler.path))
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(handler.path).query).items()}
+        if "step" in asked:
+            steps.append((float(asked["end"]) - float(asked["start"])) / float(asked["step"]))
+        body = {"status": "success", "data": {"resultType": "matrix" if "step" in asked else "vector", "result": []}}
+        send(handler, 200, json.dumps(body).encode())
+
+    prometheus.respond = respond
+    try:
+        reader = history(prometheus.url, 30 * 24)
+        end = reader.period.until_seconds
+        names = [f"experiment-{number:04}-resnet-152-imagenet-worker-{number % 8}" for number in range(100)]
+        lifetimes = [
+            Lifetime(JobKey("team", name), end - 3600.0 * (number + 1), end, reports_loss=True)
+            for number, name in enumerate(names)
+        ]
+        assert list(reader.find()) == []
+        assert list(reader.read(lifetimes)) == []
+    finally:
+        prometheus.close()
+    assert max(lengths) < 16 * 1024
+    assert max(steps) < 11_000
+
+
+def test_groups_hold_jobs_of_one_step_that_ran_at_about_the_same_time() -> None:
+    lifetimes = [
+        Lifetime(JobKey("team", f"job-{number}"), number * HOUR, (number + length) * HOUR, reports_loss=True)
+        for number, length in enumerate([1, 2, 30, 1, 100] * 40)
+    ]
+    found = list(groups(lifetimes))
+    assert sorted(each.key for group in found for each in group) == sorted(each.key for each in lifetimes)
+    for group in found:
+        assert len({each.step_seconds for each in group}) == 1
+        assert len(group) <= JOBS_PER_GROUP
+        span = max(each.until_seconds for each in group) - group[0].from_seconds
+        assert span <= 4 * POINTS_PER_JOB * group[0].step_seconds
+
+
+def test_a_prometheus_that_refuses_is_a_data_source_that_cannot_be_read() -> None:
+    prometheus = FakePrometheus()
+    prometheus.respond = answer({"status": "error", "error": "query processing would load too many samples"}, 422)
+    try:
+        with pytest.raises(ObservationError, match="too many samples"):
+            history(prometheus.url).find()
+    finally:
+        prometheus.close()
+
+
+@pytest.mark.parametrize("metric", ["loss{}", "a b", ""])
+def test_a_metric_is_a_name_and_no_query(metric: str) -> None:
+    with pytest.raises(UsageError, match="is not a metric name"):
+        history("http://127.0.0.1:9", metric=metric)
+
+
+def test_queries_are_about_the_jobs_that_were_named() -> None:
+    query = history_queries.losses("training_loss", (("namespace", "n"),), ["a-0", "b.c"], 60)
+    assert 'pod=~"a-0|b\\\\.c"' in query
+    assert len(quote(history_queries.facts(["a-0"], 60))) < 8000

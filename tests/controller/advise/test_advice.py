@@ -1,0 +1,131 @@
+"""Advice as it is shown: totals, order, hostile names on a terminal, on a page and in a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from support.pages import HOSTILE, Page
+from support.past_jobs import START, constant, fast, past, points, straight
+
+from slopewise.adapters.prometheus.history import Period
+from slopewise.advise.advice import TOTALS, Advice
+from slopewise.advise.findings import finding
+from slopewise.advise.page import MAX_JOBS, render
+from slopewise.advise.proposal import proposal
+from slopewise.advise.replay import PolicyReplay, Replays
+from slopewise.advise.table import tables
+from slopewise.reports.estimates import Estimate
+from slopewise.reports.wording import plain
+from slopewise.signals import Interrupted
+
+PERIOD = Period(START, START + 7 * 86_400)
+
+
+def advice(*jobs: object, **more: object) -> Advice:
+    findings = [finding(job) for job in jobs]  # type: ignore[arg-type]
+    known = {"policy_text": "kind: TrainingPolicy\n", "jobs_known": len(jobs), **more}
+    return Advice("http://prometheus:9090", PERIOD, "training_loss", findings, **known)  # type: ignore[arg-type]
+
+
+def printed(given: Advice, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    console.print(tables(given, width))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_totals_add_up_and_unknown_counts_as_nothing() -> None:
+    given = advice(past("a-0", gpus=2.0), past("b-0", loss=constant, gpus=1.0), past("c-0", loss=None, request=None))
+    totals = given.totals
+    assert list(totals) == list(TOTALS)
+    assert (totals["jobs"], totals["gpu_jobs"], totals["converged_jobs"], totals["stalled_jobs"]) == (3, 2, 1, 1)
+    assert totals["gpu_hours"] == pytest.approx(30)
+    assert totals["gpu_stalled_hours"] == pytest.approx(10)
+    assert totals["gpu_converged_hours"] == pytest.approx(2 * (given.findings[0].converged_hours or 0), rel=1e-4)
+    assert totals["cpu_held_core_hours"] == pytest.approx(20 + 20 + 10, rel=0.01)
+
+
+def test_the_headline_is_about_gpus_where_there_are_any() -> None:
+    assert advice(past(gpus=1.0)).headline == (
+        "77% of the GPU-hours that training jobs held (8 of 10) were held after their loss had converged."
+    )
+    assert advice(past()).headline.startswith("77% of the core-hours")
+
+
+def test_who_held_most_in_vain_comes_first() -> None:
+    jobs = [
+        past("improves-0", loss=straight, gpus=8.0),
+        past("little-0", gpus=1.0),
+        past("stalled-0", loss=constant, gpus=1.0),
+        past("cpu-0", request=50.0),
+    ]
+    assert [job.pod for job in advice(*jobs).worst_first] == ["stalled-0", "little-0", "cpu-0", "improves-0"]
+
+
+def test_json_is_json_also_of_nothing_known() -> None:
+    bare = replace(past(loss=None), cpu_cores=points(60, 60, lambda _: 0.0)[:0], memory_bytes=past().loss[:0])
+    document = json.loads(json.dumps(advice(bare).as_json(), allow_nan=False))
+    assert document["jobs"][0]["cpu_used_core_hours"] is None
+    assert document["totals"]["jobs"] == 1
+
+
+def replays_of(policy: str) -> Replays:
+    ratio = Estimate(0.8, 0.7, 0.9, 4)
+    ratios = dict.fromkeys(("jct_mean_seconds", "time_to_90_seconds", "makespan_seconds"), ratio)
+    return Replays(5, 3, 2, 10, (PolicyReplay(policy, ratios, ratio, 10, 6, 1, {}),), 0.07)
+
+
+def test_replays_show_their_verdict_and_interval_and_what_was_left_out() -> None:
+    shown = printed(advice(past(), replays=replays_of("las")))
+    assert "×0.80 ± 0.10 better" in shown
+    assert "6 of 10" in shown
+    assert "In 2 of 5 groups of jobs on a node CPU was not short" in shown
+    assert "2 of 3 groups in which CPU was short were replayed." in shown
+    assert "7% from the" in shown
+
+
+def test_a_stopped_reading_says_how_far_it_came() -> None:
+    given = advice(past(), jobs_known=12, stopped=Interrupted(2))
+    assert given.caveats[0] == "Stopped early: 1 of 12 jobs were read."
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_text_everywhere(name: str) -> None:
+    pod = name.encode(errors="replace").decode()
+    jobs = past(pod, namespace=pod, node=pod, gpus=1.0), past("b-0")
+    _, text = proposal([finding(job) for job in jobs], replays_of("las"), "training_loss", "min")
+    given = advice(*jobs, replays=replays_of(pod), policy_text=text, loss_names=[pod])
+    page = Page(render(given))
+    plainly = Page(render(advice(past("a-0", namespace="n", gpus=1.0), past("b-0"), replays=replays_of("las"))))
+    assert page.tags == plainly.tags
+    assert len(page.scripts) == len(plainly.scripts)
+    assert not [value for key, value in page.attributes if key in ("src", "href") or key.startswith("on")]
+    shown = printed(given)
+    assert "\x1b[31m" not in shown
+    assert "\u202e" not in shown
+    assert plain(pod)[:12] in shown.replace("\n", "")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_no_cell_of_a_spreadsheet_is_a_formula(name: str) -> None:
+    row = next(csv.DictReader(io.StringIO(advice(past(name, namespace=name, node=name)).csv_text())))
+    assert not row["pod"].startswith(("=", "+", "-", "@", "\t"))
+    assert row["pod"] == row["namespace"] == row["node"]
+
+
+def test_a_page_of_many_jobs_has_as_many_rows_as_a_browser_takes() -> None:
+    one = finding(past("job-0", hours=1))
+    given = replace(advice(), findings=[replace(one, pod=f"job-{number}") for number in range(MAX_JOBS + 7)])
+    page = Page(render(given))
+    assert page.tags["tr"] < MAX_JOBS + 60
+    assert "7 more jobs are not shown" in page.text
+
+
+def test_nothing_to_show_is_no_error() -> None:
+    assert "kind: TrainingPolicy" in printed(advice())
+    assert "kind: TrainingPolicy" in Page(render(advice(past(loss=fast)))).text

@@ -1,0 +1,135 @@
+"""Replays of recorded groups: against fair sharing over the same jobs, with their uncertainty."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from support.past_jobs import START, past
+
+from slopewise.advise.findings import finding
+from slopewise.advise.proposal import proposal, proposed_policy
+from slopewise.advise.replay import PolicyReplay, Replayer, Replays, chosen, default_policies
+from slopewise.advise.scenarios.recorded_jobs import Group, groups_of, recorded_job
+from slopewise.crds.schema.definitions import training_policies
+from slopewise.own_policies import catalogue
+from slopewise.reports.estimates import Estimate
+from slopewise.simulator.sweep import Quiet
+
+HOUR = 3600.0
+
+
+def group(node: str = "node-a", cores: float = 1.0, hours: float = 2.0) -> Group:
+    """A short job that arrives late beside two long ones on one core."""
+    histories = [
+        past("long-0", hours=hours, cores=1.0, node=node),
+        past("long-1", hours=hours, cores=1.0, node=node),
+        past("short-0", hours=hours / 4, cores=1.0, node=node, start=START + 600),
+    ]
+    first = 10 * ord(node[-1])  # no two jobs of a history have one number
+    jobs = [job for number, each in enumerate(histories, first) if (job := recorded_job(each, number)) is not None]
+    return groups_of(jobs, {node: cores})[0]
+
+
+@pytest.fixture(scope="module")
+def replays(tmp_path_factory: pytest.TempPathFactory) -> Replays:
+    """Two groups in which CPU was short, one in which it was not."""
+    groups = [group("node-a"), group("node-b"), group("node-c", cores=8.0)]
+    replayer = Replayer(groups, ["srpt-oracle", "las"], at_most=10, seeds=2)
+    assert replayer.runs == 2 * 2 * 4
+    replayer.run(tmp_path_factory.mktemp("replays"), 1, Quiet())
+    return replayer.replays
+
+
+def test_only_groups_in_which_cpu_was_short_are_replayed(replays: Replays) -> None:
+    assert (replays.groups, replays.contended, replays.replayed, replays.jobs) == (3, 2, 2, 6)
+
+
+def test_the_bound_ends_jobs_sooner_than_fair_sharing(replays: Replays) -> None:
+    """What it gives first to the shortest job makes that end sooner, and the others hardly later."""
+    oracle = replays.policies[0]
+    assert oracle.policy == "srpt-oracle"
+    assert (oracle.ratios["jct_mean_seconds"].mean or 1) < 0.95
+    assert oracle.jobs_sooner >= 2
+    assert oracle.jobs == 6
+
+
+def test_groups_and_not_their_seeds_are_the_evidence(replays: Replays) -> None:
+    assert replays.policies[0].ratios["jct_mean_seconds"].count == 2
+
+
+def test_fair_sharing_takes_about_as_long_as_was_recorded(replays: Replays) -> None:
+    """Three cores were used of one, so the replayed jobs take up to three times as long."""
+    assert replays.fair_error_ratio is not None
+    assert 0.5 < replays.fair_error_ratio < 2
+
+
+def test_of_many_groups_some_are_drawn_and_always_the_same() -> None:
+    groups = [group(f"node-{number}") for number in range(6)]
+    found = chosen(groups, 3)
+    assert len(found) == 3
+    assert found == chosen(groups, 3)
+    assert chosen(groups, 0) == []
+
+
+def test_the_policies_are_those_of_the_registry_that_give_cpu_to_running_jobs() -> None:
+    found = [catalogue.find(name) for name in default_policies()]
+    assert {"flowcon", "las"} <= {policy.name.replace("_", "-") for policy in found}
+    assert all("resize" in policy.actions and not policy.simulator_only for policy in found)
+
+
+# --- the proposal -------------------------------------------------------------------------------------------
+
+
+def replayed(name: str, mean: float, worst: float = 1.0, half: float = 0.01) -> PolicyReplay:
+    ratio = Estimate(mean, mean - half, mean + half, 8)
+    ratios = dict.fromkeys(("jct_mean_seconds", "time_to_90_seconds", "makespan_seconds"), ratio)
+    return PolicyReplay(name, ratios, Estimate(worst, worst, worst, 8), 10, 5, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        ([replayed("flowcon", 0.9), replayed("las", 0.8)], "las"),
+        ([replayed("flowcon", 0.9), replayed("las", 0.8, worst=1.4)], "flowcon"),
+        ([replayed("flowcon", 0.9, half=0.2)], None),
+        ([replayed("flowcon", 1.2)], None),
+        ([], None),
+    ],
+)
+def test_a_policy_is_proposed_where_it_is_better_and_no_job_ends_much_later(
+    policies: list[PolicyReplay], expected: str | None
+) -> None:
+    found = proposed_policy(Replays(1, 1, 1, 10, tuple(policies)))
+    assert (None if found is None else found.policy) == expected
+
+
+def mistakes(value: object, schema: dict[str, object], path: str = "") -> list[str]:
+    """What of a value its definition does not allow, as the API server would find."""
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+    kind = schema.get("type")
+    if isinstance(kind, str) and not isinstance(value, kinds[kind]):  # type: ignore[arg-type]
+        return [f"{path}: {value!r} is no {kind}"]
+    found = [f"{path}: {value!r}"] if "enum" in schema and value not in schema["enum"] else []  # type: ignore[operator]
+    if isinstance(value, dict) and "properties" in schema:
+        known: dict[str, dict[str, object]] = schema["properties"]  # type: ignore[assignment]
+        for key, each in value.items():
+            found += mistakes(each, known[key], f"{path}.{key}") if key in known else [f"{path}.{key}: unknown"]
+    if isinstance(value, list):
+        for each in value:
+            found += mistakes(each, schema["items"], f"{path}[]")  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.parametrize("requests", [[0.5, 4.0], [None], [0.01], [500.0]])
+@pytest.mark.parametrize("namespace", ["team", "</script>", "x" * 64])
+def test_what_is_proposed_is_valid_to_the_custom_resource(requests: list[float | None], namespace: str) -> None:
+    findings = [finding(past(request=each, namespace=namespace)) for each in requests]
+    document, text = proposal(findings, Replays(1, 1, 1, 2, (replayed("las", 0.8),)), "val_accuracy", "max")
+    schema = training_policies()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    written = yaml.safe_load(text)
+    assert mistakes(written, {**schema, "properties": {**schema["properties"], "metadata": {"type": "object"}}}) == []
+    assert (document.spec.mode, document.spec.policy.name) == ("Recommend", "las")
+    assert (document.spec.evaluation.metric, document.spec.evaluation.objective) == ("val_accuracy", "max")
+    assert ("namespaces" in written["spec"].get("selector", {})) == (namespace == "team")
+    assert text.startswith("# las: the replayed jobs end 20% sooner on average than under fair sharing.\n")
+    assert document.spec.resources.cpu.min <= document.spec.resources.cpu.max
