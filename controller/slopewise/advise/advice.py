@@ -108,7 +108,7 @@ class Advice:
         if not self.totals[held]:
             return f"{counted(len(self.findings), 'job')}, of which neither requests nor use are known."
         part = self.totals[converged] / self.totals[held]
-        figures = f"{self.totals[converged]:,.0f} of {self.totals[held]:,.0f}"
+        figures = f"{amount(self.totals[converged])} of {amount(self.totals[held])}"
         return f"{part:.0%} of the {kind} that training jobs held ({figures}) were held after their loss had converged."
 
     @property
@@ -207,6 +207,11 @@ class Advice:
                 f"Replayed under fair sharing, the median job's duration is {replays.fair_error_ratio:.0%} from the "
                 "recorded one: that is how far the model is from your cluster."
             )
+
+
+def amount(value: float) -> str:
+    """`2,472`, or `0.034` of a demo's minutes."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def timestamp(at_seconds: float) -> str:

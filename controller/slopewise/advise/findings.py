@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from slopewise.adapters.prometheus.history import JobHistory, Points
 from slopewise.simulator.curves import LAST_PART, Level, falling
+from slopewise.text import duration
 
 CONVERGED_RATIO = 0.99
 
@@ -100,9 +101,9 @@ class JobFinding:
         found = []
         if self.converged_hours:
             still = "until now" if self.still_running else "before its end"
-            found.append(f"converged {self.converged_hours:.1f} of {self.hours:.1f} h {still}")
+            found.append(f"converged {shown_hours(self.converged_hours)} of {shown_hours(self.hours)} {still}")
         if self.improves is False:
-            found.append(f"its loss did not improve in {self.hours:.1f} h")
+            found.append(f"its loss did not improve in {shown_hours(self.hours)}")
         if self.throttled_while_improving:
             found.append(f"throttled in {self.throttled_ratio:.0%} of its periods while it improved")
         if self.input_bound:
@@ -115,6 +116,11 @@ class JobFinding:
         if self.gap_ratio >= GAP_RATIO:
             found.append(f"no samples for {self.gap_ratio:.0%} of its time: its figures are estimates")
         return found
+
+
+def shown_hours(hours: float) -> str:
+    """`7h42m`, also of a job of seconds or of days."""
+    return duration(HOUR * hours)
 
 
 def finding(job: JobHistory) -> JobFinding:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slopewise.advise import table
-from slopewise.advise.advice import Advice, timestamp
-from slopewise.advise.findings import JobFinding
+from slopewise.advise.advice import Advice, amount, timestamp
+from slopewise.advise.findings import JobFinding, shown_hours
 from slopewise.reports.page import environment
 from slopewise.reports.plots import COLOURS, Axis, Box, Plot, Text, ticks
 from slopewise.reports.wording import label
@@ -40,7 +40,8 @@ def render(advice: Advice) -> str:
             bars=_bars(jobs),
             jobs=[(job, advice.sooner_by_job.get((job.namespace, job.pod), {})) for job in jobs[:MAX_JOBS]],
             jobs_left_out=max(0, len(jobs) - MAX_JOBS),
-            shown_hours=table.shown_hours,
+            shown_time=table.shown_time,
+            shown_amount=table.shown_amount,
             policies=[each.policy for each in replays.policies],
             replay_rows=table.replay_rows(advice) if replays.policies else [],
             legend=table.legend(),
@@ -54,12 +55,10 @@ def _tiles(advice: Advice) -> list[tuple[str, str, str]]:
     found = []
     if totals["gpu_hours"]:
         part = totals["gpu_converged_hours"] / totals["gpu_hours"]
-        found.append(
-            ("GPU-hours held by converged jobs", f"{totals['gpu_converged_hours']:,.0f}", f"{part:.0%} of all")
-        )
+        found.append(("GPU-hours held by converged jobs", amount(totals["gpu_converged_hours"]), f"{part:.0%} of all"))
     if totals["cpu_held_core_hours"]:
         part = totals["cpu_held_converged_core_hours"] / totals["cpu_held_core_hours"]
-        figure = f"{totals['cpu_held_converged_core_hours']:,.0f}"
+        figure = amount(totals["cpu_held_converged_core_hours"])
         found.append(("Core-hours held by converged jobs", figure, f"{part:.0%} of all"))
     of = f"of {totals['jobs']:,.0f} jobs"
     found.append(("Jobs that ran on after they had converged", f"{totals['converged_jobs']:,.0f}", of))
@@ -70,7 +69,7 @@ def _namespaces(advice: Advice) -> list[tuple[str, list[str]]]:
     columns = ("jobs", "gpu_hours", "gpu_converged_hours", "cpu_held_core_hours", "cpu_held_converged_core_hours")
     rows = advice.by_namespace[list(columns)]
     return [
-        (str(name), [f"{value:,.0f}" for value in row]) for name, row in zip(rows.index, rows.to_numpy(), strict=True)
+        (str(name), [amount(value) for value in row]) for name, row in zip(rows.index, rows.to_numpy(), strict=True)
     ]
 
 
@@ -86,10 +85,17 @@ def _bars(jobs: Sequence[JobFinding]) -> Plot | None:
         tail = job.converged_hours or 0.0
         worked = job.hours - tail
         name = label(f"{job.namespace}/{job.pod}", 48)
+        converged = f"{name}: converged for {shown_hours(tail)}"
         boxes += [
-            Box(0.0, worked, top, bottom, _WORK_COLOUR, title=f"{name}: improved for {worked:.1f} h"),
+            Box(0.0, worked, top, bottom, _WORK_COLOUR, title=f"{name}: improved for {shown_hours(worked)}"),
             Box(
-                worked, job.hours, top, bottom, _TAIL_COLOUR, title=f"{name}: converged for {tail:.1f} h", hatched=True
+                worked,
+                job.hours,
+                top,
+                bottom,
+                _TAIL_COLOUR,
+                title=converged,
+                hatched=True,
             ),
         ]
         names.append(Text(0.0, (top + bottom) / 2, name))

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slopewise.advise.advice import TOTALS, Advice
-from slopewise.advise.findings import JobFinding
+from slopewise.advise.advice import TOTALS, Advice, amount
+from slopewise.advise.findings import JobFinding, shown_hours
 from slopewise.advise.replay import MEASURES, PolicyReplay
 from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, plain, plus_minus
@@ -49,7 +49,7 @@ def total_rows(advice: Advice) -> Iterator[tuple[str, str]]:
     for name, label in TOTALS.items():
         value = advice.totals[name]
         if value:
-            yield label, f"{value:,.0f}{_part(advice, name)}"
+            yield label, f"{amount(value)}{_part(advice, name)}"
 
 
 ReplayCell = tuple[str, str | None]
@@ -73,9 +73,14 @@ def replay_rows(advice: Advice) -> list[tuple[str, list[ReplayCell]]]:
     ]
 
 
-def shown_hours(hours: float | None) -> str:
-    """`7.7`, or a dash where it is not known."""
-    return UNKNOWN if hours is None else f"{hours:.1f}"
+def shown_amount(value: float | None) -> str:
+    """A number of core-hours or GPU-hours, or a dash where it is not known."""
+    return UNKNOWN if value is None else amount(value)
+
+
+def shown_time(hours: float | None) -> str:
+    """`7h42m`, or a dash where it is not known."""
+    return UNKNOWN if hours is None else shown_hours(hours)
 
 
 def _totals(advice: Advice) -> Table:
@@ -103,10 +108,10 @@ def _jobs(advice: Advice, width: int) -> Table:
     rows = advice.worst_first[:MAX_JOBS]
     columns = [
         sized("JOB", rows, lambda job: one_line(f"{job.namespace}/{job.pod}"), max_width=40),
-        sized("HOURS", rows, lambda job: Text(shown_hours(job.hours)), "right"),
-        sized("CONVERGED H", rows, lambda job: Text(shown_hours(job.converged_hours)), "right"),
-        sized("CORE H", rows, lambda job: Text(shown_hours(job.cpu_held_core_hours)), "right"),
-        sized("GPU H", rows, lambda job: Text(shown_hours(job.gpu_hours if job.gpus else None)), "right"),
+        sized("RAN", rows, lambda job: Text(shown_time(job.hours)), "right"),
+        sized("CONVERGED", rows, lambda job: Text(shown_time(job.converged_hours)), "right"),
+        sized("CORE H", rows, lambda job: Text(shown_amount(job.cpu_held_core_hours)), "right"),
+        sized("GPU H", rows, lambda job: Text(shown_amount(job.gpu_hours if job.gpus else None)), "right"),
         Column("FOUND", 24, _found, fills=True),
     ]
     order = [each.heading for each in columns]

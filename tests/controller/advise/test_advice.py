@@ -52,7 +52,7 @@ def test_totals_add_up_and_unknown_counts_as_nothing() -> None:
 
 def test_the_headline_is_about_gpus_where_there_are_any() -> None:
     assert advice(past(gpus=1.0)).headline == (
-        "77% of the GPU-hours that training jobs held (8 of 10) were held after their loss had converged."
+        "77% of the GPU-hours that training jobs held (7.7 of 10) were held after their loss had converged."
     )
     assert advice(past()).headline.startswith("77% of the core-hours")
 

@@ -173,6 +173,22 @@ class TestAHistory:
         assert list(tmp_path.iterdir()) == []
 
 
+def test_ctrl_c_while_prometheus_is_asked_ends_it_at_once() -> None:
+    prometheus = FakePrometheus()
+    prometheus.respond = lambda _: prometheus.released.wait(30)
+    command = [sys.executable, "-m", "slopewise", "advise", "--prometheus", prometheus.url]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert eventually(lambda: prometheus.asked, 60)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+    finally:
+        prometheus.close()
+    assert (process.returncode, out) == (130, "")
+    assert err.startswith("slopewise: stopped by SIGINT")
+    assert "Traceback" not in err
+
+
 def test_a_prometheus_that_cannot_be_reached_is_exit_code_4() -> None:
     printed = message_of(slopewise_process("advise", "--prometheus", "http://127.0.0.1:9"), 4)
     assert printed.startswith("slopewise: Prometheus at http://127.0.0.1:9 cannot be reached (connection refused)")

@@ -50,7 +50,7 @@ def noisy_constant(part: float) -> float:
 def test_a_loss_that_does_not_fall_is_named(loss: Curve) -> None:
     found = finding(past(loss=loss))
     assert (found.improves, found.converged_hours, found.cpu_held_converged_core_hours) == (False, None, None)
-    assert found.messages[0] == "its loss did not improve in 10.0 h"
+    assert found.messages[0] == "its loss did not improve in 10h00m"
 
 
 def test_a_loss_that_rises_again_has_converged_where_it_first_was_as_good_as_at_the_end() -> None:
@@ -79,7 +79,7 @@ def test_what_it_held_after_that_is_its_requests_and_gpus() -> None:
     assert found.gpu_hours == 40.0
     assert found.gpu_converged_hours == pytest.approx(4 * tail)
     assert found.cpu_used_core_hours == pytest.approx(10, rel=0.01)
-    assert found.messages[0] == f"converged {tail:.1f} of 10.0 h before its end"
+    assert found.messages[0] == "converged 7h40m of 10h00m before its end"
 
 
 def test_without_a_request_it_held_what_it_used() -> None:

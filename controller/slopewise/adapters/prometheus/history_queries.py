@@ -216,5 +216,5 @@ def _dcgm(function: str, metric: str, pattern: str, seconds: float) -> str:
 
 
 def _either(parts: dict[str, str]) -> str:
-    """One query for several kinds of rows, told apart by `slopewise_value`."""
+    """One query for several kinds of rows, distinguished by `slopewise_value`."""
     return "\nor\n".join(MARKED.substitute(rows=rows, label=VALUE_LABEL, value=kind) for kind, rows in parts.items())

@@ -102,7 +102,7 @@ class TestARealPrometheus:
         assert [name for name, each in jobs.items() if each.still_running] == ["now-0"]
 
     def test_a_brief_job_has_a_fine_step_and_a_long_one_a_coarse_one(self, jobs: dict[str, JobHistory]) -> None:
-        assert jobs["brief-0"].step_seconds == 15
+        assert jobs["brief-0"].step_seconds == 5
         assert jobs["brief-0"].seconds == pytest.approx(360, abs=200)
         assert all(len(job.loss) <= POINTS_PER_JOB for job in jobs.values())
 
