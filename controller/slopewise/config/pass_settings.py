@@ -14,6 +14,7 @@ from slopewise.config.training_policy import (
     PlacementChoice,
     PolicyChoice,
     TrainingPolicy,
+    TrainingPolicySpec,
     placement_parameters,
     policy_parameters,
 )
@@ -101,6 +102,12 @@ def interval_mistake(document: TrainingPolicy, scrape_interval_seconds: float) -
                 f"{scrape_interval_seconds:g} s; write {least:g} or more"
             )
     return None
+
+
+def reads_points(spec: TrainingPolicySpec) -> bool:
+    """Whether a policy of a document reads raw points; mode Observe runs none."""
+    choices = (spec.policy, spec.placement)
+    return spec.mode != "Observe" and any(each is not None and find(each.name).reads_points for each in choices)
 
 
 def local_memory_mistake(document: TrainingPolicy) -> str | None:

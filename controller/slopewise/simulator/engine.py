@@ -60,13 +60,21 @@ class SimClock:
 class Controller:
     """Runs real passes over a simulated world, and records them."""
 
-    def __init__(self, world: World, policy: PolicyProtocol, settings: PassSettings, *, oracle: bool = False) -> None:
-        """`oracle`: the policy gets the remaining work."""
+    def __init__(
+        self,
+        world: World,
+        policy: PolicyProtocol,
+        settings: PassSettings,
+        *,
+        oracle: bool = False,
+        points: bool = False,
+    ) -> None:
+        """`oracle`: the policy gets the remaining work; `points`: raw points."""
         self._world = world
         self._policy = policy
         self._settings = settings
         self.actuator = SimActuator(world)
-        observer = SimObserver(world, oracle=oracle)
+        observer = SimObserver(world, oracle=oracle, points=points)
         self._ports = Ports(observer, self.actuator, DictionaryMemory(), SimClock(world))
         self._classes: dict[str, str | None] = {}
         self._efficiency = TimeMean()
@@ -162,7 +170,8 @@ def controller_of(run: PolicyRun, world: World, *, min_range_ratio: float = MIN_
     oracle = any(catalogue.find(each.name).simulator_only for each in choices)
     settings = pass_settings(run)
     settings = replace(settings, measuring=replace(settings.measuring, min_range_ratio=min_range_ratio))
-    return Controller(world, policy, settings, oracle=oracle)
+    points = any(catalogue.find(each.name).reads_points for each in choices)
+    return Controller(world, policy, settings, oracle=oracle, points=points)
 
 
 def _placement_choice(placement: PlacementRun | None) -> PlacementChoice | None:
