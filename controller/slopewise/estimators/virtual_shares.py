@@ -28,9 +28,7 @@ Floats = NDArray[np.float64]
 CLUSTERS = 8
 
 OVER = 1e-6
-"""Core-seconds; less is nothing."""
-
-NO_SHARE = VirtualShare(0.0, b"", b"", 0.0, 0.0)
+"""Core-seconds; less is nothing, as is less than 1e-9 of what was left at first."""
 
 
 def with_departed(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
@@ -44,7 +42,7 @@ def with_departed(snapshot: ClusterSnapshot, memory: MemoryState, remembered: Me
         for uid, job in remembered.jobs.items()
         if job.virtual is not None and uid not in here and uid not in known and job.virtual.due_at_seconds > now
     ]
-    if not kept and not new and not memory.departed:
+    if not new and not remembered.departed:
         return memory
     back = {each.job_uid: each.share for each in remembered.departed if each.job_uid in here}
     jobs = memory.jobs
@@ -74,22 +72,21 @@ class Clusters:
     at_seconds: Floats
     due: Floats
     refreshed: Floats
-    contention_ratio: float
 
     def advance(self, now_seconds: float) -> None:
         """Bring all jobs to now. Those that were met only now stand where they are."""
-        last = float(self.at_seconds.max(initial=0.0))
-        span = now_seconds - last
-        if len(self.uids) and span > 0:
-            remaining = np.maximum(0.0, self.work[:, None] - self.service)
+        before = self.at_seconds < now_seconds
+        if before.any():
+            span = now_seconds - float(self.at_seconds[before].max())
+            remaining = np.where(before[:, None], np.maximum(0.0, self.work[:, None] - self.service), 0.0)
             left, _ = _run(remaining, self, span)
             self.service += remaining - left
         self.at_seconds[:] = now_seconds
 
-    def refresh(self, now_seconds: float, remaining: Floats) -> None:
-        """Simulate the ends. `remaining` is unused work under fair sharing, shape (jobs, clusters)."""
+    def refresh(self, now_seconds: float) -> None:
+        """Simulate the ends, with the jobs known so far."""
         if len(self.uids):
-            _, ends = _run(remaining, self, np.inf)
+            _, ends = _run(np.maximum(0.0, self.work[:, None] - self.service), self, np.inf)
             self.due = now_seconds + ends.mean(axis=1)
             self.refreshed[:] = now_seconds
 
@@ -120,7 +117,6 @@ def gathered(
     capacities: Mapping[str, float],
     shares: Mapping[str, VirtualShare],
     new: Sequence[tuple[str, VirtualShare, str | None]],
-    contention_ratio: float,
 ) -> Clusters:
     """The clusters of these nodes. `new`: jobs in order of arrival, with their need and, if they run, their node."""
     names = sorted(capacities)
@@ -143,7 +139,7 @@ def gathered(
         [*uids, *(uid for uid, _, _ in new)], {}, np.array([capacities[name] for name in names]), ids, nodes, service,
         _array([each.work for each in present]), _array([each.cores for each in present]),
         _array([each.at_seconds for each in present]), _array([each.due_at_seconds for each in present]),
-        _array([each.due_refreshed_at_seconds for each in present]), contention_ratio,
+        _array([each.due_refreshed_at_seconds for each in present]),
     )  # fmt: skip
     clusters.index = {uid: position for position, uid in enumerate(clusters.uids)}
     if new:
@@ -194,24 +190,24 @@ def _run(remaining: Floats, clusters: Clusters, span: float) -> tuple[Floats, Fl
     caps = np.zeros_like(left)
     left[places] = remaining.ravel()[order]
     caps[places] = np.repeat(clusters.cores, CLUSTERS)[order]
+    nothing = np.maximum(OVER, 1e-9 * left)
     ends = np.zeros_like(left)
     capacity = np.tile(clusters.capacity, CLUSTERS)
     elapsed = np.zeros(len(left))
     for _ in range(width + 1):
-        running = left > OVER
+        running = left > nothing
         busy = running.any(axis=1) & (elapsed < span)
         if not busy.any():
             break
         rates = _rates(np.where(running, caps, 0.0), running, capacity)
-        rates *= np.maximum(0.1, 1 - clusters.contention_ratio * (running.sum(axis=1) - 1))[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             until = np.where(running & (rates > 0), left / rates, np.inf).min(axis=1)
         step = np.where(busy, np.minimum(until, span - elapsed), 0.0)
         step = np.where(np.isfinite(step), step, 0.0)
         left = np.maximum(0.0, left - rates * step[:, None])
         elapsed += step
-        left[left <= OVER] = 0.0
-        ended = running & (left == 0.0)
+        ended = running & (left <= nothing)
+        left[ended] = 0.0
         ends[ended] = np.broadcast_to(elapsed[:, None], ends.shape)[ended]
     after, at = np.empty(jobs * CLUSTERS), np.empty(jobs * CLUSTERS)
     after[order], at[order] = left[places], ends[places]
@@ -226,7 +222,8 @@ def _rates(caps: Floats, running: NDArray[np.bool_], capacity: Floats) -> Floats
     before = np.concatenate([np.zeros((len(caps), 1)), np.cumsum(finite, axis=1)[:, :-1]], axis=1)
     waiting = np.maximum(1, count[:, None] - np.arange(caps.shape[1]))
     levels = (capacity[:, None] - before) / waiting
-    fits = ascending <= levels  # the smallest need first: the level is that of the first job that does not fit
+    # The smallest need first: the level is that of the first job that does not fit.
+    fits = (ascending <= levels) | ~np.isfinite(ascending)
     first = np.argmin(fits, axis=1)
     level = np.where(fits.all(axis=1), np.inf, levels[np.arange(len(caps)), first])
     rates: Floats = np.minimum(caps, np.maximum(0.0, level)[:, None])

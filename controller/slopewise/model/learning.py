@@ -64,7 +64,7 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class CurveFit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How well each rate of a grid explains a job's points (`estimators/curves.py`); refitted as points double."""
+    """How well each rate of a grid explains a job's points (`estimators/curves.py`); refitted as points grow."""
 
     points: int
     """Points at the time of the fit."""
