@@ -102,6 +102,14 @@ class Want:
 
 WANTS: tuple[Want, ...] = (
     Want(
+        "trainings that become good and end sooner, and none much later than under fair sharing",
+        "marginal",
+        "a loss and planned steps; on several nodes the right to place and move jobs",
+        {"flowcon-10": (DONE, SOONER, ALL_DONE, WORST), "specon-20-mixed": (DONE, SOONER, ALL_DONE, WORST)},
+        Real("slopewise demo --policy marginal"),
+        "A guarantee beyond its estimates: a plan that is wrong by half can make a job end later.",
+    ),
+    Want(
         "trainings that become good sooner, and of which only a loss is known",
         "flowcon",
         "a loss",

@@ -10,6 +10,7 @@ moves and held arrivals those of the second. Where both change one job, the guar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter
 
 from slopewise.model import ClusterSnapshot, Decisions, JobMemory, MemoryState, PlacementMemory
@@ -45,12 +46,10 @@ class Composed:
         """The first policy's resizes, the second one's moves, and the reasons and the memory of both."""
         for_cpu = {uid: _cpu_view(known) for uid, known in memory.jobs.items()}
         for_placement = {uid: _placement_view(known) for uid, known in memory.jobs.items()}
-        of_cpu = self._cpu.decide(
-            snapshot, MemoryState(for_cpu, memory.nodes, arriving=memory.arriving, classes=memory.classes)
-        )
+        of_cpu = self._cpu.decide(snapshot, replace(memory, jobs=for_cpu, placement_nodes={}))
         of_nodes = self._placement.decide(
             snapshot,
-            MemoryState(for_placement, memory.placement_nodes, arriving=memory.arriving, classes=memory.classes),
+            replace(memory, jobs=for_placement, nodes=memory.placement_nodes, placement_nodes={}),
         )
         jobs = {
             uid: known
@@ -62,7 +61,12 @@ class Composed:
             self._name,
             of_cpu.resizes,
             self._reasons(of_cpu.reasons, of_nodes.reasons),
-            MemoryState(jobs, of_cpu.memory.nodes, of_nodes.memory.nodes),
+            MemoryState(
+                jobs,
+                of_cpu.memory.nodes,
+                of_nodes.memory.nodes,
+                departed=of_cpu.memory.departed or of_nodes.memory.departed,
+            ),
             of_nodes.moves,
             of_nodes.held,
         )
@@ -84,4 +88,8 @@ def _placement_view(known: JobMemory) -> JobMemory:
 
 def _merged(cpu: JobMemory, placement: JobMemory) -> JobMemory:
     decided = PlacementMemory(*_decided(placement))
-    return cpu.altered(placement=None if decided == _UNDECIDED else decided)
+    return cpu.altered(
+        placement=None if decided == _UNDECIDED else decided,
+        curve=placement.curve or cpu.curve,
+        virtual=placement.virtual or cpu.virtual,
+    )

@@ -31,9 +31,9 @@ def page_of(name: str) -> str:
 def test_every_policy_is_a_line_that_says_what_it_is_for() -> None:
     lines = printed(listing(describe(None)), TERMINAL_COLUMNS).splitlines()
     assert [line.split()[0] for line in lines] == [name.replace("_", "-") for name in names()]
-    assert len(lines) == 12
+    assert len(lines) == 13
     assert lines[4].split(maxsplit=1)[1].strip() == "trainings of which nothing is known but their loss"
-    assert lines[10].strip().endswith("(simulated only)")
+    assert lines[11].strip().endswith("(simulated only)")
 
 
 def test_every_policy_says_for_what_one_would_choose_it_in_words_of_its_own() -> None:
@@ -74,11 +74,11 @@ def test_policies_of_the_users_follow_with_where_they_are_and_those_with_a_mista
     a_file(tmp_path, failing("1 / 0"), name=bad)
     monkeypatch.setenv("SLOPEWISE_POLICIES", str(tmp_path))
     lines = printed(listing(describe(None))).splitlines()
-    assert lines[12].split(maxsplit=1)[1].strip() == f"an example: the newest job is served first (from {path})"
-    assert lines[13].startswith(bad)
-    assert "cannot be used: " in lines[13]
-    assert "ZeroDivisionError" in lines[13]
-    assert [(each["name"], each["mistake"] is None) for each in describe(None)[12:]] == [(good, True), (bad, False)]
+    assert lines[13].split(maxsplit=1)[1].strip() == f"an example: the newest job is served first (from {path})"
+    assert lines[14].startswith(bad)
+    assert "cannot be used: " in lines[14]
+    assert "ZeroDivisionError" in lines[14]
+    assert [(each["name"], each["mistake"] is None) for each in describe(None)[13:]] == [(good, True), (bad, False)]
 
 
 def test_a_policy_of_the_users_is_reported_in_full_by_its_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from slopewise.composition import Composed, composed_name
@@ -14,6 +15,7 @@ from slopewise.config.training_policy import (
     PlacementChoice,
     PolicyChoice,
     TrainingPolicy,
+    TrainingPolicySpec,
     placement_parameters,
     policy_parameters,
 )
@@ -21,7 +23,7 @@ from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW, Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.model import Bounds, MoveBounds
+from slopewise.model import Bounds, CpuControl, MoveBounds
 from slopewise.own_policies.catalogue import build, find
 from slopewise.policies import PolicyParameters, PolicyProtocol, Setting
 
@@ -45,7 +47,7 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
     Mode Observe only measures: the policy `fair` runs in place of the named one.
     """
     spec, where = document.spec, f"{document.metadata.name}: spec"
-    setting = Setting(spec.behaviour.evaluation_seconds, spec.resources.control, spec.behaviour.max_hold_seconds)
+    setting = setting_of(spec.behaviour, spec.behaviour.evaluation_seconds, spec.resources.control)
     policy_parameters(spec.policy, where=f"{where}.policy")
     if spec.placement is not None:
         placement_parameters(spec.policy, spec.placement, where=where)
@@ -55,6 +57,15 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
         if choice is not None:
             runnable_name(choice.name)
     return build_policy(spec.policy, spec.placement, setting, where=where)
+
+
+def setting_of(behaviour: Behaviour, interval_seconds: float, control: CpuControl) -> Setting:
+    """What each policy gets of the settings.
+
+    Worked example: with a step of at most 2 and a cooldown of 120 s, two intervals of 60 s take back a factor of 4.
+    """
+    changes = 1 + math.floor(2 * interval_seconds / max(interval_seconds, behaviour.cooldown_seconds))
+    return Setting(interval_seconds, control, behaviour.max_hold_seconds, behaviour.max_step_ratio**-changes)
 
 
 def build_policy(
@@ -101,6 +112,12 @@ def interval_mistake(document: TrainingPolicy, scrape_interval_seconds: float) -
                 f"{scrape_interval_seconds:g} s; write {least:g} or more"
             )
     return None
+
+
+def reads_points(spec: TrainingPolicySpec) -> bool:
+    """Whether a policy of a document reads raw points; mode Observe runs none."""
+    choices = (spec.policy, spec.placement)
+    return spec.mode != "Observe" and any(each is not None and find(each.name).reads_points for each in choices)
 
 
 def local_memory_mistake(document: TrainingPolicy) -> str | None:

@@ -38,6 +38,7 @@ from slopewise.config.pass_settings import (
     local_memory_mistake,
     pass_settings,
     policy_of,
+    reads_points,
     with_interval,
 )
 from slopewise.config.training_policy import TrainingPolicy
@@ -293,6 +294,7 @@ class Session(ClosesStack):
             self.plan.scrape_interval_seconds,
             [self.plan.policy.spec.evaluation],
             window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,
+            points=reads_points(self.plan.policy.spec),
         )
 
     def _ports(self, folder: Path) -> Ports:

@@ -30,7 +30,7 @@ from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader
-from slopewise.config.pass_settings import pass_settings, policy_of
+from slopewise.config.pass_settings import pass_settings, policy_of, reads_points
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import OtherResizers
 from slopewise.errors import ObservationError
@@ -272,6 +272,7 @@ class PolicyRunner:
             window_seconds=SCRAPES_PER_WINDOW * options.scrape_interval_seconds,
             timeout_seconds=reading_seconds(self.spec.behaviour.evaluation_seconds),
             resource_matchers={},
+            points=reads_points(self.spec),
         )
 
     def _make_observer(self) -> KubeObserver:

@@ -52,6 +52,7 @@ from slopewise.model.jobs import (
     Usage,
     reaches,
 )
+from slopewise.model.learning import DEPARTED_KEPT, CurveFit, Departed, Points, RawPoint, VirtualShare
 from slopewise.model.limits import BUDGET_SECONDS, MAX_HOLD_SECONDS, Bounds, MoveBounds, Veto, acts, in_canary
 from slopewise.model.memory import (
     MEMORY_JSON,
@@ -81,6 +82,7 @@ from slopewise.model.promises import DeadlineStanding, QoeClass, QoeStanding, St
 
 __all__ = [
     "BUDGET_SECONDS",
+    "DEPARTED_KEPT",
     "MAX_HOLD_SECONDS",
     "MEMORY_JSON",
     "MOVES_KEPT",
@@ -100,8 +102,10 @@ __all__ = [
     "ContainerHealth",
     "CpuAllocation",
     "CpuControl",
+    "CurveFit",
     "DeadlineStanding",
     "Decisions",
+    "Departed",
     "Doubts",
     "Evaluation",
     "Growth",
@@ -139,8 +143,10 @@ __all__ = [
     "PendingResize",
     "Place",
     "PlacementMemory",
+    "Points",
     "QoeClass",
     "QoeStanding",
+    "RawPoint",
     "Resize",
     "ResizeMemory",
     "Responses",
@@ -155,6 +161,7 @@ __all__ = [
     "Unmet",
     "Usage",
     "Veto",
+    "VirtualShare",
     "Withheld",
     "acts",
     "in_canary",

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from slopewise.model.learning import RawPoint
 from slopewise.model.movability import Checkpoint, Movability
 
 CpuControl = Literal["limits", "requests"]
@@ -282,6 +283,8 @@ class Job:
     """Which jobs are like it (`estimators/workload_classes.py`); empty: not known."""
     missing_evaluation: MissingEvaluation | None = None
     """None: it reports one, or is not yet expected to, or the cause is not known."""
+    points: tuple[RawPoint, ...] = ()
+    """The scrapes since the last pass, oldest first, perhaps with some before; only for a policy that asks for them."""
 
     @property
     def memory_to_move_bytes(self) -> float | None:

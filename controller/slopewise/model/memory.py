@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from slopewise.model.jobs import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult, Usage
+from slopewise.model.learning import CurveFit, Departed, Points, VirtualShare
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -329,6 +330,12 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     memory_resized_at_seconds: float | None = None
     memory_refused_at_seconds: float | None = None
     """When its node last did not carry out a change of its memory, which was then taken back."""
+    points: Points | None = None
+    """None: its policy reads no raw points, or none was seen."""
+    curve: CurveFit | None = None
+    """None: not fitted yet."""
+    virtual: VirtualShare | None = None
+    """None: its policy simulates no fair sharing."""
 
     @property
     def owners_cpu(self) -> CpuAllocation | None:
@@ -387,6 +394,8 @@ class MemoryState:
     """Memory of arrivals that have run before, by uid: their paces are known. Read by policies, and never stored."""
     classes: Mapping[str, tuple[ClassFigures, ...]] = field(default_factory=dict)
     """The class record of each workload class: its jobs, newest last; the class seen last is the last one."""
+    departed: tuple[Departed, ...] = ()
+    """Jobs that have ended and run on in virtual clusters, those that ended last at the end."""
 
 
 MEMORY_JSON = msgspec.json.Encoder(enc_hook=methodcaller("item"))

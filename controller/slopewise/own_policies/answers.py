@@ -30,7 +30,10 @@ from slopewise.policies import PolicyProtocol
 DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "streak", "marks", "unmet"})
 """Fields of `JobMemory` that are a policy's to write."""
 
-MEASURED = tuple(field for field in JobMemory.__struct_fields__ if field not in DECIDED)
+ESTIMATED = frozenset({"curve", "virtual"})
+"""Those that a policy writes which reads raw points; both policies of a document share them."""
+
+MEASURED = tuple(field for field in JobMemory.__struct_fields__ if field not in DECIDED | ESTIMATED)
 """All others, which are not. Without `original` a job would never get back what it had."""
 
 _measured = attrgetter(*MEASURED)
@@ -55,7 +58,11 @@ class CheckedPolicy:
         """What the policy decides; PolicyError where it fails or its answer cannot be used."""
         # Dictionaries are not frozen: what a policy changes must not be what is stored.
         lent = MemoryState(
-            dict(memory.jobs), dict(memory.nodes), arriving=dict(memory.arriving), classes=dict(memory.classes)
+            dict(memory.jobs),
+            dict(memory.nodes),
+            arriving=dict(memory.arriving),
+            classes=dict(memory.classes),
+            departed=memory.departed,
         )
         try:
             decisions = self._policy.decide(snapshot, lent)

@@ -10,7 +10,7 @@ every field made by `parameter`, with unit, default, bounds and source) and a cl
 A file says `PURPOSE`, what one would choose it for in a few words, and `ACTIONS`, what its policy may decide: `resize`
 jobs, `place` arriving ones, `migrate` running ones (`("resize",)` where it does not say). It may say `SIMULATOR_ONLY =
 True`: its policy needs an oracle's knowledge; and `DECIDES_ON = "reports"`: its policy decides on something else than a
-loss. Code that several policies share lies in `shared/`.
+loss; and `READS_POINTS = True`: it reads raw points (`Job.points`). Code that several policies share lies in `shared/`.
 
 `decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
 the snapshot by `growth.measure`. It gives a reason for every job, also for unchanged ones. Policies do not depend on
@@ -65,6 +65,8 @@ class Setting:
     control: CpuControl
     max_hold_seconds: float = 0.0
     """How long an arrival that fits nowhere may be held back (`Decisions.held`); 0: it is placed all the same."""
+    squeeze_ratio: float = 0.0
+    """A change by less than this ratio takes longer than two intervals to take back, by the bounds on changes."""
 
 
 class PolicyProtocol(Protocol):
@@ -107,6 +109,8 @@ class PolicyFile:
     origin: str = ""
     """Where a policy of the user's was found: its file, or its package; empty for those of this folder."""
     decides_on: DecidesOn = "loss"
+    reads_points: bool = False
+    """It reads the raw points of jobs (`Job.points`), which cost one more query a pass."""
     file: str | None = None
     """The file of a policy that is a single one of the user's, by which another process finds it."""
     actions: frozenset[Action] = frozenset({"resize"})
@@ -136,6 +140,7 @@ class PolicyFile:
             build=build,
             purpose=str(getattr(module, "PURPOSE", summary)),
             decides_on=getattr(module, "DECIDES_ON", "loss"),
+            reads_points=bool(getattr(module, "READS_POINTS", False)),
             origin=origin,
             file=file,
             actions=frozenset(getattr(module, "ACTIONS", ("resize",))),

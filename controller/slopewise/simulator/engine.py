@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slopewise.composition import composed_name
-from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of
+from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of, setting_of
 from slopewise.config.training_policy import PlacementChoice, PolicyChoice
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import MIN_RANGE_RATIO
@@ -21,7 +21,7 @@ from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
 from slopewise.model import Hold, PassReport
 from slopewise.own_policies import catalogue
-from slopewise.policies import PolicyProtocol, Setting
+from slopewise.policies import PolicyProtocol
 from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 from slopewise.simulator.results.outcomes import run_outcome
@@ -60,13 +60,21 @@ class SimClock:
 class Controller:
     """Runs real passes over a simulated world, and records them."""
 
-    def __init__(self, world: World, policy: PolicyProtocol, settings: PassSettings, *, oracle: bool = False) -> None:
-        """`oracle`: the policy gets the remaining work."""
+    def __init__(
+        self,
+        world: World,
+        policy: PolicyProtocol,
+        settings: PassSettings,
+        *,
+        oracle: bool = False,
+        points: bool = False,
+    ) -> None:
+        """`oracle`: the policy gets the remaining work; `points`: raw points."""
         self._world = world
         self._policy = policy
         self._settings = settings
         self.actuator = SimActuator(world)
-        observer = SimObserver(world, oracle=oracle)
+        observer = SimObserver(world, oracle=oracle, points=points)
         self._ports = Ports(observer, self.actuator, DictionaryMemory(), SimClock(world))
         self._classes: dict[str, str | None] = {}
         self._efficiency = TimeMean()
@@ -157,12 +165,13 @@ def controller_of(run: PolicyRun, world: World, *, min_range_ratio: float = MIN_
         if each.file is not None:
             catalogue.name_file(Path(each.file))  # this process may be a worker that has not loaded it yet
     choice = PolicyChoice(name=run.name, parameters=dict(run.parameters))
-    setting = Setting(run.interval_seconds, run.control, run.behaviour.max_hold_seconds)
+    setting = setting_of(run.behaviour, run.interval_seconds, run.control)
     policy = build_policy(choice, _placement_choice(run.placement), setting, where=run.label)
     oracle = any(catalogue.find(each.name).simulator_only for each in choices)
     settings = pass_settings(run)
     settings = replace(settings, measuring=replace(settings.measuring, min_range_ratio=min_range_ratio))
-    return Controller(world, policy, settings, oracle=oracle)
+    points = any(catalogue.find(each.name).reads_points for each in choices)
+    return Controller(world, policy, settings, oracle=oracle, points=points)
 
 
 def _placement_choice(placement: PlacementRun | None) -> PlacementChoice | None:

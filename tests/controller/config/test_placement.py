@@ -15,7 +15,7 @@ from slopewise.config.validation import validate
 from slopewise.errors import UsageError
 from slopewise.own_policies.catalogue import use_folders
 
-PLACING = "deadline, dqoes, draps, flowcon2, kube-default, procon, specon"
+PLACING = "deadline, dqoes, draps, flowcon2, kube-default, marginal, procon, specon"
 
 
 def read(**spec: Any) -> TrainingPolicy:

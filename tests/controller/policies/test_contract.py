@@ -231,9 +231,9 @@ def test_every_policy_states_what_it_computes_and_documents_every_parameter(name
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
-        ("resize", {"deadline", "dqoes", "flowcon", "flowcon2", "las", "srpt_oracle", "tradl"}),
-        ("place", {"deadline", "dqoes", "draps", "flowcon2", "kube_default", "procon"}),
-        ("migrate", {"deadline", "dqoes", "draps", "specon"}),
+        ("resize", {"deadline", "dqoes", "flowcon", "flowcon2", "las", "marginal", "srpt_oracle", "tradl"}),
+        ("place", {"deadline", "dqoes", "draps", "flowcon2", "kube_default", "marginal", "procon"}),
+        ("migrate", {"deadline", "dqoes", "draps", "marginal", "specon"}),
     ],
 )
 def test_every_policy_names_what_it_may_decide(action: Action, expected: set[str]) -> None:

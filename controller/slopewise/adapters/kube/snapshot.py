@@ -139,6 +139,7 @@ def _job(
         checkpoint=series.checkpoint,
         movability=movability,
         workload_class=facts.workload_class,
+        points=series.points,
     )
 
 

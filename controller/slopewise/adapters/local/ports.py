@@ -152,6 +152,7 @@ class LocalObserver:
             checkpoint=series.checkpoint,
             movability=local.movability,
             missing_evaluation=missing,
+            points=series.points,
         )
 
 

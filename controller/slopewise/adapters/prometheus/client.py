@@ -111,6 +111,15 @@ class PrometheusHttp:
             self._check_moment(rows, at_seconds)
             return rows
 
+    def ask_samples(self, query: str, at_seconds: float) -> list[RangeRow]:
+        """An instant query of a range selector, `metric[60s]`: the samples as they were scraped, at their own times."""
+        with self._message_of():
+            self._expected = _decoder(RangeRow)
+            rows: list[RangeRow] = self._connect.custom_query(
+                query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining()
+            )
+            return rows
+
     def ask_range(self, query: str, start_seconds: float, end_seconds: float, step_seconds: float) -> list[RangeRow]:
         """A range query; at most 11,000 steps, which is Prometheus's own bound."""
         start, end = (datetime.fromtimestamp(seconds, tz=UTC) for seconds in (start_seconds, end_seconds))

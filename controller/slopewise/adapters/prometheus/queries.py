@@ -1,4 +1,4 @@
-"""All PromQL queries about jobs as named constants; text becomes PromQL only here, and about nodes in `node_queries`.
+"""All PromQL queries about jobs as named constants; text becomes PromQL only here, in `node_queries` and in `points`.
 
 The number of queries does not grow with the number of jobs: LEVELS once for each evaluation mapping, FACTS, EVENTS
 and, on a cluster, RESOURCES once. All functions exist in Prometheus 2.42 and 3.x. The label `slopewise_value`

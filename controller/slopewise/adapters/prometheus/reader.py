@@ -2,15 +2,17 @@
 
 An Observer joins a `PrometheusReading` with cgroups, processes or pods into a `ClusterSnapshot`. Whatever the number
 of jobs, a reading costs two queries, one for each evaluation mapping and, where kubelets are scraped, one for
-container usage, all evaluated at the same moment. It is complete, or ObservationError is raised.
+container usage, all evaluated at the same moment; and one more where a policy reads raw points. It is complete, or
+ObservationError is raised.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Self
 
 from slopewise.adapters.http.config import Endpoint
@@ -35,12 +37,13 @@ from slopewise.adapters.prometheus.evaluations import (
     series_text,
     stage_rank,
 )
+from slopewise.adapters.prometheus.points import MAX_SECONDS, PointsBySeries, points_by_series, raw_points
 from slopewise.adapters.prometheus.process_facts import Facts, facts_by_job, latest_process
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.config.training_policy import EvaluationSettings
 from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
-from slopewise.model import Checkpoint, Evaluation, JobState, Objective, Responses
+from slopewise.model import Checkpoint, Evaluation, JobState, Objective, RawPoint, Responses
 
 MAX_POINTS_PER_QUERY = 11_000
 """Prometheus refuses a range query with more steps than this."""
@@ -69,6 +72,8 @@ class JobSeries:
     instances: frozenset[str] = frozenset()
     """The addresses of its targets."""
     warnings: tuple[str, ...] = ()
+    points: tuple[RawPoint, ...] = ()
+    """The samples of its evaluation since the last reading; only of a reader with `points`."""
 
     @property
     def reported_state(self) -> JobState:
@@ -96,6 +101,7 @@ class Scope:
 
 EVERYTHING = Scope()
 _NO_FACTS = Facts()
+_NO_POINTS: PointsBySeries = {}
 
 
 class PrometheusReader:
@@ -110,12 +116,15 @@ class PrometheusReader:
         window_seconds: float,
         timeout_seconds: float = 5.0,
         resource_matchers: Mapping[str, str] | None = None,
+        *,
+        points: bool = False,
     ) -> None:
         """A window below four scrapes is widened to four; `timeout_seconds` bounds a whole reading.
 
         `evaluations` are tried in order: the first with a series for a job speaks for it. `resource_matchers` are
         forced on what is asked of kubelets' series (empty: any kubelet's); None: those are not asked for. UsageError
-        for an endpoint, name or value that cannot be used, before anything is sent.
+        for an endpoint, name or value that cannot be used, before anything is sent. `points`: raw points are read too,
+        which is one query more.
         """
         if not matchers:
             raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
@@ -124,6 +133,8 @@ class PrometheusReader:
         self._forced = tuple(matchers.items())
         self._evaluations = tuple(evaluations)
         self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
+        self._reads_points = points
+        self._points_read_at_seconds: float | None = None
         self._render(EVERYTHING)
         self._http = PrometheusHttp(endpoint, timeout_seconds)
 
@@ -144,6 +155,7 @@ class PrometheusReader:
         levels = [self._http.ask(query, at_seconds) for query in asked.levels]
         facts = facts_by_job(self._http.ask(asked.facts, at_seconds), self._http.ask(asked.events, at_seconds))
 
+        points = self._points(asked.points, at_seconds, facts) if asked.points else _NO_POINTS
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
             candidates_by_job(settings, rows, oldest_seconds, lambda key: facts.get(key, _NO_FACTS).target_labels)
@@ -155,6 +167,8 @@ class PrometheusReader:
             )
             for key in sorted(facts.keys() | set().union(*by_mapping))
         }
+        if points:
+            jobs = {key: _with_points(key, job, points) for key, job in jobs.items()}
         return PrometheusReading(jobs, self._http.queries, resources)
 
     def machines(self, at_seconds: float) -> dict[str, Machine]:
@@ -223,6 +237,17 @@ class PrometheusReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _points(
+        self, query: Callable[[float], str], at_seconds: float, facts: Mapping[JobKey, Facts]
+    ) -> PointsBySeries:
+        """The samples since the last reading, and one scrape before it, which may have come late."""
+        before = self._points_read_at_seconds
+        since = at_seconds - self.window_seconds if before is None else before - self.scrape_interval_seconds
+        window = min(MAX_SECONDS, max(self.window_seconds, at_seconds - since))
+        rows = self._http.ask_samples(query(window), at_seconds)
+        self._points_read_at_seconds = at_seconds
+        return points_by_series(rows, lambda key: facts.get(key, _NO_FACTS).target_labels)
+
     def _matchers(self, settings: EvaluationSettings) -> queries.Matchers:
         return (*self._forced, *settings.labels.items())
 
@@ -238,6 +263,9 @@ class PrometheusReader:
             ],
             facts=queries.facts(forced, self.window_seconds, self._expected_objective()),
             events=queries.events(forced, self.window_seconds),
+            points=partial(raw_points, [one.metric for one in self._evaluations], forced)
+            if self._reads_points
+            else None,
             resources=None
             if self._of_kubelets is None
             else queries.resources(self._of_kubelets, AnyOf(scope.containers)),
@@ -275,6 +303,14 @@ class _Queries:
     facts: str
     events: str
     resources: str | None
+    points: Callable[[float], str] | None
+    """By the seconds to look back."""
+
+
+def _with_points(key: JobKey, job: JobSeries, points: PointsBySeries) -> JobSeries:
+    """The job with the points of the series that was chosen for it."""
+    chosen = () if job.evaluation is None else points.get((key, job.evaluation.series), ())
+    return replace(job, points=chosen) if chosen else job
 
 
 def spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list[tuple[float, float]]:

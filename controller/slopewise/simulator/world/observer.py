@@ -23,6 +23,7 @@ from slopewise.model import (
     MoveUnderWay,
     Node,
     Objectives,
+    RawPoint,
     Responses,
     Usage,
 )
@@ -38,10 +39,17 @@ NAMESPACE = "simulated"
 SERIES = 'training_loss{stage="eval"}'
 
 
+MAX_POINT_SCRAPES = 120
+"""Scrapes of a job that are read as raw points at once, at most."""
+
+
 class Watch:
     """The scrapes of one job, computed at their first use and kept while they are in the window."""
 
-    def __init__(self, running: RunningJob, physics: Physics, seed: int) -> None:
+    def __init__(self, running: RunningJob, physics: Physics, seed: int, *, points: bool = False) -> None:
+        self._reads_points = points
+        self._read_until = -1
+        self._points: tuple[RawPoint, ...] = ()
         self._running = running
         self._physics = physics
         self._luck = ScrapeLuck(seed, running.index)
@@ -61,6 +69,7 @@ class Watch:
         restarted = self._running.incarnation > 0 and self._running.process_started_seconds > since
         version = (newest, self._running.revision, restarted)
         if self._seen is None or version != self._seen_at:
+            self._points = self._points_until(newest) if self._reads_points else ()
             self._seen, self._seen_at = self._job(self._window(newest), restarted=restarted), version
         return self._seen
 
@@ -70,6 +79,18 @@ class Watch:
         known = self._scrapes
         self._scrapes = {number: known[number] if number in known else self._scrape(number) for number in wanted}
         return [scrape for scrape in self._scrapes.values() if scrape is not None]
+
+    def _points_until(self, newest: int) -> tuple[RawPoint, ...]:
+        """The scrapes since the last observation; with the same ones again, those of that observation."""
+        if newest <= self._read_until or not self._running.job.reports:
+            return self._points
+        first, self._read_until = max(self._read_until + 1, newest + 1 - MAX_POINT_SCRAPES, 0), newest
+        known = ((number, self._scrapes.get(number)) for number in range(first, newest + 1))
+        scrapes = (scrape or self._scrape(number) for number, scrape in known)
+        return tuple(
+            RawPoint(EPOCH_SECONDS + moment.at_seconds, level, _steps(moment, self._running.job))
+            for moment, level in (scrape for scrape in scrapes if scrape is not None)
+        )
 
     def _scrape(self, number: int) -> tuple[Moment, float] | None:
         """The counters and the evaluation of one scrape; None when it failed or the job was not running."""
@@ -118,14 +139,18 @@ class Watch:
             checkpoint=self._checkpoint if job.reports else None,
             movability=self._movability,
             workload_class=job.model,
+            points=() if job.curve is None else self._points,
         )
 
 
 class SimObserver:
     """The Observer port over a `World`."""
 
-    def __init__(self, world: World, *, oracle: bool) -> None:
-        """`oracle`: report the remaining work, for a policy that declares that it needs it."""
+    def __init__(self, world: World, *, oracle: bool, points: bool = False) -> None:
+        """`oracle`: report the remaining work, for a policy that declares that it needs it; `points`: raw points."""
+        self._points = points
+        if points:
+            world.keep_scrapes(MAX_POINT_SCRAPES)
         self._world = world
         self._oracle = oracle
         self._nodes = tuple(
@@ -149,7 +174,7 @@ class SimObserver:
     def _watch(self, running: RunningJob) -> Watch:
         uid = running.job.name
         if uid not in self._watches:
-            self._watches[uid] = Watch(running, self._world.physics, self._world.instance.seed)
+            self._watches[uid] = Watch(running, self._world.physics, self._world.instance.seed, points=self._points)
         return self._watches[uid]
 
     def _remaining(self) -> dict[str, float]:

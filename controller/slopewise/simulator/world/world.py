@@ -53,6 +53,7 @@ class World:
         self.tally = ClusterTally()
         self.events: list[TraceEvent] = []
         self._trace = trace
+        self._kept_scrapes = SCRAPES_PER_WINDOW + 1
         self._on_node: list[dict[str, RunningJob]] = [{} for _ in instance.nodes]
         self._memory_left = [float(node.memory_bytes) for node in instance.nodes]
         """Of each node, the memory that its jobs do not request, in bytes."""
@@ -274,9 +275,13 @@ class World:
 
     # --- CPU --------------------------------------------------------------------------------------------
 
+    def keep_scrapes(self, scrapes: int) -> None:
+        """Keep the counters of at least so many scrapes."""
+        self._kept_scrapes = max(self._kept_scrapes, scrapes + 1)
+
     def bring_up_to_date(self, running: RunningJob) -> None:
         """Bring one job's counters to now."""
-        kept_seconds = (SCRAPES_PER_WINDOW + 1) * self.physics.scrape_seconds
+        kept_seconds = self._kept_scrapes * self.physics.scrape_seconds
         keep = self.now_seconds - self.physics.scrape_delay_seconds - kept_seconds
         running.advance(self.now_seconds, keep)
 

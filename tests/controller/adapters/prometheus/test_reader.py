@@ -403,3 +403,19 @@ def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_as
 
 def _is_refused(target: Target) -> bool:
     return target.labels["pod"] == "refuses" and "HTTP status 503" in target.last_error
+
+
+def test_raw_points_are_the_samples_as_they_were_scraped_with_the_steps_beside_them(world: World) -> None:
+    url, matchers = world.url, {"namespace": "flowcon"}
+    with PrometheusReader(url, matchers, SCRAPE_SECONDS, [EvaluationSettings()], WINDOW_SECONDS, points=True) as reader:
+        first = reader.read(time.time())
+        plain = world.read()
+        later = reader.read(time.time())
+    points = first.jobs[JobKey("flowcon", "stages")].points
+    assert {(point.level, point.steps) for point in points} == {(1.0, 10.0)}
+    assert len(points) >= WINDOW_SECONDS / SCRAPE_SECONDS - 1
+    assert len({point.at_seconds for point in points}) == len(points)
+    newest = later.jobs[JobKey("flowcon", "stages")].points[-1].at_seconds
+    assert newest >= points[-1].at_seconds
+    assert first.queries == plain.queries + 1
+    assert plain.jobs[JobKey("flowcon", "stages")].points == ()

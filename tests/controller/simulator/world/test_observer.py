@@ -16,12 +16,14 @@ from slopewise.simulator.world.observer import EPOCH_SECONDS, SERIES, SimObserve
 from slopewise.simulator.world.world import World
 
 
-def look_at(jobs: Sequence[SimJob], times: Sequence[float], seed: int = 1, **physics: float) -> list[Job]:
+def look_at(
+    jobs: Sequence[SimJob], times: Sequence[float], seed: int = 1, *, points: bool = False, **physics: float
+) -> list[Job]:
     """The first job, which runs from the start on a node of its own size, as it is seen at these times."""
     settings = Physics(**{"contention_ratio": 0.0, **physics})  # type: ignore[arg-type]
     instance = an_instance(jobs, [a_sim_node(cpu=float(len(jobs)))], physics=settings, seed=seed, duration=1e6)
     world = World(instance, "requests")
-    scheduler, observer, seen = DefaultScheduler(world, 1), SimObserver(world, oracle=False), []
+    scheduler, observer, seen = DefaultScheduler(world, 1), SimObserver(world, oracle=False, points=points), []
     for seconds in times:
         while world.next_event_seconds <= seconds:
             world.pass_time(world.next_event_seconds)
@@ -143,3 +145,19 @@ class TestWhatItIsTold:
         world.pass_time(5.0)
         assert SimObserver(world, oracle=False).observe().remaining_work_cpu_seconds == {}
         assert SimObserver(world, oracle=True).observe().remaining_work_cpu_seconds == {"a": 95.0, "b": 50.0}
+
+
+class TestRawPoints:
+    def test_are_all_scrapes_since_the_last_observation_each_with_its_steps(self) -> None:
+        job = a_sim_job("a", 1000, curve=Straight(), steps_planned=10_000)
+        first, second = look_at([job], [60.0, 200.0], points=True)
+        assert len(first.points) == 12
+        assert len(second.points) == 28
+        for point in second.points:
+            done = (point.at_seconds - EPOCH_SECONDS) / 1000
+            assert point.level == pytest.approx(1.0 - done, abs=1e-6)
+            assert point.steps == pytest.approx(10_000 * done, abs=1)
+
+    def test_are_not_there_for_a_policy_that_does_not_ask(self) -> None:
+        (job,) = look_at([a_sim_job("a", 100, curve=Straight())], [60.0])
+        assert job.points == ()

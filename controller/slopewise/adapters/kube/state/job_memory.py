@@ -23,6 +23,7 @@ from slopewise.errors import SlopewiseError
 from slopewise.model import (
     ClassFigures,
     CpuAllocation,
+    Departed,
     JobMemory,
     MemoryAllocation,
     MemoryState,
@@ -107,6 +108,7 @@ class KubeMemory:
         self._on_nodes = on_nodes
         self._nodes: Mapping[str, NodeMemory] = {}
         self._placement_nodes: Mapping[str, NodeMemory] = {}
+        self._departed: tuple[Departed, ...] = ()
         self._slots: dict[str, tuple[GrowthDocument, Slot]] = {}
         self._unstored: dict[str, Unstored] = {}
         self._put_off: dict[str, JobMemory] = {}
@@ -139,7 +141,7 @@ class KubeMemory:
             self._nodes = dict(self._remembered_nodes(self._intervals.nodes))
             self._placement_nodes = dict(self._remembered_nodes(self._intervals.placement_nodes))
             self._intervals = None
-        return MemoryState(jobs, self._nodes, self._placement_nodes, classes=self._classes)
+        return MemoryState(jobs, self._nodes, self._placement_nodes, classes=self._classes, departed=self._departed)
 
     def _is_over(self, document: GrowthDocument) -> bool:
         """Whether the workload is deleted. An object that a person deleted is created again while a pod exists."""
@@ -172,6 +174,7 @@ class KubeMemory:
         if state.nodes != self._nodes or state.placement_nodes != self._placement_nodes:
             self._nodes, self._placement_nodes = state.nodes, state.placement_nodes
             self._on_nodes(state.nodes, state.placement_nodes)
+        self._departed = state.departed
         if state.classes is not self._classes:
             self._classes = state.classes
             self._on_classes(state.classes)
@@ -281,13 +284,11 @@ class KubeMemory:
 
     def original(self, job_uid: str) -> CpuAllocation | None:
         """What a job had before its first resize; None: it has that still."""
-        found = self._slots.get(job_uid)
-        return None if found is None else found[1].memory.original
+        return None if (found := self._slots.get(job_uid)) is None else found[1].memory.original
 
     def original_memory(self, job_uid: str) -> MemoryAllocation | None:
         """The memory that a job had before its first change; None: it has that still."""
-        found = self._slots.get(job_uid)
-        return None if found is None else found[1].memory.original_memory
+        return None if (found := self._slots.get(job_uid)) is None else found[1].memory.original_memory
 
     def remembers(self, job_uid: str) -> bool:
         """Whether this policy has managed a job of that uid, also while it is between two pods."""
@@ -300,8 +301,7 @@ class KubeMemory:
 
     def moves_made(self, job_uid: str) -> int:
         """How often a job has been moved so far."""
-        found = self._slots.get(job_uid)
-        return 0 if found is None else found[1].memory.moves_total
+        return 0 if (found := self._slots.get(job_uid)) is None else found[1].memory.moves_total
 
     def retire(self, job_uids: Collection[str] | None = None) -> None:
         """Delete the JobGrowths of these jobs (None: all of this policy), which it no longer manages.

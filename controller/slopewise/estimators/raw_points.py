@@ -1,0 +1,158 @@
+"""Raw points: a job's losses as they were scraped, each with the work that was done at its own time.
+
+`measure` runs between `observe` and `decide`. It changes nothing of jobs without `Job.points`, which only policies with
+`READS_POINTS` get. Work is counted in steps where a job counts them; else in CPU-seconds, interpolated between the
+counts of two passes. A point is kept once the work has grown by 1 %, because a starved job would otherwise weigh one
+moment with hundreds of samples; of more than `KEPT` points, neighbours are averaged. Spikes are left out and counted.
+
+Worked example: samples at 10, 15 and 20 s with 0.8, 0.7 and 0.65, of a job that had used 4 CPU-seconds at 10 s and 9 at
+20 s: the points (4, 0.8), (6.5, 0.7) and (9, 0.65).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Points, RawPoint
+from slopewise.model.learning import WorkUnit
+
+KEPT = 200
+"""Points of a job at most."""
+
+MIN_SPACING_RATIO = 0.01
+"""The work between two points, at least, as a part of the work done."""
+
+SPIKE_NEIGHBOURS = 7
+"""A sample is compared with the median of so many points before it."""
+
+SPIKE_DEVIATIONS = 8.0
+"""A spike is more than so many mean absolute deviations of its neighbours away from their median."""
+
+SPIKE_RANGE_RATIO = 0.3
+"""Of the range seen so far: smaller jumps are no spikes, whatever the noise."""
+
+CONFIRMED_AFTER = 3
+"""So many samples in a row that lie off are a new level, and no spikes."""
+
+MAX_FIGURE = 1e30
+"""Larger losses are left out, as NaN is: a 32-bit float ends at 3e38."""
+
+_PAIR = np.dtype("<f4")
+
+
+def unpacked(points: Points) -> NDArray[np.float32]:
+    """Work and level of each point, shape (points, 2)."""
+    return np.frombuffer(points.packed, _PAIR).reshape(-1, 2)
+
+
+def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
+    """Append the samples of this snapshot that are newer than the last ones kept."""
+    changed = {
+        job.uid: known.altered(points=_followed(job, known, snapshot.taken_at_seconds))
+        for job in snapshot.jobs
+        if job.points and (known := memory.jobs.get(job.uid)) is not None
+    }
+    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+
+
+def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
+    """The points with those of this snapshot; they begin again with another series or unit."""
+    before, series = known.points, known.series or ""
+    has_steps = job.steps_total is not None or any(point.steps is not None for point in job.points)
+    unit: WorkUnit = "steps" if has_steps else "cpu"
+    if before is None or before.series != series or before.unit != unit:
+        counted = before or Points(unit, series)
+        before = Points(
+            unit, series, cpu_seconds=counted.cpu_seconds, counter=counted.counter,
+            counted_at_seconds=counted.counted_at_seconds,
+            process_started_at_seconds=counted.process_started_at_seconds,
+        )  # fmt: skip
+    after = _with_cpu(before, job)
+    fresh = [point for point in job.points if point.at_seconds > before.sampled_at_seconds]
+    if not fresh:
+        return after
+    works = _works(fresh, before, after, now_seconds)
+    return _appended(after, fresh, works)
+
+
+def _with_cpu(before: Points, job: Job) -> Points:
+    """CPU and steps brought up to now. A process that begins at 0 adds to what the former ones used."""
+    usage = job.usage
+    if usage is None or usage.cpu_seconds_total is None or not math.isfinite(usage.cpu_seconds_total):
+        return before
+    count, same = usage.cpu_seconds_total, before.process_started_at_seconds == job.process_started_at_seconds
+    went_back = count < before.counter
+    more = count - before.counter if same and not went_back else count
+    cpu_seconds, steps_first = before.cpu_seconds + max(0.0, more), before.steps_first
+    cpu_first = before.cpu_first_seconds
+    if job.steps_total is not None and (steps_first is None or job.steps_total < steps_first):
+        # A job that is met in the middle has used its CPU on all of its steps.
+        steps_first, cpu_first = (0.0, 0.0) if steps_first is None else (job.steps_total, cpu_seconds)
+    return Points(
+        before.unit, before.series, before.packed, before.sampled_at_seconds, before.work, before.spikes,
+        before.doubted, before.dropped, cpu_seconds, count, usage.sampled_at_seconds, job.process_started_at_seconds,
+        steps_first, cpu_first, before.steps if job.steps_total is None else job.steps_total,
+    )  # fmt: skip
+
+
+def _works(fresh: Sequence[RawPoint], before: Points, after: Points, now_seconds: float) -> list[float]:
+    """The work done at each sample, in the unit of the points."""
+    if after.unit == "steps":
+        return [math.nan if point.steps is None else point.steps for point in fresh]
+    since, until = before.counted_at_seconds or fresh[0].at_seconds, after.counted_at_seconds or now_seconds
+    span, used = until - since, after.cpu_seconds - before.cpu_seconds
+    return [
+        before.cpu_seconds + used * (min(1.0, max(0.0, (point.at_seconds - since) / span)) if span > 0 else 1.0)
+        for point in fresh
+    ]
+
+
+def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float]) -> Points:
+    pairs = [(float(work), float(level)) for work, level in unpacked(points)]
+    spikes, doubted, dropped, last_work = points.spikes, points.doubted, points.dropped, points.work
+    for point, work in zip(fresh, works, strict=True):
+        if not (abs(point.level) < MAX_FIGURE and 0 <= work < MAX_FIGURE):
+            continue
+        if work < last_work * (1 - MIN_SPACING_RATIO):  # back to its last checkpoint: what follows is repeated
+            pairs = [pair for pair in pairs if pair[0] < work]
+        last_work = work
+        if pairs and work < pairs[-1][0] + max(MIN_SPACING_RATIO * work, 1e-9):
+            continue
+        if _is_off(pairs, point.level):
+            spikes, doubted = spikes + 1, doubted + 1
+            if doubted < CONFIRMED_AFTER:
+                continue
+            dropped = dropped or len(pairs) > SPIKE_NEIGHBOURS
+            spikes -= doubted
+        doubted = 0
+        pairs.append((work, point.level))
+        if len(pairs) > KEPT:
+            pairs = _thinned(pairs)
+    return Points(
+        points.unit, points.series, np.array(pairs, _PAIR).tobytes(), fresh[-1].at_seconds, last_work, spikes, doubted,
+        dropped, points.cpu_seconds, points.counter, points.counted_at_seconds, points.process_started_at_seconds,
+        points.steps_first, points.cpu_first_seconds, points.steps,
+    )  # fmt: skip
+
+
+def _is_off(pairs: Sequence[tuple[float, float]], level: float) -> bool:
+    """Whether a sample lies so far from its neighbours that it is a spike, or the first of a new level."""
+    if len(pairs) < SPIKE_NEIGHBOURS:
+        return False
+    near = sorted(pair[1] for pair in pairs[-SPIKE_NEIGHBOURS:])
+    middle = near[SPIKE_NEIGHBOURS // 2]
+    deviation = math.fsum(abs(each - middle) for each in near) / SPIKE_NEIGHBOURS
+    levels = [pair[1] for pair in pairs]
+    bound = max(SPIKE_DEVIATIONS * deviation, SPIKE_RANGE_RATIO * (max(levels) - min(levels)), 1e-9 * abs(middle))
+    return abs(level - middle) > bound
+
+
+def _thinned(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Half as many points: neighbours are averaged, the first and the last stay."""
+    inner = np.array(pairs[1 : 1 + 2 * ((len(pairs) - 2) // 2)]).reshape(-1, 2, 2).mean(axis=1)
+    return [pairs[0], *((float(work), float(level)) for work, level in inner), *pairs[1 + 2 * len(inner) :]]

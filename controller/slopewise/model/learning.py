@@ -1,0 +1,107 @@
+"""What is remembered of a job's learning curve: raw points, the fitted curve, and its part in virtual clusters."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+WorkUnit = Literal["steps", "cpu"]
+"""What the work of a point is counted in: steps, or core-seconds where a job counts no steps."""
+
+
+class RawPoint(NamedTuple):
+    """One scrape of a job: its loss, and the steps done at the same moment (None: it counts none)."""
+
+    at_seconds: float
+    level: float
+    steps: float | None = None
+
+
+class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The raw points that are kept of a job (`estimators/raw_points.py`), and how work is counted.
+
+    200 points are 1,600 bytes, and 2.2 KB as JSON.
+    """
+
+    unit: WorkUnit
+    series: str
+    packed: bytes = b""
+    """Pairs (work, level) of 32-bit floats, in order of work."""
+    sampled_at_seconds: float = 0.0
+    """Of the newest sample that was seen, kept or not."""
+    work: float = 0.0
+    """Done at that sample."""
+    spikes: int = 0
+    """Samples that were left out because they lie far from those before them."""
+    doubted: int = 0
+    """Of them, those in a row at the end."""
+    dropped: bool = False
+    """The level has fallen at once and stayed there, as after a drop of the learning rate."""
+    cpu_seconds: float = 0.0
+    """CPU that the job has used since it was first seen, by all of its processes."""
+    counter: float = 0.0
+    """The process's own count at the last pass."""
+    counted_at_seconds: float = 0.0
+    process_started_at_seconds: float | None = None
+    steps_first: float | None = None
+    """Steps, and CPU, at the moment from which on the CPU of a step is counted."""
+    cpu_first_seconds: float = 0.0
+    steps: float | None = None
+
+    @property
+    def count(self) -> int:
+        """How many points are kept."""
+        return len(self.packed) // 8
+
+    @property
+    def cpu_per_step(self) -> float | None:
+        """Core-seconds a step, over all steps seen; None: not known yet."""
+        if self.steps is None or self.steps_first is None or self.steps <= self.steps_first:
+            return None
+        used = self.cpu_seconds - self.cpu_first_seconds
+        return used / (self.steps - self.steps_first) if used > 0 else None
+
+
+class CurveFit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How well each rate of a grid explains a job's points (`estimators/curves.py`); refitted as points grow."""
+
+    points: int
+    """Points at the time of the fit."""
+    scale: float
+    """Work, in the unit of the points, by which the grid of rates is laid."""
+    family: int
+    """Index into `curves.FAMILIES`."""
+    scores: bytes
+    """-SSE / 2s2 of each rate, 32-bit floats, the best one 0."""
+    is_poor: bool = False
+    """It predicts the newest points worse than a level that stands still does."""
+
+
+class VirtualShare(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job in the virtual clusters under fair sharing, by which `marginal` guarantees ends."""
+
+    at_seconds: float
+    """Up to when the clusters were advanced."""
+    nodes: bytes
+    """Its node in each cluster: CRC-32 of the name, 32-bit."""
+    service: bytes
+    """What it has had in each, in core-seconds, 32-bit floats."""
+    work: float
+    """What it needs in all, in core-seconds: once it has ended, what it has used."""
+    cores: float
+    """What it can make use of."""
+    due_at_seconds: float = 0.0
+    """The mean of its ends over the clusters."""
+    due_refreshed_at_seconds: float = 0.0
+
+
+class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job that has ended, and runs on in the virtual clusters."""
+
+    job_uid: str
+    share: VirtualShare
+
+
+DEPARTED_KEPT = 128
+"""Of a policy; 20 KB as JSON. Those that ended last."""

@@ -1,0 +1,133 @@
+"""Raw points of a job: which samples are kept, and with how much work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.searching import examples
+from support.worlds import START, a_job, a_snapshot, known
+
+from slopewise.estimators import raw_points
+from slopewise.model import MEMORY_JSON, JobMemory, MemoryState, Points, RawPoint
+
+
+def after(
+    scrapes: Sequence[tuple[float, float, float | None]],
+    *,
+    cpu: Sequence[float] = (),
+    at_once: int = 4,
+    process: Sequence[float] = (),
+) -> Points:
+    """What is kept after passes over so many scrapes (seconds, level, steps) each; `cpu`: the count at each pass."""
+    memory = MemoryState({"job": known()})
+    for number in range(0, len(scrapes), at_once):
+        some = scrapes[number : number + at_once]
+        at, turn = START + some[-1][0], number // at_once
+        job = a_job("job", at=at, cpu_seconds=cpu[turn] if cpu else some[-1][0], life=process[turn] if process else 1.0)
+        points = tuple(RawPoint(START + seconds, level, steps) for seconds, level, steps in some)
+        memory = raw_points.measure(a_snapshot([replace(job, points=points, steps_total=some[-1][2])], at=at), memory)
+    kept = memory.jobs["job"].points
+    assert kept is not None
+    return kept
+
+
+def falling(count: int, *, steps: bool = True, noise: float = 0.0) -> list[tuple[float, float, float | None]]:
+    luck = np.random.default_rng(1)
+    return [
+        (5.0 * n, float(np.exp(-n / 20) + noise * luck.normal()), 10.0 * n if steps else None)
+        for n in range(1, count + 1)
+    ]
+
+
+class TestWork:
+    def test_is_the_steps_of_the_same_scrape(self) -> None:
+        pairs = raw_points.unpacked(after(falling(8)))
+        assert pairs[:, 0] == pytest.approx([10.0 * n for n in range(1, 9)])
+        assert pairs[:, 1] == pytest.approx([np.exp(-n / 20) for n in range(1, 9)], rel=1e-6)
+
+    def test_is_cpu_interpolated_between_two_passes_where_no_steps_are_counted(self) -> None:
+        kept = after(falling(8, steps=False), cpu=[10.0, 50.0])
+        assert kept.unit == "cpu"
+        assert raw_points.unpacked(kept)[4:, 0] == pytest.approx([20.0, 30.0, 40.0, 50.0])
+
+    def test_goes_on_where_a_new_process_counts_cpu_from_0(self) -> None:
+        kept = after(falling(8, steps=False), cpu=[40.0, 10.0], process=[1.0, 2.0])
+        assert kept.cpu_seconds == pytest.approx(50.0)
+        assert raw_points.unpacked(kept)[-1, 0] == pytest.approx(50.0)
+
+    def test_of_a_step_is_known_from_all_that_was_used(self) -> None:
+        kept = after(falling(8), cpu=[20.0, 40.0])
+        assert kept.cpu_per_step == pytest.approx(40.0 / 80.0)
+
+
+class TestWhatIsKept:
+    def test_at_most_200_and_the_newest_among_them(self) -> None:
+        kept = after([(5.0 * n, 1 / n, 1000.0 * 1.02**n) for n in range(1, 900)])
+        assert kept.count <= raw_points.KEPT
+        assert raw_points.unpacked(kept)[-1, 0] == pytest.approx(1000.0 * 1.02**899, rel=1e-6)
+
+    def test_a_starved_job_does_not_fill_its_memory_with_one_moment(self) -> None:
+        starved = [(5.0 * n, 0.5, 10_000.0 + n / 100) for n in range(1, 400)]
+        assert after(starved).count <= 2
+
+    def test_spikes_are_left_out_and_counted(self) -> None:
+        scrapes = falling(40, noise=0.005)
+        scrapes[20] = (scrapes[20][0], 1e12, scrapes[20][2])
+        kept = after(scrapes)
+        assert kept.spikes == 1
+        assert raw_points.unpacked(kept)[:, 1].max() < 1.1
+
+    def test_a_level_that_stays_is_no_spike(self) -> None:
+        scrapes = [(5.0 * n, 1.0 - 0.001 * n if n < 20 else 0.3, 10.0 * n) for n in range(1, 40)]
+        kept = after(scrapes)
+        assert kept.spikes == 0
+        assert kept.dropped
+        assert raw_points.unpacked(kept)[-1, 1] == pytest.approx(0.3)
+
+    def test_a_sample_that_is_read_twice_counts_once(self) -> None:
+        scrapes = falling(8)
+        assert after([*scrapes[:6], *scrapes[4:]], at_once=2).count == 8
+
+    def test_what_is_repeated_from_a_checkpoint_replaces_what_was_lost(self) -> None:
+        scrapes = [(5.0 * n, 1.0, 100.0 * n) for n in range(1, 9)]
+        scrapes += [(45.0 + n, 0.9, 300.0 + 100 * n) for n in range(3)]
+        works = raw_points.unpacked(after(scrapes, at_once=1))[:, 0]
+        assert list(works) == sorted(works)
+        assert works.max() == 500.0
+
+    def test_nan_and_infinity_are_left_out(self) -> None:
+        scrapes = [(5.0, 1.0, 1.0), (10.0, float("nan"), 2.0), (15.0, float("inf"), 3.0), (20.0, 0.9, 4.0)]
+        assert after(scrapes).count == 2
+
+    def test_a_job_whose_policy_reads_none_has_none(self) -> None:
+        memory = MemoryState({"job": known()})
+        assert raw_points.measure(a_snapshot([a_job("job")]), memory) is memory
+
+
+class TestStored:
+    def test_two_hundred_points_are_the_same_after_a_restart_and_below_4_kb(self) -> None:
+        memory = JobMemory(points=after([(5.0 * n, 1 / n, 1000.0 * 1.02**n) for n in range(1, 200)]))
+        text = MEMORY_JSON.encode(memory)
+        assert memory.points is not None
+        assert memory.points.count > 150
+        assert len(text) < 4_000
+        assert msgspec.json.decode(text, type=JobMemory) == memory
+
+    @examples(60)
+    @given(
+        levels=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=60),
+        works=st.lists(st.floats(min_value=0, max_value=1e9), min_size=60, max_size=60),
+    )
+    def test_any_losses_are_bounded_ordered_and_can_be_stored(self, levels: list[float], works: list[float]) -> None:
+        kept = after([(5.0 * n, level, works[n]) for n, level in enumerate(levels, start=0)], at_once=3)
+        pairs = raw_points.unpacked(kept)
+        assert kept.count <= raw_points.KEPT
+        assert np.all(np.diff(pairs[:, 0]) >= 0)
+        again = msgspec.json.decode(MEMORY_JSON.encode(JobMemory(points=kept)), type=JobMemory)
+        assert again.points == kept
