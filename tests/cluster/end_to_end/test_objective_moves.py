@@ -30,16 +30,17 @@ STEPS = 200_000
 OTHERS_MILLICORES = 900
 """Of the small node's CPU, which is one core."""
 
-NEEDED_CORES = 0.35
+NEEDED_CORES = 0.3
 """With which a response takes just as long as it may: the 0.1 that are left on the small node take three times as long,
 and a whole core a third. So it holds while other work on the machine halves its speed; twice as slow was seen."""
 
 KEPT_SECONDS = 5.0
 """A step of the training takes milliseconds."""
 
-HEAVY = ("--rows", "3000")
-RATE = 0.33
-"""Requests of 0.06 to 0.2 CPU-seconds, of which 0.1 cores answer 0.5 a second and more."""
+HEAVY = ("--rows", "1300")
+RATE = 1.0
+"""Requests of 0.03 to 0.09 CPU-seconds, of which 0.1 cores answer 1.1 a second and more. There are 20 in an interval:
+with 6 the CPU that one takes is off by a third, and `dqoes` then may find that no CPU would make it that fast."""
 
 WINDOW_SECONDS = 20
 SCRAPE_SECONDS = 5
