@@ -27,7 +27,7 @@ help:
 	@echo "make cluster-down   end it and leave nothing behind"
 	@echo "make test-long  the container image (root, buildah, debootstrap), and long series of killed trainings; 3 minutes"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
-	@echo "make test-faults    the rest of the faults, on the same"
+	@echo "make test-faults    the rest of the faults, and of the long runs, on the same"
 	@echo "make test-queriers  the queries through Thanos, built once from its Go module (Go; about 4 minutes, then 1)"
 	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
 	@echo "make test-pythons   the tests without real processes under each other Python that is installed (about 5 minutes each)"

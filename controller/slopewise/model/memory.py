@@ -331,11 +331,9 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     memory_refused_at_seconds: float | None = None
     """When its node last did not carry out a change of its memory, which was then taken back."""
     points: Points | None = None
-    """None: its policy reads no raw points, or none was seen."""
     curve: CurveFit | None = None
-    """None: not fitted yet."""
     virtual: VirtualShare | None = None
-    """None: its policy simulates no fair sharing."""
+    """These three are of a policy that reads raw points; None: not known yet, or it reads none."""
 
     @property
     def owners_cpu(self) -> CpuAllocation | None:

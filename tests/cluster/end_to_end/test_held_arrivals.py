@@ -19,7 +19,7 @@ from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.adapters.kube.cache.records import HELD_UNTIL, PLACE_GATE
 from slopewise.adapters.kube.workloads.annotations import QOE_SECONDS
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 ON_LARGE, ON_SMALL = "on-large", "on-small"
 TRAINING, STEPS = "digits-lr-drop", 500_000

@@ -67,6 +67,7 @@ class Answers:
     in_flight: float
 
 
+@pytest.mark.faults
 def test_an_objective_is_kept_beside_a_training(scene: Scene, two_nodes: tuple[str, str]) -> None:
     start(scene, two_nodes, *HEAVY, rate=RATE)
     before = wait_for("responses are timed", lambda: answers(scene), is_timed, 90)
