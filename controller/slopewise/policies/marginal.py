@@ -41,7 +41,7 @@ from slopewise.policies.shared.prospects import Prospect, Prospects, prospects
 from slopewise.policies.shared.shares import useful_cores
 from slopewise.policies.shared.silence import silent_jobs, without_a_loss
 
-PURPOSE = "good and done sooner, none later than under fair sharing"
+PURPOSE = "good and done sooner, none much later than under fair sharing"
 ACTIONS = ("resize", "place", "migrate")
 READS_POINTS = True
 
