@@ -19,7 +19,7 @@ from support.waiting import wait_for
 from slopewise.adapters.kube.cache.records import AT_TARGET, MOVES_LABEL, STOP, STOPPED
 from slopewise.adapters.kube.workloads.annotations import TARGET_LOSS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 NAME, STEPS, TARGET = "stdlib-chars", 200_000, 1.75
 """It begins above 3 and falls slowly: the first evaluation is above the target, and one a minute later below it."""

@@ -15,7 +15,7 @@ from support.moving_trainings import check_unbroken_steps, moved_to, pod_names, 
 from support.scene import Scene
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 TOGETHER = {
     "digits-mlp": 40_000, "digits-field": 40_000, "stdlib-chars": 50_000, "cancer-boosting": 16_000,

@@ -17,7 +17,7 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.quantities import cpu_millicores
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 FIRST, SECOND = "first", "second"
 TRAINING, STEPS = "digits-deep-sigmoid", 15_000
