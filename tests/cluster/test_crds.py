@@ -95,7 +95,7 @@ OUR_SENTENCES = [
         {"placement": {"name": "las"}},
         (
             "policy las chooses no nodes; use one that does: "
-            "deadline, dqoes, draps, flowcon2, kube-default, procon, specon"
+            "deadline, dqoes, draps, flowcon2, kube-default, marginal, procon, specon"
         ),
     ),
     (
