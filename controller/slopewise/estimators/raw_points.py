@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Points, RawPoint
@@ -68,10 +69,13 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
     if before is None or before.series != series or before.unit != unit:
         counted = before or Points(unit, series)
         before = Points(
-            unit, series, cpu_seconds=counted.cpu_seconds, counter=counted.counter,
+            unit,
+            series,
+            cpu_seconds=counted.cpu_seconds,
+            counter=counted.counter,
             counted_at_seconds=counted.counted_at_seconds,
             process_started_at_seconds=counted.process_started_at_seconds,
-        )  # fmt: skip
+        )
     after = _with_cpu(before, job)
     fresh = [point for point in job.points if point.at_seconds > before.sampled_at_seconds]
     if not fresh:
@@ -93,11 +97,16 @@ def _with_cpu(before: Points, job: Job) -> Points:
     if job.steps_total is not None and (steps_first is None or job.steps_total < steps_first):
         # A job that is met in the middle has used its CPU on all of its steps.
         steps_first, cpu_first = (0.0, 0.0) if steps_first is None else (job.steps_total, cpu_seconds)
-    return Points(
-        before.unit, before.series, before.packed, before.sampled_at_seconds, before.work, before.spikes,
-        before.doubted, before.dropped, cpu_seconds, count, usage.sampled_at_seconds, job.process_started_at_seconds,
-        steps_first, cpu_first, before.steps if job.steps_total is None else job.steps_total,
-    )  # fmt: skip
+    return structs.replace(
+        before,
+        cpu_seconds=cpu_seconds,
+        counter=count,
+        counted_at_seconds=usage.sampled_at_seconds,
+        process_started_at_seconds=job.process_started_at_seconds,
+        steps_first=steps_first,
+        cpu_first_seconds=cpu_first,
+        steps=before.steps if job.steps_total is None else job.steps_total,
+    )
 
 
 def _works(fresh: Sequence[RawPoint], before: Points, after: Points, now_seconds: float) -> list[float]:
@@ -133,11 +142,15 @@ def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float])
         pairs.append((work, point.level))
         if len(pairs) > KEPT:
             pairs = _thinned(pairs)
-    return Points(
-        points.unit, points.series, np.array(pairs, _PAIR).tobytes(), fresh[-1].at_seconds, last_work, spikes, doubted,
-        dropped, points.cpu_seconds, points.counter, points.counted_at_seconds, points.process_started_at_seconds,
-        points.steps_first, points.cpu_first_seconds, points.steps,
-    )  # fmt: skip
+    return structs.replace(
+        points,
+        packed=np.array(pairs, _PAIR).tobytes(),
+        sampled_at_seconds=fresh[-1].at_seconds,
+        work=last_work,
+        spikes=spikes,
+        doubted=doubted,
+        dropped=dropped,
+    )
 
 
 def _is_off(pairs: Sequence[tuple[float, float]], level: float) -> bool:
