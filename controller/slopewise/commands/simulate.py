@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +32,7 @@ from slopewise.errors import UsageError
 from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
+    from slopewise.simulator.command import SimulateOptions
     from slopewise.simulator.results.sweep_result import SweepResult
 
 
@@ -103,13 +104,15 @@ def simulate(
         refuse_beside(call, "--list", "says how to simulate; leave it or --list out")
         typer.echo("\n".join(shipped()))
         return
-    options = SimulateArguments(policy or [], seeds, workers, report, trace, placement)
+    from slopewise.simulator.command import SimulateOptions
+
+    options = SimulateOptions(scenario or "", policy or [], seeds, workers, report, trace, placement)
     if from_prometheus is None:
         refuse(call, OF_HISTORY, "is about a history; add --from-prometheus URL, or leave it out")
         if scenario is None:
             raise UsageError("slopewise simulate: name a scenario file or a shipped scenario (--list prints those).")
         with orderly_stop(lambda _: announce("Already stopping.")):
-            _run(options, scenario, output)
+            _run(options, output)
         return
     if scenario is not None:
         refuse(call, (scenario,), "says what to simulate; leave it or --from-prometheus out")
@@ -123,24 +126,12 @@ def simulate(
         path = scenario_of_history(history, folder, options.policies or default_policies(), err)
         if keep is not None:
             announce(f"Scenario: {path}")
-        _run(options, str(path), output)
+        _run(replace(options, scenario=str(path)), output)
 
 
 OF_HISTORY = (
     "--since", "--prometheus-config", "--metric", "--objective", "--namespace", "--max-jobs", "--timeout", "--keep",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SimulateArguments:
-    """What the command line was given, besides the scenario."""
-
-    policies: list[str]
-    seeds: int | None
-    workers: int | None
-    report: Path | None
-    trace: Path | None
-    placement: str | None
 
 
 @contextmanager
@@ -159,14 +150,11 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _run(given: SimulateArguments, scenario: str, output: SweepFormat) -> None:
-    from slopewise.simulator.command import SimulateOptions, run_simulate
+def _run(options: SimulateOptions, output: SweepFormat) -> None:
+    from slopewise.simulator.command import run_simulate
 
-    options = SimulateOptions(
-        scenario, given.policies, given.seeds, given.workers, given.report, given.trace, given.placement
-    )
     result = run_simulate(options, err)
-    _print_result(result, output, given.report)
+    _print_result(result, output, options.report)
     if result.stopped is not None:
         announce(f"slopewise: {result.stopped}; {len(result.seeds)} of {len(result.seeds_asked)} seeds are complete.")
         raise typer.Exit(result.stopped.exit_code)
