@@ -138,20 +138,20 @@ def _other_resizer(case: Case) -> str | None:
 
 
 def _autoscaled(case: Case) -> str | None:
-    if case.autoscaler is None:
-        return None
-    return (
-        f"HorizontalPodAutoscaler {case.autoscaler} scales it by CPU, which a resize changes; scale it by another "
-        "metric, or set slopewise.dev/managed to 'false'"
-    )
+    return _scaled(case.autoscaler, "CPU", "slopewise.dev/managed to 'false'")
 
 
 def _autoscaled_by_memory(case: Case) -> str | None:
-    if case.memory_autoscaler is None:
+    return _scaled(case.memory_autoscaler, "memory", "spec.resources.memory: Ignore")
+
+
+def _scaled(autoscaler: str | None, resource: str, instead: str) -> str | None:
+    """What to do about an autoscaler that counts what a resize changes; None: there is none."""
+    if autoscaler is None:
         return None
     return (
-        f"HorizontalPodAutoscaler {case.memory_autoscaler} scales it by memory, which a resize changes; scale it by "
-        "another metric, or set spec.resources.memory: Ignore"
+        f"HorizontalPodAutoscaler {autoscaler} scales it by {resource}, which a resize changes; scale it by another "
+        f"metric, or set {instead}"
     )
 
 
