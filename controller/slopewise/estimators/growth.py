@@ -1,4 +1,4 @@
-"""Growth: how much better a job became, per second and per unit of resource (`algorithms`, section 0).
+"""Growth: how much better a job became, per second and per unit of resource.
 
 `measure` runs between `observe` and `decide`. It closes a job's interval once it is long
 enough, writes the figure into the job's memory and starts the next interval; policies only read

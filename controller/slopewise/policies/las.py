@@ -27,7 +27,7 @@ from typing import Literal
 from slopewise.model import ClusterSnapshot, Decisions, Job, MemoryState, Node, NodeMemory
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
-from slopewise.policies.shared.shares import down_the_order, useful_cores
+from slopewise.policies.shared.shares import down_the_order, floor_ratio_parameter, useful_cores
 from slopewise.policies.shared.silence import none_is_silent, without_a_report
 
 PURPOSE = "the baseline without losses: who had least CPU so far goes first"
@@ -46,14 +46,7 @@ class Parameters(PolicyParameters):
         source="reading: of the order of a tenth of a job",
         description="attained service up to which a job is in the first queue; each further queue ends at the double",
     )
-    floor_ratio: float = parameter(
-        0.05,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
-        source="ours",
-        description="what a job gets whose turn it is not",
-    )
+    floor_ratio: float = floor_ratio_parameter()
     silent_jobs: Literal["leave", "count"] = parameter(
         "leave",
         unit="leave or count",

@@ -1,6 +1,6 @@
 """Marginal value: CPU first to the job whose next work is worth most, while no job ends later than under fair sharing.
 
-Source: ours (`algorithms`, section 8); SRPT, Gittins' index and virtual fair-sharing clusters are its ancestors.
+Source: ours; SRPT, Gittins' index and virtual fair-sharing clusters are its ancestors.
 
 Value is what a job reaches of 90 % and of 99 % of its improvement, and its end, weighted by `favour`. A job's index is
 the most value per core-second of any next piece of its work, by its curve, which is fitted to its raw points, and its
@@ -38,7 +38,7 @@ from slopewise.policies.shared.marginal_moves import loads, moves, places
 from slopewise.policies.shared.marginal_order import Order, handed_down, order
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.prospects import Prospect, Prospects, prospects
-from slopewise.policies.shared.shares import useful_cores
+from slopewise.policies.shared.shares import floor_ratio_parameter, useful_cores
 from slopewise.policies.shared.silence import silent_jobs, without_a_loss
 
 PURPOSE = "good and done sooner, none much later than under fair sharing"
@@ -67,23 +67,16 @@ class Parameters(PolicyParameters):
     favour: Literal["balanced", "quality", "full", "ends"] = parameter(
         "balanced",
         unit="balanced, quality, full or ends",
-        source="algorithms, section 8",
+        source="ours",
         description="what counts most: 90 % of the improvement (quality), 99 % (full), the end, or all (balanced)",
     )
-    floor_ratio: float = parameter(
-        0.05,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
-        source="algorithms, section 8",
-        description="what a job gets whose turn it is not",
-    )
+    floor_ratio: float = floor_ratio_parameter()
     lag_ratio: float = parameter(
         0.85,
         gt=0,
         lt=1,
         unit="ratio of the service under fair sharing",
-        source="algorithms, section 8",
+        source="ours",
         description="service below which a job without a plan gets an even share",
     )
 

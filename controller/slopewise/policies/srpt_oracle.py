@@ -17,9 +17,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from slopewise.model import ClusterSnapshot, Decisions, Job, MemoryState, Node, NodeMemory
-from slopewise.policies import PolicyParameters, Setting, parameter
+from slopewise.policies import PolicyParameters, Setting
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
-from slopewise.policies.shared.shares import down_the_order
+from slopewise.policies.shared.shares import down_the_order, floor_ratio_parameter
 from slopewise.policies.shared.silence import without_a_report
 
 PURPOSE = "the bound: who has least work left goes first"
@@ -34,14 +34,7 @@ RUNS, WAITS, ENDLESS = "runs", "waits", "no end known"
 class Parameters(PolicyParameters):
     """What those who wait are given."""
 
-    floor_ratio: float = parameter(
-        0.05,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
-        source="ours",
-        description="what a job gets whose turn it is not",
-    )
+    floor_ratio: float = floor_ratio_parameter()
 
 
 class Policy:

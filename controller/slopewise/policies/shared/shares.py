@@ -7,12 +7,26 @@ cost more than they save.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from slopewise.allocation import even_shares
 from slopewise.estimators.speed import useful_cores
 from slopewise.model import Job, Node
+from slopewise.policies import parameter
 
-__all__ = ["down_the_order", "in_proportion", "useful_cores"]
+__all__ = ["down_the_order", "floor_ratio_parameter", "in_proportion", "useful_cores"]
+
+
+def floor_ratio_parameter() -> Any:
+    """The parameter of policies that go down an order of jobs: the floor of those that wait."""
+    return parameter(
+        0.05,
+        gt=0,
+        le=1,
+        unit="ratio of an even share, node / jobs",
+        source="ours",
+        description="what a job gets whose turn it is not",
+    )
 
 
 def in_proportion(
