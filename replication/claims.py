@@ -19,7 +19,7 @@ Unit = Literal["s", "%", "jobs", ""]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One seed: what was drawn, and what became of it under the baseline and under a candidate."""
+    """One seed: what was drawn, and what it gave under the baseline and under a candidate."""
 
     instance: Instance
     base: RunOutcome

@@ -54,7 +54,7 @@ PARTS = (OURS[0], "its checkpoint", OURS[1], "its process")
 
 
 class Away:
-    """A policy that wishes every job away from here, and notes when it has decided."""
+    """A policy that wants every job away from here, and notes when it has decided."""
 
     decided_at = 0.0
 

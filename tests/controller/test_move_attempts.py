@@ -34,7 +34,7 @@ ONE = bounded(max_concurrent=1)
 
 @dataclass
 class Wishes:
-    """A policy that wishes these moves."""
+    """A policy that wants these moves."""
 
     moves: Sequence[Move]
 

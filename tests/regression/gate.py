@@ -44,7 +44,7 @@ def committed(name: str) -> Path:
 
 
 def text_of(case: Case) -> str:
-    """One run as text: what became of each job, then everything that happened, in order."""
+    """One run as text: the outcome of each job, then everything that happened, in order."""
     scenario, policy = case
     outcome = run(draw(scenario, SEED), policy, trace=True)
     return "\n".join([*_summary(outcome), *(_event(event) for event in outcome.events)]) + "\n"

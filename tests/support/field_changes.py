@@ -183,7 +183,7 @@ def _scalar(schema: Mapping[str, Any]) -> Any:
     return {"boolean": True, "string": _TEXT, "object": {}}.get(str(schema.get("type")), 7)
 
 
-# --- what became of a change -------------------------------------------------------------------------------
+# --- the outcome of a change ---------------------------------------------------------------------------------
 
 
 def applied(document: Json, *changes: Change) -> Json:

@@ -58,7 +58,7 @@ class MovingStage:
         return path
 
     def controller(self, gateway: Gateway | None = None, *, leading: bool = True, **wish: Any) -> ControllerProcess:
-        """Start a replica that wishes this (`policy_file`)."""
+        """Start a replica that wants this (`policy_file`)."""
         return self.stage.controller(gateway, leading=leading, policy_file=self.policy_file(**wish))
 
     # --- what is seen ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Runs that were not simulated: what became of jobs, written down by hand."""
+"""Runs that were not simulated: the outcomes of jobs, written down by hand."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class PolicyReplay:
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """What became of the groups."""
+    """The outcome of the groups."""
 
     groups: int
     contended: int

@@ -31,7 +31,7 @@ STEPS_TO_LOSE = 150
 
 @pytest.mark.usefixtures("needs_suspending")
 def test_who_can_come_back_goes_on_elsewhere_without_losing_a_step_and_the_others_stay(moves: MovingStage) -> None:
-    """The policy wishes every job to the other node at every look, also back: each moves once, and stays then."""
+    """The policy wants every job to the other node at every look, also back: each moves once, and stays then."""
     trainings = moves.trainings
     moves.stage.kubectl.apply(BUDGET, namespace=moves.stage.namespace)
     fixed = trainings.job("fixed", annotations={"slopewise.dev/migratable": "false"})
@@ -85,7 +85,7 @@ def test_a_job_is_moved_only_after_its_namespace_has_opted_in(moves: MovingStage
 
 @pytest.mark.usefixtures("needs_suspending")
 def test_trainers_that_end_badly_are_moved_once_and_never_again(moves: MovingStage) -> None:
-    """Only their first step is saved. Every look wishes them to the other node.
+    """Only their first step is saved. Every look wants them to the other node.
 
     A suspended Job lets go of its pods before it deletes them, so none of them counts: neither the one that is killed
     as a failure, nor the one that exits 0 as the work done. Both are started again, and do all but a step once more.

@@ -37,7 +37,7 @@ def results(moves: MovingStage, name: str) -> list[str]:
 def test_a_job_that_its_user_suspends_in_mid_move_says_so_and_holds_up_no_other(
     moves: MovingStage, user: KubeApi
 ) -> None:
-    """One move at a time, and the policy wishes both jobs to the other node."""
+    """One move at a time, and the policy wants both jobs to the other node."""
     trainings, gateway = moves.trainings, moves.stage.gateway()
     trainings.start(trainings.job("a"), trainings.job("b"))
     gateway.after = Once(

@@ -1,4 +1,4 @@
-"""One pass by job: what was decided of each, what held it back, and what became of it."""
+"""One pass by job: what was decided of each, what held it back, and its outcome."""
 
 from __future__ import annotations
 

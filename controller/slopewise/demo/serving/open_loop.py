@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.2
 
 @dataclass
 class Sent:
-    """What became of the requests since the last line."""
+    """The outcomes of the requests since the last line."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """`ok`, `failed` (another status than 200, or hung up), `timed out`, `not sent`."""

@@ -175,7 +175,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What became of one job. Times from the start of the run; None: it did not get there."""
+    """The outcome of one job. Times from the start of the run; None: it did not get there."""
 
     name: str
     model: str

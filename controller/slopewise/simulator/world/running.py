@@ -1,7 +1,7 @@
 """The state of one simulated job from its arrival to its end: work, CPU, and the past within the scrape window.
 
 `world.py` moves it along: rates change at its events only, and between two of them everything here is a straight line.
-`observer.py` asks what a scrape saw a moment ago, `outcomes.py` what became of it.
+`observer.py` asks what a scrape saw a moment ago, `outcomes.py` what it came to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of the decision table: resizes, moves and changes of class, with what became of each."""
+"""The rows of the decision table: resizes, moves and changes of class, with the outcome of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes over time, and the marks of what became of each change."""
+"""Classes over time, and the marks of the outcome of each change."""
 
 from __future__ import annotations
 
