@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from slopewise_exporter.ranks import connected_rank
+from slopewise_exporter.connected_rank import connected_rank
 from slopewise_exporter.values import (
     Checker,
     Parsed,
