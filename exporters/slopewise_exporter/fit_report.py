@@ -29,7 +29,8 @@ _making = threading.Lock()
 _common: tuple[int, Reporter] | None = None
 """The process that made it, and the reporter of all callbacks that were given none."""
 
-_check = Checker()
+check = Checker()
+"""What was logged once by a callback is not logged by its copies, of which a search makes many."""
 
 
 class Plan:
@@ -146,7 +147,7 @@ class FitReport:
                 self.reach(step, loss)
                 return
             if self._lower is None:
-                _check.warn(
+                check.warn(
                     f"{self._framework} back",
                     f"{self._framework}: step {step} comes after step {self._reached}: it is not counted, nor is its "
                     "loss, unless higher ones follow it",
@@ -225,7 +226,7 @@ def harmless(hook: Hook) -> Hook:
         try:
             return hook(*arguments, **named)
         except Exception as error:
-            _check.warn(
+            check.warn(
                 hook.__qualname__,
                 f"{hook.__module__}.{hook.__qualname__} has failed ({type(error).__name__}: {error}): what it would "
                 "have reported is left out. Training goes on",

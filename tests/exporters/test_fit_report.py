@@ -19,7 +19,6 @@ BOUND = "training_steps_planned_is_upper_bound"
 @pytest.fixture(autouse=True)
 def no_common_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_report, "_common", None)
-    monkeypatch.setattr(fit_report._check, "_told", set())
 
 
 def train(report: FitReport, steps: int) -> None:

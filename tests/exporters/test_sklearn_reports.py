@@ -61,7 +61,7 @@ def test_a_model_without_a_loss_takes_one_of_its_user(
     assert [record.getMessage() for record in caplog.records] == [
         "SGDClassifier keeps no loss: steps are counted without one; give reported(..., loss=...)"
     ]
-    loss = lambda: log_loss(y, model.predict_proba(x))  # noqa: E731 - as in the documentation
+    loss: Any = lambda: log_loss(y, model.predict_proba(x))  # noqa: E731 - as in the documentation
     for rows, labels in reported(batches, model, reporter=reporter, loss=loss):
         model.partial_fit(rows, labels, classes=[0, 1])
     now = scrape(reporter.port)
