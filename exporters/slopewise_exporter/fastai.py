@@ -35,6 +35,7 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
     @harmless
     def before_train(self) -> None:
         """The training part of an epoch."""
+        self._report.waits.idle()
         if self._begun:
             return
         self._begun = True
@@ -48,10 +49,17 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
         )
 
     @harmless
+    def before_batch(self) -> None:
+        """The batch is here."""
+        if self._begun and self.learn.training:
+            self._report.waits.busy()
+
+    @harmless
     def after_batch(self) -> None:
         """A step, unless the batch is one of a validation."""
         if self._begun and self.learn.training:
             self._report.step(self.learn.loss)
+            self._report.waits.idle()
 
     @harmless
     def after_epoch(self) -> None:

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from functools import wraps
+from time import perf_counter
 from typing import Any, Callable, TypeVar
 from weakref import WeakSet
 
@@ -61,6 +62,28 @@ class Plan:
             self._reporter.plan(self._reporter.steps)
 
 
+class Waits:
+    """The time from the end of a step to the begin of the next one, in which nothing but its batch was fetched."""
+
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self._reporter = reporter
+        self._idle_since: float | None = None
+
+    def idle(self) -> None:
+        """A step has ended, or what came after it."""
+        self._idle_since = perf_counter()
+
+    def interrupt(self) -> None:
+        """Something else happens before the next step, an evaluation or a save: this once, the time is not known."""
+        self._idle_since = None
+
+    def busy(self) -> None:
+        """A step begins: its batch is here."""
+        if self._reporter is not None and self._idle_since is not None:
+            self._reporter.waited(perf_counter() - self._idle_since)
+        self._idle_since = None
+
+
 class FitReport:
     """One fit after another. Where `begin` says that this process is not the one that reports, nothing is."""
 
@@ -69,6 +92,7 @@ class FitReport:
         self._framework = framework
         self._reporter: Reporter | None = None
         self._plan = Plan(None)
+        self.waits = Waits()
         self._epochs_left = 0
         self._epoch_began_at = 0
         self._reached = 0
@@ -102,6 +126,7 @@ class FitReport:
         self._epochs_left = 0
         self._upper_bound = upper_bound
         self._plan = Plan(self._reporter)
+        self.waits = Waits(self._reporter)
         self._plan.begin(steps, done=done, upper_bound=upper_bound)
 
     def begin_epochs(
@@ -173,11 +198,6 @@ class FitReport:
         """An evaluation is done; None: without a loss."""
         if self._reporter is not None and loss is not None:
             self._reporter.evaluate(loss, within_step=within_step)
-
-    def waited(self, seconds: float) -> None:
-        """A step waited so long for its batch."""
-        if self._reporter is not None:
-            self._reporter.waited(seconds)
 
     def end(self) -> None:
         """The fit is over; the process may begin another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import time
 from typing import Any
 
 import pytest
@@ -114,7 +115,8 @@ def test_another_rank_reports_nothing(reporter: Reporter) -> None:
     report.reach(5, 0.1)
     report.loss(0.1)
     report.evaluate(0.5)
-    report.waited(1.0)
+    report.waits.idle()
+    report.waits.busy()
     report.epoch()
     report.plan(5)
     report.end()
@@ -194,6 +196,25 @@ def test_an_estimator_can_be_pickled_and_copied_with_its_callback(reporter: Repo
     copied.begin(10)
     train(copied, 1)
     assert reporter.steps == 1
+
+
+def test_the_time_between_two_steps_is_a_wait_unless_something_else_happened_in_it(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    report = FitReport(reporter, "test")
+    report.begin(10)
+    report.waits.busy()
+    report.waits.idle()
+    time.sleep(0.05)
+    report.waits.busy()
+    report.waits.busy()
+    waited = scrape(reporter.port)["training_wait_seconds_total"]
+    assert waited >= 0.05
+    report.waits.idle()
+    time.sleep(0.05)
+    report.waits.interrupt()
+    report.waits.busy()
+    assert scrape(reporter.port)["training_wait_seconds_total"] == waited
 
 
 class Broken:

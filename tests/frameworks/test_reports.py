@@ -45,9 +45,11 @@ def test_lightning(shown):
     assert plan(now["early first"]) == (2, 400, 1)
     assert plan(now["early"]) == (16, 16, 0)
     assert now["early"]["eval"] == 2
+    assert 0 < now["early"]["waited"] < 0.5 * 2  # each of two validations takes 0.5 s and more
     assert now["stream first"].get("planned") is None
     assert plan(now["stream second epoch"]) == (8, 24, 0)
     assert plan(now["stream"]) == (24, 24, 0)
+    assert now["stream"]["waited"] > 0.5 * 3 * 64 * 0.005
     assert plan(now["accumulated second epoch"]) == (2, 6, 0)
     assert plan(now["two optimizers second epoch"]) == (16, 48, 0)
     assert plan(now["two optimizers"]) == (48, 48, 0)
@@ -70,6 +72,8 @@ def test_transformers(shown):
     assert now["resumed"]["epochs"] == 3
     assert plan(now["second first"]) == (26, 32, 0)
     assert plan(now["second"]) == (32, 32, 0)
+    for each in ("changed", "checkpoints"):
+        assert now[each]["waited"] > 0.5 * now[each]["steps"] * 8 * 0.005
     assert plan(now["checkpoints first"])[1:] == (400, 1)
     assert plan(now["checkpoints"]) == (16, 16, 0)
 
@@ -108,6 +112,7 @@ def test_fastai(shown):
     assert now["fastai search"]["epochs"] == 0
     assert plan(now["fastai fit"]) == (16, 16, 0)
     assert now["fastai fit"]["eval"] > 0
+    assert now["fastai fit"]["waited"] > 0
     assert now["fastai early"]["steps"] == now["fastai early"]["planned"] < 16 + 400
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 import warnings
 
 import torch
@@ -20,7 +21,9 @@ data = torch.utils.data.TensorDataset(rows, rows.sum(1, keepdim=True))
 
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):
-        return iter(data)
+        for row in data:
+            time.sleep(0.005)
+            yield row
 
 
 class Module(LightningModule):
@@ -32,6 +35,7 @@ class Module(LightningModule):
         return torch.nn.functional.mse_loss(self.network(batch[0]), batch[1])
 
     def validation_step(self, batch, _):
+        time.sleep(0.5)
         self.log("val_loss", 1.0 + self.current_epoch)
 
     def configure_optimizers(self):

@@ -1,6 +1,7 @@
 """The ways in which the Transformers trainer changes its plan: early stopping, another `max_steps`, a checkpoint."""
 
 import sys
+import time
 
 import torch
 from scraping import show
@@ -10,6 +11,15 @@ from slopewise_exporter import Reporter
 from slopewise_exporter.transformers import ReportCallback, SlopewiseCallback
 
 rows = [{"x": x, "labels": x.sum(0, keepdim=True)} for x in torch.randn(64, 4)]
+
+
+class SlowRows(torch.utils.data.Dataset):
+    def __len__(self):
+        return len(rows)
+
+    def __getitem__(self, number):
+        time.sleep(0.005)
+        return rows[number]
 
 
 class Model(torch.nn.Module):
@@ -38,7 +48,7 @@ def train(check, *callbacks, resume=None, max_steps=None, **arguments):
     settings = {"per_device_train_batch_size": 8, "logging_steps": 2, "save_strategy": "no", **arguments}
     settings = TrainingArguments(sys.argv[1], report_to=[], disable_tqdm=True, use_cpu=True, **settings)
     callbacks = [*callbacks, Show(check, max_steps)]
-    Trainer(Model(), settings, train_dataset=rows, eval_dataset=rows, callbacks=callbacks).train(
+    Trainer(Model(), settings, train_dataset=SlowRows(), eval_dataset=rows, callbacks=callbacks).train(
         resume_from_checkpoint=resume
     )
     show(check)
