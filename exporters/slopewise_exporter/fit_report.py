@@ -234,7 +234,7 @@ def length(batches: Any) -> int:
     """How many there are; 0 where that is not known."""
     try:
         return len(batches)
-    except (TypeError, NotImplementedError, AttributeError):  # of streams, in their several ways
+    except Exception:  # of streams, in their several ways
         return 0
 
 
@@ -246,9 +246,10 @@ def harmless(hook: Hook) -> Hook:
         try:
             return hook(*arguments, **named)
         except Exception as error:
+            name = f"{hook.__module__}.{hook.__qualname__}"
             check.warn(
-                hook.__qualname__,
-                f"{hook.__module__}.{hook.__qualname__} has failed ({type(error).__name__}: {error}): what it would "
+                name,
+                f"{name} has failed ({type(error).__name__}: {error}): what it would "
                 "have reported is left out. Training goes on",
             )
             return None
