@@ -69,8 +69,8 @@ def reports_here(environ: Mapping[str, str], check: Checker) -> bool:
 def is_first_rank(environ: Mapping[str, str], check: Checker) -> bool:
     """True in the one process of a training that saves its checkpoints: global rank 0, or no rank.
 
-    What a library says by which the processes are connected comes before the variables: those of Slurm are the same in
-    all processes that one task starts.
+    The rank of a library that connects the processes comes before the variables: those of Slurm are the same in all
+    processes that one task starts.
     """
     connected = connected_rank()
     return (_global_rank(environ, check) if connected is None else connected) == 0
