@@ -104,12 +104,12 @@ OTHER_QUANTITIES = frozenset(
             "early",
             "every",
             "final",
-            "init",
             "initial",
             "kl",
+            "last",
         ),
-        *("last", "log", "logging", "lowest", "max", "min", "minimum", "patience", "per", "prev", "previous", "reg"),
-        *("save", "warm", "warmup"),
+        *("log", "logging", "lowest", "max", "min", "minimum", "patience", "per", "prev", "previous", "reg", "save"),
+        *("warm", "warmup"),
     )
 )
 """Words before a name that make it another quantity: `best loss`, `warmup steps`."""

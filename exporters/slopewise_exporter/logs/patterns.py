@@ -1,7 +1,7 @@
-"""Patterns of the user, as Katib's `metricsFormat` has them: two groups, a name and its value. Or groups with the names of fields.
+r"""Patterns of the user: two groups, a name and its value, as in Katib's `metricsFormat`; or groups named as fields.
 
-([\\w|-]+)\\s*=\\s*([+-]?\\d*(\\.\\d+)?([Ee][+-]?\\d+)?)
-step (?P<step>\\d+) of (?P<steps_planned>\\d+): cost (?P<loss>\\S+)
+([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)
+step (?P<step>\d+) of (?P<steps_planned>\d+): cost (?P<loss>\S+)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pairs of a name and a number in a line of text: `loss=0.5`, `loss: 0.5`, `'loss': 0.5`, `Epoch [3/60]`, `step 120/10000`.
+"""Pairs of a name and a number in a line: `loss=0.5`, `loss: 0.5`, `'loss': 0.5`, `Epoch [3/60]`, `step 120/10000`.
 
-Every repetition is bounded or cannot overlap with itself, so that the time for a line grows with its length and no faster;
-tests/exporters/logs has lines of a million characters.
+Every repetition is bounded or cannot overlap with itself, so that the time for a line grows with its length and no
+faster; tests/exporters/logs has lines of a million characters.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 
-from slopewise_exporter.logs.found import Found
+from slopewise_exporter.logs.found import NOTHING, Found
 from slopewise_exporter.logs.names import Names
 
 NUMBER = (
-    r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
+    r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
+    r"|[nN]a[nN]|[iI]nf(?:inity)?)"
 )
 _END = r"(?!\w|\.\d)"
 
@@ -82,4 +83,4 @@ def number_of(text: str | None) -> float | None:
 
 def found_in(values: dict[str, float]) -> Found | None:
     """None where there is nothing."""
-    return Found(**values) if values else None
+    return NOTHING._replace(**values) if values else None

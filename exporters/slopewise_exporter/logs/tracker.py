@@ -1,4 +1,4 @@
-"""From what lines say to calls of a `Reporter`: how many steps were done since the last line, and how many are planned."""
+"""From what lines say to calls of a `Reporter`: how many steps were done since the last line, how many are planned."""
 
 from __future__ import annotations
 
