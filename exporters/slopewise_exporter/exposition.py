@@ -38,7 +38,7 @@ class TrainingCollector:
         now = self._record.snapshot()
         yield _losses(now)
         yield from _work(now)
-        yield _gauge("training_steps_planned", "Steps that the whole training will take.", now.steps_planned)
+        yield from _plan(now)
         yield _step_durations(now)
         yield from _times(now)
         yield _info(self._facts)
@@ -81,10 +81,24 @@ def _losses(now: Snapshot) -> Metric:
     return family
 
 
+def _plan(now: Snapshot) -> Iterator[Metric]:
+    planned = now.steps_planned
+    yield _gauge("training_steps_planned", "Steps that the whole training will take.", planned)
+    yield _gauge(
+        "training_steps_planned_is_upper_bound",
+        "1 when it may stop before its planned steps (early stopping).",
+        None if planned is None else float(now.plan_is_upper_bound),
+    )
+
+
 def _work(now: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily("training_steps", "Steps done.", value=now.steps)
     yield CounterMetricFamily("training_samples", "Samples trained on.", value=now.samples)
     yield CounterMetricFamily("training_epochs", "Passes over the data done.", value=now.epochs)
+    help_text = "Steps since the last saved checkpoint, which an interruption would lose."
+    yield _gauge("training_unsaved_steps", help_text, now.unsaved_steps)
+    help_text = "Time in which steps waited for their batches."
+    yield CounterMetricFamily("training_wait_seconds", help_text, value=now.waited_seconds)
     help_text = "Losses that were NaN or infinite; training_loss keeps its last finite value."
     yield CounterMetricFamily("training_nonfinite_loss", help_text, value=now.nonfinite_losses)
     help_text = "Finite losses that the moving average leaves out, because they are far from all others."

@@ -37,6 +37,12 @@ class Snapshot(NamedTuple):
     samples: float
     epochs: int
     steps_planned: float | None
+    plan_is_upper_bound: bool
+    """Whether early stopping may end the training before `steps_planned`."""
+    unsaved_steps: int
+    """Steps since the last checkpoint that was saved or resumed: what an interruption now would lose."""
+    waited_seconds: float
+    """Time in which steps waited for their batches, altogether."""
     nonfinite_losses: int
     outlier_losses: int
     train_loss: float | None
@@ -75,12 +81,15 @@ class TrainingRecord:
         "_lock",
         "_nonfinite",
         "_samples",
+        "_saved_steps",
         "_step_clock",
         "_step_counts",
         "_step_sum",
         "_steps",
         "_train_loss",
+        "_waited",
         "checkpoint_on_sigterm",
+        "plan_is_upper_bound",
         "steps_planned",
     )
 
@@ -88,7 +97,10 @@ class TrainingRecord:
         self._lock = threading.RLock()
         self._average = RobustAverage(ema_decay)
         self.steps_planned: float | None = None
+        self.plan_is_upper_bound = False
         self._steps = 0
+        self._saved_steps = 0
+        self._waited = 0.0
         self._samples = 0.0
         self._epochs = 0
         self._nonfinite = 0
@@ -135,6 +147,11 @@ class TrainingRecord:
             self._at_work = True
             self._epochs += 1
 
+    def waited(self, seconds: float) -> None:
+        """A step waited `seconds` for its batch."""
+        with self._lock:
+            self._waited += seconds
+
     def evaluate(self, value: float) -> None:
         """An evaluation ended with `value`; the time it took is not part of a step's duration."""
         with self._lock:
@@ -145,27 +162,29 @@ class TrainingRecord:
             else:
                 self._nonfinite += 1
 
-    def begin_checkpoint(self) -> None:
-        """A checkpoint is being written; several may overlap."""
+    def begin_checkpoint(self) -> int:
+        """A checkpoint is being written, of the steps that this returns; several may overlap."""
         with self._lock:
             self._checkpoints_open += 1
+            return self._steps
 
-    def end_checkpoint(self, duration_seconds: float, *, saved: bool) -> None:
-        """It ended. Only one that was saved counts: from another, no migration could resume."""
+    def end_checkpoint(self, duration_seconds: float, saved_steps: int | None) -> None:
+        """It ended, and holds `saved_steps`; None: it could not be saved, and no migration could resume from it."""
         with self._lock:
             self._checkpoints_open -= 1
             if self._step_clock is not None:
                 # Never into the future: of an asynchronous checkpoint of 30 s, during which a step ended 1 s ago,
                 # only that second can belong to the step that is under way.
                 self._step_clock = min(perf_counter(), self._step_clock + duration_seconds)
-            if saved:
+            if saved_steps is not None:
                 self._checkpoint_at = time()
                 self._checkpoint_duration = duration_seconds
+                self._saved_steps = max(self._saved_steps, saved_steps)
 
     def resume(self, progress: Progress) -> None:
         """Count on from a checkpoint. The training is `starting` until it has done something in this life itself."""
         with self._lock:
-            self._steps = progress.steps
+            self._steps = self._saved_steps = progress.steps
             self._samples = progress.samples
             self._epochs = progress.epochs
             if progress.saved_at_seconds > 0:  # else the training's own code saved it, and did not say when
@@ -195,6 +214,9 @@ class TrainingRecord:
                 samples=self._samples,
                 epochs=self._epochs,
                 steps_planned=self.steps_planned,
+                plan_is_upper_bound=self.plan_is_upper_bound,
+                unsaved_steps=self._steps - self._saved_steps,
+                waited_seconds=self._waited,
                 nonfinite_losses=self._nonfinite,
                 outlier_losses=self._average.outliers,
                 train_loss=self._train_loss,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
 from slopewise_exporter import lifecycle
 from slopewise_exporter.checkpoint_files import Progress
@@ -29,6 +29,7 @@ from slopewise_exporter.environment import (
     write_port_file,
 )
 from slopewise_exporter.record import FAILED, FINISHED, TrainingRecord
+from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (
     Checker,
     parse_amount,
@@ -41,6 +42,8 @@ from slopewise_exporter.values import (
 
 if TYPE_CHECKING:
     from slopewise_exporter.endpoint import MetricsEndpoint
+
+Batch = TypeVar("Batch")
 
 DEFAULT_EMA_DECAY = 0.98
 """About the last 1 / (1 - 0.98) = 50 steps. The loss of a single batch is noise late in a training: its change
@@ -112,6 +115,11 @@ class Reporter:
             "planned_steps", steps, parse_planned_steps, None, "a positive number of steps"
         )
 
+    def plan(self, steps: SupportsFloat | None, *, upper_bound: bool = False) -> None:
+        """The whole training will take `steps`; with `upper_bound`, fewer where it stops early. It may be corrected."""
+        self.planned_steps = steps
+        self._record.plan_is_upper_bound = bool(upper_bound)
+
     @property
     def steps(self) -> int:
         """Steps counted so far, those of former lives with them; 0 where nothing is reported."""
@@ -144,6 +152,18 @@ class Reporter:
             count = self._check.read("samples", samples, parse_amount, 0.0, "a number, 0 or more")
         self._record.step(loss, count)
 
+    def waited(self, seconds: SupportsFloat) -> None:
+        """A step waited `seconds` for its batch. `waits` measures that for any loader."""
+        if self._recording:
+            self._record.waited(self._check.read("waiting time", seconds, parse_amount, 0.0, "seconds, 0 or more"))
+
+    def waits(self, batches: Iterable[Batch]) -> TimedBatches[Batch]:
+        """The same `batches`, each of them timed: `for batch in reporter.waits(loader)`.
+
+        It has the length of `batches` and their attributes, and can be gone through again where they can.
+        """
+        return TimedBatches(batches, self.waited)
+
     def epoch(self) -> None:
         """One pass over the training data is done."""
         if self._recording:
@@ -163,14 +183,14 @@ class Reporter:
         if not self._recording:
             yield
             return
-        self._record.begin_checkpoint()
+        steps = self._record.begin_checkpoint()
         started = perf_counter()
-        saved = False
+        saved_steps = None
         try:
             yield
-            saved = True
+            saved_steps = steps
         finally:
-            self._record.end_checkpoint(perf_counter() - started, saved=saved)
+            self._record.end_checkpoint(perf_counter() - started, saved_steps)
 
     def progress(self, steps: int) -> Progress:
         """What belongs into a checkpoint of `steps` steps, for the counters of the next life."""

@@ -206,6 +206,82 @@ def test_the_plan_may_become_known_later(reporter: Reporter, scrape: Scrape) -> 
     assert scrape(reporter.port)["training_steps_planned"] == 500
 
 
+def test_a_plan_under_early_stopping_is_an_upper_bound_until_it_is_corrected(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    assert "training_steps_planned_is_upper_bound" not in scrape(reporter.port)
+    reporter.plan(1000, upper_bound=True)
+    bounded = scrape(reporter.port)
+    reporter.plan(600)
+    corrected = scrape(reporter.port)
+    assert (bounded["training_steps_planned"], bounded["training_steps_planned_is_upper_bound"]) == (1000, 1)
+    assert (corrected["training_steps_planned"], corrected["training_steps_planned_is_upper_bound"]) == (600, 0)
+
+
+def test_the_steps_that_an_interruption_would_lose_are_those_since_the_begin_of_the_last_saved_checkpoint(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    reporter.resume(Progress(steps=100))
+    for _ in range(3):
+        reporter.step()
+    assert scrape(reporter.port)["training_unsaved_steps"] == 3
+    with reporter.checkpoint():  # asynchronous: a step is done meanwhile
+        reporter.step()
+    assert scrape(reporter.port)["training_unsaved_steps"] == 1
+    with pytest.raises(OSError, match="disk full"), reporter.checkpoint():
+        raise OSError("disk full")
+    assert scrape(reporter.port)["training_unsaved_steps"] == 1
+
+
+class SlowLoader:
+    """Three batches, the second of which takes 50 ms to come."""
+
+    batch_size = 8
+
+    def __iter__(self) -> Iterator[int]:
+        yield 0
+        time.sleep(0.05)
+        yield from (1, 2)
+
+    def __len__(self) -> int:
+        return 3
+
+
+def test_the_time_in_which_steps_wait_for_their_batches_is_counted_and_the_loader_is_otherwise_as_it_was(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    loader = SlowLoader()
+    timed = reporter.waits(loader)
+    assert list(timed) == [0, 1, 2]
+    once = scrape(reporter.port)["training_wait_seconds_total"]
+    assert 0.05 <= once < 1
+    assert (len(timed), timed.batch_size) == (3, 8)
+    assert list(timed) == [0, 1, 2], "a second epoch"
+    assert scrape(reporter.port)["training_wait_seconds_total"] >= once + 0.05
+
+
+def test_a_loader_that_fails_fails_as_without_the_reporter(reporter: Reporter) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("bad image")
+
+    taken: list[int] = []
+    with pytest.raises(ValueError, match="bad image"):
+        taken.extend(reporter.waits(broken()))
+    with pytest.raises(TypeError):
+        len(reporter.waits(broken()))
+
+
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, "long", None])
+def test_a_waiting_time_that_is_none_is_logged_and_not_counted(
+    reporter: Reporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, seconds: Any
+) -> None:
+    reporter.waited(0.5)
+    reporter.waited(seconds)
+    assert scrape(reporter.port)["training_wait_seconds_total"] == 0.5
+    assert "waiting time" in caplog.text
+
+
 @pytest.mark.parametrize("plan", [0, -5, math.nan, "all"])
 def test_a_plan_that_progress_cannot_be_divided_by_is_told_and_not_exported(
     make_reporter: MakeReporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, plan: float | str
