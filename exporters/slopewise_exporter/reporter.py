@@ -41,6 +41,8 @@ from slopewise_exporter.values import (
 )
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from slopewise_exporter.endpoint import MetricsEndpoint
 
 Batch = TypeVar("Batch")
@@ -164,6 +166,26 @@ class Reporter:
         """
         return TimedBatches(batches, self.waited)
 
+    def advance_to(
+        self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
+    ) -> None:
+        """`steps` and `epochs` are done in all: for a training that is read from a log with a line for each tenth step.
+
+        `loss`: of the last one. `at_seconds`: when that was, where the log is of the past; then no step is timed.
+        """
+        if self._recording:
+            self._record.advance_to(steps, epochs, loss, at_seconds)
+
+    def begin_again(self) -> None:
+        """The training that is read from a log has begun again, or another one has."""
+        if self._recording:
+            self._record.begin_again()
+
+    def mark_ended(self, *, failed: bool) -> None:
+        """The training that is read from a log has ended; this process goes on and serves its last values."""
+        if self._recording:
+            self._record.end(FAILED if failed else FINISHED)
+
     def epoch(self) -> None:
         """One pass over the training data is done."""
         if self._recording:
@@ -264,7 +286,7 @@ class Reporter:
                 model=read("model", model, parse_label, "", "text"),
                 objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
             )
-            registry = build_registry(self._record, facts)
+            registry = build_registry(self._record, facts, self._process_metrics())
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
             self._check.warn("endpoint", f"{listening_advice(settings, error)}. Training goes on without metrics")
@@ -274,6 +296,10 @@ class Reporter:
         lifecycle.opened(self)
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
+
+    def _process_metrics(self) -> Collector | None:
+        """What describes the training's process; None: this process is the training's."""
+        return None
 
     def _checked(self, progress: Progress) -> Progress:
         def amount(name: str) -> float:
