@@ -43,6 +43,8 @@ from slopewise_exporter.values import (
 )
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from slopewise_exporter.endpoint import MetricsEndpoint
 
 Batch = TypeVar("Batch")
@@ -194,6 +196,26 @@ class Reporter:
 
         return planned_epochs(self, epochs, batches, first)
 
+    def advance_to(
+        self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
+    ) -> None:
+        """`steps` and `epochs` are done in all: for a training that is read from a log with a line for each tenth step.
+
+        `loss`: of the last one. `at_seconds`: when that was, where the log is of the past; then no step is timed.
+        """
+        if self._recording:
+            self._record.advance_to(steps, epochs, loss, at_seconds)
+
+    def begin_again(self) -> None:
+        """The training that is read from a log has begun again, or another one has."""
+        if self._recording:
+            self._record.begin_again()
+
+    def mark_ended(self, *, failed: bool) -> None:
+        """The training that is read from a log has ended; this process goes on and serves its last values."""
+        if self._recording:
+            self._record.end(FAILED if failed else FINISHED)
+
     def epoch(self) -> None:
         """One pass over the training data is done."""
         if self._recording:
@@ -236,9 +258,9 @@ class Reporter:
         if not self._ended:
             self._record.resume(self._checked(progress))
 
-    def leave(self) -> None:
-        """The process ends and the training does not: it goes on in another one. Waits for no scrape."""
-        self._end(None, linger=False)
+    def leave(self, *, linger: bool = False) -> None:
+        """The process ends and the training does not: it goes on in another one. Waits for no scrape, or for a last."""
+        self._end(None, linger=linger)
 
     def close(self) -> None:
         """The training finished. Returns after one more scrape, or `linger_seconds`; a second call at once.
@@ -300,7 +322,7 @@ class Reporter:
                 model=read("model", model, parse_label, "", "text"),
                 objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
             )
-            registry = build_registry(self._record, facts)
+            registry = build_registry(self._record, facts, self._process_metrics())
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
             self._check.warn("endpoint", f"{listening_advice(settings, error)}. Training goes on without metrics")
@@ -332,6 +354,10 @@ class Reporter:
             number = self._check.read("loss", loss, parse_number, None, "a number")
             if number is not None:
                 self._record.late_loss(number)
+
+    def _process_metrics(self) -> Collector | None:
+        """What describes the training's process; None: this process is the training's."""
+        return None
 
     def _checked(self, progress: Progress) -> Progress:
         def amount(name: str) -> float:
