@@ -69,6 +69,9 @@ class Reporter:
             overrides it.
     """
 
+    _pid: int | None = None
+    """The process whose `process_*` are exported; None: this one."""
+
     def __init__(
         self,
         port: int = DEFAULT_PORT,
@@ -264,7 +267,7 @@ class Reporter:
                 model=read("model", model, parse_label, "", "text"),
                 objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
             )
-            registry = build_registry(self._record, facts)
+            registry = build_registry(self._record, facts, self._pid)
             lifecycle.opening()
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:

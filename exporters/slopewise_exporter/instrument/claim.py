@@ -17,12 +17,13 @@ import tempfile
 import threading
 from collections.abc import MutableMapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Callable
 
 TOKEN_VARIABLE = "SLOPEWISE_EXPORTER_CLAIM"  # noqa: S105 - the name of a variable
 
 OUTPUT, FRAMEWORK, CODE = RANKS = (b"output", b"framework", b"code")
-"""Ways of reporting, weakest first: what is printed, a framework's callback, a `Reporter` in the training's own code."""
+"""Weakest first: what is printed, a framework's callback, a `Reporter` in the training's own code."""
 
 ANSWER_SECONDS = 5.0
 """What closing an endpoint takes at most."""
@@ -59,7 +60,7 @@ class Claim:
         self.abandon_after_fork()
         if not self._name.startswith("\0"):
             with suppress(OSError):
-                os.unlink(self._name)
+                Path(self._name).unlink()
 
     def abandon_after_fork(self) -> None:
         """In a forked child: keep no copy of the socket, or the name would stay taken as long as the child lives."""
@@ -97,7 +98,7 @@ def claim(token: str, rank: bytes, gives_up: GivesUp) -> Claim | None:
 
 def _name(token: str, holder: str) -> str:
     name = f"slopewise-exporter-{token}-{holder}"
-    return f"\0{name}" if sys.platform == "linux" else os.path.join(tempfile.gettempdir(), name)  # noqa: PTH118
+    return f"\0{name}" if sys.platform == "linux" else str(Path(tempfile.gettempdir(), name))
 
 
 def _listen(name: str, gives_up: GivesUp) -> Claim | None:
@@ -112,7 +113,7 @@ def _listen(name: str, gives_up: GivesUp) -> Claim | None:
             if name.startswith("\0") or _is_held(name):
                 return None
             with suppress(OSError):  # the file of a process that was killed
-                os.unlink(name)
+                Path(name).unlink()
     return None
 
 

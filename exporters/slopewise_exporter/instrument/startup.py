@@ -18,7 +18,7 @@ active = False
 
 def start() -> None:
     """Watch imports and output of this process, once. Never raises: the training starts whatever happens here."""
-    global active
+    global active  # noqa: PLW0603 - one process starts once
     check = Checker()
     if active or not check.read(SWITCH, os.environ.get(SWITCH) or "0", parse_flag, False, "1 or 0"):
         return

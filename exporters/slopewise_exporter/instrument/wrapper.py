@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from slopewise_exporter.instrument.channels import Channel, Copying, close_all, open_channels
@@ -21,10 +22,15 @@ from slopewise_exporter.instrument.follower import OutputFollower
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.values import Checker
 
-_SENT_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+_SENT_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+_ASKING_TO_END = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 _FROM_THE_KERNEL = 0x80
 """SI_KERNEL, on Linux: a key of the terminal, or its end. The command, in the same group, has received it as well."""
+
+
+_POLL_SECONDS = 0.1
 
 
 class NotStarted(Exception):  # noqa: N818 - what it is; the command is then executed in place of this process
@@ -33,29 +39,30 @@ class NotStarted(Exception):  # noqa: N818 - what it is; the command is then exe
 
 def run(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequence[str]) -> NoReturn:
     """Run the command to its end, and end as it did. NotStarted: nothing has happened yet."""
-    signals = {number for number in _numbers(_SENT_ON) if signal.getsignal(number) is not signal.SIG_IGN}
-    waited_for = {*signals, signal.SIGCHLD, *_numbers(["SIGWINCH"])}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+    if not hasattr(signal, "sigwaitinfo"):
+        raise NotStarted("this system cannot wait for signals")
+    # One that is ignored, as under nohup, stays ignored here and in the command.
+    signals: set[int] = {number for number in _SENT_ON if signal.getsignal(number) is not signal.SIG_IGN}
+    waited_for: set[int] = {*signals, signal.SIGCHLD, signal.SIGWINCH}
+    mask: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, waited_for))
     try:
         report = _OutputReport(dict(environment), patterns)
         channels = open_channels()
+        copying = Copying(channels, report.take)
         pid = _start(arguments, environment, channels, mask)
+        report.pid = pid
     except Exception as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         raise NotStarted(f"{type(error).__name__}: {error}") from error
-    report.pid = pid
     for channel in channels:
         os.close(channel.writes)
-    copying = Copying(channels, report.take)
-    status = _attend(pid, waited_for, copying)
+    status, asked = _attend(pid, waited_for, copying)
     copying.finish()
-    report.end(failed=status != 0)
+    _end_report(report, signals, failed=status != 0, linger=not asked)
     _end_like(status, mask)
 
 
-def _start(
-    arguments: Sequence[str], environment: Mapping[str, str], channels: list[Channel], mask: set[signal.Signals]
-) -> int:
+def _start(arguments: Sequence[str], environment: Mapping[str, str], channels: list[Channel], mask: set[int]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, channel.writes, number) for channel in channels for number in channel.stands_for]
     try:
         return os.posix_spawnp(
@@ -71,15 +78,20 @@ def _start(
         raise
 
 
-def _attend(pid: int, waited_for: set[signal.Signals], copying: Copying) -> int:
-    """Send signals on until the command has ended, which leaves a zombie; returns its wait status."""
+def _attend(pid: int, waited_for: set[int], copying: Copying) -> tuple[int, bool]:
+    """Send signals on until the command has ended, which leaves a zombie.
+
+    Returns its wait status, and whether a signal has asked it to end.
+    """
+    asked = False
     while True:
         received = signal.sigwaitinfo(waited_for)
         if received.si_signo == signal.SIGCHLD:
             if (status := _ended(pid)) is not None:
-                return status
+                return status, asked
             continue
-        if received.si_signo == getattr(signal, "SIGWINCH", None):
+        asked = asked or received.si_signo in _ASKING_TO_END
+        if received.si_signo == signal.SIGWINCH:
             copying.resize()
         elif received.si_code == _FROM_THE_KERNEL:
             continue
@@ -102,7 +114,17 @@ def _ended(pid: int) -> int | None:
         os.waitpid(ended.si_pid, 0)
 
 
-def _end_like(status: int, mask: set[signal.Signals]) -> NoReturn:
+def _end_report(report: _OutputReport, signals: set[int], *, failed: bool, linger: bool) -> None:
+    """Wait for the last scrape; a signal ends that, as it would have ended the command."""
+    ending = threading.Thread(target=partial(report.end, failed=failed, linger=linger), daemon=True)
+    ending.start()
+    while ending.is_alive():
+        if linger and signal.sigtimedwait(signals, 0) is not None:
+            return
+        ending.join(_POLL_SECONDS)
+
+
+def _end_like(status: int, mask: set[int]) -> NoReturn:
     """End by the same code or signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -116,8 +138,10 @@ def _end_like(status: int, mask: set[signal.Signals]) -> NoReturn:
     os._exit(os.WEXITSTATUS(status))
 
 
-def _numbers(names: Sequence[str]) -> list[signal.Signals]:
-    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+class _ReporterOfChild(Reporter):
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        super().__init__()
 
 
 class _OutputReport:
@@ -141,19 +165,19 @@ class _OutputReport:
             self._off = True
             Checker().warn("output", f"the output is not followed any more ({type(error).__name__}: {error})")
 
-    def end(self, *, failed: bool) -> None:
-        """The command has ended: wait for a last scrape."""
+    def end(self, *, failed: bool, linger: bool) -> None:
+        """The command has ended: wait for a last scrape, where `linger`."""
         with self._lock:
             self._off = True
         if self._reporter is not None:
-            self._reporter.end(failed=failed)
+            self._reporter.end(failed=failed, linger=linger)
 
     def _open(self) -> Reporter | None:
         with self._lock:
             if self._off:
                 return None
             if self._reporter is None:
-                self._reporter = Reporter(pid=self.pid)
+                self._reporter = _ReporterOfChild(self.pid)
             return self._reporter
 
     def _gives_up(self, _rank: bytes) -> bool:

@@ -19,7 +19,7 @@ class _LentPackages:
 
     names = ("slopewise_exporter", "prometheus_client")
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in self.names:
             return None
         folders = os.environ.get("SLOPEWISE_EXPORTER_PACKAGES", "").split(os.pathsep)
