@@ -15,12 +15,17 @@ SWITCH = "SLOPEWISE_EXPORTER"
 active = False
 """Whether this process is being watched."""
 
+_called = False
+
 
 def start() -> None:
     """Watch imports and output of this process, once. Never raises: the training starts whatever happens here."""
-    global active  # noqa: PLW0603 - one process starts once
+    global active, _called  # noqa: PLW0603 - one process starts once
+    if _called:  # Python reads a .pth file twice where lib64 is a link to lib
+        return
+    _called = True
     check = Checker()
-    if active or not check.read(SWITCH, os.environ.get(SWITCH) or "0", parse_flag, False, "1 or 0"):
+    if not check.read(SWITCH, os.environ.get(SWITCH) or "0", parse_flag, False, "1 or 0"):
         return
     try:
         _start()
