@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Snapshot, TrainingRecord
 
@@ -45,7 +46,7 @@ class TrainingCollector:
         yield _state(now)
 
 
-class ProcessFacts:
+class ProcessFacts(Collector):
     """`process_*`, of which `process_start_time_seconds` distinguishes a restart from a loss that jumped.
 
     prometheus_client reads them from /proc, which exists on Linux only; elsewhere the start is taken to be
@@ -64,14 +65,14 @@ class ProcessFacts:
         return list(self._from_proc.collect()) or [fallback]
 
 
-def build_registry(record: TrainingRecord, facts: Facts, pid: int | None = None) -> CollectorRegistry:
+def build_registry(record: TrainingRecord, facts: Facts, process: Collector | None = None) -> CollectorRegistry:
     """A registry of our own: the training's metrics in the default one are not ours to publish.
 
-    `pid`: of the process that trains; None: this one.
+    `process`: what describes the training's process, where that is another than this one.
     """
     registry = CollectorRegistry(auto_describe=True)
     registry.register(TrainingCollector(record, facts))
-    registry.register(ProcessFacts(pid))
+    registry.register(process or ProcessFacts())
     return registry
 
 

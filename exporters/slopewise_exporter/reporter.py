@@ -41,6 +41,8 @@ from slopewise_exporter.values import (
 )
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from slopewise_exporter.endpoint import MetricsEndpoint
 
 Batch = TypeVar("Batch")
@@ -68,9 +70,6 @@ class Reporter:
         linger_seconds: how long `close` waits for a last scrape; `SLOPEWISE_EXPORTER_LINGER_SECONDS`
             overrides it.
     """
-
-    _pid: int | None = None
-    """The process whose `process_*` are exported; None: this one."""
 
     def __init__(
         self,
@@ -166,6 +165,26 @@ class Reporter:
         It has the length of `batches` and their attributes, and can be gone through again where they can.
         """
         return TimedBatches(batches, self.waited)
+
+    def advance_to(
+        self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
+    ) -> None:
+        """`steps` and `epochs` are done in all: for a training that is read from a log with a line for each tenth step.
+
+        `loss`: of the last one. `at_seconds`: when that was, where the log is of the past; then no step is timed.
+        """
+        if self._recording:
+            self._record.advance_to(steps, epochs, loss, at_seconds)
+
+    def begin_again(self) -> None:
+        """The training that is read from a log has begun again, or another one has."""
+        if self._recording:
+            self._record.begin_again()
+
+    def mark_ended(self, *, failed: bool) -> None:
+        """The training that is read from a log has ended; this process goes on and serves its last values."""
+        if self._recording:
+            self._record.end(FAILED if failed else FINISHED)
 
     def epoch(self) -> None:
         """One pass over the training data is done."""
@@ -267,7 +286,7 @@ class Reporter:
                 model=read("model", model, parse_label, "", "text"),
                 objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
             )
-            registry = build_registry(self._record, facts, self._pid)
+            registry = build_registry(self._record, facts, self._process_metrics())
             lifecycle.opening()
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
@@ -278,6 +297,10 @@ class Reporter:
         lifecycle.opened(self)
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
+
+    def _process_metrics(self) -> Collector | None:
+        """What describes the training's process; None: this process is the training's."""
+        return None
 
     def _checked(self, progress: Progress) -> Progress:
         def amount(name: str) -> float:

@@ -14,13 +14,16 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from slopewise_exporter.instrument.channels import Channel, Copying, close_all, open_channels
 from slopewise_exporter.instrument.claim import Claim, claim_as_wrapper, token
 from slopewise_exporter.instrument.follower import OutputFollower
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.values import Checker
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 _SENT_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -142,6 +145,11 @@ class _ReporterOfChild(Reporter):
     def __init__(self, pid: int) -> None:
         self._pid = pid
         super().__init__()
+
+    def _process_metrics(self) -> Collector:
+        from slopewise_exporter.exposition import ProcessFacts
+
+        return ProcessFacts(self._pid)
 
 
 class _OutputReport:

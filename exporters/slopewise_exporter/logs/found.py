@@ -15,8 +15,9 @@ class Found(NamedTuple):
     step: float | None = None
     """As the line counts them."""
     steps_planned: float | None = None
-    epoch: float | None = None
-    """As the line counts them, from 0 or from 1; a fraction where the line has one, as Transformers' lines do."""
+    epoch: int | float | None = None
+    """As the line counts them, from 0 or from 1. A float, also 1.0, is a number that grows within an epoch, as that of
+    Transformers does; an int is none."""
     epochs_planned: float | None = None
     batch: float | None = None
     """Position of a progress bar, within an epoch or within the whole training: `tracker` finds out which."""

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.text import number_of
+from slopewise_exporter.logs.text import MAX_COUNT, is_usable, number_of
 
 _MAX_LAYOUTS = 256
 """Sets of keys remembered; a log that makes up new keys in each line takes no more memory than this."""
@@ -44,7 +44,7 @@ class JsonReader:
         values: dict[str, float] = {}
         for field, path in layout:
             number = _number_at(document, path)
-            if number is not None and (field in ("loss", "evaluation") or (math.isfinite(number) and number >= 0)):
+            if number is not None and is_usable(field, number):
                 values[field] = number
         return values
 
@@ -77,8 +77,5 @@ def _number_at(document: Any, path: Path) -> float | None:
     if type(document) is str:
         return number_of(document) if len(document) < 64 else None
     if type(document) is int:
-        try:
-            return float(document)
-        except OverflowError:
-            return math.inf
+        return document if -MAX_COUNT <= document <= MAX_COUNT else math.copysign(math.inf, document)
     return None

@@ -16,12 +16,12 @@ MAX_LINE_CHARACTERS = 65_536
 """Of a longer line only these are read."""
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\x08+|\x1b")
-_SIGNS = re.compile(r"loss|step|epoch|iter|%\||/s|━|\d/\d|Trainer\.fit|train_runtime", re.IGNORECASE)
+_SIGNS = re.compile(r"loss|step|epoch|iter|%\||/s|━|\d/\d|Trainer\.fit|train_runtime|Training [cf]", re.IGNORECASE)
 """One of these is in every line that says something in one of the common formats; most lines have none."""
 
 _FINISHED = re.compile(
     r"^.{0,200}?(?:`Trainer\.fit` stopped: `max_|Training completed\. Do not forget"
-    r"|Training (?:complete|completed|finished)[.!]?\s*$)"
+    r"|[Tt]raining (?:complete|completed|finished)[.!]?\s*$)"
     r"|['\"]train_runtime['\"]\s?:"
 )
 

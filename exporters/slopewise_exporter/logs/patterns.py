@@ -6,14 +6,13 @@ step (?P<step>\d+) of (?P<steps_planned>\d+): cost (?P<loss>\S+)
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from slopewise_exporter.logs.found import Found
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.text import number_of
+from slopewise_exporter.logs.text import is_usable, number_of
 
 
 class PatternError(ValueError):
@@ -52,5 +51,5 @@ class PatternReader:
             pairs = [(meaning.field, match[2])] if meaning else []
         for field, text in pairs:
             number = number_of(text)
-            if number is not None and (field in ("loss", "evaluation") or (math.isfinite(number) and number >= 0)):
-                values.setdefault(field, number)
+            if number is not None and is_usable(field, number):
+                values.setdefault(field, int(number) if text.isdigit() else number)

@@ -6,11 +6,13 @@ faster; tests/exporters/logs has lines of a million characters.
 
 from __future__ import annotations
 
-import math
 import re
+from typing import Any
 
 from slopewise_exporter.logs.found import NOTHING, Found
 from slopewise_exporter.logs.names import Names
+
+MAX_COUNT = 2.0**53
 
 NUMBER = (
     r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
@@ -53,10 +55,10 @@ class PairReader:
             number = number_of(match["number"])
             if number is None or ranks.get(field, rank + 1) <= rank:
                 continue
-            if field not in ("loss", "evaluation") and not (math.isfinite(number) and number >= 0):
+            if not is_usable(field, number):
                 continue
             ranks[field] = rank
-            values[field] = number
+            values[field] = int(number) if match["number"].isdigit() else number
             self._add_totals(values, field, match)
         return values
 
@@ -66,6 +68,11 @@ class PairReader:
             values[_TOTALS[field]] = total
         if field == "epoch" and match["batches"]:
             values["batch"], values["batches"] = float(match["batch"]), float(match["batches"])
+
+
+def is_usable(field: str, number: float) -> bool:
+    """Losses may be NaN or infinite; counts are from 0 to 2^53, beyond which a float skips whole numbers."""
+    return field in ("loss", "evaluation") or 0 <= number <= MAX_COUNT
 
 
 def number_of(text: str | None) -> float | None:
@@ -81,6 +88,6 @@ def number_of(text: str | None) -> float | None:
             return None
 
 
-def found_in(values: dict[str, float]) -> Found | None:
+def found_in(values: dict[str, Any]) -> Found | None:
     """None where there is nothing."""
     return NOTHING._replace(**values) if values else None
