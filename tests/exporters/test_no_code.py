@@ -1,13 +1,16 @@
-"""`slopewise-exporter run -- COMMAND` and SLOPEWISE_EXPORTER=1: trainings that say nothing of Slopewise are reported."""
+"""`slopewise-exporter run -- COMMAND` and SLOPEWISE_EXPORTER=1 report trainings that have no line of Slopewise."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +19,13 @@ from pathlib import Path
 from textwrap import dedent
 from urllib.error import URLError
 
+import prometheus_client
 import psutil
 import pytest
 from support.training_fixtures import Samples, Scrape
 from support.waiting import eventually
+
+import slopewise_exporter
 
 pytestmark = pytest.mark.processes
 
@@ -48,7 +54,7 @@ def start(tmp_path: Path, port_file: Path) -> Iterator[Start]:
             "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file),
         }
         options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        process = subprocess.Popen(
+        process: Popen = subprocess.Popen(
             list(command),
             env={**os.environ, **defaults, **(environment or {})},
             start_new_session=True,
@@ -260,10 +266,6 @@ def test_a_terminal_stays_a_terminal_of_the_same_size_and_a_pipe_stays_a_pipe(
 
 
 def set_size(terminal: int, *, rows: int, columns: int) -> None:
-    import fcntl
-    import struct
-    import termios
-
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
 
@@ -434,16 +436,18 @@ def test_of_two_trainings_of_one_command_the_first_reports_and_the_next_after_it
     start: Start, script: Script, series: Series
 ) -> None:
     training = "import sys, time; print('loss=' + sys.argv[1]); time.sleep(float(sys.argv[2]))"
-    process = start(
-        [
-            *RUN, "--", "sh", "-c",
-            f'{sys.executable} -c "{training}" 1 4 & sleep 1.5; {sys.executable} -c "{training}" 2 0; wait; '
-            f'{sys.executable} -c "{training}" 3 600',
-        ]
-    )  # fmt: skip
+    first, second, third = (
+        f'{sys.executable} -c "{training}" {loss} {wait}' for loss, wait in ((1, 4), (2, 0), (3, 600))
+    )
+    process = start([*RUN, "--", "sh", "-c", f"{first} & sleep 1.5; {second}; wait; {third}"])
     reports(series, LOSS, 1)
-    seen = []
-    assert eventually(lambda: seen.append(series().get(LOSS)) or seen[-1] == 3, 30)
+    seen: list[float | None] = []
+
+    def third_reports() -> bool:
+        seen.append(series().get(LOSS))
+        return seen[-1] == 3
+
+    assert eventually(third_reports, 30)
     assert 2 not in seen
     process.kill()
 
@@ -544,11 +548,7 @@ def test_ranks_but_the_first_and_trainings_that_are_switched_off_are_started_as_
 
 @pytest.fixture(scope="module")
 def installed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a virtual environment as an installed wheel leaves it: the package, its dependency, its .pth file."""
-    import prometheus_client
-
-    import slopewise_exporter
-
+    """The Python of a virtual environment as a wheel leaves it: the package, its dependency, its .pth file."""
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (site,) = folder.glob("lib/python*/site-packages")

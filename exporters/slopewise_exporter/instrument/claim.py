@@ -28,6 +28,9 @@ OUTPUT, FRAMEWORK, CODE = RANKS = (b"output", b"framework", b"code")
 ANSWER_SECONDS = 5.0
 """What closing an endpoint takes at most."""
 
+_ABSTRACT = sys.platform == "linux"
+"""Names that are no files."""
+
 _BACKLOG = 16
 _WRAPPER, _TRAINING = "wrapper", "training"
 _GRANTED, _REFUSED = b"y", b"n"
@@ -97,8 +100,8 @@ def claim(token: str, rank: bytes, gives_up: GivesUp) -> Claim | None:
 
 
 def _name(token: str, holder: str) -> str:
-    name = f"slopewise-exporter-{token}-{holder}"
-    return f"\0{name}" if sys.platform == "linux" else str(Path(tempfile.gettempdir(), name))
+    name = f"slopewise-{token}-{holder}"  # short: a path of 104 bytes is too long on macOS
+    return f"\0{name}" if _ABSTRACT else str(Path(tempfile.gettempdir(), name))
 
 
 def _listen(name: str, gives_up: GivesUp) -> Claim | None:
@@ -119,7 +122,11 @@ def _listen(name: str, gives_up: GivesUp) -> Claim | None:
 
 def _is_held(name: str) -> bool:
     with socket.socket(socket.AF_UNIX) as asker:
-        return asker.connect_ex(name) == 0
+        try:
+            asker.connect(name)
+        except OSError:
+            return False
+        return True
 
 
 def _ask(name: str, rank: bytes) -> bool:
