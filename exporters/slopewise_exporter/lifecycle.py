@@ -41,6 +41,11 @@ def opened(reporter: OpenReporter) -> None:
     _open.append(reporter)
 
 
+def newest() -> OpenReporter | None:
+    """The reporter that was opened last and is open; None: there is none."""
+    return _open[-1] if _open else None
+
+
 def closed(reporter: OpenReporter) -> None:
     """No more; one that was not open is no error."""
     with suppress(ValueError):
