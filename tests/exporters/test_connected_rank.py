@@ -17,9 +17,7 @@ def torch_of(rank: int, *, initialised: bool = True) -> object:
 
 
 def jax_of(rank: int, *, initialised: bool = True) -> object:
-    return SimpleNamespace(
-        process_index=lambda: rank, distributed=SimpleNamespace(is_initialized=lambda: initialised)
-    )
+    return SimpleNamespace(process_index=lambda: rank, distributed=SimpleNamespace(is_initialized=lambda: initialised))
 
 
 def mpi_of(rank: int, *, initialised: bool = True, size: int = 4) -> object:

@@ -232,9 +232,7 @@ def test_an_array_of_jax_is_read_at_once_when_it_is_ready_and_held_otherwise(
     assert scrape(reporter.port)['training_loss{stage="train"}'] == 3.0
 
 
-def test_several_threads_lose_no_loss(
-    make_reporter: MakeReporter, device: Device, in_background: InBackground
-) -> None:
+def test_several_threads_lose_no_loss(make_reporter: MakeReporter, device: Device, in_background: InBackground) -> None:
     reporter = make_reporter()
     threads = [in_background(lambda: train(reporter, device, [math.nan] * 3000)) for _ in range(3)]
     for thread in threads:

@@ -82,11 +82,15 @@ def _reported_fit(training: Training, framework: str, given: _Given, add: _Add) 
                         add(bound, reporter, stack)
                         arguments, named = bound.args, bound.kwargs
             except Exception as error:
-                reason = f"{type(error).__name__}: {error}"
-                _check.warn(framework, f"this fit of {framework} is not reported ({reason}). Training goes on")
+                _warn_unreported(framework, error)
             return original(*arguments, **named)
 
     return around
+
+
+def _warn_unreported(framework: str, error: Exception) -> None:
+    reason = f"{type(error).__name__}: {error}"
+    _check.warn(framework, f"this fit of {framework} is not reported ({reason}). Training goes on")
 
 
 def _argument(name: str, make: Callable[[Reporter], Any]) -> tuple[_Given, _Add]:
@@ -185,12 +189,23 @@ def _accelerate(training: Training, module: ModuleType) -> None:
     """What the training logs, also where it uses no tracker."""
     trackers: list[Any] = []
 
-    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        if not trackers:
-            trackers.append(import_module("slopewise_exporter.accelerate").SlopewiseTracker(reporter=reporter))
-        trackers[0].log(bound.arguments["values"], step=bound.arguments.get("step"))
+    def log(accelerator: Any, values: Any, step: int | None = None, **_: Any) -> None:
+        if any(map(_is_ours, accelerator.trackers)):
+            return
+        with training.fit("accelerate") as reporter:
+            if reporter is None:
+                return
+            if not trackers:
+                trackers.append(import_module("slopewise_exporter.accelerate").SlopewiseTracker(reporter=reporter))
+            trackers[0].log(values, step=step)
 
-    around = _reported_fit(training, "accelerate", lambda bound: bound.arguments["self"].trackers, add)
+    def around(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        try:
+            log(*arguments, **named)
+        except Exception as error:
+            _warn_unreported("accelerate", error)
+        return original(*arguments, **named)
+
     _wrap(module.Accelerator, "log", around)
 
 
