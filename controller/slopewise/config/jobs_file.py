@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-from slopewise_exporter.logs import LineParser
 
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.shell_words import shell_mistake, split
 from slopewise.config.validation import Document, load_yaml, parse_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import NO_OBJECTIVES, Objectives
+from slopewise_exporter.logs import LineParser
 
 _EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -25,8 +25,6 @@ from slopewise_exporter.values import Checker
 PACKAGES_VARIABLE = "SLOPEWISE_EXPORTER_PACKAGES"
 """Where `bootstrap/sitecustomize.py` finds this package and prometheus_client, for a Python that has neither."""
 
-PROBE_VARIABLE = "SLOPEWISE_EXPORTER_PROBE"
-
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
@@ -96,7 +94,7 @@ def _reports_itself(arguments: Sequence[str], environment: Mapping[str, str]) ->
     try:
         probe = subprocess.run(
             [*python, "-c", _PROBE],
-            env={**environment, PROBE_VARIABLE: "1"},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

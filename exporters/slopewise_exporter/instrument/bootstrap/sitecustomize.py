@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
 from importlib.machinery import PathFinder
 
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes 10 ms to import
@@ -29,13 +30,11 @@ class _LentPackages:
 def _start() -> None:
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != _HERE]  # noqa: PTH100
     sys.meta_path.append(_LentPackages())
-    try:
+    # An older version of its own, or a Python before 3.9: `launch` has found that out, and a parent follows the output.
+    with suppress(Exception):
         from slopewise_exporter.instrument.startup import start
 
         start()
-    except Exception as error:  # an older version of its own, a Python before 3.9: the training starts without
-        if os.environ.get("SLOPEWISE_EXPORTER_PROBE") is None:
-            sys.stderr.write(f"slopewise-exporter: not loaded into this Python ({type(error).__name__}: {error})\n")
 
 
 def _load_the_other() -> None:
