@@ -258,9 +258,9 @@ class Reporter:
         if not self._ended:
             self._record.resume(self._checked(progress))
 
-    def leave(self) -> None:
-        """The process ends and the training does not: it goes on in another one. Waits for no scrape."""
-        self._end(None, linger=False)
+    def leave(self, *, linger: bool = False) -> None:
+        """The process ends and the training does not: it goes on in another one. Waits for no scrape, or for a last."""
+        self._end(None, linger=linger)
 
     def close(self) -> None:
         """The training finished. Returns after one more scrape, or `linger_seconds`; a second call at once.

@@ -24,7 +24,7 @@ class JsonReader:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._decode = json.JSONDecoder().raw_decode
-        self._layouts: dict[Path, list[tuple[str, Path]]] = {}
+        self._layouts: dict[Path, list[tuple[str, Path, str]]] = {}
 
     def read(self, text: str) -> dict[str, float] | None:
         """Field of `Found`: number. None: this is no JSON object."""
@@ -36,25 +36,31 @@ class JsonReader:
         if type(document) is not dict:
             return None
         keys = tuple(document)
+        if text.find("{", 1) > 0:
+            keys += tuple(key for inner in document.values() if type(inner) is dict for key in ("{", *inner))
         layout = self._layouts.get(keys)
         if layout is None:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             layout = self._layouts[keys] = self._layout(document)
         values: dict[str, float] = {}
-        for field, path in layout:
-            number = _number_at(document, path)
-            if number is not None and is_usable(field, number):
+        for field, path, key in layout:
+            number = document[key]
+            if type(number) is not float:
+                number = _number_at(document, path)
+                if number is None:
+                    continue
+            if field == "loss" or is_usable(field, number):
                 values[field] = number
         return values
 
-    def _layout(self, document: dict[str, Any]) -> list[tuple[str, Path]]:
+    def _layout(self, document: dict[str, Any]) -> list[tuple[str, Path, str]]:
         best: dict[str, tuple[int, Path]] = {}
         for path in _paths(document):
             meaning = self._names.meaning("/".join(path)) or self._names.meaning(path[-1])
             if meaning is not None and (meaning.field not in best or meaning.rank < best[meaning.field][0]):
                 best[meaning.field] = (meaning.rank, path)
-        return [(field, path) for field, (_, path) in best.items()]
+        return [(field, path, path[0]) for field, (_, path) in best.items()]
 
 
 def _paths(document: dict[str, Any]) -> list[Path]:

@@ -129,6 +129,7 @@ class Names:
     """Looks names up. `own`: names of the user's by field, which replace those of the table for that field."""
 
     def __init__(self, own: Mapping[str, Sequence[str]] | None = None) -> None:
+        self.own = [name for names in (own or {}).values() for name in names]
         table = {**DEFAULT_NAMES, **{field: names for field, names in (own or {}).items() if names}}
         self._meanings: dict[str, Meaning] = {}
         for field, names in table.items():

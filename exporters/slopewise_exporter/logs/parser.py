@@ -16,7 +16,7 @@ MAX_LINE_CHARACTERS = 65_536
 """Of a longer line only these are read."""
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\x08+|\x1b")
-_SIGNS = re.compile(r"loss|step|epoch|iter|%\||/s|━|\d/\d|Trainer\.fit|train_runtime|Training [cf]", re.IGNORECASE)
+_SIGNS = ("loss", "step", "epoch", "%|", "iter", "\u2501", "/s", "update", "trainer.fit", "train_runtime", "training ")
 """One of these is in every line that says something in one of the common formats; most lines have none."""
 
 _FINISHED = re.compile(
@@ -41,7 +41,7 @@ class LineParser:
         self._patterns = PatternReader(patterns, self.names) if patterns else None
         self._json = JsonReader(self.names)
         self._pairs = PairReader(self.names)
-        self._signs = None if names and any(names.values()) else _SIGNS
+        self._signs = (*_SIGNS, *(name.split()[-1].lower() for name in self.names.own if name.strip()))
 
     def parse(self, line: str) -> Found | None:
         """What the line says; None: nothing. Never raises."""
@@ -51,14 +51,17 @@ class LineParser:
             values = self._json.read(line)
             if values is not None:
                 return found_in(values)
-        if self._signs is not None and self._signs.search(line) is None:
-            return None
-        return self._text(line[:MAX_LINE_CHARACTERS])
+        line = line[:MAX_LINE_CHARACTERS]
+        lower = line.lower()
+        for sign in self._signs:
+            if sign in lower:
+                return self._text(line)
+        return None
 
     def _text(self, line: str) -> Found | None:
         if "\x1b" in line or "\x08" in line:
             line = _CONTROL.sub("", line)
-        finished = _FINISHED.search(line) is not None
+        finished = ("rain" in line) and _FINISHED.search(line) is not None
         bar = read_bar(line)
         values = self._pairs.read(line if bar is None else bar[1])
         if bar is not None:

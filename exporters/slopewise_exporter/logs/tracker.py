@@ -7,6 +7,7 @@ training may be a little behind.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Protocol
 
 from slopewise_exporter.logs.counts import Count, Counts
@@ -18,6 +19,9 @@ _CONFIRMATIONS = 3
 _LOSSES_WITHOUT_COUNT = 20
 """In a row: the count came from a line like `loaded the checkpoint of step 500`. Each loss is a step from then on."""
 
+_RECENT_LOSSES = 50
+"""Kept for a reader that is restarted: as far back as the moving average of the loss reaches."""
+
 _KEPT = (
     "steps",
     "epochs",
@@ -28,6 +32,7 @@ _KEPT = (
     "_numbered",
     "_plan_is_counted",
     "finished",
+    "failed",
 )
 _KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "plan")
 
@@ -65,6 +70,8 @@ class Tracker:
         self.steps = 0
         self.epochs = 0
         self.finished = False
+        self.failed = False
+        self._recent: deque[float] = deque(maxlen=_RECENT_LOSSES)
         self._reporter = reporter
         self._counts = Counts()
         self._plan_is_fixed = planned_steps is not None
@@ -89,20 +96,21 @@ class Tracker:
     def kept(self) -> dict[str, Any]:
         """What `restore` takes, for a reader that is restarted; plain numbers."""
         counts = {name: getattr(self._counts, name) for name in _KEPT_COUNTS}
-        return {**{name: getattr(self, name) for name in _KEPT}, "counts": counts}
+        return {**{name: getattr(self, name) for name in _KEPT}, "counts": counts, "recent": list(self._recent)}
 
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Go on where another tracker of the same log was. KeyError or TypeError where it is not what `kept` was."""
+    def restore(self, kept: dict[str, Any], at_seconds: float) -> None:
+        """Go on where another tracker was, `at_seconds`. KeyError or TypeError where it is not what `kept` was."""
         for name in _KEPT_COUNTS:
             setattr(self._counts, name, kept["counts"][name])
         for name in _KEPT:
             setattr(self, name, kept[name])
-        if self.steps:
-            self._reporter.advance_to(self.steps, self.epochs)
+        for loss in kept["recent"]:
+            self._recent.append(loss)
+            self._reporter.advance_to(self.steps, self.epochs, loss, at_seconds=at_seconds)
         if self._plan is not None:
             self._reporter.plan(self._plan)
         if self.finished:
-            self._reporter.mark_ended(failed=False)
+            self._reporter.mark_ended(failed=self.failed)
 
     def take(self, found: Found, at_seconds: float | None = None) -> None:
         """One more line; `at_seconds`: when it was written, where that is in the past."""
@@ -111,6 +119,8 @@ class Tracker:
             self._epochs_planned = epochs_planned
         if epoch is not None:
             self._see_epoch(epoch, with_loss=loss is not None)
+        if loss is not None:
+            self._recent.append(loss)
         if step is not None:
             self._count(step, steps_planned or 0.0, loss, at_seconds, is_bar=False)
         elif batch is not None:
@@ -130,7 +140,7 @@ class Tracker:
         if not failed and self._epochs_planned and self._epoch is not None and not self._fractions:
             self.epochs = max(self.epochs, int(self._epoch) - self._counts.origin + 1)
             self._reporter.advance_to(self.steps, self.epochs)
-        self.finished = True
+        self.finished, self.failed = True, failed
         self._reporter.mark_ended(failed=failed)
 
     def _see_epoch(self, epoch: float, *, with_loss: bool) -> None:
