@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slopewise_exporter.fit_report import FitReport
+from slopewise_exporter.fit_report import FitReport, check
 from slopewise_exporter.reporter import Reporter
-from slopewise_exporter.values import Checker
 
 _SCORES = frozenset(
     {
@@ -31,7 +30,6 @@ class RoundsReport(FitReport):
     def __init__(self, reporter: Reporter | None, framework: str, metric: str | None = None) -> None:
         super().__init__(reporter, framework)
         self._metric = metric
-        self._check = Checker()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self._framework, self._metric)
@@ -43,8 +41,8 @@ class RoundsReport(FitReport):
         """A round is done, with these metrics by their names."""
         loss, evaluated = self._loss(train), self._loss(evaluation)
         if loss is None and evaluated is None:
-            self._check.warn(
-                "no loss",
+            check.warn(
+                f"{self._framework} no loss",
                 f"{self._framework}: rounds are counted, but there is no loss among {sorted({*train, *evaluation})}: "
                 "evaluate the training set too, with a metric that is a loss, or name one: ReportCallback(metric=...)",
             )

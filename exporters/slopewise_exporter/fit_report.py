@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from functools import wraps
+from time import perf_counter
 from typing import Any, Callable, TypeVar
 from weakref import WeakSet
 
@@ -29,7 +30,8 @@ _making = threading.Lock()
 _common: tuple[int, Reporter] | None = None
 """The process that made it, and the reporter of all callbacks that were given none."""
 
-_check = Checker()
+check = Checker()
+"""What was logged once by a callback is not logged by its copies, of which a search makes many."""
 
 
 class Plan:
@@ -60,6 +62,28 @@ class Plan:
             self._reporter.plan(self._reporter.steps)
 
 
+class Waits:
+    """The time from the end of a step to the begin of the next one, in which nothing but its batch was fetched."""
+
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self._reporter = reporter
+        self._idle_since: float | None = None
+
+    def idle(self) -> None:
+        """A step has ended, or what came after it."""
+        self._idle_since = perf_counter()
+
+    def interrupt(self) -> None:
+        """Something else happens before the next step, an evaluation or a save: this once, the time is not known."""
+        self._idle_since = None
+
+    def busy(self) -> None:
+        """A step begins: its batch is here."""
+        if self._reporter is not None and self._idle_since is not None:
+            self._reporter.waited(perf_counter() - self._idle_since)
+        self._idle_since = None
+
+
 class FitReport:
     """One fit after another. Where `begin` says that this process is not the one that reports, nothing is."""
 
@@ -68,6 +92,7 @@ class FitReport:
         self._framework = framework
         self._reporter: Reporter | None = None
         self._plan = Plan(None)
+        self.waits = Waits()
         self._epochs_left = 0
         self._epoch_began_at = 0
         self._reached = 0
@@ -101,6 +126,7 @@ class FitReport:
         self._epochs_left = 0
         self._upper_bound = upper_bound
         self._plan = Plan(self._reporter)
+        self.waits = Waits(self._reporter)
         self._plan.begin(steps, done=done, upper_bound=upper_bound)
 
     def begin_epochs(
@@ -146,7 +172,7 @@ class FitReport:
                 self.reach(step, loss)
                 return
             if self._lower is None:
-                _check.warn(
+                check.warn(
                     f"{self._framework} back",
                     f"{self._framework}: step {step} comes after step {self._reached}: it is not counted, nor is its "
                     "loss, unless higher ones follow it",
@@ -172,11 +198,6 @@ class FitReport:
         """An evaluation is done; None: without a loss."""
         if self._reporter is not None and loss is not None:
             self._reporter.evaluate(loss, within_step=within_step)
-
-    def waited(self, seconds: float) -> None:
-        """A step waited so long for its batch."""
-        if self._reporter is not None:
-            self._reporter.waited(seconds)
 
     def end(self) -> None:
         """The fit is over; the process may begin another one."""
@@ -214,7 +235,7 @@ def length(batches: Any) -> int:
     """How many there are; 0 where that is not known."""
     try:
         return len(batches)
-    except (TypeError, NotImplementedError, AttributeError):  # of streams, in their several ways
+    except Exception:  # of streams, in their several ways
         return 0
 
 
@@ -226,9 +247,10 @@ def harmless(hook: Hook) -> Hook:
         try:
             return hook(*arguments, **named)
         except Exception as error:
-            _check.warn(
-                hook.__qualname__,
-                f"{hook.__module__}.{hook.__qualname__} has failed ({type(error).__name__}: {error}): what it would "
+            name = f"{hook.__module__}.{hook.__qualname__}"
+            check.warn(
+                name,
+                f"{name} has failed ({type(error).__name__}: {error}): what it would "
                 "have reported is left out. Training goes on",
             )
             return None

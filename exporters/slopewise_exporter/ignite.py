@@ -9,7 +9,6 @@ Each iteration is a step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 from typing import Any, Callable
 
 from ignite.engine import Events
@@ -38,7 +37,6 @@ class ReportHandler:
         self._report = FitReport(reporter, "ignite")
         self._loss = loss or _loss
         self._metric = metric
-        self._asked_at_seconds: float | None = None
 
     def attach(self, trainer: Any, evaluator: Any | None = None) -> None:
         """Report this trainer, and the evaluations of this evaluator, where there is one."""
@@ -60,13 +58,11 @@ class ReportHandler:
 
     @harmless
     def _ask(self, engine: Any) -> None:
-        self._asked_at_seconds = perf_counter()
+        self._report.waits.idle()
 
     @harmless
     def _receive(self, engine: Any) -> None:
-        if self._asked_at_seconds is not None:
-            self._report.waited(perf_counter() - self._asked_at_seconds)
-            self._asked_at_seconds = None
+        self._report.waits.busy()
 
     @harmless
     def _step(self, engine: Any) -> None:

@@ -27,7 +27,7 @@ from lightning.pytorch import Callback
 from slopewise_exporter.checkpoint_files import CheckpointFolder, Progress
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints
 from slopewise_exporter.environment import checkpoint_folder
-from slopewise_exporter.fit_report import FitReport, Plan, harmless, names_of, stops_early
+from slopewise_exporter.fit_report import FitReport, Plan, Waits, harmless, names_of, stops_early
 from slopewise_exporter.loss_names import eval_loss
 from slopewise_exporter.pytorch import random_state, set_random_state
 from slopewise_exporter.ranks import Ranks
@@ -61,7 +61,8 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
 
     @harmless
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """The beginning of an epoch that is not one of a former process."""
+        """The batch is here. The first is that of an epoch which no former process has begun."""
+        self._report.waits.busy()
         if batch_idx == 0:
             self._epoch_began_at = trainer.global_step
 
@@ -72,10 +73,17 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
         if steps > 0:
             self._global_step = trainer.global_step
             self._report.step(_loss(outputs), steps)
+        self._report.waits.idle()
+
+    @harmless
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """A save is no wait for data."""
+        self._report.waits.interrupt()
 
     @harmless
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """`val_loss` or the like, where the module logs one."""
+        self._report.waits.interrupt()
         if not trainer.sanity_checking:
             self._report.evaluate(eval_loss(trainer.callback_metrics))
 
@@ -110,6 +118,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         self._every_steps = every_steps
         self._keep = keep
         self._plan = Plan(reporter)
+        self._waits = Waits(reporter)
         self._checkpoints: Checkpoints | None = None
         self._global_step = 0
         self._random: Mapping[str, Any] | None = None
@@ -160,6 +169,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """A step, unless gradients are still being added up; SystemExit(143) after SIGTERM, once it is saved."""
+        self._waits.idle()
         if trainer.global_step == self._global_step or self._checkpoints is None:
             return
         self._global_step = trainer.global_step
@@ -174,6 +184,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """`val_loss` or the like, where the module logs one."""
+        self._waits.interrupt()
         loss = eval_loss(trainer.callback_metrics)
         if self._reporter is not None and loss is not None and not trainer.sanity_checking:
             self._reporter.evaluate(loss)
@@ -199,6 +210,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Lightning saves no random numbers."""
+        self._waits.interrupt()
         checkpoint[_RANDOM] = random_state()
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Mapping[str, Any]) -> None:
@@ -208,6 +220,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Draw on from where the former life ended, in the rank whose random numbers they are."""
+        self._waits.busy()
         if self._random is not None:
             set_random_state(self._random)
             self._random = None

@@ -25,7 +25,7 @@ from transformers import TrainerCallback
 
 from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
-from slopewise_exporter.fit_report import FitReport, Plan, harmless, stops_early
+from slopewise_exporter.fit_report import FitReport, Plan, Waits, harmless, stops_early
 from slopewise_exporter.loss_names import eval_loss
 from slopewise_exporter.pytorch import agree, distributed
 from slopewise_exporter.reporter import Reporter
@@ -58,9 +58,15 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that
         )
 
     @harmless
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The batches of a step are here."""
+        self._report.waits.busy()
+
+    @harmless
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """An optimiser step. Another callback may have changed the plan."""
         self._report.step()
+        self._report.waits.idle()
         if state.max_steps != self._planned:
             self._planned = state.max_steps
             self._report.plan(state.max_steps)
@@ -69,6 +75,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
         """The mean loss since the last log, if this is not that of an evaluation or of the whole training."""
         self._report.loss((logs or {}).get("loss"))
+        self._report.waits.idle()
 
     @harmless
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -81,6 +88,12 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that
     ) -> None:
         """The loss of the evaluation."""
         self._report.evaluate(eval_loss(metrics or {}))
+        self._report.waits.interrupt()
+
+    @harmless
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A save is no wait for data."""
+        self._report.waits.interrupt()
 
     @harmless
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -111,6 +124,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._checkpoints = TrainerFolder(self._folder)
         self._reporter = reporter
         self._plan = Plan(reporter)
+        self._waits = Waits(reporter)
         self._planned = 0
         self._every_seconds = every_seconds
         self._due_at_seconds = self._next_due()
@@ -159,9 +173,14 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._planned = state.max_steps
         self._plan.begin(state.max_steps, done=state.global_step, upper_bound=_stops_early(state))
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The batches of a step are here."""
+        self._waits.busy()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """An optimiser step; decides whether it is saved, and whether it is the last one here."""
         self._report_step(None)
+        self._waits.idle()
         self._step_to_report = True
         self._unsaved = True
         if state.max_steps != self._planned:
@@ -178,6 +197,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
         """The mean loss since the last log, if this is not that of an evaluation."""
+        self._waits.idle()
         if logs is not None and "loss" in logs:
             self._report_step(logs["loss"])
 
@@ -192,6 +212,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
         """The loss of the evaluation."""
+        self._waits.interrupt()
         if self._reporter is not None and metrics is not None and "eval_loss" in metrics:
             self._reporter.evaluate(metrics["eval_loss"])
         if control.should_save:
@@ -199,6 +220,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer has saved: mark it as whole. SystemExit(143) where SIGTERM was the reason."""
+        self._waits.interrupt()
         self._report_step(None)
         self._agreed(True)  # wait for the other ranks, whose random numbers are files of the same folder
         if state.is_world_process_zero:

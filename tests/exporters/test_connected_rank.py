@@ -49,10 +49,10 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_the_library_that_connects_the_processes_has_the_rank(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setitem(sys.modules, name, LIBRARIES[name](3))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, name, LIBRARIES[name](3))
     assert connected_rank() == 3
     assert not reports_here({}, Checker())
-    monkeypatch.setitem(sys.modules, name, LIBRARIES[name](0))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, name, LIBRARIES[name](0))
     assert reports_here({"SLURM_PROCID": "1"}, Checker())
 
 
@@ -60,20 +60,20 @@ def test_the_library_that_connects_the_processes_has_the_rank(monkeypatch: pytes
 def test_a_library_that_is_loaded_and_connects_nothing_decides_nothing(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, name, LIBRARIES[name](3, initialised=False))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, name, LIBRARIES[name](3, initialised=False))
     assert connected_rank() is None
     assert reports_here({}, Checker())
     assert not reports_here({"RANK": "2"}, Checker())
 
 
 def test_one_process_under_mpi_is_no_training_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi_of(0, size=1))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi_of(0, size=1))
     assert connected_rank() is None
 
 
 def test_a_library_of_another_version_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
-    monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi_of(2))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi_of(2))
     assert connected_rank() == 2
 
 

@@ -85,7 +85,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, stack=stack))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, stack=stack))
     return Device()
 
 
@@ -220,7 +220,7 @@ def test_an_array_of_jax_is_read_at_once_when_it_is_ready_and_held_otherwise(
         return [each.number for each in arrays]
 
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(device_get=device_get))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(device_get=device_get))
     device = Device()
     steps: list[Any] = [Array(device, 5.0, ready=True), *(Array(device, 4.0, ready=False) for _ in range(9))]
     for loss in steps:
