@@ -53,14 +53,17 @@ class Claim:
         self._server = server
         self._name = name
         self._gives_up = gives_up
-        threading.Thread(target=self._answer, name="slopewise-claim", daemon=True).start()
+        self._thread = threading.Thread(target=self._answer, name="slopewise-claim", daemon=True)
+        self._thread.start()
 
     def release(self) -> None:
         """Let another process have it."""
-        # `shutdown` wakes the thread in `accept`; a close alone would leave the name taken until it returns.
+        # The name stays taken as long as the thread waits in `accept`, which `shutdown` ends and a close does not.
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
-        self.abandon_after_fork()
+        self._server.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(ANSWER_SECONDS)
         if not self._name.startswith("\0"):
             with suppress(OSError):
                 Path(self._name).unlink()

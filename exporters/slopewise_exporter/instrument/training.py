@@ -32,12 +32,13 @@ class Training:
         self._reporter: Reporter | None = None
         self._opening = False
         self._fitting = False
+        self._ignores_output = False
         self._off = False
 
     @property
     def follows_output(self) -> bool:
         """Whether what is printed may still be of use."""
-        return not self._off and self._rank in (None, OUTPUT)
+        return not (self._off or self._ignores_output) and self._rank in (None, OUTPUT)
 
     def by_output(self) -> Reporter | None:
         """The reporter for what is printed; None: another process reports, or something better in this one."""
@@ -45,7 +46,7 @@ class Training:
             if not self.follows_output:
                 return None
             if self._reporter is None and not self._open(OUTPUT, _library()):
-                self._off = True
+                self._ignores_output = True
             return self._reporter
 
     @contextmanager
@@ -113,8 +114,9 @@ class Training:
         with self._lock:
             if self._rank is not None and RANKS.index(rank) <= RANKS.index(self._rank):
                 return False
-            self._off = True
+            self._ignores_output = True
             self._close()
+            self._rank = None
             held, self._claim = self._claim, None
             if held is not None:
                 held.release()
