@@ -207,6 +207,7 @@ class FitReport:
 def common_reporter(framework: str) -> Reporter:
     """The reporter that this process has opened, or one that is made now and closed when the process ends."""
     global _common  # noqa: PLW0603 - one process, one port
+    lifecycle.opening()  # the training's own line comes before what was found without it
     with _making:
         opened = lifecycle.newest()
         if isinstance(opened, Reporter):

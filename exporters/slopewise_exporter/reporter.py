@@ -323,6 +323,7 @@ class Reporter:
                 objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
             )
             registry = build_registry(self._record, facts, self._process_metrics())
+            lifecycle.opening()
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
             self._check.warn("endpoint", f"{listening_advice(settings, error)}. Training goes on without metrics")
