@@ -29,6 +29,14 @@ STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 up twice: in the 25 ms bucket, and in those from 100 ms on."""
 
 
+class Facts(NamedTuple):
+    """What `training_info` says; `objective` is `min` or `max`."""
+
+    framework: str
+    model: str
+    objective: str
+
+
 class Snapshot(NamedTuple):
     """All numbers of one moment. None: nothing to export yet. Times are Unix seconds."""
 
