@@ -21,9 +21,10 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
-from slopewise_exporter.checkpoint_files import CheckpointFolder, Progress
+from slopewise_exporter.checkpoint_files import CheckpointFolder
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints
 from slopewise_exporter.environment import checkpoint_folder
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import random_state, set_random_state
 from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter

@@ -31,7 +31,7 @@ SERVICE = "training"
 
 
 def given_attributes() -> Mapping[str, Any]:
-    """What OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say. """
+    """What OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say."""
     return OTELResourceDetector().detect().attributes
 
 

@@ -14,7 +14,7 @@ from time import perf_counter, time
 from typing import NamedTuple
 
 from slopewise_exporter.average import RobustAverage
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
     "starting",

@@ -11,14 +11,12 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
 from slopewise_exporter import lifecycle
-from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.environment import (
     DEFAULT_LINGER_SECONDS,
     DEFAULT_PORT,
@@ -28,6 +26,7 @@ from slopewise_exporter.environment import (
     reports_here,
     write_port_file,
 )
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.pushes import Pushes
 from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord
 from slopewise_exporter.timed_batches import TimedBatches
@@ -295,8 +294,7 @@ class Reporter:
         def amount(name: str) -> float:
             return self._check.read(name, getattr(progress, name), parse_amount, 0.0, "a number, 0 or more")
 
-        return replace(
-            progress,
+        return progress._replace(
             steps=int(amount("steps")),
             samples=amount("samples"),
             epochs=int(amount("epochs")),

@@ -21,8 +21,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import agree, distributed
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
