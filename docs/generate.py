@@ -121,6 +121,14 @@ scenarios in your shell.
 """
 
 
+_MAPPINGS = """
+`evaluation` and `responses` have the keys of [spec.evaluation](training-policy.md#specevaluation) (without
+`normaliser`, `progress` and `targetHits`) and [spec.responses](training-policy.md#specresponses), and take their place
+for this job.
+[exporters-mappings.md](exporters-mappings.md) has examples.
+"""
+
+
 def jobs_file() -> str:
     """The reference of the jobs file."""
     return (
@@ -128,6 +136,7 @@ def jobs_file() -> str:
         + _JOBS_FILE
         + "\n## Keys\n\n"
         + _key_table(JobEntry)
+        + _MAPPINGS
     )
 
 
@@ -208,7 +217,10 @@ def _kind(value: dict[str, Any], schema: dict[str, Any]) -> str:
     if "properties" in one:
         return "mapping, see below"
     if one["type"] == "object":
-        return "mapping of names to texts" if isinstance(one.get("additionalProperties"), dict) else "mapping"
+        values = one.get("additionalProperties")
+        if not isinstance(values, dict):
+            return "mapping"
+        return "mapping of names to lists" if values.get("type") == "array" else "mapping of names to texts"
     if one["type"] == "array":
         return "text, or list of texts" if one.get("format") == "command" else "list"
     names = {"string": "text", "number": "number", "integer": "whole number", "boolean": "`true` or `false`"}
