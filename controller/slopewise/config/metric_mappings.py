@@ -51,7 +51,8 @@ class _WithPreset(Document):
     @classmethod
     def _filled(cls, value: object) -> object:
         """The API server writes every default out, so a key with its default counts as left out."""
-        preset = cls.presets.get(value.get("preset")) if isinstance(value, dict) else None
+        name = value.get("preset") if isinstance(value, dict) else None
+        preset = cls.presets.get(name) if isinstance(name, str) else None
         if not isinstance(value, dict) or preset is None:
             return value
         written = {

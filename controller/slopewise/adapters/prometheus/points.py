@@ -27,7 +27,7 @@ from slopewise.adapters.prometheus.queries import (
     duration,
     render_matchers,
 )
-from slopewise.config.metric_mappings import EvaluationMapping
+from slopewise.config.metric_mappings import EvaluationMapping, SeriesName
 from slopewise.model import RawPoint
 
 MAX_SECONDS = 600.0
@@ -58,7 +58,7 @@ def raw_points(mappings: Sequence[EvaluationMapping], forced: Matchers, window_s
 
     `mappings` name a job's pod by the same labels.
     """
-    metrics = (*(one.metric for one in mappings), *step_metrics(mappings))
+    metrics = (*(one.metric for one in mappings), *(steps.metric for steps in _steps_of(mappings)))
     names = "|".join(checked_metric_name(each) for each in dict.fromkeys(metrics))
     matchers = with_pod_labels(forced, mappings[0].pod_labels)
     return RAW_POINTS.substitute(
@@ -89,9 +89,9 @@ def points_queries(mappings: Sequence[EvaluationMapping], forced: Matchers) -> l
     return [PointsQuery(partial(raw_points, group, forced), group) for group in groups]
 
 
-def step_metrics(mappings: Sequence[EvaluationMapping]) -> list[str]:
-    """The names of the steps beside these losses; a later one replaces those before it."""
-    return [STEPS_TOTAL, *(one.steps_total.metric for one in mappings if one.steps_total is not None)]
+def _steps_of(mappings: Sequence[EvaluationMapping]) -> list[SeriesName]:
+    """The steps beside these losses; a later one replaces those before it."""
+    return [SeriesName(metric=STEPS_TOTAL), *(one.steps_total for one in mappings if one.steps_total is not None)]
 
 
 def points_by_series(
@@ -100,7 +100,8 @@ def points_by_series(
     mappings: Sequence[EvaluationMapping] = (EvaluationMapping(),),
 ) -> PointsBySeries:
     """The finite losses of each series, with the steps of the same scrape; those of two processes are joined."""
-    ranks = {name: rank for rank, name in enumerate(step_metrics(mappings))}
+    named = _steps_of(mappings)
+    step_metrics = {each.metric for each in named}
     ranked: dict[tuple[JobKey, str], int] = {}
     steps: dict[tuple[JobKey, str], dict[float, float]] = {}
     losses: dict[tuple[JobKey, str], list[tuple[str, RangeRow]]] = defaultdict(list)
@@ -109,7 +110,8 @@ def points_by_series(
         if (key := job_key(labels)) is None:
             continue
         instance, metric = labels.get("instance", ""), labels.get("__name__", "")
-        if (rank := ranks.get(metric)) is not None:
+        if metric in step_metrics:
+            rank = max((rank for rank, each in enumerate(named) if _is_named(labels, each)), default=-1)
             if rank >= ranked.get((key, instance), 0):
                 steps[key, instance], ranked[key, instance] = dict(row.points), rank
         else:
@@ -126,3 +128,8 @@ def points_by_series(
         ]
         found[key, text] = tuple(sorted(points)[-MAX_POINTS:])
     return found
+
+
+def _is_named(labels: Mapping[str, str], series: SeriesName) -> bool:
+    matched = {"__name__": series.metric, **series.labels}
+    return all(labels.get(name, "") == value for name, value in matched.items())
