@@ -54,7 +54,8 @@ epochs, loader = 2, [[1.0, 2.0], [3.0]]
 train_on, validate = sum, lambda: 0.5
 def save():
     text = urlopen(f"http://127.0.0.1:{reporter.port}/metrics").read().decode()
-    print(*(line for line in text.splitlines() if line.startswith(("training_samples_total", "training_steps_planned "))))
+    shown = ("training_samples_total", "training_steps_planned ")
+    print(*(line for line in text.splitlines() if line.startswith(shown)))
 """
     training = start_training(surroundings + example, SLOPEWISE_EXPORTER_LINGER_SECONDS="0")
     output, errors = training.communicate(timeout=60)

@@ -15,6 +15,7 @@ from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
 from slopewise.commands.history import history
 from slopewise.commands.policies import policies
+from slopewise.commands.replay import replay
 from slopewise.commands.restore import restore
 from slopewise.commands.run import run
 from slopewise.commands.simulate import simulate
@@ -33,7 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(dashboards, name="dashboards")
 app.add_typer(policies, name="policies")
-_COMMANDS: tuple[Callable[..., None], ...] = (demo, run, restore, history, sweep, simulate, advise)
+_COMMANDS: tuple[Callable[..., None], ...] = (demo, run, restore, history, replay, sweep, simulate, advise)
 for command in _COMMANDS:
     app.command()(command)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _CPU_QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<milli>m?)")
 _MEMORY_QUANTITY = re.compile(r"(?P<number>\d{1,19})(?P<mebi>(Mi)?)")
@@ -72,7 +72,7 @@ def _label_name(value: str) -> str:
 
 
 def _failed_values(value: object) -> object:
-    """Texts by label name; one text stands for a list of one."""
+    """Lists of texts by label name."""
     if not isinstance(value, dict):
         return value
     for values in value.values():
@@ -82,7 +82,11 @@ def _failed_values(value: object) -> object:
 
 
 CpuMillicores = Annotated[
-    int, BeforeValidator(parse_cpu_millicores), WithJsonSchema({"type": "string", "format": "cpu-quantity"})
+    int,
+    BeforeValidator(parse_cpu_millicores),
+    # 100 as JSON would be read as 100 cores.
+    PlainSerializer(cpu_quantity, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "cpu-quantity"}),
 ]
 """The formats of these five are names for rules: `crds/rules.py` has each of them as CEL."""
 MetricName = Annotated[

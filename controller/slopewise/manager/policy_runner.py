@@ -33,6 +33,7 @@ from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.pass_settings import pass_settings, policy_of, reads_points
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import OtherResizers
+from slopewise.decision_record.recorder import Recorder
 from slopewise.errors import ObservationError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.feedback.restore import RestoreReport, due, restore_originals
@@ -99,6 +100,10 @@ class PolicyRunner:
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
         self._sinks = shared.effects.sinks(self._reporter, self._make_departures())
+        self._recorder = self._make_recorder(document)
+        if self._recorder is not None:
+            self._ports = self._recorder.ports(self._ports)
+            self._sinks.append(self._recorder)
         self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.evaluation_seconds, self._sinks)
         self._triggered = threading.Event()
         self._resized: deque[str] = deque()
@@ -114,6 +119,8 @@ class PolicyRunner:
         if not self.loop.stop(timeout_seconds):
             return False
         self._reader.close()
+        if self._recorder is not None:
+            self._recorder.close()
         return True
 
     def forget(self) -> None:
@@ -248,6 +255,10 @@ class PolicyRunner:
         return job_uid if managed is None else f"{managed.pod.namespace}/{managed.pod.name}"
 
     # --- the ports -------------------------------------------------------------------------------------------
+
+    def _make_recorder(self, document: TrainingPolicy) -> Recorder | None:
+        record = self._shared.options.record
+        return None if record is None else record.recorder(document, self._settings.first_changes_a_pass)
 
     def _make_reporter(self, status: PolicyDocument | None) -> StatusReporter:
         return StatusReporter(
