@@ -122,10 +122,9 @@ scenarios in your shell.
 
 
 _MAPPINGS = """
-`evaluation` and `responses` have the keys of [spec.evaluation](training-policy.md#specevaluation) (without
-`normaliser`, `progress` and `targetHits`) and [spec.responses](training-policy.md#specresponses), and take their place
-for this job.
+`evaluation` and `responses` take the place of `spec.evaluation` and `spec.responses` of the policy for this job;
 [exporters-mappings.md](exporters-mappings.md) has examples.
+
 """
 
 
@@ -137,15 +136,13 @@ def jobs_file() -> str:
         + "\n## Keys\n\n"
         + _key_table(JobEntry)
         + _MAPPINGS
+        + "\n".join(_sections(JobEntry)[1:])
     )
 
 
 def training_policy() -> str:
     """The reference of the TrainingPolicy, with the parameters of every policy."""
-    paths: dict[type[BaseModel], list[str]] = {}
-    for path, model in _documents("", TrainingPolicy):
-        paths.setdefault(model, []).append(path)
-    sections = [_section(", ".join(found), model) for model, found in paths.items()]
+    sections = _sections(TrainingPolicy)
     parameters = [_PARAMETERS]
     shipped = [describe(name.replace("_", "-"))[0] for name in policies.names()]
     parameters += [_parameters(policy) for policy in shipped if not policy["simulator_only"]]
@@ -166,6 +163,14 @@ PAGES: dict[str, Callable[[], str]] = {
     "training-policy.md": training_policy,
     "command-line.md": command_line,
 }
+
+
+def _sections(document: type[BaseModel]) -> list[str]:
+    """The table of each document in a document, under all keys that it stands at; the document itself first."""
+    paths: dict[type[BaseModel], list[str]] = {}
+    for path, model in _documents("", document):
+        paths.setdefault(model, []).append(path)
+    return [_section(", ".join(found), model) for model, found in paths.items()]
 
 
 def _documents(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
