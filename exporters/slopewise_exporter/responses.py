@@ -10,16 +10,15 @@ import os
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from slopewise_exporter import lifecycle
 from slopewise_exporter.environment import (
     DEFAULT_PORT,
-    EndpointSettings,
     endpoint_settings,
     listening_advice,
     reports_here,
@@ -216,17 +215,16 @@ class ResponseReporter:
             registry.register(ProcessFacts())
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
-            self.check.warn("endpoint", f"{_advice(settings, error)}. Requests are answered without metrics")
+            advice = listening_advice(settings, error, process="server", by="ResponseTimes")
+            self.check.warn("endpoint", f"{advice}. Requests are answered without metrics")
             return
         self.check.inform(f"metrics on {self._endpoint.url}")
         lifecycle.opened(self)
         if settings.port_file is not None:
-            with suppress(OSError, ValueError):
-                write_port_file(settings.port_file, self._endpoint.port)
+            self._announce(settings.port_file, self._endpoint.port)
 
-
-def _advice(settings: EndpointSettings, error: Exception) -> str:
-    advice = listening_advice(settings, error)
-    return advice.replace("this training Reporter", "this server ResponseReporter").replace(
-        "Reporter(address", "ResponseReporter(address"
-    )
+    def _announce(self, port_file: Path, port: int) -> None:
+        try:
+            write_port_file(port_file, port)
+        except (OSError, ValueError) as error:
+            self.check.warn("port file", f"cannot write the port {port} to {port_file} ({error})")

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,8 +200,22 @@ def test_a_port_in_use_leaves_the_application_as_it_is_and_says_what_to_do(caplo
         assert call(answering(START, BODY), reporter) == [START, BODY]
     assert reporter.port is None
     (message,) = caplog.messages
-    assert "give this server ResponseReporter(port=...) or SLOPEWISE_EXPORTER_PORT with another one" in message
+    assert "give this server ResponseTimes(port=...) or SLOPEWISE_EXPORTER_PORT with another one" in message
     assert message.endswith("Requests are answered without metrics")
+
+
+def test_the_port_that_was_taken_is_written_to_a_file_or_that_fails_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for file in (tmp_path / "port", tmp_path / "missing" / "port"):
+        monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(file))
+        reporter = ResponseReporter(0, address="127.0.0.1")
+        call(answering(START, BODY), reporter)
+        if file.parent == tmp_path:
+            assert (file.read_text(), caplog.messages) == (f"{reporter.port}\n", [])
+        reporter.close()
+    (message,) = caplog.messages
+    assert message.startswith("cannot write the port")
 
 
 def test_it_can_be_switched_off(reporter: ResponseReporter, monkeypatch: pytest.MonkeyPatch) -> None:

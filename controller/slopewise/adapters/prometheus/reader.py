@@ -227,7 +227,8 @@ class PrometheusReader:
                 for start, end in spans(start_seconds, end_seconds, step_seconds)
                 for row in self._http.ask_range(query, start, end, step_seconds)
             ]
-            curves = _best_curves(one, rows) | curves
+            found = {pod: curve for pod, curve in _best_curves(one, rows).items() if source.covers(pod)}
+            curves = found | curves
         return curves
 
     def last_values(self, metric: str, at_seconds: float, window_seconds: float) -> dict[str, float]:
