@@ -23,6 +23,7 @@ from slopewise.errors import ActuationError
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
 from slopewise.model import (
+    Bounds,
     ClusterSnapshot,
     CpuAllocation,
     MemoryAllocation,
@@ -51,6 +52,11 @@ class ReplayedPass:
     snapshot: ClusterSnapshot
     report: PassReport
     result: Result
+    document: TrainingPolicy
+    """What it ran with, with another policy where one was chosen."""
+    bounds: Bounds
+    guarded: MemoryState | None
+    """The memory that its guards saw, with the originals of what was to be changed; None: it was held."""
 
     @property
     def differences(self) -> list[str]:
@@ -73,15 +79,19 @@ def replay(passes: Iterable[RecordedPass], policy: PolicyChoice | None = None) -
             continue
         loaded = changed(memory, inputs.memory)
         snapshot = snapshot_of(each.recorded)
-        report, saved = decider.decide(snapshot, loaded, each.recorded.answers)
-        memory = loaded if saved is None else saved
-        yield ReplayedPass(each.where, each.recorded, snapshot, report, result_of(report))
+        report, recorded, shown = decider.decide(snapshot, loaded, each.recorded.answers)
+        memory = loaded if recorded.saved is None else recorded.saved
+        yield ReplayedPass(
+            each.where, each.recorded, snapshot, report, result_of(report),
+            decider.document, decider.settings.bounds, shown.first_saved,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Decider:
     """Runs passes with one document's settings."""
 
+    document: TrainingPolicy
     policy: PolicyProtocol
     settings: PassSettings
     recorded_policy: PolicyProtocol
@@ -97,23 +107,23 @@ class _Decider:
         recorded = replace(pass_settings(document), first_changes_a_pass=settings.first_changes_a_pass)
         if choice is None:
             policy = policy_of(document)
-            return cls(policy, recorded, policy, recorded, is_other=False)
+            return cls(document, policy, recorded, policy, recorded, is_other=False)
         spec = document.spec.model_copy(update={"policy": choice, "placement": None})
         other = document.model_copy(update={"spec": spec})
         chosen = replace(recorded, policy_name=spec.policy_name)
-        return cls(policy_of(other), chosen, policy_of(document), recorded, is_other=True, own=own)
+        return cls(other, policy_of(other), chosen, policy_of(document), recorded, is_other=True, own=own)
 
     def decide(
         self, snapshot: ClusterSnapshot, loaded: MemoryState, answers: tuple[Answer, ...]
-    ) -> tuple[PassReport, MemoryState | None]:
-        """The report of a pass, and what the recorded policy saved in it."""
-        recorded, saved = _pass(self.recorded_policy, self.recorded_settings, snapshot, loaded, answers)
+    ) -> tuple[PassReport, _GivenMemory, _GivenMemory]:
+        """The report of a pass, what the recorded policy saved in it, and what the shown one did."""
+        report, recorded = _pass(self.recorded_policy, self.recorded_settings, snapshot, loaded, answers)
         if not self.is_other:
-            return recorded, saved
+            return report, recorded, recorded
         own = loaded if self.own is None else self.own
-        report, kept = _pass(self.policy, self.settings, snapshot, own, ())
-        self.own = own if kept is None else kept
-        return report, saved
+        report, shown = _pass(self.policy, self.settings, snapshot, own, ())
+        self.own = own if shown.saved is None else shown.saved
+        return report, recorded, shown
 
 
 def _pass(
@@ -122,10 +132,10 @@ def _pass(
     snapshot: ClusterSnapshot,
     loaded: MemoryState,
     answers: tuple[Answer, ...],
-) -> tuple[PassReport, MemoryState | None]:
+) -> tuple[PassReport, _GivenMemory]:
     memory = _GivenMemory(loaded)
     ports = Ports(_GivenObserver(snapshot), GivenActuator(answers), memory, _GivenClock(snapshot.taken_at_seconds))
-    return reconcile(ports, policy, settings), memory.saved
+    return reconcile(ports, policy, settings), memory
 
 
 class _GivenObserver:
@@ -145,11 +155,14 @@ class _GivenMemory(DictionaryMemory):
     def __init__(self, loaded: MemoryState) -> None:
         super().__init__()
         super().save(loaded)
+        self.first_saved: MemoryState | None = None
+        """Before anything was carried out."""
         self.saved: MemoryState | None = None
 
     def save(self, state: MemoryState) -> None:
         """Keep what the pass leaves."""
         super().save(state)
+        self.first_saved = self.first_saved or state
         self.saved = state
 
 
