@@ -30,7 +30,7 @@ help:
 	@echo "make test-faults    the rest of the faults, and of the long runs, on the same"
 	@echo "make test-queriers  the queries through Thanos, and of metrics that came by OTLP, into a Prometheus 3; both are built"
 	@echo "               once from their Go modules (Go; about 6 minutes, then 1)"
-	@echo "make test-frameworks  checkpoints of PyTorch, Lightning, Transformers and Keras (downloads 5 GB once, 10 minutes)"
+	@echo "make test-frameworks  callbacks and checkpoints with the frameworks (downloads 7 GB once, 20 minutes)"
 	@echo "make test-pythons   the tests without real processes under each other Python that is installed (about 5 minutes each)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules, references)"

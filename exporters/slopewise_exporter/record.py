@@ -81,6 +81,7 @@ class TrainingRecord:
         "_checkpoint_at",
         "_checkpoint_duration",
         "_checkpoints_open",
+        "_ema_decay",
         "_end_state",
         "_epochs",
         "_eval_loss",
@@ -103,6 +104,7 @@ class TrainingRecord:
 
     def __init__(self, ema_decay: float) -> None:
         self._lock = threading.RLock()
+        self._ema_decay = ema_decay
         self._average = RobustAverage(ema_decay)
         self.steps_planned: float | None = None
         self.plan_is_upper_bound = False
@@ -126,23 +128,34 @@ class TrainingRecord:
         self._checkpoint_duration: float | None = None
         self._end_state: str | None = None
 
-    def step(self, loss: float | None, samples: float) -> None:
-        """One optimiser step ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
+    def step(self, loss: float | None, samples: float, steps: int = 1) -> None:
+        """So many optimiser steps ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
         with self._lock:
             now = perf_counter()
             started = self._step_clock
             if started is not None:
-                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, now - started)] += 1
-                self._step_sum += now - started
+                took = now - started
+                each = took if steps == 1 else took / steps
+                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, each)] += steps
+                self._step_sum += took
             self._step_clock = now
             self._at_work = True
             self._last_step_at = time()
             if self._first_step_at is None:
                 self._first_step_at = self._last_step_at
-            self._steps += 1
+            self._steps += steps
             self._samples += samples
             if loss is None:
                 return
+            if math.isfinite(loss):
+                self._train_loss = loss
+                self._average.add(loss)
+            else:
+                self._nonfinite += 1
+
+    def late_loss(self, loss: float) -> None:
+        """The loss of a step that has been counted before; it may be NaN or infinite."""
+        with self._lock:
             if math.isfinite(loss):
                 self._train_loss = loss
                 self._average.add(loss)
@@ -160,10 +173,11 @@ class TrainingRecord:
         with self._lock:
             self._waited += seconds
 
-    def evaluate(self, value: float) -> None:
-        """An evaluation ended with `value`; the time it took is not part of a step's duration."""
+    def evaluate(self, value: float, *, within_step: bool) -> None:
+        """An evaluation ended with `value`; the time it took is part of a step's duration only `within_step`."""
         with self._lock:
-            self._step_clock = None
+            if not within_step:
+                self._step_clock = None
             self._at_work = True
             if math.isfinite(value):
                 self._eval_loss = value
@@ -208,6 +222,46 @@ class TrainingRecord:
         """The process ends, and the training has ended as `state`; None: it has not, and goes on elsewhere."""
         with self._lock:
             self._end_state = state
+
+    def advance_to(self, steps: int, epochs: int, loss: float | None, at_seconds: float | None) -> None:
+        """`steps` and `epochs` are done in all, as a log counts them; fewer than before where the training began again.
+
+        `at_seconds`: when that was, where it is over already; then no step is timed.
+        """
+        with self._lock:
+            done, self._steps = steps - self._steps, steps
+            self._epochs = epochs
+            self._at_work = True
+            if at_seconds is not None:
+                self._step_clock = None
+                self._last_step_at = at_seconds
+            elif done > 0:
+                self._time_steps(done)
+                self._last_step_at = time()
+            if self._first_step_at is None and done > 0:
+                self._first_step_at = self._last_step_at
+            if loss is None:
+                return
+            if math.isfinite(loss):
+                self._train_loss = loss
+                self._average.add(loss)
+            else:
+                self._nonfinite += 1
+
+    def _time_steps(self, count: int) -> None:
+        now = perf_counter()
+        started = self._step_clock
+        if started is not None:
+            self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, (now - started) / count)] += count
+            self._step_sum += now - started
+        self._step_clock = now
+
+    def begin_again(self) -> None:
+        """Another training, or a new process of this one: its losses say nothing of those before."""
+        with self._lock:
+            self._average = RobustAverage(self._ema_decay)
+            self._step_clock = self._first_step_at = self._end_state = None
+            self._saved_steps = 0
 
     def renew_lock(self) -> None:
         """After a fork: another thread may have held the lock, and it does not exist in the child."""

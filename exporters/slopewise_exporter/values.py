@@ -93,6 +93,14 @@ def parse_planned_steps(value: object) -> float | None:
     return steps
 
 
+def parse_steps(value: object) -> int:
+    """How many steps have ended at once: a whole number, 1 or more."""
+    steps = parse_amount(value)
+    if steps < 1 or steps != int(steps):
+        raise ValueError(steps)
+    return int(steps)
+
+
 def parse_linger_seconds(value: object) -> float:
     """Seconds from 0 to an hour: the end of a training must never look like a hang."""
     seconds = parse_amount(value)

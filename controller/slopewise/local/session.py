@@ -61,8 +61,9 @@ OWN_SCRAPE_SECONDS = 1.0
 
 REMEDIES = Remedies(
     no_target="let one of its scrape_configs read the file that --targets-file names",
-    scrape_fails="add the two lines of slopewise_exporter, or name the endpoint that it has with `port`",
-    no_metrics="add the two lines of slopewise_exporter",
+    scrape_fails="if its output has a loss, find it with `lossPattern`; else add the two lines of slopewise_exporter, "
+    "or name the endpoint that it has with `port`",
+    no_metrics="find the loss in its output with `lossPattern`, or add the two lines of slopewise_exporter",
     failing_seconds=15.0,
     missing_seconds=15.0,
 )
