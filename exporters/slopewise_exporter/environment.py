@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from slopewise_exporter.connected_rank import connected_rank
 from slopewise_exporter.values import (
@@ -48,8 +46,7 @@ LOCAL_RANK_VARIABLES = ("NODE_RANK", "LOCAL_RANK")
 """Where Lightning puts the number of a node, and that of a process on it. One alone is of no use: each node has a 0."""
 
 
-@dataclass(frozen=True)
-class EndpointSettings:
+class EndpointSettings(NamedTuple):
     """Where the endpoint listens, who is told, and how long it outlives the training."""
 
     port: int
@@ -69,8 +66,8 @@ def reports_here(environ: Mapping[str, str], check: Checker) -> bool:
 def is_first_rank(environ: Mapping[str, str], check: Checker) -> bool:
     """True in the one process of a training that saves its checkpoints: global rank 0, or no rank.
 
-    What a library says by which the processes are connected comes before the variables: those of Slurm are the same in
-    all processes that one task starts.
+    The rank of a library that connects the processes comes before the variables: those of Slurm are the same in all
+    processes that one task starts.
     """
     connected = connected_rank()
     return (_global_rank(environ, check) if connected is None else connected) == 0
@@ -119,6 +116,8 @@ def listening_advice(settings: EndpointSettings, error: Exception) -> str:
         )
     if number in (errno.EACCES, errno.EPERM):
         return f"cannot serve metrics on {where}: this user may not take port {settings.port}; use 1024 or higher"
+    import socket  # here: a reporter loads this module, and loads that one with its endpoint
+
     if number == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
         return (
             f"cannot serve metrics on {where}: {settings.address!r} is no address of this machine; give "

@@ -10,21 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from time import time
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Snapshot, TrainingRecord
-
-
-class Facts(NamedTuple):
-    """What `training_info` says; `objective` is `min` or `max`."""
-
-    framework: str
-    model: str
-    objective: str
+from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Facts, Snapshot, TrainingRecord
 
 
 class TrainingCollector:

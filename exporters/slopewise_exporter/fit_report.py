@@ -85,7 +85,7 @@ class Waits:
 
 
 class FitReport:
-    """One fit after another. Where `begin` says that this process is not the one that reports, nothing is."""
+    """One fit after another. After `begin` with `first_rank=False` nothing is reported."""
 
     def __init__(self, reporter: Reporter | None, framework: str) -> None:
         self._given = reporter

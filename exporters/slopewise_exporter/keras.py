@@ -224,7 +224,7 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
 
 @harmless
 def _stops_early() -> bool:
-    """Whether `fit` was given a callback that does. A callback is told of none beside it."""
+    """Whether `fit` was given a callback that does. Keras passes no callback the others."""
     beside = running("keras.src.callbacks.callback_list", "self")
     return stops_early(names_of(getattr(beside, "callbacks", None)))
 

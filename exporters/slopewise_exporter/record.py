@@ -14,7 +14,7 @@ from time import perf_counter, time
 from typing import NamedTuple
 
 from slopewise_exporter.average import RobustAverage
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
     "starting",
@@ -27,6 +27,14 @@ STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
 STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds, inclusive. The kernel throttles in periods of 0.1 s, so a 20 ms step under a small quota shows
 up twice: in the 25 ms bucket, and in those from 100 ms on."""
+
+
+class Facts(NamedTuple):
+    """What `training_info` says; `objective` is `min` or `max`."""
+
+    framework: str
+    model: str
+    objective: str
 
 
 class Snapshot(NamedTuple):

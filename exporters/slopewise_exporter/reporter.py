@@ -11,14 +11,12 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
 from slopewise_exporter import lifecycle
-from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.device_losses import DeviceLosses
 from slopewise_exporter.environment import (
     DEFAULT_LINGER_SECONDS,
@@ -29,7 +27,9 @@ from slopewise_exporter.environment import (
     reports_here,
     write_port_file,
 )
-from slopewise_exporter.record import FAILED, FINISHED, TrainingRecord
+from slopewise_exporter.progress import Progress
+from slopewise_exporter.pushes import Pushes
+from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord
 from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (
     Checker,
@@ -90,6 +90,7 @@ class Reporter:
         self._ended = False
         self._device_losses = DeviceLosses()
         self._endpoint: MetricsEndpoint | None = None
+        self._pushes: Pushes | None = None
         self._linger_seconds = 0.0
         self._record = TrainingRecord(
             self._check.read(
@@ -101,8 +102,8 @@ class Reporter:
             settings = endpoint_settings(
                 os.environ, self._check, port=port, address=address, linger_seconds=linger_seconds
             )
-            self._open(settings, framework=framework, model=model, objective=objective)
-        self._recording = self._endpoint is not None
+            self._open(settings, self._facts(framework=framework, model=model, objective=objective))
+        self._recording = self._endpoint is not None or bool(self._pushes)
 
     @property
     def port(self) -> int | None:
@@ -186,6 +187,16 @@ class Reporter:
         """
         return TimedBatches(batches, self.waited)
 
+    def epochs(self, epochs: int, batches: Iterable[object] = (), *, first: int = 0) -> Iterator[int]:
+        """`for epoch in reporter.epochs(EPOCHS, loader)`: plans `epochs` × len(loader) steps, and counts the epochs.
+
+        The steps of an epoch that has ended are the plan of those that follow: with gradient accumulation, or with
+        `batches` of no length, the plan is right from the second epoch on. `first`: of a training that was resumed.
+        """
+        from slopewise_exporter.fit_report import planned_epochs
+
+        return planned_epochs(self, epochs, batches, first)
+
     def advance_to(
         self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
     ) -> None:
@@ -205,16 +216,6 @@ class Reporter:
         """The training that is read from a log has ended; this process goes on and serves its last values."""
         if self._recording:
             self._record.end(FAILED if failed else FINISHED)
-
-    def epochs(self, epochs: int, batches: Iterable[object] = (), *, first: int = 0) -> Iterator[int]:
-        """`for epoch in reporter.epochs(EPOCHS, loader)`: plans `epochs` × len(loader) steps, and counts the epochs.
-
-        The steps of an epoch that has ended are the plan of those that follow: with gradient accumulation, or with
-        `batches` of no length, the plan is right from the second epoch on. `first`: of a training that was resumed.
-        """
-        from slopewise_exporter.fit_report import planned_epochs
-
-        return planned_epochs(self, epochs, batches, first)
 
     def epoch(self) -> None:
         """One pass over the training data is done."""
@@ -283,10 +284,14 @@ class Reporter:
         self._recording = False
         self._record.end(state)
         try:
+            if self._pushes is not None:
+                self._pushes.end()
             if self._endpoint is not None:
                 self._endpoint.close(self._linger_seconds if linger else 0.0)
+            if self._pushes is not None:
+                self._pushes.wait(hurried=not linger)
         finally:
-            self._endpoint = None
+            self._endpoint = self._pushes = None
             lifecycle.closed(self)
 
     def __enter__(self) -> Reporter:
@@ -306,37 +311,44 @@ class Reporter:
         self._closing = threading.RLock()
         self._device_losses = DeviceLosses()
         self._record.renew_lock()
+        self._pushes = None  # their threads exist in the parent only
         if self._endpoint is not None:
             self._endpoint.abandon_after_fork()
             self._endpoint = None
 
-    def _open(self, settings: EndpointSettings, *, framework: str, model: str, objective: str) -> None:
+    def _facts(self, *, framework: str, model: str, objective: str) -> Facts:
+        read = self._check.read
+        return Facts(
+            framework=read("framework", framework, parse_label, "", "text"),
+            model=read("model", model, parse_label, "", "text"),
+            objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
+        )
+
+    def _open(self, settings: EndpointSettings, facts: Facts) -> None:
+        try:
+            # Before the endpoint: a push works where the port is taken, and the log line about that says so.
+            self._pushes = Pushes(os.environ, self._check, self._record, facts)
+        except Exception as error:
+            self._check.warn("pushes", f"nothing can be pushed ({error})")
+        self._linger_seconds = settings.linger_seconds
         try:
             # Imported here, since prometheus_client takes some 60 ms: only the process that reports pays.
             from slopewise_exporter.endpoint import MetricsEndpoint
-            from slopewise_exporter.exposition import Facts, build_registry
+            from slopewise_exporter.exposition import build_registry
 
-            read = self._check.read
-            facts = Facts(
-                framework=read("framework", framework, parse_label, "", "text"),
-                model=read("model", model, parse_label, "", "text"),
-                objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
-            )
             registry = build_registry(self._record, facts, self._process_metrics())
             lifecycle.opening()
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
-            self._check.warn("endpoint", f"{listening_advice(settings, error)}. Training goes on without metrics")
+            result = "Metrics are pushed and not scraped" if self._pushes else "Training goes on without metrics"
+            self._check.warn("endpoint", f"{listening_advice(settings, error)}. {result}")
+        if self._endpoint is not None or self._pushes:
+            lifecycle.opened(self)
+        if self._endpoint is None:
             return
         self._check.inform(f"metrics on {self._endpoint.url}")
-        self._linger_seconds = settings.linger_seconds
-        lifecycle.opened(self)
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
-
-    def _process_metrics(self) -> Collector | None:
-        """What describes the training's process; None: this process is the training's."""
-        return None
 
     def _number(self, loss: SupportsFloat) -> float | None:
         """The loss; None where it is of no use, or is still on its device."""
@@ -360,12 +372,15 @@ class Reporter:
             if number is not None:
                 self._record.late_loss(number)
 
+    def _process_metrics(self) -> Collector | None:
+        """What describes the training's process; None: this process is the training's."""
+        return None
+
     def _checked(self, progress: Progress) -> Progress:
         def amount(name: str) -> float:
             return self._check.read(name, getattr(progress, name), parse_amount, 0.0, "a number, 0 or more")
 
-        return replace(
-            progress,
+        return progress._replace(
             steps=int(amount("steps")),
             samples=amount("samples"),
             epochs=int(amount("epochs")),

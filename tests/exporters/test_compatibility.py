@@ -70,7 +70,9 @@ def test_no_framework_is_loaded_by_who_did_not_name_it(start_training: StartTrai
     script = """
 import sys
 import slopewise_exporter
-print(sorted({"torch", "lightning", "transformers", "keras", "numpy", "sklearn"} & set(sys.modules)))
+import slopewise_exporter.fit_report, slopewise_exporter.sklearn, slopewise_exporter.catboost
+frameworks = "torch lightning transformers keras accelerate ignite fastai sklearn xgboost lightgbm catboost jax numpy"
+print(sorted({*frameworks.split()} & set(sys.modules)))
 """
     output, _ = start_training(script).communicate(timeout=60)
     assert output == "[]\n"

@@ -149,7 +149,7 @@ def test_what_a_cuda_graph_overwrites_was_copied_before(
 
 
 def scrape_of(reporter: Reporter) -> float | None:
-    """What the last scrape would have said; the port is closed."""
+    """The loss of the last scrape, had there been one; the port is closed."""
     return reporter._record.snapshot().train_loss
 
 

@@ -83,7 +83,7 @@ class _Lines(LogLines):
             found = self._parser.parse(line)
             if found is not None:
                 self._take(found, at_seconds)
-                self.fields.update(name for name, value in found._asdict().items() if value not in (None, False))
+                self.fields.update(found.said.keys())
             if found is not None or self._every:
                 _print(f"{self._number:>6}  {_values(found):<40}  {_shown(line)}")
 
@@ -100,8 +100,7 @@ class _Lines(LogLines):
 def _values(found: Found | None) -> str:
     if found is None:
         return "-"
-    pairs = [(name, value) for name, value in found._asdict().items() if value not in (None, False)]
-    return " ".join(name if value is True else f"{name}={value:g}" for name, value in pairs)
+    return " ".join(name if value is True else f"{name}={value:g}" for name, value in found.said.items())
 
 
 def _shown(line: str) -> str:

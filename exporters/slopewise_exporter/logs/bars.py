@@ -23,6 +23,13 @@ _OTHER_WORK = re.compile(
 _KERAS = re.compile(r"\s{0,8}(?P<batch>\d{1,15})/(?P<batches>\d{1,15}|Unknown|\?) {1,8}(?:[━\[=.>]|- \d)")
 
 
+# Of Lightning where rich is installed. Its second number is that of the last epoch: `Epoch 0/2` is one of three.
+_RICH = re.compile(
+    r"\s{0,8}Epoch (?P<epoch>\d{1,15})/(?P<last>-?\d{1,15}) {1,8}[━╸╺ ]{0,400} "
+    r"(?P<batch>\d{1,15})/(?P<batches>\d{1,15}) {0,8}\d{1,4}:\d\d:\d\d • [-:\d]{1,16} {0,8}[\d.]{1,16}it/s"
+)
+
+
 def read_bar(text: str) -> tuple[dict[str, float], str] | None:
     """Position and length, and the rest of the line; None: there is no bar. Both empty: a bar of other work."""
     if "%|" in text:
@@ -32,6 +39,10 @@ def read_bar(text: str) -> tuple[dict[str, float], str] | None:
         if _OTHER_WORK.search(match["about"]) or match["unit"].strip() not in _TRAINING_UNITS:
             return {}, ""
         return _position(match), match["about"].rstrip(" :") + " " + text[match.end() :]
+    match = _RICH.match(text)
+    if match is not None:
+        epochs = {"epochs_planned": int(match["last"]) + 1.0} if match["last"] != "-1" else {}
+        return {**_position(match), "epoch": int(match["epoch"]), **epochs}, text[match.end() :]
     match = _KERAS.match(text)
     return None if match is None else (_position(match), text[match.end() :])
 

@@ -40,28 +40,31 @@ class Counts:
         self.number = 0.0
         self.length = 0.0
         self.epoch: float | None = None
+        self.from_zero = False
+        """Whether the first step has the number 0: then number 49 is that of the 50th."""
         self.saw_loss = False
         """Since this bar began: then it is the training's."""
         self.plan: float | None = None
 
-    def position(self, count: Count) -> float | None:
-        """Steps done in the whole training; None: the count is of other work, such as a validation."""
+    def position(self, count: Count) -> float:
+        """Steps done in the whole training. The count is not `of_other_work`."""
         if count.epoch == 0:
             self.origin = 0
-        if count.is_bar and self._is_other_work(count):
-            return None
         self._decide(count)
         if self.in_epoch:
             self._enter_epoch(count)
+        if count.number == 0 and count.has_loss and not count.is_bar:
+            self.from_zero = True
         self.number = count.number
         self.length = count.length or self.length
         self.epoch = count.epoch
         self.saw_loss = self.saw_loss or count.has_loss
         self.plan = self._plan(count)
-        return self.start + count.number
+        return self.start + count.number + self.from_zero
 
-    def _is_other_work(self, count: Count) -> bool:
-        if not self.length or count.length == self.length or count.epoch != self.epoch:
+    def of_other_work(self, count: Count) -> bool:
+        """Whether a bar is not that of the training but, say, of a validation."""
+        if not count.is_bar or not self.length or count.length == self.length or count.epoch != self.epoch:
             return False
         if self.number < self.length:
             return True
@@ -75,10 +78,12 @@ class Counts:
             return
         begins_again = count.number < self.number
         next_epoch = count.epoch is not None and self.epoch is not None and count.epoch > self.epoch
-        is_bar_of_epoch = count.is_bar and count.epoch is not None
+        # Transformers names an epoch when it has ended, and its bar goes on.
+        goes_on = 0 < self.number <= count.number
+        is_bar_of_epoch = count.is_bar and count.epoch is not None and not goes_on
         if is_bar_of_epoch or (begins_again and (next_epoch or self._was_at_end(count))):
             self.in_epoch = True
-        elif next_epoch and not count.is_bar:
+        elif goes_on and (next_epoch or (count.is_bar and count.epoch is not None)):
             self.in_epoch = False
         elif not count.is_bar and count.epoch is not None and count.length and count.epochs_planned:
             self._decide_by_share(count, count.epoch - self.origin)
@@ -97,14 +102,15 @@ class Counts:
         return 0 < self.length == count.length and self.number >= _END_OF_EPOCH * self.length
 
     def _enter_epoch(self, count: Count) -> None:
-        length = count.length or self.length or self.number
+        last = self.length or self.number + self.from_zero
+        length = count.length or last
         if count.epoch is None:
             if count.number < self.number:
-                self.start = self.start + (self.length or self.number) if self._was_at_end(count) else 0.0
+                self.start = self.start + last if self._was_at_end(count) else 0.0
         elif self.epoch is None or count.epoch < self.epoch or count.epoch > self.epoch + 1:
             self.start = max(0.0, count.epoch - self.origin) * length
         elif count.epoch > self.epoch:
-            self.start += self.length or self.number
+            self.start += last
 
     def _plan(self, count: Count) -> float | None:
         if self.in_epoch:

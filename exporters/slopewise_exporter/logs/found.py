@@ -25,5 +25,7 @@ class Found(NamedTuple):
     finished: bool = False
     """The line is one that a framework writes when the training has ended."""
 
-
-NOTHING = Found()
+    @property
+    def said(self) -> dict[str, float | bool]:
+        """What it says, by field."""
+        return {name: value for name, value in self._asdict().items() if value is not None and value is not False}

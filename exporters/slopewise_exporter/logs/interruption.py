@@ -6,6 +6,7 @@ line costs no system call. Only in the main thread, where signals arrive, and on
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -30,6 +31,7 @@ class Watch:
         self._idle_ticks = 0
         self._ticking = False
         signal.signal(signal.SIGALRM, self._tick)
+        atexit.register(self._stop)  # the interpreter puts the old handlers back, and that of this signal kills
 
     @classmethod
     def of_this_thread(cls) -> Watch | None:
@@ -58,8 +60,11 @@ class Watch:
             self._armed = False
             raise TimeUp
         if self._idle_ticks >= _IDLE_TICKS:
-            self._ticking = False
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            self._stop()
+
+    def _stop(self) -> None:
+        self._ticking = False
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _installed() -> Watch | None:

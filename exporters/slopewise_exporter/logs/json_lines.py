@@ -57,7 +57,7 @@ class JsonReader:
     def _layout(self, document: dict[str, Any]) -> list[tuple[str, Path, str]]:
         best: dict[str, tuple[int, Path]] = {}
         for path in _paths(document):
-            meaning = self._names.meaning("/".join(path)) or self._names.meaning(path[-1])
+            meaning = self._names.meaning_of_path("/".join(path))
             if meaning is not None and (meaning.field not in best or meaning.rank < best[meaning.field][0]):
                 best[meaning.field] = (meaning.rank, path)
         return [(field, path, path[0]) for field, (_, path) in best.items()]
@@ -81,7 +81,7 @@ def _number_at(document: Any, path: Path) -> float | None:
     if type(document) is float:
         return document
     if type(document) is str:
-        return number_of(document) if len(document) < 64 else None
+        return number_of(document)
     if type(document) is int:
-        return document if -MAX_COUNT <= document <= MAX_COUNT else math.copysign(math.inf, document)
+        return document if -MAX_COUNT <= document <= MAX_COUNT else math.inf
     return None

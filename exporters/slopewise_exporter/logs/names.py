@@ -114,6 +114,9 @@ OTHER_QUANTITIES = frozenset(
 )
 """Words before a name that make it another quantity: `best loss`, `warmup steps`."""
 
+_SUMMARIES = frozenset({"train_train_loss"})
+"""Names that are written once at the end: Transformers' mean over the whole training."""
+
 _MAX_CACHED = 4096
 """Names remembered; a log that makes up new ones for ever takes no more memory than this."""
 
@@ -151,6 +154,12 @@ class Names:
                 self._cache.clear()
             found = self._cache[name] = self._look_up(name)
             return found
+
+    def meaning_of_path(self, name: str) -> Meaning | None:
+        """Of a tag, a column or a metric, such as `group/train_loss`, where its last part may be what is known."""
+        if normalised(name) in _SUMMARIES:
+            return None
+        return self.meaning(name) or self.meaning(name.rpartition("/")[2])
 
     def _look_up(self, name: str) -> Meaning | None:
         words = name.split()

@@ -135,11 +135,11 @@ def _add(values: dict[str, Any], field: str, text: Any) -> None:
 
 def _number_in(text: Any) -> float | None:
     """Of a group: `0.5`, and of `0.5,` or `=0.5` the number in it. Bytes are as good as text."""
-    try:
-        return int(text) if text.isdigit() else float(text)
-    except ValueError:
+    number = number_of(text)
+    if number is None:
         match = _NUMBER.search((text if type(text) is str else text.decode("utf-8", "replace"))[:64])
-        return number_of(match[0]) if match else None
+        number = number_of(match[0]) if match else None
+    return number
 
 
 def _groups_of(pattern: Any) -> str:

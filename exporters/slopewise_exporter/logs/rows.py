@@ -15,7 +15,7 @@ def found_in_pairs(names: Names, pairs: Iterable[tuple[str, Any]]) -> Found | No
     values: dict[str, Any] = {}
     ranks: dict[str, int] = {}
     for name, value in pairs:
-        meaning = names.meaning(name) or names.meaning(name.rpartition("/")[2])
+        meaning = names.meaning_of_path(name)
         if meaning is None or ranks.get(meaning.field, meaning.rank + 1) <= meaning.rank:
             continue
         number = number_in(value)
@@ -28,6 +28,5 @@ def found_in_pairs(names: Names, pairs: Iterable[tuple[str, Any]]) -> Found | No
 def number_in(value: Any) -> Any:
     """Whole numbers stay whole; None for what is no number."""
     if type(value) is str:
-        text = value.strip()
-        return int(text) if text.isdigit() and len(text) < 16 else number_of(text)
+        return number_of(value.strip())
     return value if type(value) in (int, float) else None

@@ -36,7 +36,7 @@ class LineSplitter:
         whole = block[:end]
         if self._skipping:
             cut = whole.find(b"\n")
-            whole = b"" if cut < 0 else whole[cut + 1 :]
+            whole = b"" if cut < 0 else whole[cut:]
             self._skipping = False
         whole = self._rest + whole
         self._rest = b""

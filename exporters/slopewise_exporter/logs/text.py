@@ -13,6 +13,8 @@ from slopewise_exporter.logs.found import Found
 from slopewise_exporter.logs.names import Names
 
 MAX_COUNT = 2.0**53
+_MAX_DIGITS = 17
+_MAX_NUMBER_CHARACTERS = 64
 
 NUMBER = (
     r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
@@ -57,8 +59,7 @@ class PairReader:
             field, rank = meaning
             if field in ranks and ranks[field] <= rank:
                 continue
-            digits = match["number"]
-            number = int(digits) if digits.isdigit() else number_of(digits)
+            number = number_of(match["number"])
             if number is None or not is_usable(field, number):
                 continue
             ranks[field] = rank
@@ -98,17 +99,18 @@ def is_usable(field: str, number: float) -> bool:
     return field in ("loss", "evaluation") or 0 <= number <= MAX_COUNT
 
 
-def number_of(text: str | None) -> float | None:
-    """A float from `1e-05`, `nan`, `1,000`; None for what is none."""
-    if text is None:
+def number_of(text: str | bytes | None) -> float | None:
+    """From `0.5`, `1e-05`, `nan`, `1,000`; whole numbers are ints. None for what is none, or has over 64 characters."""
+    if text is None or len(text) > _MAX_NUMBER_CHARACTERS:
         return None
     try:
-        return float(text)
+        return int(text) if text.isdigit() and len(text) < _MAX_DIGITS else float(text)
     except ValueError:
-        try:
-            return float(text.replace(",", ""))
-        except ValueError:
-            return None
+        pass
+    try:
+        return float((text if isinstance(text, str) else text.decode("utf-8", "replace")).replace(",", ""))
+    except ValueError:
+        return None
 
 
 def found_in(values: dict[str, Any]) -> Found | None:

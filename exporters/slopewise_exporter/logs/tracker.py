@@ -31,10 +31,11 @@ _KEPT = (
     "_fractions",
     "_numbered",
     "_plan_is_counted",
+    "_plan_is_estimated",
     "finished",
     "failed",
 )
-_KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "plan")
+_KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "from_zero", "plan")
 
 
 class Progressing(Protocol):
@@ -77,6 +78,7 @@ class Tracker:
         self._plan_is_fixed = planned_steps is not None
         self._plan: float | None = None
         self._plan_is_counted = False
+        self._plan_is_estimated = False
         self._numbered = False
         self._losses_without_count = 0
         self._suspects: list[float] = []
@@ -127,6 +129,7 @@ class Tracker:
             self._count(batch, batches or 0.0, loss, at_seconds, is_bar=True)
         else:
             if steps_planned:
+                self._plan_is_estimated = False
                 self._set_plan(steps_planned)
             if loss is not None:
                 self._lone_loss(loss, at_seconds)
@@ -161,7 +164,7 @@ class Tracker:
 
     def _end_epoch(self, epochs_done: float) -> None:
         """Where the plan is not in the log itself, it comes from the steps of the epochs so far."""
-        if self._epochs_planned and not self._counts.length and self.steps:
+        if self._epochs_planned and not self._counts.length and self.steps and self._may_estimate():
             self._set_plan(max(self.steps, round(self.steps / max(1.0, epochs_done) * self._epochs_planned)))
 
     def _count(
@@ -169,9 +172,11 @@ class Tracker:
     ) -> None:
         whole_epoch = None if self._fractions else self._epoch
         count = Count(number, length, is_bar, loss is not None, whole_epoch, self._epochs_planned, self._fractions)
-        position = self._counts.position(count)
-        if position is None:
+        if self._counts.of_other_work(count):
             return
+        if self.finished and number < self._counts.number:
+            self._forget()
+        position = self._counts.position(count)
         if self._counts.plan is not None or self._plan_is_counted:
             self._plan_is_counted = True
             self._set_plan(self._counts.plan)
@@ -182,15 +187,41 @@ class Tracker:
             self.epochs = max(0, int(done))
         self._move_to(position, loss, at_seconds)
 
+    def _forget(self) -> None:
+        """Another training begins in the same log."""
+        self._counts = Counts()
+        self.steps = self.epochs = 0
+        self._suspects.clear()
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self.finished = self.failed = False
+        self._reporter.begin_again()
+
     def _lone_loss(self, loss: float, at_seconds: float | None) -> None:
         self._losses_without_count += 1
         self._counts.saw_loss = True
         if not self._numbered or self._losses_without_count > _LOSSES_WITHOUT_COUNT:
             if self._lines_in_epoch == 1 and self._epoch is not None and not self._fractions:
                 self.epochs = max(0, int(self._epoch) - self._counts.origin + 1)  # one line at the end of each
-            self._advance(self.steps + 1, loss, at_seconds)
+            self._advance(max(self.steps + 1, self._steps_by_epoch()), loss, at_seconds)
         else:
             self._reporter.advance_to(self.steps, self.epochs, loss, at_seconds=at_seconds)
+
+    def _may_estimate(self) -> bool:
+        """Whether no line has a plan of its own."""
+        self._plan_is_estimated = self._plan_is_estimated or self._plan is None
+        return self._plan_is_estimated
+
+    def _steps_by_epoch(self) -> int:
+        """Transformers without a bar writes the plan once, and then how many epochs are done, as 0.35."""
+        if not (self._fractions and self._epoch and self._epochs_planned):
+            return 0
+        plan = None if self._may_estimate() else self._plan
+        if plan is None:
+            self._set_plan(round((self.steps + 1) / self._epoch * self._epochs_planned))
+            return 0
+        return round(plan * self._epoch / self._epochs_planned)
 
     def _move_to(self, position: float, loss: float | None, at_seconds: float | None) -> None:
         steps = int(position)
@@ -205,14 +236,12 @@ class Tracker:
             self._reporter.advance_to(self.steps, self.epochs, loss, at_seconds=at_seconds)
             return
         self._suspects.clear()
-        self._reporter.begin_again()
-        self.finished = False
+        self._begin_again()
         self._advance(steps, loss, at_seconds)
 
     def _advance(self, steps: int, loss: float | None, at_seconds: float | None) -> None:
         if self.finished and steps > self.steps:
-            self.finished = False
-            self._reporter.begin_again()
+            self._begin_again()
         self.steps = steps
         self._reporter.advance_to(steps, self.epochs, loss, at_seconds=at_seconds)
 

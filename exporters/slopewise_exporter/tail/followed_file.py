@@ -69,6 +69,8 @@ class FollowedFile:
         self.offset = max(0, offset)
         self._tail = tail[: len(tail) - unread_bytes] if unread_bytes < len(tail) else b""
         self._begins = False
+        if self._size() < self.offset or self._differs():
+            self._restart()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -115,13 +117,17 @@ class FollowedFile:
         return self._read() if self._open(self.path) else None
 
     def _look_for_truncation(self) -> None:
-        assert self._descriptor is not None  # noqa: S101 - for the type checker
-        size = os.fstat(self._descriptor).st_size
-        cut = size < self.offset
-        if not cut and size > self.offset and self._tail:
-            cut = self._pread(len(self._tail), self.offset - len(self._tail)) != self._tail
-        if cut:
+        size = self._size()
+        if size < self.offset or (size > self.offset and self._differs()):
             self._restart()
+
+    def _size(self) -> int:
+        assert self._descriptor is not None  # noqa: S101 - for the type checker
+        return os.fstat(self._descriptor).st_size
+
+    def _differs(self) -> bool:
+        """Whether the bytes before the offset are others than those that were read."""
+        return self._pread(len(self._tail), self.offset - len(self._tail)) != self._tail
 
     def _restart(self) -> None:
         self.offset = self._past_end = 0

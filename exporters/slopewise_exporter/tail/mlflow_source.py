@@ -60,7 +60,8 @@ class _Run:
             self._take(Found(steps_planned=found.steps_planned, epochs_planned=found.epochs_planned), None)
 
     def _metric(self, name: str, value: float, step: int, milliseconds: float) -> None:
-        found = found_in_pairs(self._names, [(name, value)])
+        # It keeps all values as floats: an epoch of 3.0 may well have been 3.
+        found = found_in_pairs(self._names, [(name, int(value) if value.is_integer() else value)])
         if found is None:
             return
         at_seconds = milliseconds / 1000
@@ -201,7 +202,7 @@ class MlflowFolder(_Run):
             self._check.warn("line", f"a line of the metric {name} is none; it is left out")
             return
         milliseconds, value, step = (*numbers, 0)[:3]
-        self._metric(name, value, int(step), float(milliseconds))
+        self._metric(name, float(value), int(step), float(milliseconds))
 
 
 def _entry(path: Path, name: str) -> str:

@@ -106,7 +106,7 @@ class TensorBoardSource:
                 self._take(found, at_seconds)
 
     def _found(self, tag: str, number: float, step: int, is_evaluation: bool) -> Found | None:
-        meaning = self._names.meaning(tag) or self._names.meaning(tag.rpartition("/")[2])
+        meaning = self._names.meaning_of_path(tag)
         if meaning is None:
             return None
         if meaning.field == "evaluation" or (meaning.field == "loss" and is_evaluation):
