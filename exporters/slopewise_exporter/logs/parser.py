@@ -25,6 +25,8 @@ _FINISHED = re.compile(
     r"|['\"]train_runtime['\"]\s?:"
 )
 
+_FINISHED_SIGNS = ("trainer.fit", "train_runtime", "training c", "training f")
+
 
 class LineParser:
     """Reads lines in the common formats, or by patterns of the user alone. Keeps no state between lines.
@@ -55,13 +57,13 @@ class LineParser:
         lower = line.lower()
         for sign in self._signs:
             if sign in lower:
-                return self._text(line)
+                return self._text(line, lower)
         return None
 
-    def _text(self, line: str) -> Found | None:
+    def _text(self, line: str, lower: str) -> Found | None:
         if "\x1b" in line or "\x08" in line:
             line = _CONTROL.sub("", line)
-        finished = ("rain" in line) and _FINISHED.search(line) is not None
+        finished = any(sign in lower for sign in _FINISHED_SIGNS) and _FINISHED.search(line) is not None
         bar = read_bar(line)
         values = self._pairs.read(line if bar is None else bar[1])
         if bar is not None:
