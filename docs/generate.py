@@ -56,6 +56,11 @@ A command is started without a shell, so that signals reach the program itself. 
 and `[sh, -c, "…"]` runs a shell. Begin the last command of such a line with `exec`, so that it receives SIGTERM and
 not the shell. The output of a command is under `~/.local/state/slopewise/logs`.
 
+A command needs no line of Slopewise: `slopewise-exporter run` starts it and reports the frameworks that it imports, or
+else the loss that it prints, such as `epoch 3/60 loss=0.41`. `lossPattern` finds a loss that is printed in no common
+form ([exporters-no-code.md](exporters-no-code.md)). A command with a `port` and without a `lossPattern` is started as
+it is.
+
 Slopewise sets {" and ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)}, which `env` cannot
 set; `port` chooses the port.
 """

@@ -14,7 +14,7 @@ from time import perf_counter, time
 from typing import NamedTuple
 
 from slopewise_exporter.average import RobustAverage
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
     "starting",
@@ -27,6 +27,14 @@ STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
 STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds, inclusive. The kernel throttles in periods of 0.1 s, so a 20 ms step under a small quota shows
 up twice: in the 25 ms bucket, and in those from 100 ms on."""
+
+
+class Facts(NamedTuple):
+    """What `training_info` says; `objective` is `min` or `max`."""
+
+    framework: str
+    model: str
+    objective: str
 
 
 class Snapshot(NamedTuple):
@@ -120,23 +128,34 @@ class TrainingRecord:
         self._checkpoint_duration: float | None = None
         self._end_state: str | None = None
 
-    def step(self, loss: float | None, samples: float) -> None:
-        """One optimiser step ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
+    def step(self, loss: float | None, samples: float, steps: int = 1) -> None:
+        """So many optimiser steps ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
         with self._lock:
             now = perf_counter()
             started = self._step_clock
             if started is not None:
-                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, now - started)] += 1
-                self._step_sum += now - started
+                took = now - started
+                each = took if steps == 1 else took / steps
+                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, each)] += steps
+                self._step_sum += took
             self._step_clock = now
             self._at_work = True
             self._last_step_at = time()
             if self._first_step_at is None:
                 self._first_step_at = self._last_step_at
-            self._steps += 1
+            self._steps += steps
             self._samples += samples
             if loss is None:
                 return
+            if math.isfinite(loss):
+                self._train_loss = loss
+                self._average.add(loss)
+            else:
+                self._nonfinite += 1
+
+    def late_loss(self, loss: float) -> None:
+        """The loss of a step that has been counted before; it may be NaN or infinite."""
+        with self._lock:
             if math.isfinite(loss):
                 self._train_loss = loss
                 self._average.add(loss)
@@ -154,10 +173,11 @@ class TrainingRecord:
         with self._lock:
             self._waited += seconds
 
-    def evaluate(self, value: float) -> None:
-        """An evaluation ended with `value`; the time it took is not part of a step's duration."""
+    def evaluate(self, value: float, *, within_step: bool) -> None:
+        """An evaluation ended with `value`; the time it took is part of a step's duration only `within_step`."""
         with self._lock:
-            self._step_clock = None
+            if not within_step:
+                self._step_clock = None
             self._at_work = True
             if math.isfinite(value):
                 self._eval_loss = value

@@ -7,16 +7,16 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-from support.training_fixtures import Fetch, MakeReporter, Scrape
+from support.training_fixtures import Fetch, InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import Reporter
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 STATES = ("starting", "training", "checkpointing", "finished", "failed")
 
@@ -58,7 +58,7 @@ def test_a_loss_may_be_anything_that_holds_one_number(reporter: Reporter, scrape
 
 @pytest.mark.parametrize(
     "loss",
-    ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 10**5000, 1j],
+    ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 10**5000, 1j, np.complex64(1j), {}, b"0.5x"],
     ids=lambda loss: type(loss).__name__,
 )
 def test_a_loss_that_is_no_number_is_told_once_and_the_step_still_counts(
@@ -93,6 +93,17 @@ def test_a_loss_that_is_not_finite_is_counted_and_the_last_finite_one_stays(
 def test_a_loss_that_never_was_finite_is_not_exported(reporter: Reporter, scrape: Scrape) -> None:
     reporter.step(loss=math.nan)
     assert 'training_loss{stage="train"}' not in scrape(reporter.port)
+
+
+@pytest.mark.parametrize("spike", [1e12, np.float32(1e12), np.int64(10**12)], ids=lambda spike: type(spike).__name__)
+def test_a_spike_is_counted_and_left_out_of_the_moving_average(reporter: Reporter, scrape: Scrape, spike: Any) -> None:
+    for _ in range(50):
+        reporter.step(loss=2.0)
+    reporter.step(loss=spike)
+    reporter.step(loss=2.0)
+    now = scrape(reporter.port)
+    assert now['training_loss{stage="train_ema"}'] == pytest.approx(2.0)
+    assert now["training_outlier_loss_total"] == 1
 
 
 def test_a_step_without_a_loss_is_only_counted(reporter: Reporter, scrape: Scrape) -> None:
@@ -374,6 +385,49 @@ def test_counters_never_go_back_and_agree_with_each_other_while_the_training_run
     for now in seen:
         assert now["training_samples_total"] == 2 * now["training_steps_total"]
         assert now["training_step_duration_seconds_count"] == max(0, now["training_steps_total"] - 1)
+
+
+def test_any_call_of_several_threads_is_counted_and_none_raises_while_the_reporter_closes(
+    make_reporter: MakeReporter, in_background: InBackground
+) -> None:
+    reporter = make_reporter()
+    calls: list[Callable[[], object]] = [
+        lambda: reporter.step(loss=1.0, samples=2, steps=3),
+        lambda: reporter.step(loss="low"),  # type: ignore[arg-type]  # what a training may do
+        lambda: reporter.loss(math.nan),
+        lambda: reporter.evaluate(1.0),
+        lambda: reporter.plan(100, upper_bound=True),
+        lambda: reporter.waited(0.1),
+        reporter.epoch,
+        lambda: reporter.resume(Progress(5)),
+    ]
+    raised: list[BaseException] = []
+    stop = threading.Event()
+
+    def call_all() -> None:
+        try:
+            while not stop.is_set():
+                for call in calls:
+                    call()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [in_background(call_all) for _ in range(3)]
+    time.sleep(0.2)
+    reporter.close()
+    reporter.close()
+    time.sleep(0.1)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert raised == []
+    assert not any(thread.is_alive() for thread in threads)
+    ended = reporter._record.snapshot()
+    for call in calls:
+        call()
+    after = reporter._record.snapshot()
+    assert after._replace(steps_planned=ended.steps_planned) == ended
+    assert after.state == "finished"
 
 
 def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter: Reporter, fetch: Fetch) -> None:

@@ -165,7 +165,7 @@ def test_why_a_job_reports_no_loss_is_found_out_and_shown(workshop: Workshop) ->
         eventually(lambda: _job_is(session, "quiet", lambda job: job.missing_evaluation))
         jobs = {job.name: job for job in observed(session)[-1].snapshot.jobs}  # type: ignore[union-attr]
         ports = {name: record.port for name, record in session.supervisor.records.items()}
-        assert message_of(jobs["quiet"]).startswith(f"port {ports['quiet']} refuses; add the two lines")
+        assert message_of(jobs["quiet"]).startswith(f"port {ports['quiet']} refuses; if its output has a loss, find it")
         assert message_of(jobs["other"]) == (
             f"port {ports['other']} answers, but has no training_loss; it has my_val_loss, learning_rate; "
             "if one of them is the loss, write spec.evaluation.metric: my_val_loss"

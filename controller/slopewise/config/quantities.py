@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _CPU_QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<milli>m?)")
 _MEMORY_QUANTITY = re.compile(r"(?P<number>\d{1,19})(?P<mebi>(Mi)?)")
@@ -67,7 +67,11 @@ def _label_names(value: dict[str, str]) -> dict[str, str]:
 
 
 CpuMillicores = Annotated[
-    int, BeforeValidator(parse_cpu_millicores), WithJsonSchema({"type": "string", "format": "cpu-quantity"})
+    int,
+    BeforeValidator(parse_cpu_millicores),
+    # 100 as JSON would be read as 100 cores.
+    PlainSerializer(cpu_quantity, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "cpu-quantity"}),
 ]
 """The formats of these three are names for rules: `crds/rules.py` has each of them as CEL."""
 MetricName = Annotated[

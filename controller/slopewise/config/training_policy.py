@@ -232,6 +232,11 @@ def load_training_policy(path: Path) -> TrainingPolicy:
     return document.model_copy(update={"spec": spec.model_copy(update={"policy": policy, "placement": placement})})
 
 
+def as_json(document: TrainingPolicy) -> dict[str, object]:
+    """The document as JSON, which `validate` reads as the same document."""
+    return document.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
 Choice = TypeVar("Choice", bound=PolicyChoice)
 
 

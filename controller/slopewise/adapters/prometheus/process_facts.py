@@ -22,6 +22,7 @@ from slopewise.adapters.prometheus.queries import (
     RESPONSES_COUNT,
     RESPONSES_SUM,
     VALUE_LABEL,
+    WAIT_RATIO,
 )
 from slopewise.model import Checkpoint, JobState, Objective, Responses
 
@@ -42,6 +43,8 @@ class ProcessFacts:
     """Count and seconds of the responses that failed, by the names that `numbers` has for the others."""
     state: JobState | None = None
     objective: Objective | None = None
+    wait_ratio: float | None = None
+    """The part of its steps' time in which they waited for their batches; None: not reported, or none."""
 
     @property
     def responses(self) -> Responses | None:
@@ -158,6 +161,8 @@ def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None
         process.started_at_seconds = value
     elif name == "training_info":
         process.objective = _OBJECTIVES.get(labels.get("objective", ""), process.objective)
+    elif labels.get(VALUE_LABEL) == WAIT_RATIO:
+        process.wait_ratio = min(1.0, value)
     elif labels.get(VALUE_LABEL) == "failed_responses":
         process.failed[name] = value
     elif name != "training_state":

@@ -110,6 +110,11 @@ FIRST_STEP_SECONDS = 900.0
 """How long after a process's first step its time is queried. A move whose job has not resumed by then has failed,
 and 5,000 jobs that have run for hours cost no rows."""
 
+WAIT_AND_STEPS = ("training_wait_seconds_total", "training_step_duration_seconds_sum")
+WAIT_RATIO = "wait_ratio"
+WAIT_SECONDS = 300.0
+"""The least time over which waits are compared with steps: one step may take a minute."""
+
 FAILED_CODES = "[45].."
 """Values of the label `code` of responses that failed: `503`, or `5xx`."""
 
@@ -166,6 +171,16 @@ or
     $matchers
     slopewise_value=""
   }[$window])) > time() - $first_step_seconds, "slopewise_value", "first_step", "", "")
+or
+  label_replace(
+    max by (namespace, pod, instance) (increase($waits{
+    $matchers
+    slopewise_value=""
+  }[$wait_window]))
+    / max by (namespace, pod, instance) (increase($steps{
+    $matchers
+    slopewise_value=""
+  }[$wait_window])) > 0, "slopewise_value", "wait_ratio", "", "")
 or
   max by (__name__, namespace, pod, instance) (last_over_time({
     __name__=~"$names",
@@ -317,6 +332,9 @@ def facts(matchers: Matchers, window_seconds: float, expected: Objective | None)
         names=FACT_NAMES,
         failed_codes=FAILED_CODES,
         first_step=FIRST_STEP_AT,
+        waits=WAIT_AND_STEPS[0],
+        steps=WAIT_AND_STEPS[1],
+        wait_window=duration(max(window_seconds, WAIT_SECONDS)),
         first_step_seconds=f"{FIRST_STEP_SECONDS:.0f}",
         matchers=render_matchers(matchers),
         window=duration(window_seconds),

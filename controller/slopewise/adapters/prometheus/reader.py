@@ -56,6 +56,8 @@ class JobSeries:
     evaluation: Evaluation | None = None
     steps_total: float | None = None
     steps_planned: float | None = None
+    wait_ratio: float | None = None
+    """The part of its steps' time, over five minutes, in which they waited for their batches; None: none reported."""
     state: JobState | None = None
     responses: Responses | None = None
     """What its latest process has answered since its start; None: it is not a served model."""
@@ -283,6 +285,7 @@ class PrometheusReader:
             evaluation=evaluation(chosen, process.objective, diverged=facts.diverged),
             steps_total=process.numbers.get("training_steps_total"),
             steps_planned=process.numbers.get("training_steps_planned"),
+            wait_ratio=process.wait_ratio,
             state=process.state,
             responses=process.responses,
             checkpoint=process.checkpoint,
