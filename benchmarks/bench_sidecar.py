@@ -107,7 +107,8 @@ def follow(path: Path, case: Case) -> None:
     if case.without_re2:
         sys.modules["re2"] = None  # type: ignore[assignment]
     size = path.stat().st_size / 1e6
-    with FollowedTraining(port=0, address="127.0.0.1", linger_seconds=0) as training:
+    training = FollowedTraining(port=0, address="127.0.0.1", linger_seconds=0)
+    with training:
         seconds = min(seconds_to_follow(path, case, training) for _ in range(ROUNDS))
         bare = min(seconds_to_read(path) for _ in range(ROUNDS))
         peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1000
@@ -117,7 +118,7 @@ def follow(path: Path, case: Case) -> None:
 def seconds_to_follow(path: Path, case: Case, training: FollowedTraining) -> float:
     """CPU time from the first block to the last."""
     check = Checker()
-    lines = LogLines(LineParser(case.patterns), Tracker(training).take, check)
+    lines = LogLines(LineParser(case.patterns, may_use_signals=True), Tracker(training).take, check)
     source = FileLog(FollowedFile(path, check, whole=False), lines)
     started = time.process_time()
     while source.poll():

@@ -92,4 +92,4 @@ def test_it_has_what_the_loader_has(wrap: Any) -> None:
     loader = wrap(Loader())
     assert (len(loader), loader.batch_size) == (5, 4)
     with pytest.raises(AttributeError):
-        loader.sampler  # noqa: B018
+        loader.sampler
