@@ -15,7 +15,8 @@ DURATIONS = "training_step_duration_seconds"
 
 @pytest.fixture
 def training() -> Iterator[FollowedTraining]:
-    with FollowedTraining(port=0, address="127.0.0.1", linger_seconds=0) as reporter:
+    reporter = FollowedTraining(port=0, address="127.0.0.1", linger_seconds=0)
+    with reporter:
         yield reporter
 
 
