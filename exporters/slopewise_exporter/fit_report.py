@@ -17,7 +17,7 @@ from typing import Any, Callable, TypeVar
 from weakref import WeakSet
 
 from slopewise_exporter import lifecycle
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.values import Checker
 
