@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from slopewise_exporter.connected_rank import connected_rank
 from slopewise_exporter.values import (
@@ -48,8 +46,7 @@ LOCAL_RANK_VARIABLES = ("NODE_RANK", "LOCAL_RANK")
 """Where Lightning puts the number of a node, and that of a process on it. One alone is of no use: each node has a 0."""
 
 
-@dataclass(frozen=True)
-class EndpointSettings:
+class EndpointSettings(NamedTuple):
     """Where the endpoint listens, who is told, and how long it outlives the training."""
 
     port: int
@@ -108,21 +105,28 @@ def endpoint_settings(
     )
 
 
-def listening_advice(settings: EndpointSettings, error: Exception) -> str:
-    """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends."""
+def listening_advice(
+    settings: EndpointSettings, error: Exception, *, process: str = "training", by: str = "Reporter"
+) -> str:
+    """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends.
+
+    `by` is what takes the port and the address as arguments.
+    """
     where = f"{settings.address}:{settings.port}"
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
         return (
-            f"cannot serve metrics on {where}: another program has port {settings.port}; give this training "
-            "Reporter(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
+            f"cannot serve metrics on {where}: another program has port {settings.port}; give this {process} "
+            f"{by}(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
         )
     if number in (errno.EACCES, errno.EPERM):
         return f"cannot serve metrics on {where}: this user may not take port {settings.port}; use 1024 or higher"
+    import socket  # here: a reporter loads this module, and loads that one with its endpoint
+
     if number == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
         return (
             f"cannot serve metrics on {where}: {settings.address!r} is no address of this machine; give "
-            "Reporter(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
+            f"{by}(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
         )
     return f"cannot serve metrics on {where} ({error})"
 

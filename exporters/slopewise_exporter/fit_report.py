@@ -17,7 +17,7 @@ from typing import Any, Callable, TypeVar
 from weakref import WeakSet
 
 from slopewise_exporter import lifecycle
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.values import Checker
 
@@ -207,6 +207,7 @@ class FitReport:
 def common_reporter(framework: str) -> Reporter:
     """The reporter that this process has opened, or one that is made now and closed when the process ends."""
     global _common  # noqa: PLW0603 - one process, one port
+    lifecycle.opening()  # the training's own line comes before what was found without it
     with _making:
         opened = lifecycle.newest()
         if isinstance(opened, Reporter):

@@ -11,7 +11,7 @@ import atexit
 import os
 import sys
 from contextlib import suppress
-from typing import Protocol
+from typing import Callable, Protocol
 
 
 class OpenReporter(Protocol):
@@ -25,6 +25,15 @@ class OpenReporter(Protocol):
 
 
 _open: list[OpenReporter] = []
+
+before_opening: list[Callable[[], None]] = []
+"""Called before an endpoint is opened: what reports a training without its code frees the port for the code's own."""
+
+
+def opening() -> None:
+    """An endpoint is about to be opened."""
+    for call in before_opening:
+        call()
 
 
 def opened(reporter: OpenReporter) -> None:

@@ -14,7 +14,7 @@ from time import perf_counter, time
 from typing import NamedTuple
 
 from slopewise_exporter.average import RobustAverage
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
     "starting",
@@ -27,6 +27,14 @@ STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
 STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds, inclusive. The kernel throttles in periods of 0.1 s, so a 20 ms step under a small quota shows
 up twice: in the 25 ms bucket, and in those from 100 ms on."""
+
+
+class Facts(NamedTuple):
+    """What `training_info` says; `objective` is `min` or `max`."""
+
+    framework: str
+    model: str
+    objective: str
 
 
 class Snapshot(NamedTuple):
@@ -73,6 +81,7 @@ class TrainingRecord:
         "_checkpoint_at",
         "_checkpoint_duration",
         "_checkpoints_open",
+        "_ema_decay",
         "_end_state",
         "_epochs",
         "_eval_loss",
@@ -95,6 +104,7 @@ class TrainingRecord:
 
     def __init__(self, ema_decay: float) -> None:
         self._lock = threading.RLock()
+        self._ema_decay = ema_decay
         self._average = RobustAverage(ema_decay)
         self.steps_planned: float | None = None
         self.plan_is_upper_bound = False
@@ -212,6 +222,46 @@ class TrainingRecord:
         """The process ends, and the training has ended as `state`; None: it has not, and goes on elsewhere."""
         with self._lock:
             self._end_state = state
+
+    def advance_to(self, steps: int, epochs: int, loss: float | None, at_seconds: float | None) -> None:
+        """`steps` and `epochs` are done in all, as a log counts them; fewer than before where the training began again.
+
+        `at_seconds`: when that was, where it is over already; then no step is timed.
+        """
+        with self._lock:
+            done, self._steps = steps - self._steps, steps
+            self._epochs = epochs
+            self._at_work = True
+            if at_seconds is not None:
+                self._step_clock = None
+                self._last_step_at = at_seconds
+            elif done > 0:
+                self._time_steps(done)
+                self._last_step_at = time()
+            if self._first_step_at is None and done > 0:
+                self._first_step_at = self._last_step_at
+            if loss is None:
+                return
+            if math.isfinite(loss):
+                self._train_loss = loss
+                self._average.add(loss)
+            else:
+                self._nonfinite += 1
+
+    def _time_steps(self, count: int) -> None:
+        now = perf_counter()
+        started = self._step_clock
+        if started is not None:
+            self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, (now - started) / count)] += count
+            self._step_sum += now - started
+        self._step_clock = now
+
+    def begin_again(self) -> None:
+        """Another training, or a new process of this one: its losses say nothing of those before."""
+        with self._lock:
+            self._average = RobustAverage(self._ema_decay)
+            self._step_clock = self._first_step_at = self._end_state = None
+            self._saved_steps = 0
 
     def renew_lock(self) -> None:
         """After a fork: another thread may have held the lock, and it does not exist in the child."""

@@ -11,14 +11,12 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
 from slopewise_exporter import lifecycle
-from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.device_losses import DeviceLosses
 from slopewise_exporter.environment import (
     DEFAULT_LINGER_SECONDS,
@@ -29,7 +27,9 @@ from slopewise_exporter.environment import (
     reports_here,
     write_port_file,
 )
-from slopewise_exporter.record import FAILED, FINISHED, TrainingRecord
+from slopewise_exporter.progress import Progress
+from slopewise_exporter.pushes import Pushes
+from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord
 from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (
     Checker,
@@ -43,6 +43,8 @@ from slopewise_exporter.values import (
 )
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from slopewise_exporter.endpoint import MetricsEndpoint
 
 Batch = TypeVar("Batch")
@@ -88,6 +90,7 @@ class Reporter:
         self._ended = False
         self._device_losses = DeviceLosses()
         self._endpoint: MetricsEndpoint | None = None
+        self._pushes: Pushes | None = None
         self._linger_seconds = 0.0
         self._record = TrainingRecord(
             self._check.read(
@@ -99,8 +102,8 @@ class Reporter:
             settings = endpoint_settings(
                 os.environ, self._check, port=port, address=address, linger_seconds=linger_seconds
             )
-            self._open(settings, framework=framework, model=model, objective=objective)
-        self._recording = self._endpoint is not None
+            self._open(settings, self._facts(framework=framework, model=model, objective=objective))
+        self._recording = self._endpoint is not None or bool(self._pushes)
 
     @property
     def port(self) -> int | None:
@@ -194,6 +197,26 @@ class Reporter:
 
         return planned_epochs(self, epochs, batches, first)
 
+    def advance_to(
+        self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
+    ) -> None:
+        """`steps` and `epochs` are done in all: for a training that is read from a log with a line for each tenth step.
+
+        `loss`: of the last one. `at_seconds`: when that was, where the log is of the past; then no step is timed.
+        """
+        if self._recording:
+            self._record.advance_to(steps, epochs, loss, at_seconds)
+
+    def begin_again(self) -> None:
+        """The training that is read from a log has begun again, or another one has."""
+        if self._recording:
+            self._record.begin_again()
+
+    def mark_ended(self, *, failed: bool) -> None:
+        """The training that is read from a log has ended; this process goes on and serves its last values."""
+        if self._recording:
+            self._record.end(FAILED if failed else FINISHED)
+
     def epoch(self) -> None:
         """One pass over the training data is done."""
         if self._recording:
@@ -236,9 +259,9 @@ class Reporter:
         if not self._ended:
             self._record.resume(self._checked(progress))
 
-    def leave(self) -> None:
-        """The process ends and the training does not: it goes on in another one. Waits for no scrape."""
-        self._end(None, linger=False)
+    def leave(self, *, linger: bool = False) -> None:
+        """The process ends and the training does not: it goes on in another one. Waits for no scrape, or for a last."""
+        self._end(None, linger=linger)
 
     def close(self) -> None:
         """The training finished. Returns after one more scrape, or `linger_seconds`; a second call at once.
@@ -261,10 +284,14 @@ class Reporter:
         self._recording = False
         self._record.end(state)
         try:
+            if self._pushes is not None:
+                self._pushes.end()
             if self._endpoint is not None:
                 self._endpoint.close(self._linger_seconds if linger else 0.0)
+            if self._pushes is not None:
+                self._pushes.wait(hurried=not linger)
         finally:
-            self._endpoint = None
+            self._endpoint = self._pushes = None
             lifecycle.closed(self)
 
     def __enter__(self) -> Reporter:
@@ -284,30 +311,42 @@ class Reporter:
         self._closing = threading.RLock()
         self._device_losses = DeviceLosses()
         self._record.renew_lock()
+        self._pushes = None  # their threads exist in the parent only
         if self._endpoint is not None:
             self._endpoint.abandon_after_fork()
             self._endpoint = None
 
-    def _open(self, settings: EndpointSettings, *, framework: str, model: str, objective: str) -> None:
+    def _facts(self, *, framework: str, model: str, objective: str) -> Facts:
+        read = self._check.read
+        return Facts(
+            framework=read("framework", framework, parse_label, "", "text"),
+            model=read("model", model, parse_label, "", "text"),
+            objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
+        )
+
+    def _open(self, settings: EndpointSettings, facts: Facts) -> None:
+        try:
+            # Before the endpoint: a push works where the port is taken, and the log line about that says so.
+            self._pushes = Pushes(os.environ, self._check, self._record, facts)
+        except Exception as error:
+            self._check.warn("pushes", f"nothing can be pushed ({error})")
+        self._linger_seconds = settings.linger_seconds
         try:
             # Imported here, since prometheus_client takes some 60 ms: only the process that reports pays.
             from slopewise_exporter.endpoint import MetricsEndpoint
-            from slopewise_exporter.exposition import Facts, build_registry
+            from slopewise_exporter.exposition import build_registry
 
-            read = self._check.read
-            facts = Facts(
-                framework=read("framework", framework, parse_label, "", "text"),
-                model=read("model", model, parse_label, "", "text"),
-                objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
-            )
-            registry = build_registry(self._record, facts)
+            registry = build_registry(self._record, facts, self._process_metrics())
+            lifecycle.opening()
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
-            self._check.warn("endpoint", f"{listening_advice(settings, error)}. Training goes on without metrics")
+            result = "Metrics are pushed and not scraped" if self._pushes else "Training goes on without metrics"
+            self._check.warn("endpoint", f"{listening_advice(settings, error)}. {result}")
+        if self._endpoint is not None or self._pushes:
+            lifecycle.opened(self)
+        if self._endpoint is None:
             return
         self._check.inform(f"metrics on {self._endpoint.url}")
-        self._linger_seconds = settings.linger_seconds
-        lifecycle.opened(self)
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
 
@@ -333,12 +372,15 @@ class Reporter:
             if number is not None:
                 self._record.late_loss(number)
 
+    def _process_metrics(self) -> Collector | None:
+        """What describes the training's process; None: this process is the training's."""
+        return None
+
     def _checked(self, progress: Progress) -> Progress:
         def amount(name: str) -> float:
             return self._check.read(name, getattr(progress, name), parse_amount, 0.0, "a number, 0 or more")
 
-        return replace(
-            progress,
+        return progress._replace(
             steps=int(amount("steps")),
             samples=amount("samples"),
             epochs=int(amount("epochs")),

@@ -23,10 +23,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
 from slopewise_exporter.fit_report import FitReport, Plan, Waits, harmless, stops_early
 from slopewise_exporter.loss_names import eval_loss
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import agree, distributed
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination

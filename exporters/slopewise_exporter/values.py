@@ -39,6 +39,10 @@ class Checker:
         with suppress(Exception):
             _log.info(message)
 
+    def warned(self, subject: str) -> bool:
+        """Whether something was said about `subject` and not forgotten since."""
+        return subject in self._told
+
     def forget(self, subject: str) -> None:
         """It is well again: the next time something is said about it."""
         self._told.discard(subject)

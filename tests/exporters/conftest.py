@@ -20,7 +20,7 @@ from support.training_fixtures import Fetch, InBackground, MakeReporter, Samples
 from slopewise_exporter import Reporter, fit_report
 from slopewise_exporter.environment import RANK_VARIABLES
 
-OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_CHECKPOINT_")
+OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_CHECKPOINT_", "KUBEFLOW_TRAINER_", "OTEL_", "POD_NAME")
 
 
 @pytest.fixture(autouse=True)

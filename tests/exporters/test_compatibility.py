@@ -15,7 +15,7 @@ from slopewise_exporter import Reporter
 from slopewise_exporter.environment import RANK_VARIABLES
 
 EXPORTERS = Path(__file__).parents[2] / "exporters"
-SOURCES = sorted((EXPORTERS / "slopewise_exporter").glob("*.py"))
+SOURCES = sorted((EXPORTERS / "slopewise_exporter").rglob("*.py"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)

@@ -18,7 +18,8 @@ import pytest
 from support.training_fixtures import StandIn
 
 from slopewise_exporter import CheckpointError
-from slopewise_exporter.checkpoint_files import Progress, mark_of, write_manifest
+from slopewise_exporter.checkpoint_files import mark_of, write_manifest
+from slopewise_exporter.progress import Progress
 
 
 class Base:

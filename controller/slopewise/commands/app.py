@@ -20,6 +20,7 @@ from slopewise.commands.replay import replay
 from slopewise.commands.restore import restore
 from slopewise.commands.run import run
 from slopewise.commands.simulate import simulate
+from slopewise.commands.status import status
 from slopewise.commands.sweep import sweep
 from slopewise.errors import SlopewiseError
 from slopewise.signals import Interrupted, ignore_further_signals
@@ -35,7 +36,18 @@ app = typer.Typer(
 )
 app.add_typer(dashboards, name="dashboards")
 app.add_typer(policies, name="policies")
-_COMMANDS: tuple[Callable[..., None], ...] = (demo, run, restore, history, explain, replay, sweep, simulate, advise)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    demo,
+    run,
+    restore,
+    status,
+    history,
+    explain,
+    replay,
+    sweep,
+    simulate,
+    advise,
+)
 for command in _COMMANDS:
     app.command()(command)
 

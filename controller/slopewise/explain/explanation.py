@@ -12,20 +12,12 @@ from rich.text import Text
 from slopewise.crds.conditions import Condition
 from slopewise.crds.history import Line
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
+from slopewise.explain.troubles import troubles
 from slopewise.model.job_classes import MEANINGS
 from slopewise.reports.wording import plain
 
 RECENT = 5
 """Actions that are named; `slopewise history` lists ten."""
-
-_GOOD = frozenset({"Managed", "InEffect", "MetricsAvailable"})
-"""Conditions that are true while all is well; any other one is a trouble when it is true."""
-
-ON_ITS_WAY = "Accepted"
-"""Reason of InEffect for the second that a kubelet needs; the line about the CPU says so."""
-
-_NEUTRAL = frozenset({"Finished", "Deliverable", "TargetReached"})
-"""True or not, they ask for nothing."""
 
 
 class Fact(NamedTuple):
@@ -100,12 +92,9 @@ def _decided(status: JobGrowthStatus) -> Iterator[Fact]:
 
 
 def _conditions(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """Those that are not as they should be."""
-    for each in conditions:
-        trouble = "False" if each.type in _GOOD else "True"
-        if each.status == trouble and each.type not in _NEUTRAL and each.reason != ON_ITS_WAY:
-            since = each.last_transition_time.strftime("%Y-%m-%d %H:%M:%S")
-            yield Fact("attention", f"{each.type} is {each.status} ({each.reason}) since {since}: {each.message}")
+    for each in troubles(conditions):
+        since = each.last_transition_time.strftime("%Y-%m-%d %H:%M:%S")
+        yield Fact("attention", f"{each.type} is {each.status} ({each.reason}) since {since}: {each.message}")
 
 
 def _done(actions: Sequence[Line]) -> Iterator[Fact]:

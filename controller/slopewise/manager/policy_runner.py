@@ -25,6 +25,7 @@ from slopewise.adapters.kube.resize.arrival_sizes import ArrivalSizer
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.state.unwatched import UnwatchedPods
+from slopewise.adapters.kube.trainer_status import TrainerStatuses
 from slopewise.adapters.kube.workloads.autoscalers import Autoscalers
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
@@ -283,6 +284,7 @@ class PolicyRunner:
             window_seconds=SCRAPES_PER_WINDOW * options.scrape_interval_seconds,
             timeout_seconds=reading_seconds(self.spec.behaviour.evaluation_seconds),
             resource_matchers={},
+            responses=[self.spec.responses],
             points=reads_points(self.spec),
         )
 
@@ -306,6 +308,7 @@ class PolicyRunner:
             ),
             self._shared.watches.resizes.waited_seconds,
             self._memory.original_memory,
+            TrainerStatuses(self._shared.api, self.spec.evaluation, self._reader.scrape_interval_seconds),
         )
 
     def _make_actuator(self) -> Actuator:

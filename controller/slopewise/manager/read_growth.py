@@ -46,7 +46,7 @@ def read_growths(connection: Connection, command: str, job: str | None = None) -
     """
     api = connect(connection)
     try:
-        growths = [each for each in _all(api, connection.namespace) if job in (None, each.workload, each.name)]
+        growths = [each for each in growths_of(api, connection.namespace) if job in (None, each.workload, each.name)]
     except ApiError as error:
         raise DataSourceError(f"{command}: the JobGrowths cannot be read: {error}") from error
     finally:
@@ -59,7 +59,8 @@ def read_growths(connection: Connection, command: str, job: str | None = None) -
     return growths
 
 
-def _all(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:
+def growths_of(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:
+    """Every JobGrowth, page by page; ApiError as soon as one cannot be had."""
     for page in pages(api, growth_path(namespace), {}):
         yield from map(_read, page.get("items") or ())
 
