@@ -24,9 +24,6 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "marginal-figures.md"
 
 NAMES = [*(setting.name for setting in SETTINGS), marginal_published.NAME]
 
-EXTERNAL_SEEDS = 4
-"""Of each external workload: a run takes minutes."""
-
 
 def rendered(folder: Path = KEPT) -> str:
     """The page from all that is kept."""
@@ -38,7 +35,7 @@ def main(
     *,
     section: Annotated[list[str] | None, typer.Option(help="Only this setting; may be repeated.")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy, beside what is kept of others.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=2, help="Seeds a setting: 24, and 4 of an external one.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=2, help="Seeds a setting; default: its own, 24 of most.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     out: Annotated[Path, typer.Option(help="Where the figures are kept.")] = KEPT,
     external: Annotated[Path | None, typer.Option(help="Scenarios that are no part of the project.")] = None,
@@ -61,7 +58,7 @@ def main(
             raise typer.Exit(2) from error
         err.print(f"wrote {save(setting.name, kept, out)}")
     if not render and marginal_published.NAME in (section or NAMES):
-        asked = range(1, (seeds or 24) + 1)
+        asked = range(1, (seeds or marginal_published.SEEDS) + 1)
         err.print(f"wrote {marginal_published.save(marginal_published.run(asked, workers), asked, out)}")
     if out == KEPT:
         PAGE.write_text(rendered(), encoding="utf-8")
@@ -71,7 +68,7 @@ def main(
 def _run(
     setting: Setting, policies: Sequence[str], seeds: int | None, workers: int, out: Path, external: Path | None
 ) -> Kept:
-    asked = range(1, (seeds or (EXTERNAL_SEEDS if setting.external else 24)) + 1)
+    asked = range(1, (seeds or setting.seeds) + 1)
     before = load(setting.name, out)
     again = [each for each in setting.policies if each in policies]
     if policies and before is not None and not again:

@@ -62,12 +62,19 @@ def page(
     kept: Mapping[str, Kept],
     published: tuple[Sequence[int], Sequence[marginal_published.Row]] | None,
 ) -> str:
-    """The whole page, in Markdown; a setting of which nothing is kept is left out."""
+    """The whole page, in Markdown, with a list of the settings of which nothing is kept."""
     head = HEAD.format(tuned=TUNING_SEEDS[0])
     sections = [section(each, kept[each.name], kept.get(each.baselines_of)) for each in settings if each.name in kept]
     if published is not None:
         sections.append(_published(*published))
-    return head + summary(settings, kept) + "\n" + "\n".join(sections)
+    names = [each.name for each in settings if each.name not in kept]
+    names += [marginal_published.NAME] if published is None else []
+    return head + summary(settings, kept) + _missing(names) + "\n" + "\n".join(sections)
+
+
+def _missing(names: Sequence[str]) -> str:
+    """The sections that were not run."""
+    return f"\nNot run yet: {', '.join(f'`{name}`' for name in names)}.\n" if names else ""
 
 
 def summary(settings: Sequence[Setting], kept: Mapping[str, Kept]) -> str:

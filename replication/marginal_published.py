@@ -48,6 +48,8 @@ NAME = "published"
 
 _DIGITS = 3
 
+SEEDS = 24
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:

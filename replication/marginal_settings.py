@@ -66,6 +66,8 @@ class Setting:
     aims: Mapping[str, Aim] = field(default_factory=dict)
     """By policy, where they differ."""
     note: str = ""
+    seeds: int = 24
+    """Of each scenario; fewer where a run takes long."""
 
     @property
     def external(self) -> bool:
@@ -189,9 +191,19 @@ SETTINGS: tuple[Setting, ...] = (
         Aim(0.75, 0.88, 0.85, 0.85, worst_over_fair=0.05),
         PLAN,
         POLICIES,
+        seeds=12,
     ),
-    Setting("hours", "jobs of hours, no plan", "hours", HOURS, {}, ALONE, "hours-plan"),
-    Setting("hours-no-class", "jobs of hours, no plan, no class", "hours", HOURS, NO_CLASS, ALONE, "hours-plan"),
+    Setting("hours", "jobs of hours, no plan", "hours", HOURS, {}, ALONE, "hours-plan", seeds=12),
+    Setting(
+        "hours-no-class",
+        "jobs of hours, no plan, no class",
+        "hours",
+        HOURS,
+        NO_CLASS,
+        ALONE,
+        "hours-plan",
+        seeds=12,
+    ),
     Setting(
         "pollux-plan",
         "Pollux' workloads 1 to 4, plan known",
@@ -199,8 +211,9 @@ SETTINGS: tuple[Setting, ...] = (
         Aim(0.62, 0.80, 0.70, 0.70, worst_over_fair=0.0),
         PLAN,
         POLICIES,
+        seeds=4,
     ),
-    Setting("pollux", "Pollux' workloads 1 to 4, no plan", "pollux-N", POLLUX, NO_PLAN, ALONE, "pollux-plan"),
+    Setting("pollux", "Pollux' workloads 1 to 4, no plan", "pollux-N", POLLUX, NO_PLAN, ALONE, "pollux-plan", seeds=4),
     Setting(
         "pollux-no-class",
         "Pollux' workloads 1 to 4, no plan, no class",
@@ -209,6 +222,7 @@ SETTINGS: tuple[Setting, ...] = (
         NO_CLASS,
         ALONE,
         "pollux-plan",
+        seeds=4,
     ),
     Setting(
         "limits",
