@@ -72,16 +72,15 @@ def all_builds(kubernetes_version: str) -> tuple[Build, ...]:
             tags="no_btrfs no_zfs no_devmapper",
         ),
         Build("etcd", MODULES / "etcd", {"etcd": "go.etcd.io/etcd/server/v3"}, 25),
-        # Debian's Prometheus is built without the discovery through an API server; this one has it and no other.
-        Build(
-            "prometheus",
-            MODULES / "prometheus",
-            {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
-            90,
-            tags="remove_all_sd enable_kubernetes_sd",
-        ),
+        prometheus_build(),
         Build("pause", MODULES / "pause", {"pause": "slopewise.dev/testbed/pause"}, 2),
     )  # fmt: skip
+
+
+def prometheus_build() -> Build:
+    """Newer than Debian's, and with the discovery through an API server; it has no other."""
+    programs = {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"}
+    return Build("prometheus", MODULES / "prometheus", programs, 90, tags="remove_all_sd enable_kubernetes_sd")
 
 
 def kwok_build() -> Build:

@@ -26,6 +26,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any, Callable
 
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.values import Checker
 
 FORMAT = 1
@@ -48,18 +49,6 @@ class FileMark:
 
     bytes: int
     crc32: int
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a training was when it was saved; times in Unix seconds."""
-
-    steps: int = 0
-    samples: float = 0.0
-    epochs: int = 0
-    saved_at_seconds: float = 0.0
-    duration_seconds: float | None = 0.0
-    """How long putting the state on the disk took; None: its begin was not seen."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +210,7 @@ def write_manifest(path: Path, files: Mapping[str, FileMark], progress: Progress
     contents = {
         "format": FORMAT,
         "files": {name: asdict(mark) for name, mark in files.items()},
-        "progress": asdict(progress),
+        "progress": progress._asdict(),
     }
     draft = path.with_name(f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}{MANIFEST_SUFFIX}")
     try:

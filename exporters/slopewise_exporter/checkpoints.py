@@ -21,8 +21,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Callable
 
-from slopewise_exporter.checkpoint_files import CheckpointFolder, Found, Progress
+from slopewise_exporter.checkpoint_files import CheckpointFolder, Found
 from slopewise_exporter.environment import checkpoint_folder, is_first_rank
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination

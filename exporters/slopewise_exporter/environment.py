@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
+from slopewise_exporter.connected_rank import connected_rank
 from slopewise_exporter.values import (
     Checker,
     Parsed,
@@ -30,13 +29,24 @@ DEFAULT_LINGER_SECONDS = 20.0
 """One scrape interval of 15 s, and what a throttled scrape may take on top, yet well inside the 30 s that
 Kubernetes gives a pod to end."""
 
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+RANK_VARIABLES = (
+    "RANK",
+    "SLURM_PROCID",
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK",
+    "PMIX_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "HOROVOD_RANK",
+    "JAX_PROCESS_ID",
+)
 """Where launchers put the *global* rank; the first that is set counts, so torchrun's wins over Slurm's (which
-may run one torchrun per node). A local rank is of no use: each node has a 0."""
+may run one torchrun per node)."""
+
+LOCAL_RANK_VARIABLES = ("NODE_RANK", "LOCAL_RANK")
+"""Where Lightning puts the number of a node, and that of a process on it. One alone is of no use: each node has a 0."""
 
 
-@dataclass(frozen=True)
-class EndpointSettings:
+class EndpointSettings(NamedTuple):
     """Where the endpoint listens, who is told, and how long it outlives the training."""
 
     port: int
@@ -54,8 +64,13 @@ def reports_here(environ: Mapping[str, str], check: Checker) -> bool:
 
 
 def is_first_rank(environ: Mapping[str, str], check: Checker) -> bool:
-    """True in the one process of a training that saves its checkpoints: global rank 0, or no rank."""
-    return _global_rank(environ, check) == 0
+    """True in the one process of a training that saves its checkpoints: global rank 0, or no rank.
+
+    The rank of a library that connects the processes comes before the variables: those of Slurm are the same in all
+    processes that one task starts.
+    """
+    connected = connected_rank()
+    return (_global_rank(environ, check) if connected is None else connected) == 0
 
 
 def checkpoint_folder(environ: Mapping[str, str], folder: str | os.PathLike[str] | None) -> Path | None:
@@ -90,21 +105,28 @@ def endpoint_settings(
     )
 
 
-def listening_advice(settings: EndpointSettings, error: Exception) -> str:
-    """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends."""
+def listening_advice(
+    settings: EndpointSettings, error: Exception, *, process: str = "training", by: str = "Reporter"
+) -> str:
+    """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends.
+
+    `by` is what takes the port and the address as arguments.
+    """
     where = f"{settings.address}:{settings.port}"
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
         return (
-            f"cannot serve metrics on {where}: another program has port {settings.port}; give this training "
-            "Reporter(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
+            f"cannot serve metrics on {where}: another program has port {settings.port}; give this {process} "
+            f"{by}(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
         )
     if number in (errno.EACCES, errno.EPERM):
         return f"cannot serve metrics on {where}: this user may not take port {settings.port}; use 1024 or higher"
+    import socket  # here: a reporter loads this module, and loads that one with its endpoint
+
     if number == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
         return (
             f"cannot serve metrics on {where}: {settings.address!r} is no address of this machine; give "
-            "Reporter(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
+            f"{by}(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
         )
     return f"cannot serve metrics on {where} ({error})"
 
@@ -124,8 +146,11 @@ def write_port_file(path: Path, port: int) -> None:
 
 
 def _global_rank(environ: Mapping[str, str], check: Checker) -> int:
-    name = next((name for name in RANK_VARIABLES if environ.get(name)), None)
-    return 0 if name is None else _variable(environ, check, name, parse_rank, 0, "a rank, 0 or more")
+    """0 only where it is the first of all; of several nodes without global ranks it is the sum of the two numbers."""
+    names = [name for name in RANK_VARIABLES if environ.get(name)][:1]
+    if not names and all(environ.get(name) for name in LOCAL_RANK_VARIABLES):
+        names = list(LOCAL_RANK_VARIABLES)
+    return sum(_variable(environ, check, name, parse_rank, 0, "a rank, 0 or more") for name in names)
 
 
 def _variable(

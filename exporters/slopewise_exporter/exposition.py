@@ -10,20 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from time import time
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Snapshot, TrainingRecord
-
-
-class Facts(NamedTuple):
-    """What `training_info` says; `objective` is `min` or `max`."""
-
-    framework: str
-    model: str
-    objective: str
+from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Facts, Snapshot, TrainingRecord
 
 
 class TrainingCollector:
@@ -38,36 +30,40 @@ class TrainingCollector:
         now = self._record.snapshot()
         yield _losses(now)
         yield from _work(now)
-        yield _gauge("training_steps_planned", "Steps that the whole training will take.", now.steps_planned)
+        yield from _plan(now)
         yield _step_durations(now)
         yield from _times(now)
         yield _info(self._facts)
         yield _state(now)
 
 
-class ProcessFacts:
+class ProcessFacts(Collector):
     """`process_*`, of which `process_start_time_seconds` distinguishes a restart from a loss that jumped.
 
     prometheus_client reads them from /proc, which exists on Linux only; elsewhere the start is taken to be
     the moment at which the endpoint opened.
     """
 
-    def __init__(self) -> None:
-        self._from_proc = ProcessCollector(registry=None)
+    def __init__(self, pid: int | None = None) -> None:
+        """`pid`: of another process, whose facts these are."""
+        self._from_proc = ProcessCollector(registry=None, pid=lambda: "self" if pid is None else pid)
         self._opened_at_seconds = time()
 
     def collect(self) -> Iterable[Metric]:
-        """Start, CPU time, memory and open files of this process, as far as the system has them."""
+        """Start, CPU time, memory and open files of the process, as far as the system has them."""
         help_text = "Start time of the process since unix epoch in seconds."
         fallback = _gauge("process_start_time_seconds", help_text, self._opened_at_seconds)
         return list(self._from_proc.collect()) or [fallback]
 
 
-def build_registry(record: TrainingRecord, facts: Facts) -> CollectorRegistry:
-    """A registry of our own: the training's metrics in the default one are not ours to publish."""
+def build_registry(record: TrainingRecord, facts: Facts, process: Collector | None = None) -> CollectorRegistry:
+    """A registry of our own: the training's metrics in the default one are not ours to publish.
+
+    `process`: what describes the training's process, where that is another than this one.
+    """
     registry = CollectorRegistry(auto_describe=True)
     registry.register(TrainingCollector(record, facts))
-    registry.register(ProcessFacts())
+    registry.register(process or ProcessFacts())
     return registry
 
 
@@ -81,10 +77,24 @@ def _losses(now: Snapshot) -> Metric:
     return family
 
 
+def _plan(now: Snapshot) -> Iterator[Metric]:
+    planned = now.steps_planned
+    yield _gauge("training_steps_planned", "Steps that the whole training will take.", planned)
+    yield _gauge(
+        "training_steps_planned_is_upper_bound",
+        "1 when it may stop before its planned steps (early stopping).",
+        None if planned is None else float(now.plan_is_upper_bound),
+    )
+
+
 def _work(now: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily("training_steps", "Steps done.", value=now.steps)
     yield CounterMetricFamily("training_samples", "Samples trained on.", value=now.samples)
     yield CounterMetricFamily("training_epochs", "Passes over the data done.", value=now.epochs)
+    help_text = "Steps since the last saved checkpoint, which an interruption would lose."
+    yield _gauge("training_unsaved_steps", help_text, now.unsaved_steps)
+    help_text = "Time in which steps waited for their batches."
+    yield CounterMetricFamily("training_wait_seconds", help_text, value=now.waited_seconds)
     help_text = "Losses that were NaN or infinite; training_loss keeps its last finite value."
     yield CounterMetricFamily("training_nonfinite_loss", help_text, value=now.nonfinite_losses)
     help_text = "Finite losses that the moving average leaves out, because they are far from all others."

@@ -1,4 +1,6 @@
-"""Loss, progress and checkpoints of a Keras training.
+"""Loss, progress and checkpoints of a Keras training; `ReportCallback` leaves the checkpoints out.
+
+    model.fit(x, y, epochs=5, callbacks=[ReportCallback()])
 
     callback = SlopewiseCallback(FOLDER, reporter=Reporter(planned_steps=STEPS))
     model.fit(batches_from(callback.steps), epochs=1, callbacks=[callback])
@@ -11,6 +13,7 @@ Before it: `fit`, which calls it at every batch, or every `steps_per_execution` 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +23,70 @@ import h5py
 import keras
 
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
+from slopewise_exporter.fit_report import FitReport, Plan, harmless, names_of, running, stops_early
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.values import Checker
 
 _RANDOM = "slopewise_random"
 """A group in the file of the weights: Keras itself saves no random numbers."""
+
+
+class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a package that is not installed here
+    """Reports each batch, the epochs, and the loss of each validation. `reporter`: None: that of this process."""
+
+    async_safe = True
+    """Keras may call `on_train_batch_end` in threads of its own, several at once: `fit` then waits for no loss."""
+
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        super().__init__()
+        self._report = FitReport(reporter, "keras")
+        self._counting = threading.Lock()
+        self._begun = False
+        self._executions = 0
+        self._counted = 0
+
+    @harmless
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        """A fit, whose first epoch is not known yet."""
+        self._begun = False
+
+    @harmless
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """The first of a fit has the number of `initial_epoch`."""
+        self._executions = self._counted = 0
+        if not self._begun:
+            self._begun = True
+            self._report.begin_epochs(
+                self.params.get("epochs") or 1,
+                self.params.get("steps"),
+                first_epoch=epoch,
+                upper_bound=_stops_early(),
+            )
+
+    @harmless
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """A step, or `steps_per_execution` of them; the last execution of an epoch may have fewer."""
+        with self._counting:
+            self._executions += 1
+            done = self._executions * (self.model.steps_per_execution or 1)
+            done = max(self._counted + 1, min(done, self.params.get("steps") or done))
+            self._report.step((logs or {}).get("loss"), done - self._counted)
+            self._counted = done
+
+    @harmless
+    def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """The evaluation's loss."""
+        self._report.evaluate((logs or {}).get("loss"))
+
+    @harmless
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """One pass over the data."""
+        self._report.epoch()
+
+    @harmless
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """The end, early or not."""
+        self._report.end()
 
 
 class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a package that is not installed here
@@ -46,6 +108,8 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
     ) -> None:
         super().__init__()
         self._reporter = reporter
+        self._plan = Plan(reporter)
+        self._plan_began = False
         self._check = Checker()
         self._checkpoints = Checkpoints(
             folder,
@@ -72,7 +136,15 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         self._checkpoints.reopen()
         self._batches_at_once = self.model.steps_per_execution
         self._tell_part_of_execution()
+        self._plan_began = False
         self.restore(self.model)
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """The first of a fit has the number of `initial_epoch`."""
+        steps = self.params.get("steps")
+        if not self._plan_began and steps is not None:
+            self._plan_began = True
+            self._plan.begin(steps * (self.params.get("epochs", 1) - epoch), upper_bound=_stops_early())
 
     def restore(self, model: Any) -> None:
         """Give a model, which must be built, the weights and the optimiser of the checkpoint; nothing without one.
@@ -97,9 +169,7 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         """A step, or `steps_per_execution` of them; SystemExit(143) after SIGTERM, once they are saved."""
         steps = self._batches_done()
         if self._reporter is not None:
-            for _ in range(steps - 1):
-                self._reporter.step()  # the first of them gets the time of all, so that their sum is right
-            self._reporter.step(loss=(logs or {}).get("loss"))
+            self._reporter.step(loss=(logs or {}).get("loss"), steps=steps)
         self._checkpoints.step(self._state, steps)
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -119,6 +189,7 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Save the end, so that a process that is started again has nothing left to do."""
+        self._plan.end()
         self._checkpoints.close()
 
     def __enter__(self) -> SlopewiseCallback:
@@ -149,6 +220,13 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
 
     def _state(self) -> Any:
         return self.model
+
+
+@harmless
+def _stops_early() -> bool:
+    """Whether `fit` was given a callback that does. Keras passes no callback the others."""
+    beside = running("keras.src.callbacks.callback_list", "self")
+    return stops_early(names_of(getattr(beside, "callbacks", None)))
 
 
 def _save(path: Path, model: Any) -> None:

@@ -11,7 +11,7 @@ import atexit
 import os
 import sys
 from contextlib import suppress
-from typing import Protocol
+from typing import Callable, Protocol
 
 
 class OpenReporter(Protocol):
@@ -26,10 +26,24 @@ class OpenReporter(Protocol):
 
 _open: list[OpenReporter] = []
 
+before_opening: list[Callable[[], None]] = []
+"""Called before an endpoint is opened: what reports a training without its code frees the port for the code's own."""
+
+
+def opening() -> None:
+    """An endpoint is about to be opened."""
+    for call in before_opening:
+        call()
+
 
 def opened(reporter: OpenReporter) -> None:
     """Look after `reporter` from now on."""
     _open.append(reporter)
+
+
+def newest() -> OpenReporter | None:
+    """The reporter that was opened last and is open; None: there is none."""
+    return _open[-1] if _open else None
 
 
 def closed(reporter: OpenReporter) -> None:

@@ -1,4 +1,6 @@
-"""Loss, progress and checkpoints of a Lightning training.
+"""Loss, progress and checkpoints of a Lightning training; `ReportCallback` leaves the checkpoints out.
+
+    trainer = Trainer(callbacks=[ReportCallback()], ...)
 
     callback = SlopewiseCallback(FOLDER, reporter=Reporter(framework="lightning"))
     trainer = Trainer(callbacks=[callback], ...)
@@ -12,6 +14,7 @@ from the common random numbers whenever it is made, unless it has a `generator` 
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -21,9 +24,12 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
-from slopewise_exporter.checkpoint_files import CheckpointFolder, Progress
+from slopewise_exporter.checkpoint_files import CheckpointFolder
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints
 from slopewise_exporter.environment import checkpoint_folder
+from slopewise_exporter.fit_report import FitReport, Plan, Waits, harmless, names_of, stops_early
+from slopewise_exporter.loss_names import eval_loss
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import random_state, set_random_state
 from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
@@ -31,6 +37,68 @@ from slopewise_exporter.termination import EXIT_CODE
 
 _SUFFIX = ".ckpt"
 _RANDOM = "slopewise_random"
+
+
+class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not installed here
+    """Reports each optimiser step, the epochs, and each validation. `reporter`: None: the one of this process."""
+
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self._report = FitReport(reporter, "lightning")
+        self._global_step = 0
+        self._epoch_began_at: int | None = None
+
+    @harmless
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Everything is loaded."""
+        self._global_step = trainer.global_step
+        self._epoch_began_at = None
+        self._report.begin(
+            _planned(trainer),
+            done=trainer.global_step,
+            epochs_done=trainer.current_epoch,
+            upper_bound=_stops_early(trainer),
+            first_rank=trainer.is_global_zero,
+        )
+
+    @harmless
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """The batch is here. The first is that of an epoch which no former process has begun."""
+        self._report.waits.busy()
+        if batch_idx == 0:
+            self._epoch_began_at = trainer.global_step
+
+    @harmless
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """A step of each optimiser that made one; none while gradients are being added up."""
+        steps = trainer.global_step - self._global_step
+        if steps > 0:
+            self._global_step = trainer.global_step
+            self._report.step(_loss(outputs), steps)
+        self._report.waits.idle()
+
+    @harmless
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """A save is no wait for data."""
+        self._report.waits.interrupt()
+
+    @harmless
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """`val_loss` or the like, where the module logs one."""
+        self._report.waits.interrupt()
+        if not trainer.sanity_checking:
+            self._report.evaluate(eval_loss(trainer.callback_metrics))
+
+    @harmless
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """One pass over the data; its steps are the plan of those that follow."""
+        self._report.epoch()
+        if self._epoch_began_at is not None:
+            self._report.plan(_planned(trainer, trainer.global_step - self._epoch_began_at))
+
+    @harmless
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """The end, early or not."""
+        self._report.end()
 
 
 class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is not installed here
@@ -50,7 +118,8 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         self._every_seconds = every_seconds
         self._every_steps = every_steps
         self._keep = keep
-        self._plans = reporter is not None and reporter.planned_steps is None
+        self._plan = Plan(reporter)
+        self._waits = Waits(reporter)
         self._checkpoints: Checkpoints | None = None
         self._global_step = 0
         self._random: Mapping[str, Any] | None = None
@@ -97,11 +166,11 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         else:
             # A file that somebody else has written, an older one of ours, or none: the trainer knows where it is.
             self._checkpoints.count_from(Progress(trainer.global_step, epochs=trainer.current_epoch))
-        if self._reporter is not None and self._plans:
-            self._reporter.planned_steps = trainer.estimated_stepping_batches
+        self._plan.begin(_planned(trainer), done=trainer.global_step, upper_bound=_stops_early(trainer))
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """A step, unless gradients are still being added up; SystemExit(143) after SIGTERM, once it is saved."""
+        self._waits.idle()
         if trainer.global_step == self._global_step or self._checkpoints is None:
             return
         self._global_step = trainer.global_step
@@ -115,8 +184,9 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
             self._checkpoints.check(lambda: trainer)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """`val_loss`, where the module logs one."""
-        loss = trainer.callback_metrics.get("val_loss")
+        """`val_loss` or the like, where the module logs one."""
+        self._waits.interrupt()
+        loss = eval_loss(trainer.callback_metrics)
         if self._reporter is not None and loss is not None and not trainer.sanity_checking:
             self._reporter.evaluate(loss)
 
@@ -127,6 +197,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Save the end, so that a process that is started again has nothing left to do."""
+        self._plan.end()
         self._let_go(None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -140,6 +211,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Lightning saves no random numbers."""
+        self._waits.interrupt()
         checkpoint[_RANDOM] = random_state()
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Mapping[str, Any]) -> None:
@@ -149,6 +221,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Draw on from where the former life ended, in the rank whose random numbers they are."""
+        self._waits.busy()
         if self._random is not None:
             set_random_state(self._random)
             self._random = None
@@ -179,6 +252,23 @@ def _ranks(trainer: Any) -> Ranks | None:
         return bool(trainer.strategy.reduce_boolean_decision(mine, all=False))
 
     return None if trainer.world_size == 1 else Ranks(trainer.is_global_zero, agree, save_together=True)
+
+
+@harmless
+def _planned(trainer: Any, steps_an_epoch: int | None = None) -> int | None:
+    """Steps in all, by the last epoch where there was one: two optimisers take two steps a batch. None: not known."""
+    if steps_an_epoch is None or trainer.max_epochs in (None, -1):
+        estimate = trainer.estimated_stepping_batches
+        return int(estimate) if 0 < estimate < math.inf else None
+    # At the end of an epoch it still has the number of that one.
+    steps = trainer.global_step + steps_an_epoch * (trainer.max_epochs - trainer.current_epoch - 1)
+    return int(steps if trainer.max_steps == -1 else min(steps, trainer.max_steps))
+
+
+@harmless
+def _stops_early(trainer: Any) -> bool:
+    names = names_of(trainer.callbacks)
+    return stops_early(names) or "Timer" in names  # of `max_time`
 
 
 def _loss(outputs: Any) -> Any:

@@ -1,4 +1,10 @@
-"""Checkpoints of a plain PyTorch loop: everything that has a `state_dict`, and the random numbers.
+"""A plain PyTorch loop: its DataLoader, timed and planned, and checkpoints of all that has a `state_dict`.
+
+    with Reporter() as reporter:
+        loader = ReportedLoader(loader, reporter, epochs=EPOCHS)
+        for _ in range(EPOCHS):
+            for batch in loader:
+                reporter.step(loss=train_on(batch))
 
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
     with Reporter(planned_steps=STEPS) as reporter, TorchCheckpoints(FOLDER, parts, reporter=reporter) as checkpoints:
@@ -19,7 +25,8 @@ import os
 import pickle
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -29,6 +36,31 @@ import torch
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
 from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.timed_batches import TimedBatches
+
+
+class ReportedLoader(TimedBatches[Any]):
+    """A DataLoader that reports how long each batch takes to come, the steps planned, and each epoch that ends.
+
+    In all else it is the loader: its length, its sampler, its batch size are there. Wrap it last, after
+    `accelerator.prepare` and the like, which want a DataLoader itself. `batches_a_step`: more than 1 where gradients of
+    several batches are accumulated.
+    """
+
+    def __init__(
+        self, loader: Iterable[Any], reporter: Reporter, *, epochs: int | None = None, batches_a_step: int = 1
+    ) -> None:
+        super().__init__(loader, reporter.waited)
+        self._reporter = reporter
+        if epochs is not None and isinstance(loader, Sized):
+            # A loader of an IterableDataset has the method, and no length. A plan is not worth an error in any case.
+            with suppress(Exception):
+                reporter.plan(epochs * -(-len(loader) // batches_a_step))
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of one epoch, which counts once they are all gone."""
+        yield from super().__iter__()
+        self._reporter.epoch()
 
 
 class Stateful(Protocol):

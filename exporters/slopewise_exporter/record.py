@@ -14,7 +14,7 @@ from time import perf_counter, time
 from typing import NamedTuple
 
 from slopewise_exporter.average import RobustAverage
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
     "starting",
@@ -29,6 +29,14 @@ STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 up twice: in the 25 ms bucket, and in those from 100 ms on."""
 
 
+class Facts(NamedTuple):
+    """What `training_info` says; `objective` is `min` or `max`."""
+
+    framework: str
+    model: str
+    objective: str
+
+
 class Snapshot(NamedTuple):
     """All numbers of one moment. None: nothing to export yet. Times are Unix seconds."""
 
@@ -37,6 +45,12 @@ class Snapshot(NamedTuple):
     samples: float
     epochs: int
     steps_planned: float | None
+    plan_is_upper_bound: bool
+    """Whether early stopping may end the training before `steps_planned`."""
+    unsaved_steps: int
+    """Steps since the last checkpoint that was saved or resumed: what an interruption now would lose."""
+    waited_seconds: float
+    """Time in which steps waited for their batches, altogether."""
     nonfinite_losses: int
     outlier_losses: int
     train_loss: float | None
@@ -67,6 +81,7 @@ class TrainingRecord:
         "_checkpoint_at",
         "_checkpoint_duration",
         "_checkpoints_open",
+        "_ema_decay",
         "_end_state",
         "_epochs",
         "_eval_loss",
@@ -75,20 +90,27 @@ class TrainingRecord:
         "_lock",
         "_nonfinite",
         "_samples",
+        "_saved_steps",
         "_step_clock",
         "_step_counts",
         "_step_sum",
         "_steps",
         "_train_loss",
+        "_waited",
         "checkpoint_on_sigterm",
+        "plan_is_upper_bound",
         "steps_planned",
     )
 
     def __init__(self, ema_decay: float) -> None:
         self._lock = threading.RLock()
+        self._ema_decay = ema_decay
         self._average = RobustAverage(ema_decay)
         self.steps_planned: float | None = None
+        self.plan_is_upper_bound = False
         self._steps = 0
+        self._saved_steps = 0
+        self._waited = 0.0
         self._samples = 0.0
         self._epochs = 0
         self._nonfinite = 0
@@ -106,23 +128,34 @@ class TrainingRecord:
         self._checkpoint_duration: float | None = None
         self._end_state: str | None = None
 
-    def step(self, loss: float | None, samples: float) -> None:
-        """One optimiser step ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
+    def step(self, loss: float | None, samples: float, steps: int = 1) -> None:
+        """So many optimiser steps ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
         with self._lock:
             now = perf_counter()
             started = self._step_clock
             if started is not None:
-                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, now - started)] += 1
-                self._step_sum += now - started
+                took = now - started
+                each = took if steps == 1 else took / steps
+                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, each)] += steps
+                self._step_sum += took
             self._step_clock = now
             self._at_work = True
             self._last_step_at = time()
             if self._first_step_at is None:
                 self._first_step_at = self._last_step_at
-            self._steps += 1
+            self._steps += steps
             self._samples += samples
             if loss is None:
                 return
+            if math.isfinite(loss):
+                self._train_loss = loss
+                self._average.add(loss)
+            else:
+                self._nonfinite += 1
+
+    def late_loss(self, loss: float) -> None:
+        """The loss of a step that has been counted before; it may be NaN or infinite."""
+        with self._lock:
             if math.isfinite(loss):
                 self._train_loss = loss
                 self._average.add(loss)
@@ -135,37 +168,45 @@ class TrainingRecord:
             self._at_work = True
             self._epochs += 1
 
-    def evaluate(self, value: float) -> None:
-        """An evaluation ended with `value`; the time it took is not part of a step's duration."""
+    def waited(self, seconds: float) -> None:
+        """A step waited `seconds` for its batch."""
         with self._lock:
-            self._step_clock = None
+            self._waited += seconds
+
+    def evaluate(self, value: float, *, within_step: bool) -> None:
+        """An evaluation ended with `value`; the time it took is part of a step's duration only `within_step`."""
+        with self._lock:
+            if not within_step:
+                self._step_clock = None
             self._at_work = True
             if math.isfinite(value):
                 self._eval_loss = value
             else:
                 self._nonfinite += 1
 
-    def begin_checkpoint(self) -> None:
-        """A checkpoint is being written; several may overlap."""
+    def begin_checkpoint(self) -> int:
+        """A checkpoint is being written, of the steps that this returns; several may overlap."""
         with self._lock:
             self._checkpoints_open += 1
+            return self._steps
 
-    def end_checkpoint(self, duration_seconds: float, *, saved: bool) -> None:
-        """It ended. Only one that was saved counts: from another, no migration could resume."""
+    def end_checkpoint(self, duration_seconds: float, saved_steps: int | None) -> None:
+        """It ended, and holds `saved_steps`; None: it could not be saved, and no migration could resume from it."""
         with self._lock:
             self._checkpoints_open -= 1
             if self._step_clock is not None:
                 # Never into the future: of an asynchronous checkpoint of 30 s, during which a step ended 1 s ago,
                 # only that second can belong to the step that is under way.
                 self._step_clock = min(perf_counter(), self._step_clock + duration_seconds)
-            if saved:
+            if saved_steps is not None:
                 self._checkpoint_at = time()
                 self._checkpoint_duration = duration_seconds
+                self._saved_steps = max(self._saved_steps, saved_steps)
 
     def resume(self, progress: Progress) -> None:
         """Count on from a checkpoint. The training is `starting` until it has done something in this life itself."""
         with self._lock:
-            self._steps = progress.steps
+            self._steps = self._saved_steps = progress.steps
             self._samples = progress.samples
             self._epochs = progress.epochs
             if progress.saved_at_seconds > 0:  # else the training's own code saved it, and did not say when
@@ -182,6 +223,46 @@ class TrainingRecord:
         with self._lock:
             self._end_state = state
 
+    def advance_to(self, steps: int, epochs: int, loss: float | None, at_seconds: float | None) -> None:
+        """`steps` and `epochs` are done in all, as a log counts them; fewer than before where the training began again.
+
+        `at_seconds`: when that was, where it is over already; then no step is timed.
+        """
+        with self._lock:
+            done, self._steps = steps - self._steps, steps
+            self._epochs = epochs
+            self._at_work = True
+            if at_seconds is not None:
+                self._step_clock = None
+                self._last_step_at = at_seconds
+            elif done > 0:
+                self._time_steps(done)
+                self._last_step_at = time()
+            if self._first_step_at is None and done > 0:
+                self._first_step_at = self._last_step_at
+            if loss is None:
+                return
+            if math.isfinite(loss):
+                self._train_loss = loss
+                self._average.add(loss)
+            else:
+                self._nonfinite += 1
+
+    def _time_steps(self, count: int) -> None:
+        now = perf_counter()
+        started = self._step_clock
+        if started is not None:
+            self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, (now - started) / count)] += count
+            self._step_sum += now - started
+        self._step_clock = now
+
+    def begin_again(self) -> None:
+        """Another training, or a new process of this one: its losses say nothing of those before."""
+        with self._lock:
+            self._average = RobustAverage(self._ema_decay)
+            self._step_clock = self._first_step_at = self._end_state = None
+            self._saved_steps = 0
+
     def renew_lock(self) -> None:
         """After a fork: another thread may have held the lock, and it does not exist in the child."""
         self._lock = threading.RLock()
@@ -195,6 +276,9 @@ class TrainingRecord:
                 samples=self._samples,
                 epochs=self._epochs,
                 steps_planned=self.steps_planned,
+                plan_is_upper_bound=self.plan_is_upper_bound,
+                unsaved_steps=self._steps - self._saved_steps,
+                waited_seconds=self._waited,
                 nonfinite_losses=self._nonfinite,
                 outlier_losses=self._average.outliers,
                 train_loss=self._train_loss,

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
 from slopewise_exporter import lifecycle
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.device_losses import DeviceLosses
 from slopewise_exporter.environment import (
     DEFAULT_LINGER_SECONDS,
     DEFAULT_PORT,
@@ -28,7 +27,10 @@ from slopewise_exporter.environment import (
     reports_here,
     write_port_file,
 )
-from slopewise_exporter.record import FAILED, FINISHED, TrainingRecord
+from slopewise_exporter.progress import Progress
+from slopewise_exporter.pushes import Pushes
+from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord
+from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (
     Checker,
     parse_amount,
@@ -37,10 +39,15 @@ from slopewise_exporter.values import (
     parse_number,
     parse_objective,
     parse_planned_steps,
+    parse_steps,
 )
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from slopewise_exporter.endpoint import MetricsEndpoint
+
+Batch = TypeVar("Batch")
 
 DEFAULT_EMA_DECAY = 0.98
 """About the last 1 / (1 - 0.98) = 50 steps. The loss of a single batch is noise late in a training: its change
@@ -81,7 +88,9 @@ class Reporter:
         self._check = Checker()
         self._closing = threading.RLock()
         self._ended = False
+        self._device_losses = DeviceLosses()
         self._endpoint: MetricsEndpoint | None = None
+        self._pushes: Pushes | None = None
         self._linger_seconds = 0.0
         self._record = TrainingRecord(
             self._check.read(
@@ -93,8 +102,8 @@ class Reporter:
             settings = endpoint_settings(
                 os.environ, self._check, port=port, address=address, linger_seconds=linger_seconds
             )
-            self._open(settings, framework=framework, model=model, objective=objective)
-        self._recording = self._endpoint is not None
+            self._open(settings, self._facts(framework=framework, model=model, objective=objective))
+        self._recording = self._endpoint is not None or bool(self._pushes)
 
     @property
     def port(self) -> int | None:
@@ -112,10 +121,20 @@ class Reporter:
             "planned_steps", steps, parse_planned_steps, None, "a positive number of steps"
         )
 
+    def plan(self, steps: SupportsFloat | None, *, upper_bound: bool = False) -> None:
+        """The whole training will take `steps`; with `upper_bound`, fewer where it stops early. It may be corrected."""
+        self.planned_steps = steps
+        self._record.plan_is_upper_bound = bool(upper_bound)
+
     @property
     def steps(self) -> int:
         """Steps counted so far, those of former lives with them; 0 where nothing is reported."""
         return self._record.steps if self._recording else 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed, or is the copy of a reporter in a forked child."""
+        return self._ended
 
     @property
     def saves_on_sigterm(self) -> bool | None:
@@ -129,33 +148,90 @@ class Reporter:
     def saves_on_sigterm(self, saves: bool | None) -> None:
         self._record.checkpoint_on_sigterm = saves
 
-    def step(self, loss: SupportsFloat | None = None, samples: SupportsFloat | None = None) -> None:
+    def step(
+        self, loss: SupportsFloat | None = None, samples: SupportsFloat | None = None, *, steps: SupportsFloat = 1
+    ) -> None:
         """One optimiser step is done, with this training loss, on this many samples.
 
         `loss` may be whatever holds one number: a float, a numpy scalar, a tensor. A loss that is NaN or
-        infinite is counted. A tensor on an accelerator is waited for, as by its own `.item()`.
+        infinite is counted. A tensor on an accelerator is read about once a second, together with those before it.
+        `steps`: where several have ended at once, and `loss` is that of the last.
         """
         if not self._recording:
             return
         if loss is not None and type(loss) is not float:
-            loss = self._check.read("loss", loss, parse_number, None, "a number")
+            loss = self._number(loss)
         count = 0.0
         if samples is not None:
             count = self._check.read("samples", samples, parse_amount, 0.0, "a number, 0 or more")
-        self._record.step(loss, count)
+        if type(steps) is not int or steps < 1:
+            steps = self._check.read("steps", steps, parse_steps, 1, "a number of steps, 1 or more")
+        self._record.step(loss, count, steps)
+
+    def loss(self, loss: SupportsFloat) -> None:
+        """The training loss of steps that were counted before, where it becomes known after them."""
+        if self._recording:
+            number = float(loss) if type(loss) is float else self._number(loss)
+            if number is not None:
+                self._record.late_loss(number)
+
+    def waited(self, seconds: SupportsFloat) -> None:
+        """A step waited `seconds` for its batch. `waits` measures that for any loader."""
+        if self._recording:
+            self._record.waited(self._check.read("waiting time", seconds, parse_amount, 0.0, "seconds, 0 or more"))
+
+    def waits(self, batches: Iterable[Batch]) -> TimedBatches[Batch]:
+        """The same `batches`, each of them timed: `for batch in reporter.waits(loader)`.
+
+        It has the length of `batches` and their attributes, and can be gone through again where they can.
+        """
+        return TimedBatches(batches, self.waited)
+
+    def epochs(self, epochs: int, batches: Iterable[object] = (), *, first: int = 0) -> Iterator[int]:
+        """`for epoch in reporter.epochs(EPOCHS, loader)`: plans `epochs` × len(loader) steps, and counts the epochs.
+
+        The steps of an epoch that has ended are the plan of those that follow: with gradient accumulation, or with
+        `batches` of no length, the plan is right from the second epoch on. `first`: of a training that was resumed.
+        """
+        from slopewise_exporter.fit_report import planned_epochs
+
+        return planned_epochs(self, epochs, batches, first)
+
+    def advance_to(
+        self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
+    ) -> None:
+        """`steps` and `epochs` are done in all: for a training that is read from a log with a line for each tenth step.
+
+        `loss`: of the last one. `at_seconds`: when that was, where the log is of the past; then no step is timed.
+        """
+        if self._recording:
+            self._record.advance_to(steps, epochs, loss, at_seconds)
+
+    def begin_again(self) -> None:
+        """The training that is read from a log has begun again, or another one has."""
+        if self._recording:
+            self._record.begin_again()
+
+    def mark_ended(self, *, failed: bool) -> None:
+        """The training that is read from a log has ended; this process goes on and serves its last values."""
+        if self._recording:
+            self._record.end(FAILED if failed else FINISHED)
 
     def epoch(self) -> None:
         """One pass over the training data is done."""
         if self._recording:
             self._record.epoch()
 
-    def evaluate(self, value: SupportsFloat) -> None:
-        """An evaluation is done, with this value: a loss, or a score when the objective is `max`."""
+    def evaluate(self, value: SupportsFloat, *, within_step: bool = False) -> None:
+        """An evaluation is done, with this value: a loss, or a score when the objective is `max`.
+
+        `within_step`: each step has one, as each round of a boosting has, and its time is that of the step.
+        """
         if not self._recording:
             return
         number = self._check.read("evaluation value", value, parse_number, None, "a number")
         if number is not None:
-            self._record.evaluate(number)
+            self._record.evaluate(number, within_step=within_step)
 
     @contextmanager
     def checkpoint(self) -> Iterator[None]:
@@ -163,14 +239,14 @@ class Reporter:
         if not self._recording:
             yield
             return
-        self._record.begin_checkpoint()
+        steps = self._record.begin_checkpoint()
         started = perf_counter()
-        saved = False
+        saved_steps = None
         try:
             yield
-            saved = True
+            saved_steps = steps
         finally:
-            self._record.end_checkpoint(perf_counter() - started, saved=saved)
+            self._record.end_checkpoint(perf_counter() - started, saved_steps)
 
     def progress(self, steps: int) -> Progress:
         """What belongs into a checkpoint of `steps` steps, for the counters of the next life."""
@@ -183,9 +259,9 @@ class Reporter:
         if not self._ended:
             self._record.resume(self._checked(progress))
 
-    def leave(self) -> None:
-        """The process ends and the training does not: it goes on in another one. Waits for no scrape."""
-        self._end(None, linger=False)
+    def leave(self, *, linger: bool = False) -> None:
+        """The process ends and the training does not: it goes on in another one. Waits for no scrape, or for a last."""
+        self._end(None, linger=linger)
 
     def close(self) -> None:
         """The training finished. Returns after one more scrape, or `linger_seconds`; a second call at once.
@@ -203,13 +279,19 @@ class Reporter:
             if self._ended:
                 return
             self._ended = True
+        if state == FINISHED and self._recording:
+            self._read_device_losses()  # of a training that failed, the device may have failed too
         self._recording = False
         self._record.end(state)
         try:
+            if self._pushes is not None:
+                self._pushes.end()
             if self._endpoint is not None:
                 self._endpoint.close(self._linger_seconds if linger else 0.0)
+            if self._pushes is not None:
+                self._pushes.wait(hurried=not linger)
         finally:
-            self._endpoint = None
+            self._endpoint = self._pushes = None
             lifecycle.closed(self)
 
     def __enter__(self) -> Reporter:
@@ -227,40 +309,78 @@ class Reporter:
         self._recording = False
         self._ended = True
         self._closing = threading.RLock()
+        self._device_losses = DeviceLosses()
         self._record.renew_lock()
+        self._pushes = None  # their threads exist in the parent only
         if self._endpoint is not None:
             self._endpoint.abandon_after_fork()
             self._endpoint = None
 
-    def _open(self, settings: EndpointSettings, *, framework: str, model: str, objective: str) -> None:
+    def _facts(self, *, framework: str, model: str, objective: str) -> Facts:
+        read = self._check.read
+        return Facts(
+            framework=read("framework", framework, parse_label, "", "text"),
+            model=read("model", model, parse_label, "", "text"),
+            objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
+        )
+
+    def _open(self, settings: EndpointSettings, facts: Facts) -> None:
+        try:
+            # Before the endpoint: a push works where the port is taken, and the log line about that says so.
+            self._pushes = Pushes(os.environ, self._check, self._record, facts)
+        except Exception as error:
+            self._check.warn("pushes", f"nothing can be pushed ({error})")
+        self._linger_seconds = settings.linger_seconds
         try:
             # Imported here, since prometheus_client takes some 60 ms: only the process that reports pays.
             from slopewise_exporter.endpoint import MetricsEndpoint
-            from slopewise_exporter.exposition import Facts, build_registry
+            from slopewise_exporter.exposition import build_registry
 
-            read = self._check.read
-            facts = Facts(
-                framework=read("framework", framework, parse_label, "", "text"),
-                model=read("model", model, parse_label, "", "text"),
-                objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
-            )
-            registry = build_registry(self._record, facts)
+            registry = build_registry(self._record, facts, self._process_metrics())
+            lifecycle.opening()
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
-            self._check.warn("endpoint", f"{listening_advice(settings, error)}. Training goes on without metrics")
+            result = "Metrics are pushed and not scraped" if self._pushes else "Training goes on without metrics"
+            self._check.warn("endpoint", f"{listening_advice(settings, error)}. {result}")
+        if self._endpoint is not None or self._pushes:
+            lifecycle.opened(self)
+        if self._endpoint is None:
             return
         self._check.inform(f"metrics on {self._endpoint.url}")
-        self._linger_seconds = settings.linger_seconds
-        lifecycle.opened(self)
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
+
+    def _number(self, loss: SupportsFloat) -> float | None:
+        """The loss; None where it is of no use, or is still on its device."""
+        try:
+            if not self._device_losses.hold(loss):
+                return self._check.read("loss", loss, parse_number, None, "a number")
+        except Exception:  # of an object that is no tensor after all
+            return self._check.read("loss", loss, parse_number, None, "a number")
+        if self._device_losses.due:
+            self._read_device_losses()
+        return None
+
+    def _read_device_losses(self) -> None:
+        try:
+            losses = self._device_losses.take()
+        except Exception as error:
+            self._check.warn("device", f"losses cannot be read from their device ({error}); they are left out")
+            return
+        for loss in losses:
+            number = self._check.read("loss", loss, parse_number, None, "a number")
+            if number is not None:
+                self._record.late_loss(number)
+
+    def _process_metrics(self) -> Collector | None:
+        """What describes the training's process; None: this process is the training's."""
+        return None
 
     def _checked(self, progress: Progress) -> Progress:
         def amount(name: str) -> float:
             return self._check.read(name, getattr(progress, name), parse_amount, 0.0, "a number, 0 or more")
 
-        return replace(
-            progress,
+        return progress._replace(
             steps=int(amount("steps")),
             samples=amount("samples"),
             epochs=int(amount("epochs")),

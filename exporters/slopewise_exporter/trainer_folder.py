@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
-from slopewise_exporter.checkpoint_files import Progress, TornCheckpoint, first_whole, flush_folder, read_manifest, seal
+from slopewise_exporter.checkpoint_files import TornCheckpoint, first_whole, flush_folder, read_manifest, seal
+from slopewise_exporter.progress import Progress
 
 MANIFEST = "slopewise.json"
 _PREFIX = "checkpoint-"

@@ -1,4 +1,6 @@
-"""Loss, progress and checkpoints of a training by the Transformers `Trainer`.
+"""Loss, progress and checkpoints of a training by the Transformers `Trainer`; `ReportCallback` leaves the last out.
+
+    trainer = Trainer(model, arguments, callbacks=[ReportCallback()], ...)
 
     callback = SlopewiseCallback(output_dir, reporter=Reporter(framework="transformers"))
     trainer = Trainer(model, TrainingArguments(output_dir, save_total_limit=2), callbacks=[callback], ...)
@@ -21,8 +23,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from slopewise_exporter.checkpoint_files import Progress
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
+from slopewise_exporter.fit_report import FitReport, Plan, Waits, harmless, stops_early
+from slopewise_exporter.loss_names import eval_loss
+from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import agree, distributed
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
@@ -32,6 +36,69 @@ from slopewise_exporter.values import Checker
 
 class _NotSaved(Exception):  # noqa: N818 - what it is; it ends a save that did not come
     pass
+
+
+class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
+    """Reports each step, the loss as often as it is logged, and evaluations. `reporter`: None: that of this process."""
+
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self._report = FitReport(reporter, "transformers")
+        self._planned = 0
+
+    @harmless
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The trainer has loaded its checkpoint, if it was given one."""
+        self._planned = state.max_steps
+        self._report.begin(
+            state.max_steps,
+            done=state.global_step,
+            epochs_done=int(state.epoch or 0),
+            upper_bound=_stops_early(state),
+            first_rank=state.is_world_process_zero,
+        )
+
+    @harmless
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The batches of a step are here."""
+        self._report.waits.busy()
+
+    @harmless
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """An optimiser step. Another callback may have changed the plan."""
+        self._report.step()
+        self._report.waits.idle()
+        if state.max_steps != self._planned:
+            self._planned = state.max_steps
+            self._report.plan(state.max_steps)
+
+    @harmless
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+        """The mean loss since the last log, if this is not that of an evaluation or of the whole training."""
+        self._report.loss((logs or {}).get("loss"))
+        self._report.waits.idle()
+
+    @harmless
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """One pass over the data."""
+        self._report.epoch()
+
+    @harmless
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
+        """The loss of the evaluation."""
+        self._report.evaluate(eval_loss(metrics or {}))
+        self._report.waits.interrupt()
+
+    @harmless
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A save is no wait for data."""
+        self._report.waits.interrupt()
+
+    @harmless
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The end, early or not."""
+        self._report.end()
 
 
 class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
@@ -56,7 +123,9 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._folder = Path(output_dir).expanduser()  # as the trainer does
         self._checkpoints = TrainerFolder(self._folder)
         self._reporter = reporter
-        self._plans = reporter is not None and reporter.planned_steps is None
+        self._plan = Plan(reporter)
+        self._waits = Waits(reporter)
+        self._planned = 0
         self._every_seconds = every_seconds
         self._due_at_seconds = self._next_due()
         self._check = Checker()
@@ -100,15 +169,23 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
             self._objective(True)
         if self._reporter is None:
             return
-        if self._plans:
-            self._reporter.planned_steps = state.max_steps
         self._reporter.resume(self._progress_at(state.global_step))
+        self._planned = state.max_steps
+        self._plan.begin(state.max_steps, done=state.global_step, upper_bound=_stops_early(state))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The batches of a step are here."""
+        self._waits.busy()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """An optimiser step; decides whether it is saved, and whether it is the last one here."""
         self._report_step(None)
+        self._waits.idle()
         self._step_to_report = True
         self._unsaved = True
+        if state.max_steps != self._planned:
+            self._planned = state.max_steps
+            self._plan.correct(state.max_steps, upper_bound=_stops_early(state))
         # One answer of all ranks: each of them takes part in saving.
         if self._agreed(self._termination.asked or monotonic() >= self._due_at_seconds):
             control.should_save = True
@@ -120,6 +197,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
         """The mean loss since the last log, if this is not that of an evaluation."""
+        self._waits.idle()
         if logs is not None and "loss" in logs:
             self._report_step(logs["loss"])
 
@@ -134,6 +212,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
         """The loss of the evaluation."""
+        self._waits.interrupt()
         if self._reporter is not None and metrics is not None and "eval_loss" in metrics:
             self._reporter.evaluate(metrics["eval_loss"])
         if control.should_save:
@@ -141,6 +220,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer has saved: mark it as whole. SystemExit(143) where SIGTERM was the reason."""
+        self._waits.interrupt()
         self._report_step(None)
         self._agreed(True)  # wait for the other ranks, whose random numbers are files of the same folder
         if state.is_world_process_zero:
@@ -153,6 +233,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The end of the training, well or not."""
         self._report_step(None)
+        self._plan.end()
         self._termination.restore()
 
     def __enter__(self) -> SlopewiseCallback:
@@ -261,3 +342,8 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
     def _before_leaving(self) -> None:
         if self._reporter is not None:
             self._reporter.leave()
+
+
+def _stops_early(state: Any) -> bool:
+    # The callbacks that have a state of their own, by their names; early stopping is one since 4.42.
+    return stops_early(getattr(state, "stateful_callbacks", None) or ())

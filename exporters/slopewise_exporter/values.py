@@ -39,6 +39,10 @@ class Checker:
         with suppress(Exception):
             _log.info(message)
 
+    def warned(self, subject: str) -> bool:
+        """Whether something was said about `subject` and not forgotten since."""
+        return subject in self._told
+
     def forget(self, subject: str) -> None:
         """It is well again: the next time something is said about it."""
         self._told.discard(subject)
@@ -87,6 +91,14 @@ def parse_planned_steps(value: object) -> float | None:
     if steps == 0:
         raise ValueError(steps)
     return steps
+
+
+def parse_steps(value: object) -> int:
+    """How many steps have ended at once: a whole number, 1 or more."""
+    steps = parse_amount(value)
+    if steps < 1 or steps != int(steps):
+        raise ValueError(steps)
+    return int(steps)
 
 
 def parse_linger_seconds(value: object) -> float:

@@ -18,6 +18,7 @@ from slopewise.commands.app import app
 from slopewise.config.jobs_file import load_jobs
 from slopewise.config.training_policy import TrainingPolicy, load_training_policy
 from slopewise.config.validation import validate
+from slopewise_exporter.logs import LineParser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "exporters/README.md", *ROOT.glob("docs/*.md")])
@@ -86,6 +87,10 @@ def test_python_and_yaml_examples_are_valid(page: Path, tmp_path: Path) -> None:
 
 def test_the_examples_folder_is_valid() -> None:
     assert load_jobs(ROOT / "examples/jobs.yaml")
+    own_form = next(job for job in load_jobs(ROOT / "examples/no-code/jobs.yaml") if job.loss_pattern)
+    found = LineParser([own_form.loss_pattern or ""]).parse("08:30:05 round 2 of 100: cost is 5000e-4")
+    assert found is not None
+    assert (found.loss, found.step, found.steps_planned) == (0.5, 2, 100)
     assert load_training_policy(ROOT / "examples/policy.yaml").spec.mode == "Recommend"
 
 

@@ -74,3 +74,14 @@ def test_a_source_archive_has_all_that_is_in_the_wheel_and_no_tests(packages: Pa
     modules = {Path(each) for each in zipfile.ZipFile(packages / f"{name}-{current()}-py3-none-any.whl").namelist()}
     assert {each for each in modules if each.suffix == ".py"} <= sources
     assert not {each for each in sources if "tests" in each.parts}
+
+
+def test_the_exporters_wheel_is_loaded_by_a_variable_alone(packages: Path) -> None:
+    wheel = zipfile.ZipFile(packages / f"slopewise_exporter-{current()}-py3-none-any.whl")
+    # Python executes the lines of a .pth file that begin with `import`; one that is folded would be a path.
+    (line,) = wheel.read("slopewise_exporter.pth").decode().splitlines()
+    assert line.startswith("import ")
+    assert "SLOPEWISE_EXPORTER" in line
+    assert "slopewise_exporter/instrument/bootstrap/sitecustomize.py" in wheel.namelist()
+    with tarfile.open(packages / f"slopewise_exporter-{current()}.tar.gz") as archive:
+        assert any(name.endswith("/slopewise_exporter.pth") for name in archive.getnames())

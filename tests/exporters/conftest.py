@@ -17,10 +17,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.training_fixtures import Fetch, InBackground, MakeReporter, Samples, Scrape, StandIn, StartTraining
 
-from slopewise_exporter import Reporter
+from slopewise_exporter import Reporter, fit_report
 from slopewise_exporter.environment import RANK_VARIABLES
 
-OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_CHECKPOINT_")
+OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_CHECKPOINT_", "KUBEFLOW_TRAINER_", "OTEL_", "POD_NAME")
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +28,12 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever launched these tests must not decide what they see."""
     for name in [*RANK_VARIABLES, *(name for name in os.environ if name.startswith(OURS))]:
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def nothing_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the callbacks of an earlier test have logged is logged by those of this one too."""
+    monkeypatch.setattr(fit_report.check, "_told", set())
 
 
 @pytest.fixture

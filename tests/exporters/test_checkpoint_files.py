@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.searching import examples
 
-from slopewise_exporter.checkpoint_files import CheckpointFolder, Progress, TornCheckpoint, mark_of, read_manifest
+from slopewise_exporter.checkpoint_files import CheckpointFolder, TornCheckpoint, mark_of, read_manifest
+from slopewise_exporter.progress import Progress
 
 
 class Told:

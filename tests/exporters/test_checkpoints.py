@@ -14,7 +14,7 @@ import pytest
 from support.training_fixtures import InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import CheckpointError, Checkpoints, Ranks, Reporter
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 
 class Counter:

@@ -15,7 +15,7 @@ from slopewise_exporter import Reporter
 from slopewise_exporter.environment import RANK_VARIABLES
 
 EXPORTERS = Path(__file__).parents[2] / "exporters"
-SOURCES = sorted((EXPORTERS / "slopewise_exporter").glob("*.py"))
+SOURCES = sorted((EXPORTERS / "slopewise_exporter").rglob("*.py"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
@@ -54,7 +54,8 @@ epochs, loader = 2, [[1.0, 2.0], [3.0]]
 train_on, validate = sum, lambda: 0.5
 def save():
     text = urlopen(f"http://127.0.0.1:{reporter.port}/metrics").read().decode()
-    print(*(line for line in text.splitlines() if line.startswith(("training_samples_total", "training_steps_p"))))
+    shown = ("training_samples_total", "training_steps_planned ")
+    print(*(line for line in text.splitlines() if line.startswith(shown)))
 """
     training = start_training(surroundings + example, SLOPEWISE_EXPORTER_LINGER_SECONDS="0")
     output, errors = training.communicate(timeout=60)
@@ -69,7 +70,9 @@ def test_no_framework_is_loaded_by_who_did_not_name_it(start_training: StartTrai
     script = """
 import sys
 import slopewise_exporter
-print(sorted({"torch", "lightning", "transformers", "keras", "numpy", "sklearn"} & set(sys.modules)))
+import slopewise_exporter.fit_report, slopewise_exporter.sklearn, slopewise_exporter.catboost
+frameworks = "torch lightning transformers keras accelerate ignite fastai sklearn xgboost lightgbm catboost jax numpy"
+print(sorted({*frameworks.split()} & set(sys.modules)))
 """
     output, _ = start_training(script).communicate(timeout=60)
     assert output == "[]\n"

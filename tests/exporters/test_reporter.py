@@ -7,16 +7,16 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-from support.training_fixtures import Fetch, MakeReporter, Scrape
+from support.training_fixtures import Fetch, InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import Reporter
-from slopewise_exporter.checkpoint_files import Progress
+from slopewise_exporter.progress import Progress
 
 STATES = ("starting", "training", "checkpointing", "finished", "failed")
 
@@ -58,7 +58,7 @@ def test_a_loss_may_be_anything_that_holds_one_number(reporter: Reporter, scrape
 
 @pytest.mark.parametrize(
     "loss",
-    ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 10**5000, 1j],
+    ["low", [1.0, 2.0], np.zeros(3), object(), Broken(), 10**400, 10**5000, 1j, np.complex64(1j), {}, b"0.5x"],
     ids=lambda loss: type(loss).__name__,
 )
 def test_a_loss_that_is_no_number_is_told_once_and_the_step_still_counts(
@@ -93,6 +93,17 @@ def test_a_loss_that_is_not_finite_is_counted_and_the_last_finite_one_stays(
 def test_a_loss_that_never_was_finite_is_not_exported(reporter: Reporter, scrape: Scrape) -> None:
     reporter.step(loss=math.nan)
     assert 'training_loss{stage="train"}' not in scrape(reporter.port)
+
+
+@pytest.mark.parametrize("spike", [1e12, np.float32(1e12), np.int64(10**12)], ids=lambda spike: type(spike).__name__)
+def test_a_spike_is_counted_and_left_out_of_the_moving_average(reporter: Reporter, scrape: Scrape, spike: Any) -> None:
+    for _ in range(50):
+        reporter.step(loss=2.0)
+    reporter.step(loss=spike)
+    reporter.step(loss=2.0)
+    now = scrape(reporter.port)
+    assert now['training_loss{stage="train_ema"}'] == pytest.approx(2.0)
+    assert now["training_outlier_loss_total"] == 1
 
 
 def test_a_step_without_a_loss_is_only_counted(reporter: Reporter, scrape: Scrape) -> None:
@@ -206,6 +217,82 @@ def test_the_plan_may_become_known_later(reporter: Reporter, scrape: Scrape) -> 
     assert scrape(reporter.port)["training_steps_planned"] == 500
 
 
+def test_a_plan_under_early_stopping_is_an_upper_bound_until_it_is_corrected(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    assert "training_steps_planned_is_upper_bound" not in scrape(reporter.port)
+    reporter.plan(1000, upper_bound=True)
+    bounded = scrape(reporter.port)
+    reporter.plan(600)
+    corrected = scrape(reporter.port)
+    assert (bounded["training_steps_planned"], bounded["training_steps_planned_is_upper_bound"]) == (1000, 1)
+    assert (corrected["training_steps_planned"], corrected["training_steps_planned_is_upper_bound"]) == (600, 0)
+
+
+def test_the_steps_that_an_interruption_would_lose_are_those_since_the_begin_of_the_last_saved_checkpoint(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    reporter.resume(Progress(steps=100))
+    for _ in range(3):
+        reporter.step()
+    assert scrape(reporter.port)["training_unsaved_steps"] == 3
+    with reporter.checkpoint():  # asynchronous: a step is done meanwhile
+        reporter.step()
+    assert scrape(reporter.port)["training_unsaved_steps"] == 1
+    with pytest.raises(OSError, match="disk full"), reporter.checkpoint():
+        raise OSError("disk full")
+    assert scrape(reporter.port)["training_unsaved_steps"] == 1
+
+
+class SlowLoader:
+    """Three batches, the second of which takes 50 ms to come."""
+
+    batch_size = 8
+
+    def __iter__(self) -> Iterator[int]:
+        yield 0
+        time.sleep(0.05)
+        yield from (1, 2)
+
+    def __len__(self) -> int:
+        return 3
+
+
+def test_the_time_in_which_steps_wait_for_their_batches_is_counted_and_the_loader_is_otherwise_as_it_was(
+    reporter: Reporter, scrape: Scrape
+) -> None:
+    loader = SlowLoader()
+    timed = reporter.waits(loader)
+    assert list(timed) == [0, 1, 2]
+    once = scrape(reporter.port)["training_wait_seconds_total"]
+    assert 0.05 <= once < 1
+    assert (len(timed), timed.batch_size) == (3, 8)
+    assert list(timed) == [0, 1, 2], "a second epoch"
+    assert scrape(reporter.port)["training_wait_seconds_total"] >= once + 0.05
+
+
+def test_a_loader_that_fails_fails_as_without_the_reporter(reporter: Reporter) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("bad image")
+
+    taken: list[int] = []
+    with pytest.raises(ValueError, match="bad image"):
+        taken.extend(reporter.waits(broken()))
+    with pytest.raises(TypeError):
+        len(reporter.waits(broken()))
+
+
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, "long", None])
+def test_a_waiting_time_that_is_none_is_logged_and_not_counted(
+    reporter: Reporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, seconds: Any
+) -> None:
+    reporter.waited(0.5)
+    reporter.waited(seconds)
+    assert scrape(reporter.port)["training_wait_seconds_total"] == 0.5
+    assert "waiting time" in caplog.text
+
+
 @pytest.mark.parametrize("plan", [0, -5, math.nan, "all"])
 def test_a_plan_that_progress_cannot_be_divided_by_is_told_and_not_exported(
     make_reporter: MakeReporter, scrape: Scrape, caplog: pytest.LogCaptureFixture, plan: float | str
@@ -298,6 +385,49 @@ def test_counters_never_go_back_and_agree_with_each_other_while_the_training_run
     for now in seen:
         assert now["training_samples_total"] == 2 * now["training_steps_total"]
         assert now["training_step_duration_seconds_count"] == max(0, now["training_steps_total"] - 1)
+
+
+def test_any_call_of_several_threads_is_counted_and_none_raises_while_the_reporter_closes(
+    make_reporter: MakeReporter, in_background: InBackground
+) -> None:
+    reporter = make_reporter()
+    calls: list[Callable[[], object]] = [
+        lambda: reporter.step(loss=1.0, samples=2, steps=3),
+        lambda: reporter.step(loss="low"),  # type: ignore[arg-type]  # what a training may do
+        lambda: reporter.loss(math.nan),
+        lambda: reporter.evaluate(1.0),
+        lambda: reporter.plan(100, upper_bound=True),
+        lambda: reporter.waited(0.1),
+        reporter.epoch,
+        lambda: reporter.resume(Progress(5)),
+    ]
+    raised: list[BaseException] = []
+    stop = threading.Event()
+
+    def call_all() -> None:
+        try:
+            while not stop.is_set():
+                for call in calls:
+                    call()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [in_background(call_all) for _ in range(3)]
+    time.sleep(0.2)
+    reporter.close()
+    reporter.close()
+    time.sleep(0.1)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert raised == []
+    assert not any(thread.is_alive() for thread in threads)
+    ended = reporter._record.snapshot()
+    for call in calls:
+        call()
+    after = reporter._record.snapshot()
+    assert after._replace(steps_planned=ended.steps_planned) == ended
+    assert after.state == "finished"
 
 
 def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter: Reporter, fetch: Fetch) -> None:

@@ -18,7 +18,8 @@ import pytest
 from support.training_fixtures import StandIn
 
 from slopewise_exporter import CheckpointError
-from slopewise_exporter.checkpoint_files import Progress, mark_of, write_manifest
+from slopewise_exporter.checkpoint_files import mark_of, write_manifest
+from slopewise_exporter.progress import Progress
 
 
 class Base:
@@ -34,8 +35,12 @@ class Listener:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.saves_on_sigterm: bool | None = None
-        self.planned_steps: int | None = None
+        self.planned_steps: float | None = None
+        self.steps = 0
         self.resumed: list[int] = []
+
+    def plan(self, steps: float | None, *, upper_bound: bool = False) -> None:
+        self.planned_steps = steps
 
     def step(self, loss: object = None) -> None:
         self.told.append("step")
@@ -61,6 +66,7 @@ class Listener:
 
     def resume(self, progress: Progress) -> None:
         self.resumed.append(progress.steps)
+        self.steps = progress.steps
 
     def leave(self) -> None:
         self.told.append("left")

@@ -1,4 +1,4 @@
-"""The Python that has the frameworks (`make test-frameworks`): together they are 5 GB, and nothing else needs them."""
+"""The Python that has the frameworks (`make test-frameworks`): together they are 7 GB, and nothing else needs them."""
 
 from __future__ import annotations
 

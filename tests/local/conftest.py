@@ -79,10 +79,12 @@ def workshop(prometheus_binaries: PrometheusBinaries, state_home: Path) -> Itera
 
 
 @contextmanager
-def running(workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec, nodes: int = 1) -> Iterator[Session]:
-    """A session whose jobs run in the background while the test does things to it."""
+def running(
+    workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec, nodes: int = 1, ours: bool = True
+) -> Iterator[Session]:
+    """A session whose jobs run in the background while the test does things to it; not `ours`: a user's commands."""
     failures: list[BaseException] = []
-    with Session(workshop, SessionPlan(policy, jobs, namespace="test", nodes=nodes)) as session:
+    with Session(workshop, SessionPlan(policy, jobs, namespace="test", nodes=nodes, ours=ours)) as session:
 
         def body() -> None:
             try:

@@ -137,9 +137,10 @@ class Stage:
         scrape_seconds: float = QUICK_SCRAPE_SECONDS,
         leading: bool = True,
         policy_file: Path | None = None,
+        record: Path | None = None,
     ) -> ControllerProcess:
         """Start a replica. `token`: of the account that it acts as, instead of the administrator's. `policy_file`: the
-        one policy that it obeys, which may be one of `support/policies`."""
+        one policy that it obeys, which may be one of `support/policies`. `record`: where it writes decision records."""
         number = len(self.processes)
         kubeconfig = self.write_kubeconfig(f"replica-{number}", gateway or self.gateway(), token)
         arguments = [
@@ -153,6 +154,8 @@ class Stage:
         if policy_file is not None:
             arguments += ["--policy-file", str(policy_file)]
             program = SLOPEWISE_WITH_TEST_POLICIES
+        if record is not None:
+            arguments += ["--record", str(record)]
         process = ControllerProcess(arguments, self.folder / f"replica-{number}.log", program)
         self.processes.append(process)
         self.stack.callback(process.kill)

@@ -37,6 +37,9 @@ LEAST_IMPROVEMENT_RATIO = 0.01
 THROTTLED_RATIO = 0.25
 """Of the periods in which it wanted to run; the same bound is in the alert of kubernetes-mixin."""
 
+INPUT_BOUND_RATIO = 0.25
+"""Of the time of its steps, in which they waited for their batches."""
+
 LOW_GPU_RATIO = 0.5
 FULL_CPU_RATIO = 0.9
 """Of its CPU limit, or of its request where it has no limit."""
@@ -80,8 +83,9 @@ class JobFinding:
     throttled_ratio: float | None
     """While it improved."""
     throttled_while_improving: bool
+    wait_ratio: float | None
     input_bound: bool
-    """Its GPUs were idle half of the time while its CPU was all used."""
+    """Its steps waited for their batches, or its GPUs were idle half of the time while its CPU was all used."""
     cpu_request_cores: float | None
     cpu_never_used_cores: float | None
     """Of its request, at its peak."""
@@ -106,7 +110,9 @@ class JobFinding:
             found.append(f"its loss did not improve in {shown_hours(self.hours)}")
         if self.throttled_while_improving:
             found.append(f"throttled in {self.throttled_ratio:.0%} of its periods while it improved")
-        if self.input_bound:
+        if _waits(self.wait_ratio):
+            found.append(f"waited for its batches in {self.wait_ratio:.0%} of its steps' time: input-bound")
+        elif self.input_bound:
             found.append(f"GPU used {self.gpu_use_ratio:.0%} while its CPU was full: input-bound")
         if self.cpu_never_used_cores and self.cpu_request_cores:
             found.append(f"never used {self.cpu_never_used_cores:.1f} of {self.cpu_request_cores:.1f} requested cores")
@@ -136,6 +142,7 @@ def finding(job: JobHistory) -> JobFinding:
     hours = job.seconds / HOUR
     throttled = _mean(_until(job.throttled_ratio, converged_at))
     gpu_use = _mean(_until(job.gpu_use_ratio, converged_at))
+    idle_gpus = gpu_use is not None and gpu_use < LOW_GPU_RATIO and _cpu_is_full(job, throttled)
     return JobFinding(
         namespace=job.namespace,
         pod=job.pod,
@@ -158,7 +165,8 @@ def finding(job: JobHistory) -> JobFinding:
         gpu_use_ratio=gpu_use,
         throttled_ratio=throttled,
         throttled_while_improving=None not in (tail_seconds, throttled) and (throttled or 0.0) >= THROTTLED_RATIO,
-        input_bound=gpu_use is not None and gpu_use < LOW_GPU_RATIO and _cpu_is_full(job, throttled),
+        wait_ratio=job.wait_ratio,
+        input_bound=idle_gpus or _waits(job.wait_ratio),
         cpu_request_cores=cores,
         cpu_never_used_cores=_never_used(cores, job.cpu_cores),
         memory_request_gib=None if job.requests.memory_bytes is None else job.requests.memory_bytes / GIB,
@@ -237,6 +245,10 @@ def _cpu_is_full(job: JobHistory, throttled: float | None) -> bool:
     used = _mean(job.cpu_cores)
     full = bound is not None and used is not None and used >= FULL_CPU_RATIO * bound
     return full or (throttled is not None and throttled >= THROTTLED_RATIO)
+
+
+def _waits(wait_ratio: float | None) -> bool:
+    return wait_ratio is not None and wait_ratio >= INPUT_BOUND_RATIO
 
 
 def _never_used(request: float | None, used: Points) -> float | None:

@@ -13,11 +13,14 @@ from slopewise.commands.advise import advise
 from slopewise.commands.console import announce_failure, wants_json
 from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
+from slopewise.commands.explain import explain
 from slopewise.commands.history import history
 from slopewise.commands.policies import policies
+from slopewise.commands.replay import replay
 from slopewise.commands.restore import restore
 from slopewise.commands.run import run
 from slopewise.commands.simulate import simulate
+from slopewise.commands.status import status
 from slopewise.commands.sweep import sweep
 from slopewise.errors import SlopewiseError
 from slopewise.signals import Interrupted, ignore_further_signals
@@ -33,7 +36,18 @@ app = typer.Typer(
 )
 app.add_typer(dashboards, name="dashboards")
 app.add_typer(policies, name="policies")
-_COMMANDS: tuple[Callable[..., None], ...] = (demo, run, restore, history, sweep, simulate, advise)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    demo,
+    run,
+    restore,
+    status,
+    history,
+    explain,
+    replay,
+    sweep,
+    simulate,
+    advise,
+)
 for command in _COMMANDS:
     app.command()(command)
 

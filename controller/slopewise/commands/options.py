@@ -102,6 +102,13 @@ LeaseNamespace = Annotated[
     str | None,
     typer.Option(envvar="POD_NAMESPACE", help="Where the controllers' Lease is; else --namespace or slopewise-system."),
 ]
+RecordFolder = Annotated[
+    Path | None,
+    typer.Option("--record", help="Write a decision record of each policy into this folder (slopewise replay)."),
+]
+RecordSize = Annotated[
+    int, typer.Option("--record-max-mib", min=1, max=1_048_576, help="What one record may take on disk, in MiB.")
+]
 PrometheusOfHistory = Annotated[
     str | None, typer.Option("--prometheus", envvar="PROMETHEUS_URL", help="The Prometheus that has the history.")
 ]

@@ -22,6 +22,8 @@ from slopewise.commands.options import (
     PoliciesFolders,
     PolicyFile,
     PrometheusConfig,
+    RecordFolder,
+    RecordSize,
 )
 from slopewise.commands.refusals import given, refuse
 from slopewise.errors import UsageError
@@ -29,6 +31,7 @@ from slopewise.manager.signals import received_signals
 from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
+    from slopewise.decision_record.recorder import RecordOptions
     from slopewise.local.run import LocalRunOptions
     from slopewise.manager.options import ClusterOptions
     from slopewise.manager.signals import StopSignal
@@ -103,6 +106,8 @@ def run(
     namespace: OneNamespace = None,
     lease_namespace: LeaseNamespace = None,
     lease_seconds: LeaseSeconds = 15.0,
+    record: RecordFolder = None,
+    record_max_mib: RecordSize = 256,
     output: ResultFormat = OutputFormat.table,
 ) -> None:
     """Run the controller of a cluster; with --local --jobs FILE it starts and manages commands on this machine.
@@ -110,6 +115,7 @@ def run(
     Examples: `slopewise run --prometheus-url http://prometheus:9090 --dry-run --once`;
     `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
     """
+    recording = _recording(call, record, record_max_mib)
     if local:
         _refuse_with_local(call)
         from slopewise.local.run import LocalRunOptions
@@ -117,6 +123,7 @@ def run(
         plain = LocalRunOptions(
             _required(jobs, NO_JOBS), policy_file, dry_run, actuator.value, port, json_logs, policy=policy, again=again
         )
+        plain = replace(plain, record=recording)
         options = _with_prometheus(call, plain, prometheus_url, prometheus_config, scrape_interval, targets_file)
         _run_here(options, output)
     _refuse_without_local(call, once=once, dry_run=dry_run)
@@ -135,8 +142,22 @@ def run(
             port=port,
             json_logs=json_logs,
             prometheus_config=prometheus_config,
+            record=recording,
         )
         _run_in_cluster(cluster, lease_seconds, lease_namespace, stop)
+
+
+def _recording(call: typer.Context, folder: Path | None, max_mebibytes: int) -> RecordOptions | None:
+    if folder is None:
+        refuse(call, ("--record-max-mib",), "is for a decision record; add --record FOLDER, or leave it out")
+        return None
+    from slopewise.decision_record.recorder import RecordOptions
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--record {folder}: cannot be written ({error.strerror}); name another folder.") from error
+    return RecordOptions(folder, max_mebibytes)
 
 
 def _required(value: _Value | None, message: str) -> _Value:

@@ -16,11 +16,13 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, EvaluationMapping, OwnMappings, ResponseMapping
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.shell_words import shell_mistake, split
 from slopewise.config.validation import Document, load_yaml, parse_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import NO_OBJECTIVES, Objectives
+from slopewise_exporter.logs import LineParser
 
 _EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -56,7 +58,11 @@ class JobSpec:
 
     `objectives` has what does not depend on the arrival; `deadline_seconds` counts from it (`objectives_at`).
 
+    `mappings`: which series are its loss, steps and response times, where the policy's are others.
+
     `environment` is added to ours; `working_directory`: where the command runs; None: where we run.
+
+    `loss_pattern` finds the loss in its output; None: the common formats are looked for.
     """
 
     name: str
@@ -69,6 +75,8 @@ class JobSpec:
     migratable: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: Path | None = None
+    loss_pattern: str | None = None
+    mappings: OwnMappings = NO_OWN_MAPPINGS
 
     def objectives_at(self, arrived_at_seconds: float) -> Objectives:
         """The objectives of the job that arrived then (Unix seconds)."""
@@ -178,6 +186,12 @@ def _directory(value: object) -> object:
     return value
 
 
+def _pattern(value: object) -> object:
+    if isinstance(value, str):
+        LineParser([value])  # PatternError, a ValueError, says what is wrong
+    return value
+
+
 _COMMAND_SCHEMA = {"type": "array", "items": {"type": "string"}, "format": "command"}
 
 
@@ -208,6 +222,11 @@ class JobEntry(Document):
     port: int | None = Field(
         None, ge=1, le=65_535, description="where the program serves metrics of its own; else slopewise chooses a port"
     )
+    loss_pattern: Annotated[str | None, BeforeValidator(_pattern)] = Field(
+        None,
+        description="regular expression that finds the loss in its output: with a group named `loss`, or with two "
+        "groups, a name and its value; else the common formats are found",
+    )
     migratable: bool = Field(
         False, description="it saves a checkpoint on SIGTERM and resumes from it, so that it may be moved between nodes"
     )
@@ -234,6 +253,12 @@ class JobEntry(Document):
         "keep",
         description="`stop`: at `targetLoss` it is signalled to save and to end, and is not started again, under "
         "every policy; `keep`: it trains on",
+    )
+    evaluation: EvaluationMapping | None = Field(
+        None, description="where its loss and steps have other names than `spec.evaluation` of the policy has"
+    )
+    responses: ResponseMapping | None = Field(
+        None, description="where its response times have other names than `spec.responses` of the policy has"
     )
 
     @model_validator(mode="after")
@@ -262,6 +287,8 @@ def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
         job.migratable,
         job.env,
         folder / (job.working_directory or "."),
+        job.loss_pattern,
+        OwnMappings(job.evaluation, job.responses),
     )
 
 

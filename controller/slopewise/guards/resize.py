@@ -307,6 +307,24 @@ def review(
     return tuple(allowed), tuple(withheld + over)
 
 
+def verdicts(
+    resize: Resize, snapshot: ClusterSnapshot, memory: MemoryState, bounds: Bounds
+) -> list[tuple[str, Resize | Veto]]:
+    """What each guard said of one resize, by the guard's name, up to the first veto; for explanations."""
+    job = next(job for job in snapshot.jobs if job.uid == resize.job_uid)
+    known = memory.jobs.get(resize.job_uid, _UNKNOWN)
+    context = _context(bounds, snapshot, job, known, Shares(snapshot, memory), resize.control)
+    said: list[tuple[str, Resize | Veto]] = []
+    decision = resize
+    for guard in ROLLBACK_GUARDS if resize.is_rollback else GUARDS:
+        verdict = guard(context, decision)
+        said.append((guard.__name__, verdict))
+        if isinstance(verdict, Veto):
+            break
+        decision = verdict
+    return said
+
+
 def _context(
     bounds: Bounds, snapshot: ClusterSnapshot, job: Job, known: JobMemory, shares: Shares, control: CpuControl
 ) -> ResizeContext:

@@ -24,6 +24,7 @@ from slopewise.adapters.local.crashed_runs import (
 from slopewise.config.jobs_file import JobSpec, identity_of, load_jobs, shown
 from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
+from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import UsageError
 from slopewise.local.live import Progress, Screen
 from slopewise.local.progress_log import ProgressLog
@@ -56,6 +57,7 @@ class LocalRunOptions:
     scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
     again: bool = False
     """Start every job, also those that an earlier controller had started before it was killed."""
+    record: RecordOptions | None = None
     policy: str | None = None
     """Instead of a policy file: the name of a policy, or the path of one of the user's."""
 
@@ -91,6 +93,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
             max_reports=MAX_REPORTS,
             scrape_interval_seconds=options.scrape_interval_seconds,
             prometheus=options.prometheus,
+            record=options.record,
             earlier=earlier_jobs(workshop.state_dir, identity, options, jobs, announce),
         )
         session = stack.enter_context(Session(workshop, plan))

@@ -33,6 +33,7 @@ from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, Remedies
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.jobs_file import JobSpec
+from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, OwnMappings
 from slopewise.config.pass_settings import (
     interval_mistake,
     local_memory_mistake,
@@ -42,6 +43,7 @@ from slopewise.config.pass_settings import (
     with_interval,
 )
 from slopewise.config.training_policy import TrainingPolicy
+from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.feedback.restore import restore_originals
@@ -60,8 +62,9 @@ OWN_SCRAPE_SECONDS = 1.0
 
 REMEDIES = Remedies(
     no_target="let one of its scrape_configs read the file that --targets-file names",
-    scrape_fails="add the two lines of slopewise_exporter, or name the endpoint that it has with `port`",
-    no_metrics="add the two lines of slopewise_exporter",
+    scrape_fails="if its output has a loss, find it with `lossPattern`; else add the two lines of slopewise_exporter, "
+    "or name the endpoint that it has with `port`",
+    no_metrics="find the loss in its output with `lossPattern`, or add the two lines of slopewise_exporter",
     failing_seconds=15.0,
     missing_seconds=15.0,
 )
@@ -97,6 +100,8 @@ class SessionPlan:
     """The number of nodes into which this machine's cores are split."""
     prometheus: PrometheusInUse | None = None
     """None: the session starts its own."""
+    record: RecordOptions | None = None
+    """Where the passes are recorded; None: nowhere."""
     earlier: EarlierRun = NOTHING_EARLIER
     """The same jobs of killed controllers."""
 
@@ -122,6 +127,9 @@ class Session(ClosesStack):
         self._document = with_interval(plan.policy, plan.scrape_interval_seconds)
         self._policy = policy_of(self._document)
         self._settings = pass_settings(self._document)
+        self._recorder = None if plan.record is None else plan.record.recorder(self._document)
+        if self._recorder is not None:
+            self._sinks += (self._recorder,)
 
     def __enter__(self) -> Self:
         spec = self._document.spec
@@ -145,6 +153,9 @@ class Session(ClosesStack):
             if given is not None:
                 self.prometheus = stack.enter_context(self._given_prometheus(given))
             self.ports = self._ports(folder)
+            if self._recorder is not None:
+                self.ports = self._recorder.ports(self.ports)
+                stack.callback(self._recorder.close)
             stack.callback(self.supervisor.stop)
             stack.callback(self.restore_originals)
             stack.callback(self.loop.stop)
@@ -294,8 +305,14 @@ class Session(ClosesStack):
             self.plan.scrape_interval_seconds,
             [self.plan.policy.spec.evaluation],
             window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,
+            responses=[self.plan.policy.spec.responses],
+            own=self._own_mappings(),
             points=reads_points(self.plan.policy.spec),
         )
+
+    def _own_mappings(self) -> dict[str, OwnMappings]:
+        """Those of jobs that have any, by name, which on one machine is the pod."""
+        return {job.name: job.mappings for job in self.plan.jobs if job.mappings != NO_OWN_MAPPINGS}
 
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
@@ -309,7 +326,7 @@ class Session(ClosesStack):
             nodes,
             supervisor.waiting,
             supervisor.moving,
-            MissingEvaluations(self.reader, evaluations, scrape, REMEDIES),
+            MissingEvaluations(self.reader, evaluations, scrape, REMEDIES, self._own_mappings()),
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting

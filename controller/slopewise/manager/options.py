@@ -11,6 +11,7 @@ from pathlib import Path
 
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.kube.leader_election import Terms
+from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import UsageError
 
 DEFAULT_NAMESPACE = "slopewise-system"
@@ -76,6 +77,9 @@ class ClusterOptions:
     """A policy that is deleted waits for its pods' originals no longer than this."""
     prometheus_config: Path | None = None
     """The `http_config` for Prometheus."""
+
+    record: RecordOptions | None = None
+    """Where the passes of each policy are recorded; None: nowhere."""
 
     @property
     def prometheus(self) -> Endpoint:

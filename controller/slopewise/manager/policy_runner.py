@@ -25,6 +25,7 @@ from slopewise.adapters.kube.resize.arrival_sizes import ArrivalSizer
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.state.unwatched import UnwatchedPods
+from slopewise.adapters.kube.trainer_status import TrainerStatuses
 from slopewise.adapters.kube.workloads.autoscalers import Autoscalers
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
@@ -33,6 +34,7 @@ from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.pass_settings import pass_settings, policy_of, reads_points
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import OtherResizers
+from slopewise.decision_record.recorder import Recorder
 from slopewise.errors import ObservationError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.feedback.restore import RestoreReport, due, restore_originals
@@ -99,6 +101,10 @@ class PolicyRunner:
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
         self._sinks = shared.effects.sinks(self._reporter, self._make_departures())
+        self._recorder = self._make_recorder(document)
+        if self._recorder is not None:
+            self._ports = self._recorder.ports(self._ports)
+            self._sinks.append(self._recorder)
         self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.evaluation_seconds, self._sinks)
         self._triggered = threading.Event()
         self._resized: deque[str] = deque()
@@ -114,6 +120,8 @@ class PolicyRunner:
         if not self.loop.stop(timeout_seconds):
             return False
         self._reader.close()
+        if self._recorder is not None:
+            self._recorder.close()
         return True
 
     def forget(self) -> None:
@@ -249,6 +257,10 @@ class PolicyRunner:
 
     # --- the ports -------------------------------------------------------------------------------------------
 
+    def _make_recorder(self, document: TrainingPolicy) -> Recorder | None:
+        record = self._shared.options.record
+        return None if record is None else record.recorder(document, self._settings.first_changes_a_pass)
+
     def _make_reporter(self, status: PolicyDocument | None) -> StatusReporter:
         return StatusReporter(
             self._name,
@@ -272,6 +284,7 @@ class PolicyRunner:
             window_seconds=SCRAPES_PER_WINDOW * options.scrape_interval_seconds,
             timeout_seconds=reading_seconds(self.spec.behaviour.evaluation_seconds),
             resource_matchers={},
+            responses=[self.spec.responses],
             points=reads_points(self.spec),
         )
 
@@ -295,6 +308,7 @@ class PolicyRunner:
             ),
             self._shared.watches.resizes.waited_seconds,
             self._memory.original_memory,
+            TrainerStatuses(self._shared.api, self.spec.evaluation, self._reader.scrape_interval_seconds),
         )
 
     def _make_actuator(self) -> Actuator:

@@ -281,6 +281,9 @@ class Job:
     """None: the platform sets no bounds (the simulator)."""
     workload_class: str = ""
     """Which jobs are like it (`estimators/workload_classes.py`); empty: not known."""
+    wait_ratio: float | None = None
+    """The part of its steps' time in which they waited for their batches: more CPU for the loader may help, a faster
+    device would not. None: it reports no waits."""
     missing_evaluation: MissingEvaluation | None = None
     """None: it reports one, or is not yet expected to, or the cause is not known."""
     points: tuple[RawPoint, ...] = ()

@@ -183,6 +183,7 @@ class _JobFamilies:
         self.working_set = _family("memory_working_set_bytes", "Working set of its container, newest sample.")
         self.memory_request = _family("memory_request_bytes", "Memory request of its container, as accepted.")
         self.memory_limit = _family("memory_limit_bytes", "Memory limit of its container, as accepted.")
+        self.wait_ratio = _family("wait_ratio", "Part of its steps' time in which they waited for their batches.")
         self.job_class = _family("class", "1 for the class the policy put the job in.", "class")
 
     def add(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, cpu: _AllottedCores) -> None:
@@ -200,6 +201,8 @@ class _JobFamilies:
                 self.efficiency.add_metric([*labels, resource], efficiency)
             if known.growth.cpu_cores is not None:
                 self.usage.add_metric(labels, known.growth.cpu_cores)
+        if job.wait_ratio is not None:
+            self.wait_ratio.add_metric(labels, job.wait_ratio)
         self._add_memory(labels, job)
         if known.wanted_cores is not None:
             self.wanted.add_metric(labels, known.wanted_cores)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from support.fault_stage import Stage
 from support.gateway import Request
 
 from slopewise.adapters.kube.client.paths import resource_of
+from slopewise.decision_record.reader import read
+from slopewise.decision_record.replay import replay
 
 MAX_QUERIES = 6
 PASSES = 3
@@ -20,11 +23,11 @@ def lists(request: Request) -> bool:
     return request.method == "GET" and not resource_of(request.path)[1] and "watch=true" not in request.query
 
 
-def test_a_pass_that_changes_nothing_writes_to_no_pod_and_asks_for_no_list(stage: Stage) -> None:
+def test_a_pass_that_changes_nothing_writes_to_no_pod_and_asks_for_no_list(stage: Stage, tmp_path: Path) -> None:
     stage.pods("a", "b")
-    stage.policy()
-    gateway = stage.gateway()
-    controller = stage.controller(gateway)
+    policy = stage.policy()
+    gateway, records = stage.gateway(), tmp_path / "records"
+    controller = stage.controller(gateway, record=records)
     stage.wait_for_limits({"a": 1000, "b": 1000})
     controller.wait_for_passes(2)
     since, passes = time.monotonic(), len(controller.lines("pass completed"))
@@ -35,6 +38,13 @@ def test_a_pass_that_changes_nothing_writes_to_no_pod_and_asks_for_no_list(stage
     asked = [request for request in gateway.requests if request.at_seconds >= since]
     assert [each.kind for each in asked if lists(each) or (each.writes and "pods" in each.kind)] == []
     assert "patch pods/resize" in {request.kind for request in gateway.requests}, "the first passes did change pods"
+
+    # The record of a real cluster gives the same decisions again, bit for bit, while the controller writes on.
+    again = list(replay(read(records / f"{policy}.jsonl", lambda _: None)))
+    assert len(again) >= PASSES
+    assert [(each.where, each.differences) for each in again if each.differences] == []
+    applied = [each for pass_ in again for each in pass_.result.decided if each.result == "applied"]
+    assert {(each.action, each.after) for each in applied} >= {("resize", 1000)}
 
 
 def test_a_pass_sends_six_queries_at_most_however_many_jobs_there_are(stage: Stage) -> None:

@@ -112,6 +112,14 @@ def test_gpus_that_idle_beside_a_full_cpu_wait_for_their_input() -> None:
     assert not finding(past(gpus=1.0, gpu_use_ratio=low, limits=Resources(4.0, GIB))).input_bound
 
 
+def test_a_job_whose_steps_wait_for_their_batches_is_input_bound() -> None:
+    waits = finding(past(wait_ratio=0.4))
+    assert waits.input_bound
+    assert "waited for its batches in 40% of its steps' time: input-bound" in waits.messages
+    assert not finding(past(wait_ratio=0.1)).input_bound
+    assert not finding(past()).input_bound
+
+
 def test_a_gap_in_its_samples_is_reported() -> None:
     job = past()
     kept = (job.loss[:, 0] < START + 7200) | (job.loss[:, 0] > START + 14_400)

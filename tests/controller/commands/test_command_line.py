@@ -40,7 +40,18 @@ def test_version() -> None:
 
 
 def test_help_of_every_command_starts_with_what_it_does_and_has_an_example() -> None:
-    for command in ("demo", "run", "restore", "sweep", "history", "policies", "simulate", "advise"):
+    for command in (
+        "demo",
+        "run",
+        "restore",
+        "sweep",
+        "history",
+        "policies",
+        "simulate",
+        "advise",
+        "replay",
+        "explain",
+    ):
         assert "xample" in slopewise(command, "--help").stdout
 
 

@@ -65,6 +65,17 @@ def test_only_a_job_that_says_so_may_be_moved(tmp_path: Path) -> None:
     assert "job 1: migratable: must be a valid boolean" in _mistake(tmp_path, "[{name: a, command: x, migratable: 7}]")
 
 
+def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path: Path) -> None:
+    pattern = r"round \d+. cost is (?P<loss>\S+)"
+    file = _jobs_file(tmp_path, f"- {{name: a, command: x}}\n- name: b\n  command: x\n  lossPattern: {pattern}\n")
+
+    assert [job.loss_pattern for job in load_jobs(file)] == [None, pattern]
+    for wrong, reason in (("'('", "is no regular expression"), ("7", "must be a valid string")):
+        message = _mistake(tmp_path, f"- {{name: a, command: x, lossPattern: {wrong}}}")
+        assert message.startswith(f"{tmp_path / 'jobs.yaml'}: job 1: lossPattern: ")
+        assert reason in message
+
+
 def test_a_job_without_a_deadline_has_none_whenever_it_arrives() -> None:
     assert JobSpec("a", ["x"], 0.0).objectives_at(1000.0) == NO_OBJECTIVES
 

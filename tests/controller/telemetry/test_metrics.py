@@ -441,3 +441,15 @@ def test_contradictory_promises_are_logged_once() -> None:
     report = replace(a_report(), snapshot=a_snapshot([job]))
     warned = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
     assert [line["warning"][:28] for line in warned] == ["its deliverable loss 0.4 has"]
+
+
+def test_a_job_that_waits_for_its_batches_has_the_ratio_and_no_other_has() -> None:
+    jobs = [replace(a_job("a"), wait_ratio=0.4), a_job("b")]
+    report = PassReport(
+        START, "flowcon", VERBS, START + 20, snapshot=a_snapshot(jobs, [a_node(cpu_cores=2.0)]),
+        decisions=Decisions("flowcon", (), {}, MemoryState({"a": known(), "b": known()})),
+    )  # fmt: skip
+    text = generate_latest(recorded(report).registry).decode()
+    (line,) = [each for each in text.splitlines() if each.startswith("slopewise_job_wait_ratio{")]
+    assert 'job_name="a"' in line
+    assert line.endswith(" 0.4")

@@ -115,6 +115,7 @@ def _job(
         usage=None if use is None else use.usage,
         steps_total=series.steps_total,
         steps_planned=series.steps_planned,
+        wait_ratio=series.wait_ratio,
         useful_parallelism_cores=requested.useful_parallelism_cores,
         restarted=series.restarted,
         process_started_at_seconds=series.process_started_at_seconds,

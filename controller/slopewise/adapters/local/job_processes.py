@@ -8,6 +8,7 @@ that ends with status 0 on the SIGTERM of a move has finished.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +32,7 @@ from slopewise.adapters.local.limiters.base import UNLIMITED, Limiter
 from slopewise.adapters.local.limiters.process_group import ProcessMeter
 from slopewise.adapters.local.move import MAX_STARTS, Ending, LocalMove
 from slopewise.adapters.local.nodes import LocalNode
+from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.ports import Clock
 
@@ -52,6 +54,10 @@ USERS_GRACE_SECONDS = 30.0
 
 BUILT_IN_ENVIRONMENT = {**single_thread_environment(), "RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
 """The environment of the built-in trainings, which have one thread each and always report."""
+
+
+_RUN = (sys.executable, "-I", "-m", "slopewise_exporter", "run")
+"""Isolated: PYTHONPATH and PYTHONHOME are those of the job's own Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +255,7 @@ class JobProcesses:
             },
             working_directory=record.spec.working_directory,
             ours=self.ours,
+            started_by=() if self.ours else _reporting(record.spec),
             remembered=None if self.ours else self._remembered(record),
         )
 
@@ -268,3 +275,10 @@ class JobProcesses:
         moves = record.spec.migratable and len(self.nodes) > 1
         folder = str(self.folder / "checkpoints" / record.spec.name) if moves else ""
         return {**BUILT_IN_ENVIRONMENT, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
+
+
+def _reporting(spec: JobSpec) -> tuple[str, ...]:
+    """What starts a command so that it is reported without a change of its code; empty where it has its own metrics."""
+    if spec.loss_pattern is not None:
+        return (*_RUN, "--pattern", spec.loss_pattern, "--")
+    return (*_RUN, "--") if spec.port is None else ()

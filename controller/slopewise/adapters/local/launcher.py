@@ -66,6 +66,8 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: Path | None = None
     ours: bool = True
+    started_by: Sequence[str] = ()
+    """A program with its arguments that starts the command, and then is it or its parent."""
     remembered: StartedCommand | None = None
     """What the journal records of a user's job, for the next controller after a crash."""
 
@@ -108,7 +110,7 @@ class Launcher:
         return process
 
     def _start_gate(self, command: Command, members: Members) -> tuple[ManagedProcess, IO[bytes]]:
-        gate = ["/bin/sh", "-c", _GATE, "slopewise-gate"]
+        gate = ["/bin/sh", "-c", _GATE, "slopewise-gate", *command.started_by]
         popen = _popen(command, gate, subprocess.PIPE, {RUN_VARIABLE: self._journal.run_id})
         assert popen.stdin is not None  # noqa: S101  it is a pipe
         return ManagedProcess(command.name, popen, command.log_path, members), popen.stdin

@@ -15,6 +15,7 @@ from string import Template
 
 from slopewise.adapters.prometheus.queries import (
     VALUE_LABEL,
+    WAIT_AND_STEPS,
     AnyOf,
     Matchers,
     duration,
@@ -31,7 +32,7 @@ MIN_RATE_SECONDS = 180.0
 
 OBJECTIVE, NODE = "objective", "node"
 CPU, THROTTLED, MEMORY, GPU_USE = "cpu", "throttled", "memory", "gpu_use"
-STEPS, PLANNED = "steps", "planned"
+STEPS, PLANNED, WAITED = "steps", "planned", "waited"
 CPU_REQUEST, CPU_LIMIT = "cpu_request", "cpu_limit"
 MEMORY_REQUEST, MEMORY_LIMIT, GPUS = "memory_request", "memory_limit", "gpus"
 
@@ -148,7 +149,7 @@ def usage(pods: Collection[str], step_seconds: float) -> str:
 
 
 def facts(pods: Collection[str], window_seconds: float) -> str:
-    """The query for what a job planned, requested and was limited to, its objective and its node, by kind."""
+    """The query for what a job planned, waited, requested and was limited to, its objective and its node, by kind."""
     pattern, window = _pattern(pods), duration(window_seconds)
 
     def of(metric: str, matchers: str) -> str:
@@ -162,6 +163,11 @@ def facts(pods: Collection[str], window_seconds: float) -> str:
         {
             STEPS: f"max by (namespace, pod) (max_over_time(training_steps_total{{{own}}}[{window}]))",
             PLANNED: f"max by (namespace, pod) (last_over_time(training_steps_planned{{{own}}}[{window}]))",
+            WAITED: "("
+            + " / ".join(
+                f"max by (namespace, pod) (max_over_time({name}{{{own}}}[{window}]))" for name in WAIT_AND_STEPS
+            )
+            + ")",
             OBJECTIVE: f"max by (namespace, pod, objective) (last_over_time(training_info{{{own}}}[{window}]))",
             CPU_REQUEST: of(requests, 'resource="cpu"'),
             CPU_LIMIT: of(limits, 'resource="cpu"'),

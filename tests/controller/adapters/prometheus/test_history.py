@@ -64,6 +64,8 @@ def url(
         node("node-a", 8, start, 10 * HOUR),
         Series("training_loss", {**own, "stage": "train"}, start, 4 * HOUR, lambda _: 99.0),
         Series("training_steps_planned", own, start, 4 * HOUR, lambda _: 20_000.0),
+        Series("training_wait_seconds_total", own, start, 4 * HOUR, lambda at: 0.3 * at),
+        Series("training_step_duration_seconds_sum", own, start, 4 * HOUR, lambda at: at),
         Series("training_info", {**own, "objective": "max"}, start, 4 * HOUR, lambda _: 1.0),
         Series("DCGM_FI_DEV_GPU_UTIL", {"namespace": "monitoring", "pod": "dcgm-0", "job": "dcgm",
                "instance": "10.0.0.3:9400", "gpu": "7"}, start, 4 * HOUR, lambda _: 0.0),
@@ -122,6 +124,10 @@ class TestARealPrometheus:
         assert (job.requests.cpu_cores, job.requests.memory_bytes, job.limits.cpu_cores) == (2, 4 * GIB, 4)
         assert (job.steps_planned, job.objective, job.node, job.gpus) == (20_000, "max", "node-a", 0)
         assert jobs["gap-0"].objective == "min"
+
+    def test_how_long_its_steps_waited_for_their_batches(self, jobs: dict[str, JobHistory]) -> None:
+        assert jobs["plain-0"].wait_ratio == pytest.approx(0.3, rel=0.01)
+        assert jobs["gap-0"].wait_ratio is None
 
     def test_exporters_that_are_scraped_without_honouring_labels_are_understood(
         self, jobs: dict[str, JobHistory]

@@ -10,10 +10,8 @@ from slopewise.adapters.prometheus import queries
 from slopewise.errors import UsageError
 
 
-def test_matchers_are_rendered_one_a_line() -> None:
-    assert queries.render_matchers((("namespace", "flowcon"), ("stage", "eval"))) == (
-        'namespace="flowcon",\n    stage="eval",'
-    )
+def test_matchers_are_rendered_each_with_a_comma() -> None:
+    assert queries.render_matchers((("namespace", "flowcon"), ("stage", "eval"))) == 'namespace="flowcon",stage="eval",'
 
 
 def test_several_values_are_compared_as_text_in_one_pattern() -> None:
@@ -23,7 +21,7 @@ def test_several_values_are_compared_as_text_in_one_pattern() -> None:
 
 def test_no_values_or_too_many_for_a_url_mean_any_but_none() -> None:
     many = queries.AnyOf(tuple(f"team-{number}" for number in range(100)))
-    assert queries.render_matchers((("namespace", many), ("pod", queries.AnyOf()))) == 'namespace!="",\n    pod!="",'
+    assert queries.render_matchers((("namespace", many), ("pod", queries.AnyOf()))) == 'namespace!="",pod!="",'
 
 
 def test_the_longest_query_fits_into_a_url_that_proxies_let_through() -> None:

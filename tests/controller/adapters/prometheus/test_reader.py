@@ -54,6 +54,11 @@ def checkpoints(*, saved_at: float, duration: float, on_sigterm: float) -> str:
     )
 
 
+def waiting(waited: float, steps: float) -> str:
+    """What a reporter exports beside `page` where its steps' waits are timed; in seconds."""
+    return f"training_wait_seconds_total {waited}\ntraining_step_duration_seconds_sum {steps}\n"
+
+
 def served(*series: tuple[str, float, float], started: float = 1000, in_flight: float | None = None) -> str:
     """What a model server exports; each series is its labels, its count and its sum in seconds."""
     name = "inference_response_duration_seconds"
@@ -135,6 +140,8 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
         world.add("serves-again", None, instance="b:2")
         world.add("checkpoints", page() + checkpoints(saved_at=1_600_000_000.25, duration=1.5, on_sigterm=1))
+        world.add("waits", page() + waiting(0, 0))
+        world.add("never-waits", page() + waiting(0, 0))
         first_step = "training_first_step_timestamp_seconds {}\n"
         world.add("begins", page(started=FIRST_STEP_AT_SECONDS - 2.0) + first_step.format(FIRST_STEP_AT_SECONDS))
         world.add("has-long-begun", page(started=1000) + first_step.format(1002.5))
@@ -159,6 +166,19 @@ def test_a_steady_job_is_reported_in_full(world: World) -> None:
     assert (job.evaluation.objective, job.evaluation.finite) == ("min", True)
     assert (job.steps_total, job.steps_planned) == (10, 100)
     assert (job.state, job.restarted, job.up, job.warnings) == (JobState.TRAINING, False, True, ())
+
+
+def test_the_part_of_its_steps_in_which_a_job_waited_for_batches(world: World) -> None:
+    assert world.job("waits").wait_ratio is None  # no step has ended
+    world.set("waits", page() + waiting(3, 10))
+    world.set("never-waits", page() + waiting(0, 10))
+    job = world.wait_for("waits", lambda job: job.wait_ratio is not None)
+    assert job.wait_ratio == pytest.approx(0.3)
+    assert job.steps_total == 10
+    assert world.job("never-waits").wait_ratio is None
+    # More waits than steps, as while an evaluation is under way: its time is no part of a step's.
+    world.set("waits", page() + waiting(300, 11))
+    world.wait_for("waits", lambda job: job.wait_ratio == 1.0)
 
 
 def test_a_level_follows_a_value_that_stays_within_a_window(world: World) -> None:

@@ -1,0 +1,43 @@
+"""`slopewise status`: who leads, the policies, the jobs, and what somebody should look at."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from slopewise.commands.console import out, print_json
+from slopewise.commands.options import Kubeconfig, KubeContext, LeaseNamespace, OneNamespace, Output, OutputFormat
+
+
+def status(
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    lease_namespace: LeaseNamespace = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Print who leads, the policies and jobs of a cluster, and what somebody should look at.
+
+    Examples: `slopewise status`; `slopewise status --namespace team-a -o json`.
+    """
+    from slopewise.explain import overview
+    from slopewise.manager.connect import connect
+    from slopewise.manager.options import Connection, lease_namespace_of
+    from slopewise.manager.read_status import read_jobs, read_leader, read_policies
+
+    connection = Connection(kubeconfig, context, namespace)
+    with closing(connect(connection)) as api:
+        leader = read_leader(api, lease_namespace_of(connection, lease_namespace))
+        policies = read_policies(api)
+        if output is OutputFormat.json:
+            print_json(overview.as_json(leader, policies, read_jobs(api, namespace)))
+            return
+        out.print(overview.leader_line(leader), markup=False, highlight=False, soft_wrap=True)
+        if policies:
+            out.print(overview.policies_table(policies, out.width))
+        else:
+            out.print("there is no TrainingPolicy; apply one (examples/cluster/policy.yaml)", markup=False)
+        jobs = read_jobs(api, namespace)
+    out.print(overview.jobs_line(jobs), markup=False, highlight=False, soft_wrap=True)
+    troubles = [*overview.troubles_of_policies(policies), *jobs.troubles]
+    if troubles:
+        out.print(overview.troubles_table(troubles))

@@ -1,0 +1,76 @@
+"""A file of lines that is bounded on disk: when it is half as large as allowed, it becomes the older one of two."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+OLDER_SUFFIX = ".1"
+
+
+def older(path: Path) -> Path:
+    """The file that holds the lines before those of `path`."""
+    return path.with_name(path.name + OLDER_SUFFIX)
+
+
+class BoundedFile:
+    """Appends lines to a file. Together with the older one it stays within `max_bytes` and one line."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self.path = path
+        self._half = max_bytes // 2
+        self._file: BinaryIO | None = None
+        self._bytes = 0
+
+    def begin(self) -> bool:
+        """Before each line: whether it will be the first of this process in the file. May raise OSError."""
+        if self._file is not None and self._bytes < self._half:
+            return False
+        self.close()
+        if self.path.exists() and self.path.stat().st_size >= self._half:
+            self.path.replace(older(self.path))
+        self._open()
+        return True
+
+    def append(self, lines: bytes) -> None:
+        """Write whole lines. OSError: nothing of them is in the file, as far as it could be taken out again."""
+        assert self._file is not None, "begin() comes first"  # noqa: S101 - a caller's mistake
+        try:
+            written = self._file.write(lines)
+            if written != len(lines):
+                raise OSError(f"{written} of {len(lines)} bytes were written")  # noqa: TRY301 - as for any other failure
+        except OSError:
+            self._take_back()
+            raise
+        self._bytes += len(lines)
+
+    def close(self) -> None:
+        """Close the file; the next line opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: what a pass has decided is in the file when the pass is over, also of a controller that is killed.
+        self._file = self.path.open("ab+", buffering=0)
+        self._bytes = self._file.seek(0, os.SEEK_END)
+        if self._bytes and self._last_byte() != b"\n":  # cut off by a kill
+            self._bytes += self._file.write(b"\n") or 0
+
+    def _last_byte(self) -> bytes:
+        assert self._file is not None  # noqa: S101 - just opened
+        self._file.seek(-1, os.SEEK_END)
+        return self._file.read(1)
+
+    def _take_back(self) -> None:
+        """A line of which a full disk took the first half would be a broken one."""
+        if self._file is None:
+            return
+        try:
+            self._file.truncate(self._bytes)
+        except OSError:
+            pass
+        finally:
+            self.close()

@@ -1,0 +1,252 @@
+"""Runs the passes of a record again: the recorded inputs through the same `reconcile`, with the recorded answers.
+
+With the recorded policy each pass must give the recorded result, bit for bit. With another policy the result says what
+that one would have decided from the same snapshots; nothing is carried out, so that each of its passes sees the
+resources that the recorded policy gave.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from slopewise.config.pass_settings import pass_settings, policy_of
+from slopewise.config.training_policy import PolicyChoice, TrainingPolicy
+from slopewise.config.validation import validate
+from slopewise.decision_record.lines import Answer, Decided, Pass, Result, Settings
+from slopewise.decision_record.memory_changes import changed
+from slopewise.decision_record.reader import RecordedPass, snapshot_of
+from slopewise.decision_record.recorder import result_of
+from slopewise.errors import ActuationError
+from slopewise.feedback.pass_settings import PassSettings
+from slopewise.memory_in_process import DictionaryMemory
+from slopewise.model import (
+    Bounds,
+    ClusterSnapshot,
+    CpuAllocation,
+    MemoryAllocation,
+    MemoryState,
+    Move,
+    Outcome,
+    PassReport,
+    Resize,
+    ResizeMemory,
+    Restored,
+    Stop,
+)
+from slopewise.policies import PolicyProtocol
+from slopewise.ports import D, Ports
+from slopewise.reconcile import reconcile
+
+NOT_CARRIED_OUT = "replayed: nothing was carried out"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedPass:
+    """One pass of the record, and what it gave this time."""
+
+    where: str
+    recorded: Pass
+    snapshot: ClusterSnapshot
+    report: PassReport
+    result: Result
+    document: TrainingPolicy
+    """What it ran with, with another policy where one was chosen."""
+    bounds: Bounds
+    guarded: MemoryState | None
+    """The memory that its guards saw, with the originals of what was to be changed; None: it was held."""
+
+    @property
+    def differences(self) -> list[str]:
+        """What is not as recorded, one sentence each; empty: bit for bit the same."""
+        return [*_differences(self.recorded.result, self.result)]
+
+
+def replay(passes: Iterable[RecordedPass], policy: PolicyChoice | None = None) -> Iterator[ReplayedPass]:
+    """Every pass that observed, run again; with `policy`, that one's decisions. UsageError for invalid settings."""
+    settings: Settings | None = None
+    decider: _Decider | None = None
+    memory: MemoryState | None = None
+    """What the pass before saved when it was recorded, which the next one's differences are to."""
+    for each in passes:
+        if each.settings is not settings or decider is None:
+            settings = each.settings
+            decider = _Decider.of(settings, policy, each.where, None if decider is None else decider.own)
+        inputs = each.recorded.inputs
+        if inputs is None:
+            continue
+        loaded = changed(memory, inputs.memory)
+        snapshot = snapshot_of(each.recorded)
+        report, recorded, shown = decider.decide(snapshot, loaded, each.recorded.answers)
+        memory = loaded if recorded.saved is None else recorded.saved
+        yield ReplayedPass(
+            each.where, each.recorded, snapshot, report, result_of(report),
+            decider.document, decider.settings.bounds, shown.first_saved,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Decider:
+    """Runs passes with one document's settings."""
+
+    document: TrainingPolicy
+    policy: PolicyProtocol
+    settings: PassSettings
+    recorded_policy: PolicyProtocol
+    recorded_settings: PassSettings
+    is_other: bool
+    own: MemoryState | None = None
+    """The memory of another policy than the recorded one, which began with the recorded one's."""
+
+    @classmethod
+    def of(cls, settings: Settings, choice: PolicyChoice | None, where: str, own: MemoryState | None) -> _Decider:
+        """From the document in the record, with another policy where one is chosen."""
+        document = validate(TrainingPolicy, settings.document, where=f"{where}: its settings")
+        recorded = replace(pass_settings(document), first_changes_a_pass=settings.first_changes_a_pass)
+        if choice is None:
+            policy = policy_of(document)
+            return cls(document, policy, recorded, policy, recorded, is_other=False)
+        spec = document.spec.model_copy(update={"policy": choice, "placement": None})
+        other = document.model_copy(update={"spec": spec})
+        chosen = replace(recorded, policy_name=spec.policy_name)
+        return cls(other, policy_of(other), chosen, policy_of(document), recorded, is_other=True, own=own)
+
+    def decide(
+        self, snapshot: ClusterSnapshot, loaded: MemoryState, answers: tuple[Answer, ...]
+    ) -> tuple[PassReport, _GivenMemory, _GivenMemory]:
+        """The report of a pass, what the recorded policy saved in it, and what the shown one did."""
+        report, recorded = _pass(self.recorded_policy, self.recorded_settings, snapshot, loaded, answers)
+        if not self.is_other:
+            return report, recorded, recorded
+        own = loaded if self.own is None else self.own
+        report, shown = _pass(self.policy, self.settings, snapshot, own, ())
+        self.own = own if shown.saved is None else shown.saved
+        return report, recorded, shown
+
+
+def _pass(
+    policy: PolicyProtocol,
+    settings: PassSettings,
+    snapshot: ClusterSnapshot,
+    loaded: MemoryState,
+    answers: tuple[Answer, ...],
+) -> tuple[PassReport, _GivenMemory]:
+    memory = _GivenMemory(loaded)
+    ports = Ports(_GivenObserver(snapshot), GivenActuator(answers), memory, _GivenClock(snapshot.taken_at_seconds))
+    return reconcile(ports, policy, settings), memory
+
+
+class _GivenObserver:
+    """Shape: `ports.Observer`."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def observe(self) -> ClusterSnapshot:
+        """The recorded snapshot."""
+        return self._snapshot
+
+
+class _GivenMemory(DictionaryMemory):
+    """The recorded memory, and what was saved last."""
+
+    def __init__(self, loaded: MemoryState) -> None:
+        super().__init__()
+        super().save(loaded)
+        self.first_saved: MemoryState | None = None
+        """Before anything was carried out."""
+        self.saved: MemoryState | None = None
+
+    def save(self, state: MemoryState) -> None:
+        """Keep what the pass leaves."""
+        super().save(state)
+        self.first_saved = self.first_saved or state
+        self.saved = state
+
+
+class GivenActuator:
+    """Answers as recorded; a decision that was not carried out then is deferred. Shape: `ports.Actuator`."""
+
+    def __init__(self, answers: tuple[Answer, ...]) -> None:
+        self._answers: dict[tuple[str, str], deque[Answer]] = {}
+        for answer in answers:
+            self._answers.setdefault((answer.action, answer.job), deque()).append(answer)
+
+    def resize(self, resize: Resize) -> Outcome[Resize]:
+        """As then."""
+        return self._answered("resize", resize)
+
+    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        """As then."""
+        return self._answered("resize_memory", resize)
+
+    def move(self, move: Move) -> Outcome[Move]:
+        """As then."""
+        return self._answered("move", move)
+
+    def stop(self, stop: Stop) -> Outcome[Stop]:
+        """As then."""
+        return self._answered("stop", stop)
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """No pass restores."""
+        return Restored("deferred", NOT_CARRIED_OUT)
+
+    def _answered(self, action: str, decision: D) -> Outcome[D]:
+        recorded = self._answers.get((action, decision.job_uid))
+        if not recorded:
+            return Outcome(decision, "deferred", NOT_CARRIED_OUT)
+        answer = recorded.popleft()
+        if answer.raised:
+            _raise(answer.detail)
+        return Outcome(decision, answer.result, answer.detail, answer.maybe_begun, answer.begun_at_seconds)
+
+
+def _raise(message: str) -> NoReturn:
+    raise ActuationError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenClock:
+    """Shape: `ports.Clock`."""
+
+    at_seconds: float
+
+    def now(self) -> float:
+        """The time of the snapshot."""
+        return self.at_seconds
+
+    def monotonic(self) -> float:
+        """Stands still: how long a pass takes is no decision."""
+        return self.at_seconds
+
+
+def _differences(recorded: Result, now: Result) -> Iterator[str]:
+    if recorded.decided != now.decided:
+        then, again = set(recorded.decided), set(now.decided)
+        yield from (f"no longer decided: {sentence(each)}" for each in recorded.decided if each not in again)
+        yield from (f"decided now: {sentence(each)}" for each in now.decided if each not in then)
+        if then == again:
+            yield "the same decisions in another order"
+    if recorded.reasons != now.reasons:
+        changed_reasons = {**recorded.reasons, **now.reasons}
+        for uid in changed_reasons:
+            then_reason, now_reason = recorded.reasons.get(uid), now.reasons.get(uid)
+            if then_reason != now_reason:
+                yield f"the reason of {uid}: {then_reason!r} then, {now_reason!r} now"
+    if recorded.held_back != now.held_back:
+        yield f"held back then: {sorted(recorded.held_back)}, now: {sorted(now.held_back)}"
+    if recorded.requeue_at_seconds != now.requeue_at_seconds:
+        yield f"the next pass at {recorded.requeue_at_seconds} then, at {now.requeue_at_seconds} now"
+    if recorded.memory != now.memory:
+        yield "the memory that it leaves to the next pass"
+
+
+def sentence(decided: Decided) -> str:
+    """One decision with what became of it, for a table or a log."""
+    amounts = "" if decided.after is None else f" {decided.before} to {decided.after}"
+    became = f"withheld by {decided.guard}: {decided.withheld}" if decided.guard else f"{decided.result}"
+    details = decided.detail or decided.reason
+    return f"{decided.action} {decided.name}{amounts}: {became} ({details})"

@@ -1,0 +1,158 @@
+"""What `slopewise status` prints: who leads, the policies, the jobs, and what somebody should look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from slopewise.crds.policy_status import TrainingPolicyStatus
+from slopewise.explain.troubles import troubles
+from slopewise.model.job_classes import with_meaning
+from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
+from slopewise.reports.wording import UNKNOWN, counted, listed, plain
+
+MODE_REASONS = frozenset({"ModeObserve", "ModeRecommend", "Ended", "NotInCanary"})
+"""Why jobs are not managed although nothing is wrong."""
+
+
+class Leader(NamedTuple):
+    """Who holds the Lease."""
+
+    holder: str
+    """Empty: nobody does, or it was abandoned."""
+    renewed_seconds_ago: float | None
+    trouble: str = ""
+    """Why the Lease cannot be read."""
+
+
+class PolicyRow(NamedTuple):
+    """One TrainingPolicy."""
+
+    name: str
+    mode: str
+    policy: str
+    status: TrainingPolicyStatus
+
+
+class Trouble(NamedTuple):
+    """One condition that several objects share."""
+
+    condition: str
+    reason: str
+    names: tuple[str, ...]
+    message: str
+    """Of the first one."""
+
+
+@dataclass(slots=True)
+class Jobs:
+    """The workloads of a cluster, counted."""
+
+    total: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    classes: Counter[str] = field(default_factory=Counter)
+    found: dict[tuple[str, str], list[tuple[str, str]]] = field(default_factory=dict)
+    """Names and messages by type and reason of a condition."""
+
+    def add(self, name: str, state: str | None, job_class: str | None, conditions: Iterable[Any]) -> None:
+        """One more workload."""
+        self.total += 1
+        self.states[state or "Unknown"] += 1
+        if job_class:
+            self.classes[job_class] += 1
+        for each in troubles(conditions):
+            if each.reason not in MODE_REASONS:
+                self.found.setdefault((each.type, each.reason), []).append((name, each.message))
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        """The most common first."""
+        most_first = sorted(self.found.items(), key=lambda item: -len(item[1]))
+        return [
+            Trouble(kind, reason, tuple(name for name, _ in named), named[0][1]) for (kind, reason), named in most_first
+        ]
+
+
+def troubles_of_policies(policies: Sequence[PolicyRow]) -> list[Trouble]:
+    """Conditions of policies that are not as they should be."""
+    return [
+        Trouble(each.type, each.reason, (f"policy {policy.name}",), each.message)
+        for policy in policies
+        for each in troubles(policy.status.conditions)
+    ]
+
+
+def leader_line(leader: Leader) -> str:
+    """The leader in one sentence."""
+    if leader.trouble:
+        return f"leader: not known ({leader.trouble})"
+    if not leader.holder:
+        return "leader: none; no controller runs, or none can take the Lease: see the log of its pods"
+    ago = "" if leader.renewed_seconds_ago is None else f", renewed {leader.renewed_seconds_ago:.0f} s ago"
+    return f"leader: {plain(leader.holder)}{ago}"
+
+
+def policies_table(policies: Sequence[PolicyRow], width: int) -> Table:
+    """A row for each policy."""
+    columns: list[Column[PolicyRow]] = [
+        sized("POLICY", policies, lambda row: one_line(row.name), max_width=60),
+        sized("MODE", policies, lambda row: one_line(row.mode)),
+        sized("DECIDES BY", policies, lambda row: one_line(row.policy)),
+        sized("READY", policies, lambda row: _ready(row)),
+        sized("JOBS", policies, lambda row: Text(str(row.status.jobs.total)), "right"),
+        Column("CLASSES", 12, lambda row: one_line(_counts(row.status.jobs.by_class)), fills=True),
+    ]
+    return table_of(fitting(columns, [each.heading for each in columns], width), policies)
+
+
+def _ready(row: PolicyRow) -> Text:
+    ready = next((each.status for each in row.status.conditions if each.type == "Ready"), UNKNOWN)
+    return Text(ready, style="" if ready == "True" else "yellow")
+
+
+def jobs_line(jobs: Jobs) -> str:
+    """The jobs in one sentence."""
+    if not jobs.total:
+        return 'no workload is managed; label its pods slopewise.dev/managed: "true"'
+    classes = "".join(f"; {count} {with_meaning(name)}" for name, count in jobs.classes.most_common())
+    return plain(f"{counted(jobs.total, 'workload')}: {_counts(jobs.states)}{classes}")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or UNKNOWN
+
+
+def troubles_table(found: Sequence[Trouble]) -> Table:
+    """A row for each trouble, with the names of a few that have it."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="yellow")
+    table.add_column(overflow="fold")
+    for each in found:
+        what = f"{each.condition} ({each.reason}), {listed(each.names, at_most=3)}: {each.message}"
+        table.add_row("attention", Text(plain(what)))
+    return table
+
+
+def as_json(leader: Leader, policies: Sequence[PolicyRow], jobs: Jobs) -> dict[str, Any]:
+    """For `--output json`."""
+    return {
+        "leader": leader._asdict(),
+        "policies": [
+            {
+                "name": row.name,
+                "mode": row.mode,
+                "policy": row.policy,
+                "status": row.status.model_dump(
+                    mode="json", by_alias=True, exclude_none=True, include={"jobs", "canary", "conditions"}
+                ),
+            }
+            for row in policies
+        ],
+        "workloads": {"total": jobs.total, "byState": dict(jobs.states), "byClass": dict(jobs.classes)},
+        "attention": [each._asdict() for each in (*troubles_of_policies(policies), *jobs.troubles)],
+    }

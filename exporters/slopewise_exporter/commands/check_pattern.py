@@ -1,0 +1,134 @@
+"""`slopewise-exporter check-pattern FILE`: shows line by line what is found in a log, with or without patterns."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from slopewise_exporter.commands.options import add_pattern_options, names_of, patterns_of
+from slopewise_exporter.logs import Found, LineParser, PatternError, Tracker
+from slopewise_exporter.logs.patterns import engine_name
+from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block
+from slopewise_exporter.tail.log_source import LogLines
+from slopewise_exporter.values import Checker
+
+SUMMARY = "show line by line what is found in a log"
+
+_SHOWN_CHARACTERS = 100
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 where a training loss is found, 1 where none is, 2 for a pattern or a file that cannot be used."""
+    options = _parser().parse_args(arguments)
+    try:
+        parser = LineParser(patterns_of(options), names_of(options))
+    except PatternError as error:
+        return _refused(str(error))
+    reporter = _Shown()
+    shown = _Lines(parser, Tracker(reporter), every=options.all)
+    try:
+        for block in _blocks(options.file):
+            shown.feed(block)
+    except OSError as error:
+        return _refused(f"cannot read {options.file}: {error.strerror}")
+    shown.flush()
+    shown.summary(reporter)
+    return 0 if shown.fields["loss"] else 1
+
+
+class _Shown:
+    """Keeps the last of what a `Reporter` would be given."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.epochs = 0
+        self.planned: float | None = None
+        self.restarts = 0
+        self.ended = False
+
+    def advance_to(
+        self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
+    ) -> None:
+        self.steps, self.epochs = steps, epochs
+
+    def plan(self, steps: float | None, *, upper_bound: bool = False) -> None:
+        self.planned = steps
+
+    def evaluate(self, value: float) -> None:
+        pass
+
+    def begin_again(self) -> None:
+        self.restarts += 1
+        self.ended = False
+
+    def mark_ended(self, *, failed: bool) -> None:
+        self.ended = True
+
+
+class _Lines(LogLines):
+    """Prints each line with what is found in it."""
+
+    def __init__(self, parser: LineParser, tracker: Tracker, *, every: bool) -> None:
+        super().__init__(parser, tracker.take, Checker())
+        self.fields: Counter[str] = Counter()
+        self._every = every
+        self._number = 0
+
+    def _lines(self, lines: list[str], at_seconds: float | None) -> None:
+        for line in lines:
+            self._number += 1
+            found = self._parser.parse(line)
+            if found is not None:
+                self._take(found, at_seconds)
+                self.fields.update(found.said.keys())
+            if found is not None or self._every:
+                _print(f"{self._number:>6}  {_values(found):<40}  {_shown(line)}")
+
+    def summary(self, reporter: _Shown) -> None:
+        """What a training with this log would report at its end."""
+        counted = ", ".join(f"{name} {count} times" for name, count in sorted(self.fields.items()))
+        plan = "no plan" if reporter.planned is None else f"{reporter.planned:g} planned"
+        end = ", ended" if reporter.ended else ""
+        again = f", began again {reporter.restarts} times" if reporter.restarts else ""
+        _print(f"{self._number} lines; found: {counted or 'nothing'} (patterns by {engine_name()})")
+        _print(f"a training with this log: {reporter.steps} steps, {plan}, {reporter.epochs} epochs{end}{again}")
+
+
+def _values(found: Found | None) -> str:
+    if found is None:
+        return "-"
+    return " ".join(name if value is True else f"{name}={value:g}" for name, value in found.said.items())
+
+
+def _shown(line: str) -> str:
+    """The beginning of a line, without characters that move the cursor."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in line[:_SHOWN_CHARACTERS])
+    return plain + ("…" if len(line) > _SHOWN_CHARACTERS else "")
+
+
+def _blocks(path: str) -> Iterator[Block]:
+    descriptor = 0 if path == "-" else os.open(path, os.O_RDONLY)
+    begins = True
+    while data := os.read(descriptor, BLOCK_BYTES):
+        yield Block(data, begins, None)
+        begins = False
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line.encode("utf-8", "replace").decode("utf-8") + "\n")
+
+
+def _refused(reason: str) -> int:
+    sys.stderr.write(f"slopewise-exporter check-pattern: {reason}\n")
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="slopewise-exporter check-pattern", description=SUMMARY)
+    parser.add_argument("file", metavar="FILE", help="a log; - is standard input")
+    parser.add_argument("--all", action="store_true", help="also the lines in which nothing is found")
+    add_pattern_options(parser)
+    return parser

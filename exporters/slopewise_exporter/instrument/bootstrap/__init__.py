@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: Python loads its `sitecustomize` when it starts."""

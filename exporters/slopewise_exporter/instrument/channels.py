@@ -1,0 +1,136 @@
+"""Copies the output of a command to where it would have gone, byte for byte, and shows it to a follower."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Callable
+
+from slopewise_exporter.instrument.terminal import copy_size, open_terminal
+from slopewise_exporter.logs.splitter import LineSplitter
+
+_BLOCK_BYTES = 65_536
+
+_AFTER_END_SECONDS = 0.2
+"""How long a silent pipe is still waited for once the command has ended: what it has left running may hold it open."""
+
+_STDOUT, _STDERR = 1, 2
+
+
+@dataclass
+class Channel:
+    """One pipe or terminal between the command and the files that it would have written to."""
+
+    reads: int
+    writes: int
+    """The end that the command gets."""
+    target: int
+    is_terminal: bool
+    stands_for: tuple[int, ...]
+    """The numbers that the command has it under."""
+    splitter: LineSplitter = field(default_factory=LineSplitter)
+
+
+def open_channels() -> list[Channel]:
+    """For standard output and standard error, one for both where they are the same file, so that the order stays."""
+    if _same_file(_STDOUT, _STDERR):
+        return [_open_channel(_STDOUT, (_STDOUT, _STDERR))]
+    channels = [_open_channel(_STDOUT, (_STDOUT,))]
+    try:
+        return [*channels, _open_channel(_STDERR, (_STDERR,))]
+    except BaseException:
+        close_all(channels)
+        raise
+
+
+def close_all(channels: list[Channel]) -> None:
+    """Both ends of each."""
+    for channel in channels:
+        for number in (channel.reads, channel.writes):
+            with suppress(OSError):
+                os.close(number)
+
+
+def _open_channel(target: int, stands_for: tuple[int, ...]) -> Channel:
+    is_terminal = os.isatty(target)
+    reads, writes = open_terminal(target) if is_terminal else os.pipe()
+    return Channel(reads, writes, target, is_terminal, stands_for)
+
+
+def _same_file(one: int, other: int) -> bool:
+    first, second = os.fstat(one), os.fstat(other)
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+
+class Copying:
+    """A thread that copies all channels until the command has closed them."""
+
+    def __init__(self, channels: list[Channel], take: Callable[[str], None]) -> None:
+        """`take` gets each line; it must not raise."""
+        self._channels = channels
+        self._take = take
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="slopewise-output", daemon=True)
+        self._thread.start()
+
+    def resize(self) -> None:
+        """The size of the real terminal has changed."""
+        for channel in self._channels:
+            if channel.is_terminal:
+                copy_size(channel.target, channel.reads)
+
+    def finish(self) -> None:
+        """The command has ended: copy what is left of its output."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for channel in self._channels:
+                selector.register(channel.reads, selectors.EVENT_READ, channel)
+            while selector.get_map():
+                ready = selector.select(_AFTER_END_SECONDS)
+                if not ready and self._ended.is_set():
+                    break
+                for key, _ in ready:
+                    if not self._copy(key.data):
+                        selector.unregister(key.data.reads)
+                        # The command then gets the same error as from the file itself, e.g. SIGPIPE after `| head`.
+                        os.close(key.data.reads)
+        for channel in self._channels:
+            self._show(channel.splitter.flush())
+
+    def _copy(self, channel: Channel) -> bool:
+        """Copy one block; False at the end of the output, or where its reader is gone."""
+        try:
+            block = os.read(channel.reads, _BLOCK_BYTES)
+        except OSError:  # a terminal's other end was closed
+            block = b""
+        if not block or not write_all(channel.target, block):
+            return False
+        self._show(channel.splitter.feed(block))
+        return True
+
+    def _show(self, lines: list[str]) -> None:
+        for line in lines:
+            self._take(line)
+
+
+def write_all(target: int, block: bytes) -> bool:
+    """Write all of it; False where nothing reads it any more. What does not fit on a full disk is dropped."""
+    left = memoryview(block)
+    while left:
+        try:
+            left = left[os.write(target, left) :]
+        except BrokenPipeError:
+            return False
+        except BlockingIOError:  # shared with a program that made it non-blocking
+            with selectors.DefaultSelector() as selector:
+                selector.register(target, selectors.EVENT_WRITE)
+                selector.select()
+        except OSError:
+            return True
+    return True

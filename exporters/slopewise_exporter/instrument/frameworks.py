@@ -1,0 +1,258 @@
+"""Adds the callbacks that only report to the fits of the frameworks that a training imports, while each fit runs.
+
+A callback of this package that the training gives itself stays the only one. What a framework of another version does
+otherwise costs its metrics and one line in the log; its fit is then called as it was.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from functools import partial, wraps
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Callable
+from weakref import WeakSet
+
+from slopewise_exporter.instrument.imports import Hook
+from slopewise_exporter.instrument.training import Training
+from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.values import Checker
+
+_check = Checker()
+
+_Given = Callable[[inspect.BoundArguments], Any]
+"""The callbacks that a fit has already: a list, one callback, or None."""
+
+_Add = Callable[[inspect.BoundArguments, Reporter, ExitStack], None]
+"""Adds a callback with this reporter to the arguments of a fit, or to its object; the stack takes it off again."""
+
+
+def hooks(training: Training) -> dict[str, Hook]:
+    """For `imports.after_import`: a module of each framework, and what is changed there."""
+    patches: dict[str, Callable[[Training, ModuleType], None]] = {
+        "keras": _keras,
+        "lightning.pytorch.trainer.trainer": _lightning,
+        "pytorch_lightning.trainer.trainer": _lightning,
+        "transformers.trainer": _transformers,
+        "fastai.learner": _fastai,
+        "ignite.engine.engine": _ignite,
+        "accelerate.accelerator": _accelerate,
+        "xgboost": _boosting,
+        "lightgbm": _boosting,
+        "catboost.core": _catboost,
+        "sklearn.ensemble._gb": _gradient_boosting,
+        "sklearn.neural_network._multilayer_perceptron": _perceptron,
+    }
+    return {module: partial(_patched, training, patch) for module, patch in patches.items()}
+
+
+def _patched(training: Training, patch: Callable[[Training, ModuleType], None], module: ModuleType) -> None:
+    """`patch`, which logs one line where it would fail an import."""
+    try:
+        patch(training, module)
+    except Exception as error:
+        name = module.__name__.partition(".")[0]
+        _check.warn(name, f"fits of this version of {name} are not reported ({type(error).__name__}: {error})")
+
+
+def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Call `around(original, arguments, named)` instead of a method or function."""
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def call(*arguments: Any, **named: Any) -> Any:
+        return around(original, arguments, named)
+
+    setattr(owner, name, call)
+
+
+def _reported_fit(training: Training, framework: str, given: _Given, add: _Add) -> Callable[..., Any]:
+    """For `_wrap`: the fit with a callback more, where this process reports and no callback of ours is there."""
+
+    def around(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        with ExitStack() as stack:
+            try:
+                bound = inspect.signature(original).bind(*arguments, **named)
+                if not any(map(_is_ours, _listed(given(bound)))):
+                    reporter = stack.enter_context(training.fit(framework))
+                    if reporter is not None:
+                        add(bound, reporter, stack)
+                        arguments, named = bound.args, bound.kwargs
+            except Exception as error:
+                _warn_unreported(framework, error)
+            return original(*arguments, **named)
+
+    return around
+
+
+def _warn_unreported(framework: str, error: Exception) -> None:
+    reason = f"{type(error).__name__}: {error}"
+    _check.warn(framework, f"this fit of {framework} is not reported ({reason}). Training goes on")
+
+
+def _argument(name: str, make: Callable[[Reporter], Any]) -> tuple[_Given, _Add]:
+    """For fits that have their callbacks as an argument."""
+
+    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        given = bound.arguments.get(name)
+        if given is not None and not isinstance(given, Iterable) and hasattr(given, "append"):
+            given.append(make(reporter))  # a CallbackList of Keras
+        else:
+            bound.arguments[name] = [*_listed(given), make(reporter)]
+
+    return lambda bound: bound.arguments.get(name), add
+
+
+def _maker(module: str) -> Callable[[Reporter], Any]:
+    """Makes the callback that only reports of one of this package's modules, which imports the framework."""
+
+    def make(reporter: Reporter) -> Any:
+        return import_module(f"slopewise_exporter.{module}").ReportCallback(reporter=reporter)
+
+    return make
+
+
+def _remove(callbacks: list[Any], callback: Any) -> None:
+    with suppress(ValueError):
+        callbacks.remove(callback)
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    if callbacks is None:
+        return []
+    callbacks = getattr(callbacks, "callbacks", callbacks)
+    return list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+
+
+def _is_ours(callback: Any) -> bool:
+    return any(each.__module__.startswith("slopewise_exporter.") for each in type(callback).__mro__)
+
+
+def _keras(training: Training, module: ModuleType) -> None:
+    _wrap(module.Model, "fit", _reported_fit(training, "keras", *_argument("callbacks", _maker("keras"))))
+
+
+def _lightning(training: Training, module: ModuleType) -> None:
+    make = _maker("lightning")
+
+    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        callbacks = bound.arguments["self"].callbacks
+        callback = make(reporter)
+        callbacks.append(callback)
+        stack.callback(_remove, callbacks, callback)
+
+    around = _reported_fit(training, "lightning", lambda bound: bound.arguments["self"].callbacks, add)
+    _wrap(module.Trainer, "fit", around)
+
+
+def _transformers(training: Training, module: ModuleType) -> None:
+    make = _maker("transformers")
+
+    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        trainer = bound.arguments["self"]
+        callback = make(reporter)
+        trainer.add_callback(callback)
+        stack.callback(_remove, trainer.callback_handler.callbacks, callback)
+
+    around = _reported_fit(
+        training, "transformers", lambda bound: bound.arguments["self"].callback_handler.callbacks, add
+    )
+    _wrap(module.Trainer, "train", around)
+
+
+def _fastai(training: Training, module: ModuleType) -> None:
+    given, add = _argument("cbs", _maker("fastai"))
+
+    def all_given(bound: inspect.BoundArguments) -> Any:
+        return [*_listed(bound.arguments["self"].cbs), *_listed(given(bound))]
+
+    _wrap(module.Learner, "fit", _reported_fit(training, "fastai", all_given, add))
+
+
+def _ignite(training: Training, module: ModuleType) -> None:
+    """The outermost engine that runs is the trainer; those that its handlers run are evaluators."""
+    attached: WeakSet[Any] = WeakSet()
+
+    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        engine = bound.arguments["self"]
+        if engine not in attached:
+            attached.add(engine)
+            import_module("slopewise_exporter.ignite").ReportHandler(reporter=reporter).attach(engine)
+
+    _wrap(module.Engine, "run", _reported_fit(training, "ignite", lambda bound: None, add))
+
+
+def _accelerate(training: Training, module: ModuleType) -> None:
+    """What the training logs, also where it uses no tracker."""
+    trackers: list[Any] = []
+
+    def log(accelerator: Any, values: Any, step: int | None = None, **_: Any) -> None:
+        if any(map(_is_ours, accelerator.trackers)):
+            return
+        with training.fit("accelerate") as reporter:
+            if reporter is None:
+                return
+            if not trackers:
+                trackers.append(import_module("slopewise_exporter.accelerate").SlopewiseTracker(reporter=reporter))
+            trackers[0].log(values, step=step)
+
+    def around(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        try:
+            log(*arguments, **named)
+        except Exception as error:
+            _warn_unreported("accelerate", error)
+        return original(*arguments, **named)
+
+    _wrap(module.Accelerator, "log", around)
+
+
+def _boosting(training: Training, module: ModuleType) -> None:
+    """XGBoost and LightGBM: one function, which their classes for scikit-learn have imported by name."""
+    name, original = module.__name__, module.train
+    _wrap(module, "train", _reported_fit(training, name, *_argument("callbacks", _maker(name))))
+    for inner in (sys.modules.get(f"{name}.{part}") for part in ("training", "engine", "sklearn")):
+        if inner is not None and getattr(inner, "train", None) is original:
+            inner.train = module.train  # type: ignore[attr-defined]
+
+
+def _catboost(training: Training, module: ModuleType) -> None:
+    around = _reported_fit(training, "catboost", *_argument("callbacks", _maker("catboost")))
+    _wrap(module.CatBoost, "_fit", around)
+
+
+def _gradient_boosting(training: Training, module: ModuleType) -> None:
+    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        if bound.arguments.get("monitor") is None:
+            bound.arguments["monitor"] = import_module("slopewise_exporter.sklearn").ReportMonitor(reporter=reporter)
+
+    around = _reported_fit(training, "scikit-learn", lambda bound: bound.arguments.get("monitor"), add)
+    _wrap(module.BaseGradientBoosting, "fit", around)
+
+
+def _perceptron(training: Training, module: ModuleType) -> None:
+    """MLPClassifier and MLPRegressor call `_update_no_improvement_count` at the end of each epoch, and nothing else."""
+    reports: dict[int, Any] = {}
+
+    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        model = bound.arguments["self"]
+        report = import_module("slopewise_exporter.fit_report").FitReport(reporter, "scikit-learn")
+        report.begin(None if bound.arguments.get("incremental") else model.max_iter, upper_bound=True)
+        reports[id(model)] = report
+        stack.callback(reports.pop, id(model))
+        stack.callback(report.end)
+
+    def epoch(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        result = original(*arguments, **named)
+        model = arguments[0]
+        report = reports.get(id(model))
+        if report is not None:
+            report.step(model.loss_curve_[-1])
+            report.epoch()
+        return result
+
+    perceptron = module.BaseMultilayerPerceptron
+    _wrap(perceptron, "_fit", _reported_fit(training, "scikit-learn", lambda bound: None, add))
+    _wrap(perceptron, "_update_no_improvement_count", epoch)

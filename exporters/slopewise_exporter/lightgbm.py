@@ -1,0 +1,50 @@
+"""Loss and progress of LightGBM, each round a step.
+
+    lightgbm.train(params, rows, 500, valid_sets=[rows], valid_names=["train"], callbacks=[ReportCallback()])
+
+The number of rounds, and whether they may stop early, is read from the training itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slopewise_exporter.boosting import RoundsReport
+from slopewise_exporter.fit_report import harmless, names_of, running, stops_early
+from slopewise_exporter.reporter import Reporter
+
+_EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change")
+
+
+class ReportCallback:
+    """Reports each round. The loss is that of the training set where it is one of the validation sets.
+
+    Args:
+        reporter: None: the one of this process.
+        metric: the name of the metric that is reported; None: the first one that is no score.
+    """
+
+    order = 25
+    """Before early stopping (30), whose last round would not be counted otherwise."""
+
+    before_iteration = False
+
+    def __init__(self, reporter: Reporter | None = None, *, metric: str | None = None) -> None:
+        self._report = RoundsReport(reporter, "lightgbm", metric)
+        self._metric = metric
+
+    @harmless
+    def __call__(self, env: Any) -> None:
+        """A round."""
+        if env.iteration == env.begin_iteration:
+            beside = names_of(running("lightgbm.engine", "callbacks_after_iter"))
+            stops = stops_early(beside) or any((env.params or {}).get(name) for name in _EARLY_STOPPING)
+            self._report.begin(env.end_iteration, done=env.begin_iteration, upper_bound=stops)
+        train: dict[str, Any] = {}
+        evaluation: dict[str, Any] = {}
+        for data_set, metric, value, higher_is_better, *_ in env.evaluation_result_list or ():
+            if metric == self._metric or not higher_is_better:
+                (train if "train" in data_set.lower() else evaluation)[metric] = value
+        self._report.round(train, evaluation)
+        if env.iteration + 1 == env.end_iteration:
+            self._report.end()

@@ -1,0 +1,156 @@
+r"""Patterns of the user: two groups, a name and its value, as in Katib's `metricsFormat`; or groups named as fields.
+
+    ([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)
+    step (?P<step>\d+) of (?P<steps_planned>\d+): cost (?P<loss>\S+)
+
+With google-re2 (`slopewise-exporter[re2]`) the time for a line grows with its length and no faster, whatever the
+pattern. Without it Python's `re` matches: patterns that could take exponential time are refused, lines are read up to
+4,096 characters, and a line that takes more than half a second is given up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from slopewise_exporter.logs.backtracking import explodes
+from slopewise_exporter.logs.found import Found
+from slopewise_exporter.logs.interruption import MAX_SECONDS_A_LINE, TimeUp, Watch
+from slopewise_exporter.logs.names import Names
+from slopewise_exporter.logs.text import NUMBER, is_usable, number_of
+from slopewise_exporter.values import Checker
+
+MAX_CHARACTERS = 4096
+"""Of a line, without RE2. With it, as many as `parser` reads."""
+
+_FIELDS = tuple(name for name in Found._fields if name != "finished")
+_NUMBER = re.compile(NUMBER)
+_GROUPS = "two groups, a name and its value, or groups called " + ", ".join(_FIELDS)
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be used; the message is one sentence for its user."""
+
+
+def engine_name() -> str:
+    """`RE2`, or `re` where it is not installed."""
+    return "re" if _re2() is None else "RE2"
+
+
+def compiled(pattern: str) -> Any:
+    """A pattern of the engine that is installed. PatternError where it cannot be used."""
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        if _re2() is None:
+            raise PatternError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+    re2 = _re2()
+    if re2 is not None:
+        quiet = re2.Options()
+        quiet.log_errors = False
+        try:
+            return re2.compile(pattern, quiet)
+        except re2.error as error:
+            reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error
+            raise PatternError(
+                f"RE2 cannot use the pattern {pattern!r}: {reason} (it has no lookahead, lookbehind and backreferences)"
+            ) from error
+    if explodes(pattern):
+        raise PatternError(
+            f"the pattern {pattern!r} repeats something that repeats or has alternatives itself, which Python's re "
+            "may need hours for; simplify it, or install slopewise-exporter[re2], which needs no time for it"
+        )
+    return re.compile(pattern)
+
+
+def usable(pattern: str) -> Any:
+    """Like `compiled`, for patterns that find numbers: they need groups."""
+    found = compiled(pattern)
+    named = set(found.groupindex) & set(_FIELDS)
+    if not named and (found.groupindex or found.groups < 2):
+        raise PatternError(f"the pattern {pattern!r} needs {_GROUPS}; it has {_groups_of(found)}")
+    return found
+
+
+class PatternReader:
+    """Finds what patterns of the user match. PatternError where one cannot be used."""
+
+    def __init__(self, patterns: Sequence[str], names: Names) -> None:
+        self._names = names
+        self._patterns = [_Pattern(usable(pattern)) for pattern in patterns]
+        self._uses_re2 = _re2() is not None
+        self._watch = None if self._uses_re2 else Watch.of_this_thread()
+        self._check = Checker()
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Field of `Found`: number."""
+        if self._uses_re2:
+            return self._values(text.encode("utf-8", "replace"))
+        text = text[:MAX_CHARACTERS]
+        if self._watch is None:
+            return self._values(text)
+        try:
+            with self._watch:
+                return self._values(text)
+        except TimeUp:
+            self._check.warn(
+                "slow pattern",
+                f"a pattern took longer than {MAX_SECONDS_A_LINE:g} s for a line, which is left out; "
+                "slopewise-exporter[re2] would not",
+            )
+            return {}
+
+    def _values(self, text: str | bytes) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for pattern in self._patterns:
+            for match in pattern.finditer(text):
+                if pattern.fields:
+                    for group, field in pattern.fields:
+                        _add(values, field, match[group])
+                else:
+                    name = match[1]
+                    meaning = self._names.meaning(name if type(name) is str else name.decode("utf-8", "replace"))
+                    if meaning is not None:
+                        _add(values, meaning.field, match[2])
+        return values
+
+
+class _Pattern:
+    """What has to be looked up in a pattern, once."""
+
+    def __init__(self, pattern: Any) -> None:
+        self.finditer = pattern.finditer
+        self.fields = [(number, name) for name, number in pattern.groupindex.items() if name in _FIELDS]
+
+
+def _add(values: dict[str, Any], field: str, text: Any) -> None:
+    """The first number for a field counts."""
+    if not text or field in values:
+        return
+    number = _number_in(text)
+    if number is not None and is_usable(field, number):
+        values[field] = number
+
+
+def _number_in(text: Any) -> float | None:
+    """Of a group: `0.5`, and of `0.5,` or `=0.5` the number in it. Bytes are as good as text."""
+    number = number_of(text)
+    if number is None:
+        match = _NUMBER.search((text if type(text) is str else text.decode("utf-8", "replace"))[:64])
+        number = number_of(match[0]) if match else None
+    return number
+
+
+def _groups_of(pattern: Any) -> str:
+    if pattern.groupindex:
+        return "groups called " + ", ".join(sorted(pattern.groupindex))
+    return "one group" if pattern.groups == 1 else "no groups"
+
+
+def _re2() -> Any:
+    try:
+        import re2
+    except ImportError:
+        return None
+    return re2

@@ -1,0 +1,118 @@
+"""Pairs of a name and a number in a line: `loss=0.5`, `loss: 0.5`, `'loss': 0.5`, `Epoch [3/60]`, `step 120/10000`.
+
+Every repetition is bounded or cannot overlap with itself, so that the time for a line grows with its length and no
+faster; tests/exporters/logs has lines of a million characters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from slopewise_exporter.logs.found import Found
+from slopewise_exporter.logs.names import Names
+
+MAX_COUNT = 2.0**53
+_MAX_DIGITS = 17
+_MAX_NUMBER_CHARACTERS = 64
+
+NUMBER = (
+    r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
+    r"|[nN]a[nN]|[iI]nf(?:inity)?)"
+)
+_END = r"(?!\w|\.\d)"
+
+_CORES = (*("[lL]oss", "LOSS", "[sS]tep", "STEP", "[eE]poch", "EPOCH", "[iI]ter", "ITER", "[uU]pdate", "[bB]atch"),)
+"""In each name of the table. A search for these is five times as fast as one for all pairs of a word and a number."""
+
+_REST = (
+    r"[\w/.\-]{0,40}(?: [A-Za-z_][\w\-/]{0,40}){0,2}"
+    r"[\"'\])]{0,2}[ \t]{0,16}(?:=>|[:=|]|(?<=[ \t])|(?=\[))[ \t]{0,16}"
+    r"[\"'(\[]{0,2}[ \t]{0,16}"
+    rf"(?P<number>{NUMBER}){_END}"
+    rf"(?:[ \t]{{0,12}}(?:/|of )[ \t]{{0,12}}(?P<total>\d[\d,]{{0,20}}){_END})?"
+    # Epoch: [3][120/5005] and Train Epoch: 3 [640/60000 (1%)]
+    r"(?:\]?[ \t]{0,4}\[[ \t]{0,12}(?P<batch>\d{1,15})[ \t]{0,4}/[ \t]{0,4}(?P<batches>\d{1,15}))?"
+)
+_NAME_END = re.compile(r"[\w/.\-]*(?: [A-Za-z_][\w\-/]*)*")
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.-")
+_MAX_BEFORE = 60
+_TOTALS = {"step": "steps_planned", "epoch": "epochs_planned", "batch": "batches"}
+
+
+class PairReader:
+    """Finds the pairs whose name is known."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        own = [re.escape(name.split()[-1]) for name in names.own if name.strip()]
+        self._pair = re.compile(f"(?:{'|'.join((*own, *_CORES))}){_REST}")
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Field of `Found`: number. Of two pairs for one field the one with the better name counts, then the first."""
+        values: dict[str, Any] = {}
+        ranks: dict[str, int] = {}
+        for match in self._pair.finditer(text):
+            meaning = self._names.meaning(_name(text, match.start()))
+            if meaning is None:
+                continue
+            field, rank = meaning
+            if field in ranks and ranks[field] <= rank:
+                continue
+            number = number_of(match["number"])
+            if number is None or not is_usable(field, number):
+                continue
+            ranks[field] = rank
+            values[field] = number
+            if field in _TOTALS:
+                _add_totals(values, field, match)
+        return values
+
+
+def _add_totals(values: dict[str, Any], field: str, match: re.Match[str]) -> None:
+    total = number_of(match["total"])
+    if total and is_usable(field, total):
+        values[_TOTALS[field]] = total
+    if field == "epoch" and match["batches"]:
+        values["batch"], values["batches"] = float(match["batch"]), float(match["batches"])
+
+
+def _name(text: str, start: int) -> str:
+    """The name that `start` is in: the rest of that word, and up to two words before it."""
+    lowest = max(0, start - _MAX_BEFORE)
+    first = start
+    while first > lowest and text[first - 1] in _NAME_CHARACTERS:
+        first -= 1
+    for _ in range(2):
+        if first - 1 <= lowest or text[first - 1] != " ":
+            break
+        before = max(text.rfind(" ", lowest, first - 1), lowest - 1) + 1
+        if not text[before : first - 1].isidentifier():
+            break
+        first = before
+    end = _NAME_END.match(text, start, start + 2 * _MAX_BEFORE)
+    return text[first : end.end()] if end else text[first:start]
+
+
+def is_usable(field: str, number: float) -> bool:
+    """Losses may be NaN or infinite; counts are from 0 to 2^53, beyond which a float skips whole numbers."""
+    return field in ("loss", "evaluation") or 0 <= number <= MAX_COUNT
+
+
+def number_of(text: str | bytes | None) -> float | None:
+    """From `0.5`, `1e-05`, `nan`, `1,000`; whole numbers are ints. None for what is none, or has over 64 characters."""
+    if text is None or len(text) > _MAX_NUMBER_CHARACTERS:
+        return None
+    try:
+        return int(text) if text.isdigit() and len(text) < _MAX_DIGITS else float(text)
+    except ValueError:
+        pass
+    try:
+        return float((text if isinstance(text, str) else text.decode("utf-8", "replace")).replace(",", ""))
+    except ValueError:
+        return None
+
+
+def found_in(values: dict[str, Any]) -> Found | None:
+    """None where there is nothing."""
+    return Found(**values) if values else None

@@ -1,0 +1,142 @@
+"""Sends the metrics of a training by OTLP, with the exporter of the OpenTelemetry SDK (the extra `otlp`).
+
+For trainings that nothing can scrape: short ones, and those of clusters that speak OpenTelemetry. The families are
+those of a scrape (`exposition`), under the same names and with the labels `namespace` and `pod` that a scrape would
+add, so that the controller's queries find them in a Prometheus with its OTLP receiver. The SDK's own variables hold:
+address, headers, certificates, timeout, compression, resource attributes.
+"""
+
+from __future__ import annotations
+
+# Imported by the SDK, which loads on a thread: in the last moments of a short training it could not register its
+# own hook for the end of the process any more.
+import concurrent.futures.thread  # noqa: F401
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from time import time_ns
+from typing import Any, Callable
+
+from prometheus_client.core import Metric
+
+from slopewise_exporter.pod_identity import pod_identity
+from slopewise_exporter.push import NotSentError
+from slopewise_exporter.values import Checker, parse_amount
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
+
+EVERY_SECONDS = 15.0
+"""As often as a usual scrape. With the SDK's own 60 s most of the controller's windows would hold one sample."""
+
+_MIN_SECONDS = 1.0
+_SHOWN_CHARACTERS = 300
+
+
+class Otlp:
+    """A collector, or a Prometheus with its OTLP receiver. Shape: `push.Receiver`."""
+
+    name = "metrics by OTLP"
+
+    def __init__(self, environ: Mapping[str, str], check: Checker, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._environ = environ
+        self._check = check
+        self._collect = collect
+        self._since_nanoseconds = time_ns()
+        self._reasons = _Reasons()
+        self.every_seconds = interval_seconds(environ, check)
+
+    def open(self) -> None:
+        """Load the SDK, which takes half a second. NotSentError where it is not installed."""
+        try:
+            from slopewise_exporter import otlp_data
+
+            self._exporter = self._open_exporter()
+        except ImportError as error:
+            variable = next((name for name in ENDPOINTS if self._environ.get(name)), ENDPOINTS[-1])
+            raise NotSentError(
+                f"{variable} is set, and {error.name} is not installed; install slopewise-exporter[otlp] (for gRPC "
+                "opentelemetry-exporter-otlp-proto-grpc), or set OTEL_METRICS_EXPORTER=none"
+            ) from error
+        pod = pod_identity(self._environ, otlp_data.given_attributes())
+        if pod.in_cluster and len(pod.labels) < 2:
+            self._check.warn(
+                "pod identity",
+                "this pod's name and namespace are not known: set POD_NAME and POD_NAMESPACE from the downward API; "
+                "metrics by OTLP without them belong to no job",
+            )
+        self._data = otlp_data.Encoder(pod.labels, pod.attributes, self._since_nanoseconds)
+
+    def send(self) -> None:
+        """One request with all metrics; NotSentError with the reason."""
+        data = self._data.encode(self._collect(), time_ns())
+        with self._reasons.collected() as reasons:
+            result = self._exporter.export(data)
+        if reasons or result.name != "SUCCESS":
+            # The first: those of the retries are the same, and the last is that it gave up.
+            raise NotSentError(reasons[0] if reasons else "the exporter gives no reason")
+
+    def _open_exporter(self) -> Any:
+        """The exporter of the wanted protocol; gRPC has a package of its own."""
+        protocol = next((self._environ[name] for name in PROTOCOLS if self._environ.get(name)), "http/protobuf")
+        if protocol == "grpc":
+            module = import_module("opentelemetry.exporter.otlp.proto.grpc.metric_exporter")
+            exporter = module.OTLPMetricExporter()
+        else:
+            from slopewise_exporter.otlp_http import ReportingSession
+
+            module = import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+            exporter = module.OTLPMetricExporter(session=ReportingSession(self._reasons.add))
+        self._reasons.listen(exporter)
+        return exporter
+
+
+def interval_seconds(environ: Mapping[str, str], check: Checker) -> float:
+    """From the SDK's own variable, which is in milliseconds; at least a second."""
+    text = environ.get(INTERVAL)
+    if not text:
+        return EVERY_SECONDS
+    default = 1000 * EVERY_SECONDS
+    return max(_MIN_SECONDS, check.read(INTERVAL, text, parse_amount, default, "a number of milliseconds") / 1000)
+
+
+class _Reasons(logging.Filter):
+    """What the exporter logs on our thread, in the place of its log: it writes a line a try, and names no consequence.
+
+    Other threads of the process may use the same exporter for their own metrics; their lines go through.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread: int | None = None
+        self._found: list[str] = []
+
+    def listen(self, exporter: Any) -> None:
+        """Filter the loggers of the modules of this exporter."""
+        for module in {kind.__module__ for kind in type(exporter).__mro__}:
+            logging.getLogger(module).addFilter(self)
+
+    def collected(self) -> _Reasons:
+        """As a context: a list of what is added meanwhile."""
+        return self
+
+    def __enter__(self) -> list[str]:
+        self._found = []
+        self._thread = threading.get_ident()
+        return self._found
+
+    def __exit__(self, *_: object) -> None:
+        self._thread = None
+
+    def add(self, reason: str) -> None:
+        """One more."""
+        self._found.append(reason[:_SHOWN_CHARACTERS])
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for what is ours: it is kept here."""
+        if record.thread is None or record.thread != self._thread:
+            return True
+        self.add(record.getMessage())
+        return False

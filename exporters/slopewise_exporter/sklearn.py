@@ -1,0 +1,114 @@
+"""Loss and progress of scikit-learn: loops over `partial_fit`, and fits in stages.
+
+    for x, y in reported(batches, model, epochs=5):
+        model.partial_fit(x, y)
+
+    GradientBoostingClassifier(n_estimators=500).fit(x, y, monitor=ReportMonitor())
+
+A step is a batch, or a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Callable, TypeVar
+
+from slopewise_exporter.fit_report import FitReport, harmless, length
+from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.values import Checker
+
+Batch = TypeVar("Batch")
+
+_LOSSES = ("loss_", "inertia_", "reconstruction_err_")
+"""What estimators with `partial_fit` call the loss of their last batch."""
+
+
+def reported(
+    batches: Iterable[Batch],
+    model: Any,
+    *,
+    epochs: int = 1,
+    loss: Callable[[], Any] | None = None,
+    reporter: Reporter | None = None,
+) -> Iterator[Batch]:
+    """All `batches`, `epochs` times; a step is reported when the next one is asked for.
+
+    Args:
+        batches: anything that can be gone through; its length, where it has one, is the plan.
+        model: its `loss_` (or `inertia_`, `reconstruction_err_`, `train_score_`) is the loss.
+        epochs: how often `batches` are gone through.
+        loss: where the model has none (`SGDClassifier`), e.g. `lambda: log_loss(y, model.predict_proba(x))`.
+        reporter: None: the one of this process.
+    """
+    report = _LoopReport(reporter, model, loss)
+    report.begin_loop(epochs, batches)
+    for _ in range(epochs):
+        for batch in batches:
+            yield batch
+            report.step_done()
+        report.epoch_done()
+    report.loop_done()
+
+
+class ReportMonitor:
+    """For `fit(..., monitor=ReportMonitor())` of gradient boosting: each stage is a step."""
+
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self._report = FitReport(reporter, "scikit-learn")
+        self._begun = False
+
+    def __call__(self, stage: int, model: Any, variables: Any) -> bool:
+        """A stage; False: go on."""
+        self._stage(stage, model)
+        return False
+
+    @harmless
+    def _stage(self, stage: int, model: Any) -> None:
+        if not self._begun:
+            self._begun = True
+            stops = getattr(model, "n_iter_no_change", None) is not None
+            self._report.begin(model.n_estimators, done=stage, upper_bound=stops)
+        self._report.step(model.train_score_[stage])
+        if stage + 1 >= model.n_estimators:
+            self._report.end()
+            self._begun = False
+
+
+class _LoopReport:
+    """The steps of one loop. The loss is asked for after each of them."""
+
+    def __init__(self, reporter: Reporter | None, model: Any, loss: Callable[[], Any] | None) -> None:
+        self._report = FitReport(reporter, "scikit-learn")
+        self._model = model
+        self._loss = loss or self._loss_of_model
+        self._check = Checker()
+
+    @harmless
+    def begin_loop(self, epochs: int, batches: Any) -> None:
+        self._report.begin_epochs(epochs, length(batches) or None)
+
+    @harmless
+    def step_done(self) -> None:
+        self._report.step(self._loss())
+
+    @harmless
+    def epoch_done(self) -> None:
+        self._report.epoch()
+
+    @harmless
+    def loop_done(self) -> None:
+        self._report.end()
+
+    def _loss_of_model(self) -> Any | None:
+        for name in _LOSSES:
+            if getattr(self._model, name, None) is not None:
+                return getattr(self._model, name)
+        scores: Any = getattr(self._model, "train_score_", ())
+        if len(scores):  # of a fit in stages with `warm_start`
+            # With scoring="loss" histogram gradient boosting keeps the negative of it.
+            return -scores[-1] if getattr(self._model, "scoring", None) == "loss" else scores[-1]
+        self._check.warn(
+            "no loss",
+            f"{type(self._model).__name__} keeps no loss: steps are counted without one; give reported(..., loss=...)",
+        )
+        return None

@@ -1,0 +1,186 @@
+"""Follows a log: blocks of a file or of standard input become lines, and lines become what a `Tracker` takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+import time
+from typing import Any
+
+from slopewise_exporter.logs import Found, LineParser, LineSplitter
+from slopewise_exporter.tail.cri import CriReader, Entry, is_cri, seconds_of
+from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block, FollowedFile
+from slopewise_exporter.tail.source import Take
+from slopewise_exporter.values import Checker
+
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+class LogLines:
+    """Blocks in, calls of `take` out.
+
+    Args:
+        finished: a line that it matches says that the training has ended.
+        forced_cri: whether entries are a container runtime's; None: their first line decides.
+    """
+
+    def __init__(
+        self, parser: LineParser, take: Take, check: Checker, *, finished: Any = None, forced_cri: bool | None = None
+    ) -> None:
+        self.failed = False
+        """Whether the last that was written, after all progress, is a traceback."""
+        self._parser = parser
+        self._take = take
+        self._check = check
+        self._finished: re.Pattern[str] | None = finished
+        self._splitter = LineSplitter()
+        self._began = False
+        self._forced_cri = forced_cri
+        self._cri: CriReader | None = CriReader() if forced_cri else None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Read, and of a line that has no end yet."""
+        return self._splitter.pending_bytes if self._cri is None else self._cri.pending_bytes
+
+    def feed(self, block: Block) -> None:
+        """Some more bytes."""
+        if block.begins or not self._began:
+            self.flush()
+            self._began = True
+            if self._forced_cri is None:
+                self._cri = CriReader() if is_cri(block.data) else None
+        if self._cri is not None:
+            for entry in self._cri.feed(block.data):
+                self._entry(entry, past=block.at_seconds is not None)
+        else:
+            self._lines(self._splitter.feed(block.data), block.at_seconds)
+        if self._splitter.too_long:
+            self._check.warn("long line", "a line is longer than 256 KiB; the rest of such lines is left out")
+
+    def flush(self) -> None:
+        """Nothing more comes of the line that has no end yet."""
+        if self._cri is not None:
+            self._cri.drop()
+        self._lines(self._splitter.flush(), None)
+
+    def _entry(self, entry: Entry, *, past: bool) -> None:
+        lines = self._splitter.feed(entry.content + b"\n")
+        self._lines(lines, seconds_of(entry) if past and lines else None)
+
+    def _lines(self, lines: list[str], at_seconds: float | None) -> None:
+        parse, take, finished = self._parser.parse, self._take, self._finished
+        for line in lines:
+            found = parse(line)
+            if found is not None:
+                take(found, at_seconds)
+                self.failed = False
+            elif line.startswith(_TRACEBACK):
+                self.failed = True
+            if finished is not None and finished.search(line) is not None:
+                take(Found(finished=True), at_seconds)
+
+
+class FileLog:
+    """A log in a file."""
+
+    def __init__(self, file: FollowedFile, lines: LogLines, *, echo: bool = False) -> None:
+        self.where = str(file.path)
+        self.ended = False
+        self._file = file
+        self._lines = lines
+        self._echo = echo
+
+    @property
+    def failed(self) -> bool:
+        """Whether the training seems to have failed."""
+        return self._lines.failed
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """What `resume` takes: a line that has no end yet is read again."""
+        return {"file": self._file.position, "pending": self._lines.pending_bytes}
+
+    def resume(self, position: dict[str, Any]) -> None:
+        """Go on where another one was. KeyError, TypeError or ValueError where it is no position."""
+        self._file.resume(position["file"], int(position["pending"]))
+
+    def poll(self) -> bool:
+        """Take what is there, a block at most; False: there is nothing."""
+        block = self._file.read()
+        if block is None:
+            return False
+        if self._echo:
+            echo(block.data)
+        self._lines.feed(block)
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Until there may be more."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._lines.flush()
+        self._file.close()
+
+
+class StreamLog:
+    """A log on standard input; its end is the end of the training."""
+
+    def __init__(self, lines: LogLines, *, echo: bool = True, descriptor: int = 0) -> None:
+        self.where = "standard input"
+        self.ended = False
+        self._lines = lines
+        self._echo = echo
+        self._descriptor = descriptor
+        self._begins = True
+
+    @property
+    def failed(self) -> bool:
+        """Whether the training seems to have failed."""
+        return self._lines.failed
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Nothing: what was read is gone."""
+        return {}
+
+    def resume(self, position: dict[str, Any]) -> None:
+        """A stream goes on by itself."""
+
+    def poll(self) -> bool:
+        """Take what is there, a block at most; False: there is nothing."""
+        if self.ended or not select.select([self._descriptor], [], [], 0)[0]:
+            return False
+        data = os.read(self._descriptor, BLOCK_BYTES)
+        if not data:
+            self.ended = True
+            return False
+        if self._echo:
+            echo(data)
+        self._lines.feed(Block(data, self._begins, None))
+        self._begins = False
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Until there is more."""
+        if self.ended:
+            time.sleep(seconds)
+        else:
+            select.select([self._descriptor], [], [], seconds)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._lines.flush()
+
+
+def echo(data: bytes) -> None:
+    """Pass bytes on to standard output; one that is closed does not end the reports."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except (OSError, ValueError):
+        pass

@@ -1,0 +1,132 @@
+"""`slopewise status` against an API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.api_server import ApiServer, refusal
+from support.command_line import slopewise
+
+from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.state.job_growth_object import growth_path
+from slopewise.adapters.kube.state.training_policies import policy_path
+
+SINCE = "2026-11-21T15:00:00Z"
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(server.kubeconfig)
+    return "--kubeconfig", str(kubeconfig)
+
+
+def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": SINCE}
+
+
+def put_lease(server: ApiServer, seconds_ago: float, holder: str = "controller-0") -> None:
+    renewed = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed.isoformat()}
+    lease = {"metadata": {"name": "slopewise-controller", "namespace": "slopewise-system"}, "spec": spec}
+    server.put(path_of("coordination.k8s.io/v1", "leases", "slopewise-system"), lease)
+
+
+def put_policy(server: ApiServer, name: str = "default", *conditions: dict[str, str], **jobs: Any) -> None:
+    spec = {"mode": "Auto", "policy": {"name": "flowcon"}, "placement": {"name": "specon"}}
+    status = {"jobs": {"total": 0, **jobs}, "conditions": conditions}
+    server.put(policy_path(), {"metadata": {"name": name}, "spec": spec, "status": status})
+
+
+def put_growth(server: ApiServer, name: str, state: str, job_class: str, *conditions: dict[str, str]) -> None:
+    server.put(
+        growth_path("team-a"),
+        {
+            "metadata": {"name": name, "namespace": "team-a"},
+            "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}},
+            "status": {"state": state, "class": job_class, "conditions": conditions},
+        },
+    )
+
+
+def printed(reach: tuple[str, str], *more: str) -> str:
+    ended = slopewise("status", *reach, *more)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_who_leads_the_policies_the_jobs_and_what_somebody_should_look_at(
+    server: ApiServer, reach: tuple[str, str]
+) -> None:
+    put_lease(server, 3)
+    ready = condition("Ready", "True", "ModeAuto")
+    put_policy(server, "default", ready, total=3, byClass={"NL": 2, "CL": 1})
+    put_policy(server, "broken", condition("Ready", "False", "InvalidSpec", "spec.policy.name: there is no policy x"))
+    no_loss = condition("MetricsAvailable", "False", "NoTarget", "no target \x1b[31mfor it")
+    put_growth(server, "a", "Training", "NL", condition("Managed", "True", "Managed"))
+    put_growth(server, "b", "Training", "NL", no_loss)
+    put_growth(server, "c", "Training", "CL", no_loss, condition("Managed", "False", "ModeRecommend", "mode"))
+    text = printed(reach)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "leader: controller-0, renewed 3 s ago"
+    assert lines[1].startswith("POLICY MODE DECIDES BY READY JOBS CLASSES")
+    assert lines[2] == "broken Auto flowcon+specon False 0 –"
+    assert lines[3] == "default Auto flowcon+specon True 3 2 NL, 1 CL"
+    assert lines[4] == "3 workloads: 3 Training; 2 NL, still learning; 1 CL, converged"
+    attention = " ".join(lines[5:])
+    assert "Ready (InvalidSpec), policy broken: spec.policy.name: there is no policy x" in attention
+    assert "MetricsAvailable (NoTarget), team-a/b, team-a/c: no target" in attention
+    assert "ModeRecommend" not in attention
+    assert "\x1b" not in text
+
+    facts = json.loads(printed(reach, "-o", "json"))
+    assert facts["workloads"] == {"total": 3, "byState": {"Training": 3}, "byClass": {"NL": 2, "CL": 1}}
+    assert [each["reason"] for each in facts["attention"]] == ["InvalidSpec", "NoTarget"]
+    assert [each["name"] for each in facts["policies"]] == ["broken", "default"]
+
+
+@pytest.mark.parametrize("seconds_ago", [None, 3600])
+def test_without_a_leader_it_says_so(seconds_ago: float | None, server: ApiServer, reach: tuple[str, str]) -> None:
+    if seconds_ago is not None:
+        put_lease(server, seconds_ago)
+    assert printed(reach).splitlines()[0].startswith("leader: none; no controller runs")
+
+
+def test_a_lease_that_may_not_be_read_hides_nothing_else(server: ApiServer, reach: tuple[str, str]) -> None:
+    put_policy(server)
+    server.fault(refusal(403, "Forbidden", "leases is forbidden"), path="/leases")
+    lines = printed(reach).splitlines()
+    assert lines[0].startswith("leader: not known (")
+    assert "flowcon+specon" in lines[2]
+
+
+def test_an_empty_cluster_says_what_to_do(reach: tuple[str, str]) -> None:
+    text = " ".join(printed(reach).split())
+    assert "there is no TrainingPolicy; apply one" in text
+    assert 'no workload is managed; label its pods slopewise.dev/managed: "true"' in text
+
+
+@pytest.mark.parametrize("what", ["trainingpolicies", "jobgrowths"])
+def test_what_may_not_be_read_is_named_and_the_exit_code_is_4(
+    what: str, server: ApiServer, reach: tuple[str, str]
+) -> None:
+    server.fault(refusal(403, "Forbidden", f"{what} is forbidden"), path=f"/{what}")
+    ended = slopewise("status", *reach)
+    assert ended.returncode == 4
+    assert "cannot be read" in ended.stderr
+
+
+def test_a_policy_that_somebody_has_written_nonsense_into_is_listed(server: ApiServer, reach: tuple[str, str]) -> None:
+    server.put(policy_path(), {"metadata": {"name": "odd"}, "spec": None, "status": {"conditions": "none"}})
+    assert "odd" in printed(reach)

@@ -1,0 +1,146 @@
+"""What a record does where its file fails, and how it stays within its bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.instances import a_sim_job, a_sim_node, an_instance
+from support.recorded_runs import a_document, record_run
+
+from slopewise.config.training_policy import Metadata, as_json
+from slopewise.decision_record.files import BoundedFile, older
+from slopewise.decision_record.lines import Pass, Settings, decode
+from slopewise.decision_record.reader import read
+from slopewise.decision_record.recorder import Recorder, RecordOptions
+from slopewise.decision_record.replay import replay
+from slopewise.memory_in_process import DictionaryMemory
+from slopewise.model import ClusterSnapshot, MemoryState, PassReport
+from slopewise.ports import Ports
+from slopewise.simulator.world.model import Instance
+
+
+def a_few_jobs() -> Instance:
+    return an_instance([a_sim_job(f"job-{n}", 120.0, 15.0 * n) for n in range(3)], [a_sim_node()], seed=1)
+
+
+def lines_of(path: Path) -> list[Settings | Pass]:
+    return [decode(line) for line in path.read_bytes().splitlines()]
+
+
+def differing(path: Path) -> list[str]:
+    return [each.where for each in replay(read(path, lambda _: None)) if each.differences]
+
+
+def test_the_files_stay_within_the_bound_and_what_is_left_can_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, bound = tmp_path / "record.jsonl", 40_000
+    reports = record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path, bound)
+    longest = max(len(line) for line in path.read_bytes().splitlines())
+    assert path.stat().st_size + older(path).stat().st_size <= bound + 2 * (longest + 2_000)
+    left = list(read(path, lambda _: None))
+    assert 2 < len(left) < len(reports), "the oldest passes are gone"
+    assert [each.recorded.taken_at_seconds for each in left] == [
+        report.taken_at_seconds for report in reports[-len(left) :]
+    ]
+    assert differing(path) == []
+
+
+def test_a_controller_that_starts_again_goes_on_in_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "record.jsonl"
+    once = record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path)
+    twice = record_run(monkeypatch, a_few_jobs(), a_document("flowcon2"), path)
+    lines = lines_of(path)
+    assert [type(line) for line in lines].count(Settings) == 2
+    assert len(lines) == len(once) + len(twice) + 2
+    assert differing(path) == []
+
+
+class FullDisk(BoundedFile):
+    """Takes half of the third line, as a disk that is full."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, 10_000_000)
+        self.appended = 0
+
+    def append(self, lines: bytes) -> None:
+        self.appended += 1
+        if self.appended not in (3, 4):
+            super().append(lines)
+            return
+        super().append(lines[: len(lines) // 2])
+        self._bytes -= len(lines) // 2
+        self._take_back()
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_costs_lines_and_no_pass_and_the_record_goes_on_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("support.recorded_runs.BoundedFile", lambda path, _: FullDisk(path))
+    path = tmp_path / "record.jsonl"
+    with capture_logs() as logged:
+        reports = record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path)
+    left = list(read(path, lambda _: None))
+    assert len(left) == len(reports) - 2
+    assert differing(path) == []
+    assert [(each["event"], each["reason"]) for each in logged] == [
+        ("decision not recorded", "[Errno 28] No space left on device")
+    ], "once, and not for each line"
+
+
+def test_a_folder_that_cannot_be_written_costs_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    recorder = RecordOptions(tmp_path / "file", 1).recorder(a_document("flowcon"))
+    with capture_logs() as logged:
+        recorder(PassReport(1.0, "flowcon", {}, 21.0, held="no metrics"))
+    assert [each["event"] for each in logged] == ["decision not recorded"]
+
+
+def test_a_pass_that_could_not_observe_is_recorded_with_its_reason(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    recorder = Recorder(BoundedFile(path, 1_000_000), as_json(a_document("flowcon")))
+    recorder(PassReport(1.0, "flowcon", {}, 21.0, held="Prometheus does not answer"))
+    recorder.close()
+    settings, held = lines_of(path)
+    assert isinstance(settings, Settings)
+    assert isinstance(held, Pass)
+    assert (held.held, held.inputs) == ("Prometheus does not answer", None)
+    assert list(replay(read(path, lambda _: None))) == []
+
+
+def test_memory_that_another_process_changed_between_two_passes_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    recorder = Recorder(BoundedFile(path, 1_000_000), as_json(a_document("fair")))
+    memory = DictionaryMemory()
+    given: Any = Ports(_Empty(), None, memory, None)  # type: ignore[arg-type]
+    for state in (MemoryState(), MemoryState(nodes={}), replace(MemoryState(), classes={"mlp": ()})):
+        memory.save(state)
+        ports = recorder.ports(given)
+        ports.memory.load()
+        ports.observer.observe()
+        recorder(PassReport(1.0, "fair", {}, 21.0))
+    recorder.close()
+    changes = [line.inputs.memory for line in lines_of(path) if isinstance(line, Pass) and line.inputs]
+    assert [change.whole for change in changes] == [True, False, False]
+    assert [change.classes for change in changes] == [None, None, {"mlp": ()}]
+
+
+class _Empty:
+    def observe(self) -> ClusterSnapshot:
+        return ClusterSnapshot(1.0, (), ())
+
+
+def test_a_policy_whose_name_is_a_path_writes_into_the_folder_alone(tmp_path: Path) -> None:
+    document = a_document("fair").model_copy(update={"metadata": Metadata(name="../../up")})
+    recorder = RecordOptions(tmp_path / "records", 1).recorder(document)
+    recorder(PassReport(1.0, "fair", {}, 21.0, held="no metrics"))
+    recorder.close()
+    assert [path.name for path in tmp_path.rglob("*.jsonl")] == [".._.._up.jsonl"]
+    assert (tmp_path / "records" / ".._.._up.jsonl").exists()

@@ -1,0 +1,139 @@
+"""A record gives the same decisions again, bit for bit, or those of another policy from the same snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.instances import Diverging, a_sim_job, a_sim_node, an_instance
+from support.recorded_runs import a_document, record_run
+
+from slopewise.config.training_policy import PolicyChoice
+from slopewise.decision_record.lines import Answer, Pass, decode, encode
+from slopewise.decision_record.reader import read
+from slopewise.decision_record.replay import NOT_CARRIED_OUT, GivenActuator, ReplayedPass, replay
+from slopewise.errors import ActuationError
+from slopewise.model import Job, JobMemory, Outcome, PassReport, Resize
+from slopewise.simulator.world.model import Instance
+
+
+def no_notice(message: str) -> None:
+    raise AssertionError(message)
+
+
+def replayed(path: Path, policy: str | None = None) -> list[ReplayedPass]:
+    return list(replay(read(path, no_notice), None if policy is None else PolicyChoice(name=policy)))
+
+
+def mixed_jobs() -> Instance:
+    jobs = [
+        a_sim_job(f"job-{n}", 150.0 + 40 * n, 25.0 * n, noise=0.02, steps_planned=1000 if n % 2 else None)
+        for n in range(6)
+    ]
+    jobs.append(a_sim_job("diverges", 200.0, 10.0, curve=Diverging(0.4)))
+    return an_instance(jobs, [a_sim_node("n1"), a_sim_node("n2", cpu=2.0)], seed=3)
+
+
+MOVES: dict[str, Any] = {"migration": {"enabled": True, "minStaySeconds": 0}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec"),
+    [
+        ("flowcon", {}),
+        ("flowcon2", {"resources": {"control": "limits"}}),
+        ("marginal", {}),
+        ("deadline", {}),
+        ("specon", MOVES),
+        ("procon", MOVES),
+        ("flowcon", {"placement": {"name": "specon"}, **MOVES}),
+        ("flowcon", {"mode": "Recommend"}),
+        ("fair", {"mode": "Observe"}),
+    ],
+)
+def test_every_pass_gives_the_same_result_again(
+    policy: str, spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "record.jsonl"
+    reports = record_run(monkeypatch, mixed_jobs(), a_document(policy, **spec), path)
+    again = replayed(path)
+    assert len(again) == len(reports) > 10
+    assert [(each.where, each.differences) for each in again if each.differences] == []
+    assert [each.report.outcomes for each in again] == [report.outcomes for report in reports]
+    assert [each.report.moves for each in again] == [report.moves for report in reports]
+
+
+def test_the_runs_that_are_replayed_decide_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resizes = record_run(monkeypatch, mixed_jobs(), a_document("flowcon"), tmp_path / "resizes.jsonl")
+    moves = record_run(monkeypatch, mixed_jobs(), a_document("specon", **MOVES), tmp_path / "moves.jsonl")
+    assert any(report.outcomes for report in resizes)
+    assert any(report.withheld for report in resizes)
+    assert any(report.moves for report in moves)
+    assert any(not job.evaluation.finite for report in resizes for job in jobs_of(report) if job.evaluation)
+
+
+def jobs_of(report: PassReport) -> tuple[Job, ...]:
+    return () if report.snapshot is None else report.snapshot.jobs
+
+
+def test_a_decision_that_would_be_another_one_now_is_reported_with_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "record.jsonl"
+    record_run(monkeypatch, mixed_jobs(), a_document("flowcon"), path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    at, line = next((n, line) for n, line in enumerate(lines) if b'"action":"resize"' in line and b'"decided"' in line)
+    changed = decode(line)
+    assert isinstance(changed, Pass)
+    first = changed.result.decided[0]
+    other = msgspec.structs.replace(first, after=12345)
+    result = msgspec.structs.replace(changed.result, decided=(other, *changed.result.decided[1:]))
+    lines[at] = encode(msgspec.structs.replace(changed, result=result))
+    path.write_bytes(b"".join(lines))
+    (different,) = [each for each in replayed(path) if each.differences]
+    assert different.where == f"{path}, line {at + 1}"
+    then, now = different.differences
+    assert then.startswith("no longer decided: ")
+    assert "12345" in then
+    assert now.startswith("decided now: ")
+    assert str(first.after) in now
+
+
+def test_another_policy_decides_from_the_same_snapshots_with_a_memory_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "record.jsonl"
+    reports = record_run(monkeypatch, mixed_jobs(), a_document("fair"), path)
+    again = replayed(path, "flowcon")
+    assert [each.snapshot for each in again if "diverges" not in str(each.snapshot)] == [
+        report.snapshot for report in reports if "diverges" not in str(report.snapshot)
+    ]
+    decided = [each for replay in again for each in replay.result.decided if each.action == "resize"]
+    assert decided
+    assert {each.detail for each in decided if each.result} == {NOT_CARRIED_OUT}
+    assert not any(each.recorded.result.decided for each in again)
+    classes = {known.job_class for each in again for known in after(each).values()}
+    assert classes >= {"NL", "CL"}, "FlowCon's own classes, from its own memory"
+
+
+def after(replayed: ReplayedPass) -> Mapping[str, JobMemory]:
+    decisions = replayed.report.decisions
+    assert decisions is not None
+    return decisions.memory.jobs
+
+
+def test_an_answer_and_an_error_of_the_actuator_are_those_of_the_record(tmp_path: Path) -> None:
+    resize, refused = Resize("a", "n1", "limits", 500, 700, "up"), Resize("b", "n1", "limits", 500, 300, "down")
+    actuator = GivenActuator(
+        (
+            Answer("resize", "a", "deferred", "no room", begun_at_seconds=3.0),
+            Answer("resize", "b", "failed", "the API server refuses", raised=True),
+        )
+    )
+    assert actuator.resize(resize) == Outcome(resize, "deferred", "no room", begun_at_seconds=3.0)
+    with pytest.raises(ActuationError, match="the API server refuses"):
+        actuator.resize(refused)
+    assert actuator.resize(resize) == Outcome(resize, "deferred", NOT_CARRIED_OUT), "each answer was given once"

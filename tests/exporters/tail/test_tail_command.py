@@ -1,0 +1,270 @@
+"""`slopewise-exporter tail` as a process: what Prometheus sees of it, restarts, kills and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+from support.training_fixtures import Samples, Scrape
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+Until = Callable[[Callable[[Samples], bool]], Samples]
+
+FINISHED = 'training_state{state="finished"}'
+FAILED = 'training_state{state="failed"}'
+TRAINING = 'training_state{state="training"}'
+STEPS = "training_steps_total"
+LOSS = 'training_loss{stage="train"}'
+
+
+@pytest.fixture
+def port_file(tmp_path: Path) -> Path:
+    return tmp_path / "port"
+
+
+@pytest.fixture
+def start(port_file: Path) -> Iterator[Start]:
+    """Starts the command on a free port; killed at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(
+        *arguments: object, stdin: int | IO[bytes] | None = subprocess.DEVNULL, **environment: str
+    ) -> subprocess.Popen[bytes]:
+        port_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "slopewise_exporter", "tail", "--port", "0", "--address", "127.0.0.1"]
+        started.append(
+            subprocess.Popen(
+                [*command, "--linger-seconds", "0", *map(str, arguments)],
+                env={**os.environ, "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file), **environment},
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def until(port_file: Path, scrape: Scrape) -> Until:
+    """Scrapes until something is seen."""
+
+    def wait(seen: Callable[[Samples], bool]) -> Samples:
+        give_up_at = time.monotonic() + 60
+        samples: Samples = {}
+        while time.monotonic() < give_up_at:
+            if port_file.exists():
+                samples = scrape(int(port_file.read_text()))
+                if seen(samples):
+                    return samples
+            time.sleep(0.05)
+        raise AssertionError(f"not seen: {samples}")
+
+    return wait
+
+
+def lines(start: int, stop: int, total: int = 100) -> bytes:
+    return b"".join(b"step %d/%d loss=%.3f\n" % (step, total, 1 / step) for step in range(start, stop))
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=30)
+    return process.returncode, errors.decode()
+
+
+def test_a_log_that_grows(start: Start, until: Until, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    process = start(log, "--model", "mlp", "--framework", "numpy")
+    until(lambda samples: 'training_state{state="starting"}' in samples)
+    append(log, lines(1, 11))
+    seen = until(lambda samples: samples[STEPS] == 10)
+    assert seen["training_steps_planned"] == 100
+    assert seen[LOSS] == 0.1
+    assert seen[TRAINING] == 1
+    assert seen['training_info{framework="numpy",model="mlp",objective="min"}'] == 1
+    append(log, lines(11, 21) + b"val_loss=0.5\nstep 21/100 loss=nan\n")
+    seen = until(lambda samples: samples[STEPS] == 21)
+    assert seen["training_nonfinite_loss_total"] == 1
+    assert seen['training_loss{stage="eval"}'] == 0.5
+    assert seen["training_step_duration_seconds_count"] >= 10
+    assert end(process)[0] == 0
+
+
+def test_the_process_metrics_of_the_sidecar_are_not_the_trainings(start: Start, until: Until, tmp_path: Path) -> None:
+    started_at = time.time()
+    start(tmp_path / "train.log")
+    samples = until(lambda samples: True)
+    assert [name for name in samples if name.startswith("process_")] == ["process_start_time_seconds"]
+    assert samples["process_start_time_seconds"] == pytest.approx(started_at, abs=30)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_restarted_sidecar_goes_on_where_it_was(
+    start: Start, until: Until, tmp_path: Path, how: signal.Signals
+) -> None:
+    log, state = tmp_path / "train.log", tmp_path / "state"
+    append(log, b"loss=0.5\n" * 40 + b"loss=0.")  # no counts in it: only the state knows that there were 40
+    first = start(log, "--state", state)
+    before = until(lambda samples: samples[STEPS] == 40)
+    give_up_at = time.monotonic() + 30
+    while how is signal.SIGKILL and not state.exists() and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+    first.send_signal(how)
+    first.wait(30)
+    append(log, b"25\n" + b"loss=0.25\n" * 9)
+    start(log, "--state", state)
+    after = until(lambda samples: samples[STEPS] == 50)
+    assert after["process_start_time_seconds"] == before["process_start_time_seconds"]
+    assert after['training_loss{stage="train_ema"}'] == pytest.approx(0.45, abs=0.03)
+
+
+def test_a_state_that_is_none_is_logged_and_the_log_read_again(start: Start, until: Until, tmp_path: Path) -> None:
+    log, state = tmp_path / "train.log", tmp_path / "state"
+    append(log, lines(1, 11))
+    state.write_text('{"version": 1, "source": "' + str(log) + '", "position": {}}')
+    process = start(log, "--state", state)
+    until(lambda samples: samples[STEPS] == 10)
+    assert "is not used" in end(process)[1]
+    assert json.loads(state.read_text())["tracker"]["steps"] == 10
+
+
+def test_a_state_that_cannot_be_written_does_not_end_it(start: Start, until: Until, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    process = start(log, "--state", tmp_path / "no" / "such" / "folder")
+    append(log, lines(1, 11))
+    until(lambda samples: samples[STEPS] == 10)
+    code, errors = end(process)
+    assert code == 0
+    assert errors.count("cannot write the state") == 1
+
+
+def test_a_training_that_begins_again_has_another_start(start: Start, until: Until, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    start(log)
+    append(log, lines(1, 31))
+    before = until(lambda samples: samples[STEPS] == 30)
+    append(log, lines(1, 3))
+    after = until(lambda samples: samples[STEPS] == 2)
+    assert after["process_start_time_seconds"] > before["process_start_time_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("last", "options", "state"),
+    [
+        (b"Training completed.\n", (), FINISHED),
+        (b"ALL DONE\n", ("--finished", "^ALL DONE$"), FINISHED),
+        (b"", ("--idle-seconds", 1), FINISHED),
+        (b"Traceback (most recent call last):\n  File x\nValueError: no\n", ("--idle-seconds", 1), FAILED),
+        (b"", ("--pid", 2**22 - 1), FINISHED),
+    ],
+    ids=["framework's line", "user's line", "silence", "traceback", "process gone"],
+)
+def test_how_a_training_is_known_to_have_ended(
+    start: Start, until: Until, tmp_path: Path, last: bytes, options: tuple[object, ...], state: str
+) -> None:
+    log = tmp_path / "train.log"
+    append(log, lines(1, 11) + last)
+    process = start(log, *options)
+    assert until(lambda samples: samples.get(state) == 1)[STEPS] == 10
+    assert process.poll() is None  # goes on serving that: a sidecar that ends is started again
+    append(log, lines(11, 13))
+    assert until(lambda samples: samples.get(TRAINING) == 1)[STEPS] == 12
+
+
+def test_a_quiet_log_is_no_end(start: Start, until: Until, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    append(log, lines(1, 11))
+    start(log)
+    until(lambda samples: samples[STEPS] == 10)
+    time.sleep(2)
+    assert until(lambda samples: True)[TRAINING] == 1
+
+
+def test_until_finished_ends_with_the_training(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    append(log, lines(1, 11) + b"Training completed.\n")
+    assert start(log, "--until-finished").wait(30) == 0
+
+
+def test_standard_input_is_passed_on_and_its_end_is_the_end(start: Start, until: Until) -> None:
+    process = start("-", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(lines(1, 6) + b"loss=\xff half")
+    process.stdin.flush()
+    until(lambda samples: samples[STEPS] == 5)
+    output, _ = process.communicate(b" a line\n", timeout=30)
+    assert output == lines(1, 6) + b"loss=\xff half a line\n"
+    assert process.returncode == 0
+
+
+def test_a_training_in_another_rank_is_not_stopped_by_a_full_pipe(start: Start) -> None:
+    process = start("-", stdin=subprocess.PIPE, RANK="1")
+    output, _ = process.communicate(b"x" * 500_000, timeout=30)
+    assert len(output) == 500_000
+    assert process.returncode == 0
+
+
+def test_a_port_in_use_says_what_to_do(start: Start, until: Until, tmp_path: Path, port_file: Path) -> None:
+    start(tmp_path / "train.log")
+    until(lambda samples: True)
+    taken = port_file.read_text().strip()
+    process = start(tmp_path / "train.log", "--port", taken)
+    assert process.wait(30) == 1
+    assert process.stderr is not None
+    assert f"another program has port {taken}" in process.stderr.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--pattern", "(loss"), "the pattern '(loss'"),
+        (("--pattern", "loss"), "needs two groups"),
+        (("--finished", "("), "the pattern '('"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(
+    start: Start, tmp_path: Path, arguments: tuple[str, str], reason: str
+) -> None:
+    process = start(tmp_path / "train.log", *arguments)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert reason in errors.decode()
+    assert len(errors.decode().splitlines()) == 1
+
+
+def test_patterns_from_the_environment(start: Start, until: Until, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    append(log, b"round 7 costs 0.25\n")
+    start(log, SLOPEWISE_EXPORTER_PATTERN=r"round (?P<step>\d+)" + "\n" + r"costs (?P<loss>\S+)")
+    assert until(lambda samples: samples[STEPS] == 7)[LOSS] == 0.25
+
+
+def test_gigabytes_are_read_in_constant_memory(start: Start, until: Until, tmp_path: Path) -> None:
+    """64 MB stand for them: a hundredth of it would be seen in the resident set."""
+    log = tmp_path / "train.log"
+    chatter = b"2026-01-01 10:00:00 INFO data.loader fetched shard 17 of 99 in 12.3 ms\n" * 15_000
+    for part in range(1, 61):
+        append(log, chatter + lines(part, part + 1))
+    process = start(log)
+    until(lambda samples: samples[STEPS] == 60)
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    peak_kb = int(status.split("VmHWM:")[1].split()[0])
+    assert peak_kb < 60_000
