@@ -102,7 +102,8 @@ class Watch:
         if luck < self._physics.missing_ratio:
             return None
         moment = running.at(at_seconds)
-        return moment, 0.0 if job.curve is None else self._level(job.curve, moment, noise)
+        curve = job.reported_curve or job.curve
+        return moment, 0.0 if curve is None else self._level(curve, moment, noise)
 
     def _level(self, curve: Curve, moment: Moment, noise: float) -> float:
         """What the job's gauge shows: while a spiked step is the last one, that step's loss and no other."""
@@ -138,7 +139,7 @@ class Watch:
             migratable=job.migratable,
             checkpoint=self._checkpoint if job.reports else None,
             movability=self._movability,
-            workload_class=job.model,
+            workload_class=job.class_name,
             points=() if job.curve is None else self._points,
         )
 
@@ -223,7 +224,7 @@ def _usage(seen: Moment, job: SimJob) -> Usage:
 def _steps(seen: Moment, job: SimJob) -> float | None:
     if job.steps_planned is None:
         return None
-    return float(math.floor(job.steps_planned * seen.work / job.work_cpu_seconds))
+    return float(math.floor(job.steps_planned / job.plan_ratio * seen.work / job.work_cpu_seconds))
 
 
 def _moving(running: RunningJob, left: str) -> MoveUnderWay:
@@ -242,5 +243,5 @@ def _arrival(job: SimJob) -> Arrival:
         useful_parallelism_cores=job.parallelism_cores,
         steps_planned=job.steps_planned,
         objectives=objectives(job),
-        workload_class=job.model,
+        workload_class=job.class_name,
     )
