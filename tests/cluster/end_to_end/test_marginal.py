@@ -148,7 +148,8 @@ def _a_new_leader_goes_on(scene: Scene, before: dict[str, JobMemory]) -> None:
         (old_points, old), (points, virtual) = _learnt(before[name]), _learnt(after[name])
         assert points.count >= old_points.count, name
         assert points.cpu_seconds > old_points.cpu_seconds, name
-        assert _mean_service(virtual) > _mean_service(old) > 0, name
+        # On a machine that is busy with something else a training may have ended there, and gets no more.
+        assert _mean_service(virtual) >= _mean_service(old) > 0, name
 
 
 def _mean_service(share: VirtualShare) -> float:
