@@ -94,9 +94,9 @@ def _with_cpu(before: Points, job: Job) -> Points:
     more = count - before.counter if same and not went_back else count
     cpu_seconds, steps_first = before.cpu_seconds + max(0.0, more), before.steps_first
     cpu_first = before.cpu_first_seconds
+    of_steps = _cpu_at_steps(before, job, cpu_seconds)
     if job.steps_total is not None and (steps_first is None or job.steps_total < steps_first):
-        # A job that is met in the middle has used its CPU on all of its steps.
-        steps_first, cpu_first = (0.0, 0.0) if steps_first is None else (job.steps_total, cpu_seconds)
+        steps_first, cpu_first = job.steps_total, of_steps
     return structs.replace(
         before,
         cpu_seconds=cpu_seconds,
@@ -106,7 +106,18 @@ def _with_cpu(before: Points, job: Job) -> Points:
         steps_first=steps_first,
         cpu_first_seconds=cpu_first,
         steps=before.steps if job.steps_total is None else job.steps_total,
+        steps_cpu_seconds=before.steps_cpu_seconds if job.steps_total is None else of_steps,
     )
+
+
+def _cpu_at_steps(before: Points, job: Job, cpu_seconds: float) -> float:
+    """CPU used at the scrape of the newest steps: steps and CPU are read at different times, seconds apart."""
+    usage, counted_at = job.usage, before.counted_at_seconds
+    scraped_at = next((point.at_seconds for point in reversed(job.points) if point.steps is not None), None)
+    if usage is None or scraped_at is None or not counted_at or usage.sampled_at_seconds <= counted_at:
+        return cpu_seconds
+    ratio = (scraped_at - counted_at) / (usage.sampled_at_seconds - counted_at)
+    return before.cpu_seconds + min(2.0, max(0.0, ratio)) * (cpu_seconds - before.cpu_seconds)
 
 
 def _works(fresh: Sequence[RawPoint], before: Points, after: Points, now_seconds: float) -> list[float]:

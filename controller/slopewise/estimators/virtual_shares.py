@@ -16,6 +16,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from msgspec import structs
@@ -26,6 +27,9 @@ from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, JobMemory,
 Floats = NDArray[np.float64]
 
 CLUSTERS = 8
+
+MAX_STOPS = 16
+"""Of the times at which jobs were stored, at most; between two of them jobs count as stored at the former."""
 
 OVER = 1e-6
 """Core-seconds; less is nothing, as is less than 1e-9 of what was left at first."""
@@ -74,13 +78,19 @@ class Clusters:
     refreshed: Floats
 
     def advance(self, now_seconds: float) -> None:
-        """Bring all jobs to now. Those that were met only now stand where they are."""
+        """Bring all jobs to now, each from where it stands: after a restart some were stored earlier than others.
+
+        Those that were met only now stand where they are.
+        """
         before = self.at_seconds < now_seconds
-        if before.any():
-            span = now_seconds - float(self.at_seconds[before].max())
+        times = np.unique(self.at_seconds[before])
+        if len(times) > MAX_STOPS:
+            times = times[np.linspace(0, len(times) - 1, MAX_STOPS).astype(int)]
+        for since, until in pairwise([*times.tolist(), now_seconds]):
             remaining = np.where(before[:, None], np.maximum(0.0, self.work[:, None] - self.service), 0.0)
-            left, _ = _run(remaining, self, span)
-            self.service += remaining - left
+            left, _ = _run(remaining, self, until - since)
+            behind = self.at_seconds < until
+            self.service[behind] += (remaining - left)[behind]
         self.at_seconds[:] = now_seconds
 
     def refresh(self, now_seconds: float) -> None:

@@ -18,6 +18,10 @@ class RawPoint(NamedTuple):
     steps: float | None = None
 
 
+STEPS_WITHOUT_START = 3.0
+"""So many steps are enough for the CPU of one to be known without what the start took."""
+
+
 class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The raw points that are kept of a job (`estimators/raw_points.py`), and how work is counted.
 
@@ -48,6 +52,8 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Steps, and CPU, at the moment from which on the CPU of a step is counted."""
     cpu_first_seconds: float = 0.0
     steps: float | None = None
+    steps_cpu_seconds: float = 0.0
+    """CPU at the scrape of `steps`."""
 
     @property
     def count(self) -> int:
@@ -56,11 +62,17 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def cpu_per_step(self) -> float | None:
-        """Core-seconds a step, over all steps seen; None: not known yet."""
-        if self.steps is None or self.steps_first is None or self.steps <= self.steps_first:
+        """Core-seconds a step, over the steps since the first one seen; None: not known yet.
+
+        Until `STEPS_WITHOUT_START` of them are done, what was used before counts too: imports and data, 1.5 s of the
+        demo's trainings and half a minute of large frameworks.
+        """
+        if self.steps is None or self.steps_first is None or self.steps <= 0:
             return None
-        used = self.cpu_seconds - self.cpu_first_seconds
-        return used / (self.steps - self.steps_first) if used > 0 else None
+        used, since = self.steps_cpu_seconds - self.cpu_first_seconds, self.steps - self.steps_first
+        if since < STEPS_WITHOUT_START:
+            used, since = self.cpu_seconds, self.steps
+        return used / since if used > 0 else None
 
 
 class CurveFit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -229,7 +229,7 @@ class Policy:
     ) -> Verdict:
         uid, place = each.job.uid, ordered.uids.index(each.job.uid) + 1
         gets_more = given[uid] > 1.01 * floors[uid] or len(ordered.uids) == 1
-        ahead = _milestone(each)
+        ahead = _milestone(each, given[uid] if gets_more else None)
         least = min((slack for other, slack in ordered.slack_seconds.items() if other != uid), default=math.inf)
         if uid in needs and not gets_more:
             listed, why = PROMISED, f"its promise needs {needs[uid]:.3g} cores"
@@ -260,14 +260,13 @@ def _promise_cores(each: Prospect, known: JobMemory, snapshot: ClusterSnapshot) 
     return need
 
 
-def _milestone(each: Prospect) -> str:
-    """The job's next milestone, in core-seconds of work."""
+def _milestone(each: Prospect, cores: float | None) -> str:
+    """The job's next milestone: in seconds with these cores, else in core-seconds of work."""
     if not each.planned:
         return f"no plan, {each.done:.3g} core-s done"
-    for improvement, name in ((0.9, "90 % of its improvement"), (0.99, "99 % of its improvement")):
-        if (work := each.work_to(improvement)) > 0:
-            return f"{name} is {work:.3g} core-s away"
-    return f"its end is {each.left:.3g} core-s away"
+    works = {"90 % of its improvement": each.work_to(0.9), "99 % of its improvement": each.work_to(0.99)}
+    name, work = next((one for one in works.items() if one[1] > 0), ("its end", each.left))
+    return f"{name} is {_time(work / cores) if cores else f'{work:.3g} core-s'} away"
 
 
 def _time(seconds: float) -> str:

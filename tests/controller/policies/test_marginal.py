@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -215,6 +216,18 @@ class TestWholeRuns:
             for reason in report.decisions.reasons.values():
                 assert ". " not in reason
                 assert "\n" not in reason
+
+    def test_the_first_one_says_in_seconds_when_it_is_good_and_the_others_what_work_that_takes(self) -> None:
+        reasons = [
+            reason for report in passes(mixed()) if report.decisions for reason in report.decisions.reasons.values()
+            if "no plan" not in reason and "next evaluation" not in reason  # timed by now, and decided in this pass
+        ]  # fmt: skip
+        first = [reason for reason in reasons if reason.startswith("first: ")]
+        waits = [reason for reason in reasons if reason.startswith("waits: ")]
+        assert first
+        assert waits
+        assert all(re.search(r" is -?\d+ (s|min) away", reason) for reason in first)
+        assert all(re.search(r" is [\d.e+-]+ core-s away", reason) for reason in waits)
 
     def test_goes_on_after_a_restart_as_if_nothing_had_happened(self) -> None:
         assert decided(mixed(), restart=False) == decided(mixed(), restart=True)
