@@ -64,6 +64,8 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
 def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
     """The points with those of this snapshot; they begin again with another series or unit."""
     before, series = known.points, known.series or ""
+    if before is not None and before.workload_class != job.workload_class:
+        before = structs.replace(before, workload_class=job.workload_class)
     has_steps = job.steps_total is not None or any(point.steps is not None for point in job.points)
     unit: WorkUnit = "steps" if has_steps else "cpu"
     if before is None or before.series != series or before.unit != unit:
@@ -75,6 +77,7 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
             counter=counted.counter,
             counted_at_seconds=counted.counted_at_seconds,
             process_started_at_seconds=counted.process_started_at_seconds,
+            workload_class=job.workload_class,
         )
     after = _with_cpu(before, job)
     fresh = [point for point in job.points if point.at_seconds > before.sampled_at_seconds]
@@ -85,13 +88,15 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
 
 
 def _with_cpu(before: Points, job: Job) -> Points:
-    """CPU and steps brought up to now. A process that begins at 0 adds to what the former ones used."""
+    """CPU and steps brought up to now. A process that begins at 0 adds to what the former ones used.
+
+    A count that has grown although the process is another one goes on: its cgroup outlived the process.
+    """
     usage = job.usage
     if usage is None or usage.cpu_seconds_total is None or not math.isfinite(usage.cpu_seconds_total):
         return before
-    count, same = usage.cpu_seconds_total, before.process_started_at_seconds == job.process_started_at_seconds
-    went_back = count < before.counter
-    more = count - before.counter if same and not went_back else count
+    count = usage.cpu_seconds_total
+    more = count - before.counter if count >= before.counter else count
     cpu_seconds, steps_first = before.cpu_seconds + max(0.0, more), before.steps_first
     cpu_first = before.cpu_first_seconds
     of_steps = _cpu_at_steps(before, job, cpu_seconds)

@@ -76,6 +76,8 @@ class Clusters:
     at_seconds: Floats
     due: Floats
     refreshed: Floats
+    promised: Floats
+    """What each needs until its due time: no more than `work` where that is uncertain."""
 
     def advance(self, now_seconds: float) -> None:
         """Bring all jobs to now, each from where it stands: after a restart some were stored earlier than others.
@@ -96,7 +98,7 @@ class Clusters:
     def refresh(self, now_seconds: float) -> None:
         """Simulate the ends, with the jobs known so far."""
         if len(self.uids):
-            _, ends = _run(np.maximum(0.0, self.work[:, None] - self.service), self, np.inf)
+            _, ends = _run(np.maximum(0.0, self.promised[:, None] - self.service), self, np.inf)
             self.due = now_seconds + ends.mean(axis=1)
             self.refreshed[:] = now_seconds
 
@@ -116,6 +118,11 @@ class Clusters:
         """The mean over the clusters of what each job would have had, in core-seconds, shape (jobs,)."""
         mean: Floats = self.service.mean(axis=1)
         return mean
+
+
+def mean_service(share: VirtualShare) -> float | None:
+    """The mean over the clusters of what a job has had, in core-seconds; None: the clusters have not run yet."""
+    return float(np.frombuffer(share.service, "<f4").mean()) if share.service else None
 
 
 def node_id(name: str) -> int:
@@ -150,6 +157,7 @@ def gathered(
         _array([each.work for each in present]), _array([each.cores for each in present]),
         _array([each.at_seconds for each in present]), _array([each.due_at_seconds for each in present]),
         _array([each.due_refreshed_at_seconds for each in present]),
+        _array([each.work for each in present]),
     )  # fmt: skip
     clusters.index = {uid: position for position, uid in enumerate(clusters.uids)}
     if new:

@@ -54,6 +54,8 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     steps: float | None = None
     steps_cpu_seconds: float = 0.0
     """CPU at the scrape of `steps`."""
+    workload_class: str = ""
+    """Of the job, for its record once it has ended."""
 
     @property
     def count(self) -> int:
@@ -117,3 +119,32 @@ class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 DEPARTED_KEPT = 128
 """Of a policy; 20 KB as JSON. Those that ended last."""
+
+
+class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one job has shown of its workload class (`estimators/workload_classes.py`)."""
+
+    job_uid: str
+    at_seconds: float
+    fixed_seconds: float | None = None
+    """Of each step or response: seconds that no CPU saves; None: it was not timed."""
+    cpu_seconds: float | None = None
+    """CPU-seconds a step or response; None: it was not timed."""
+    least_cores: float | None = None
+    """The least CPU at which it was timed."""
+    steps_planned: float | None = None
+    memory_bytes: float | None = None
+    """Peak, as far as it was seen."""
+    work: float | None = None
+    """Core-seconds in all; None: it has not ended, or had no points."""
+    kappa: float | None = None
+    """`b W` of its curve; None: not known."""
+    fair_service: float | None = None
+    """Core-seconds that fair sharing would have given it until its end; None: not known."""
+
+    @property
+    def line(self) -> tuple[float, float, float] | None:
+        """Fixed seconds, CPU-seconds and least cores; None: it was not timed."""
+        if self.fixed_seconds is None or self.cpu_seconds is None or self.least_cores is None:
+            return None
+        return self.fixed_seconds, self.cpu_seconds, self.least_cores

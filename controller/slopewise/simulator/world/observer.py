@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import (
+    Absence,
     Arrival,
     Checkpoint,
     ClusterSnapshot,
@@ -60,6 +61,11 @@ class Watch:
         self._movability = Movability("restart", restart_seconds=running.job.restart_seconds)
         self._seen: Job | None = None
         self._seen_at = (-1, -1, False)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was stopped at its target."""
+        return self._running.is_stopped
 
     def observe_at(self, now_seconds: float) -> Job:
         """The job as a query at this time returns it; the same object while nothing new was scraped or written."""
@@ -170,7 +176,14 @@ class SimObserver:
             tuple(_arrival(running.job) for running in self._world.waiting.values()),
             self._remaining() if self._oracle else {},
             tuple(_moving(running, left) for running in self._world.present.values() if (left := running.moved_from)),
+            tuple(self._newly_ended()),
         )
+
+    def _newly_ended(self) -> Iterator[Absence]:
+        """Jobs that have ended since the last observation."""
+        for uid in [uid for uid in self._watches if uid not in self._world.present]:
+            stopped = self._watches.pop(uid).is_stopped
+            yield Absence(uid, "stopped" if stopped else "finished", "it has ended")
 
     def _watch(self, running: RunningJob) -> Watch:
         uid = running.job.name
