@@ -9,7 +9,7 @@ from typing import Any
 from slopewise.decision_record.lines import MemoryChange
 from slopewise.model import JobMemory, MemoryState
 
-_PARTS = ("nodes", "placement_nodes", "arriving", "classes")
+PARTS = ("nodes", "placement_nodes", "arriving", "classes")
 
 
 def change_of(before: MemoryState | None, now: MemoryState) -> MemoryChange:
@@ -21,7 +21,7 @@ def change_of(before: MemoryState | None, now: MemoryState) -> MemoryChange:
         gone=tuple(uid for uid in base.jobs if uid not in now.jobs),
         order=tuple(now.jobs) if list(_merged(base.jobs, now.jobs)) != list(now.jobs) else None,
         departed=now.departed if now.departed != base.departed else None,
-        **{part: dict(getattr(now, part)) for part in _PARTS if not _same(getattr(base, part), getattr(now, part))},
+        **{part: dict(getattr(now, part)) for part in PARTS if not _same(getattr(base, part), getattr(now, part))},
     )
 
 
@@ -31,7 +31,7 @@ def changed(before: MemoryState | None, change: MemoryChange) -> MemoryState:
     jobs = {uid: known for uid, known in base.jobs.items() if uid not in change.gone} | change.jobs
     if change.order is not None:
         jobs = {uid: jobs[uid] for uid in change.order}
-    parts: dict[str, Any] = {part: value for part in _PARTS if (value := getattr(change, part)) is not None}
+    parts: dict[str, Any] = {part: value for part in PARTS if (value := getattr(change, part)) is not None}
     if change.departed is not None:
         parts["departed"] = change.departed
     return replace(base, jobs=jobs, **parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from support.recorded_runs import a_document, record_run
 
 from slopewise.config.training_policy import Metadata, as_json
 from slopewise.decision_record.files import BoundedFile, older
-from slopewise.decision_record.lines import Pass, Settings, decode
+from slopewise.decision_record.lines import Pass, Settings, Stored, decode
+from slopewise.decision_record.memory_changes import PARTS
 from slopewise.decision_record.reader import read
 from slopewise.decision_record.recorder import Recorder, RecordOptions
 from slopewise.decision_record.replay import replay
@@ -144,3 +145,9 @@ def test_a_policy_whose_name_is_a_path_writes_into_the_folder_alone(tmp_path: Pa
     recorder.close()
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == [".._.._up.jsonl"]
     assert (tmp_path / "records" / ".._.._up.jsonl").exists()
+
+
+def test_every_part_of_the_memory_is_in_a_record() -> None:
+    parts = {field.name for field in fields(MemoryState)}
+    assert parts == {"jobs", "departed", *PARTS}
+    assert parts - {"arriving"} == set(Stored.__struct_fields__), "what is stored is what a pass leaves to the next one"
