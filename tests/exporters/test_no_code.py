@@ -560,7 +560,7 @@ def test_a_python_without_this_package_is_lent_it_and_nothing_else(
 
 
 def test_a_python_that_reads_no_variables_is_followed_by_a_parent(start: Start, script: Script, series: Series) -> None:
-    process = start([*RUN, "--", sys.executable, "-I", "-u", script(PRINTS_AND_WAITS)])
+    process = start([*RUN, "--", sys.executable, "-I", "-S", "-u", script(PRINTS_AND_WAITS)])
     reports(series, LOSS, 0.3)
     assert len(psutil.Process(process.pid).children()) == 1
     assert ended(process)[0] == 0
