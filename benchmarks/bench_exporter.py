@@ -5,8 +5,8 @@ Each is measured in processes of its own, with the exporter and without it in tu
 - import: CPU time of `from slopewise_exporter import Reporter`, over that of an empty program; at most 30 ms.
 - memory: what a process holds for itself after 100,000 reported steps and 20 scrapes, over one that serves an empty
   registry of prometheus-client; at most 15 MB. The same with a push to a TrainJob, and with OTLP, without a bound.
-- a scrape: median of 200 of a training that keeps its only CPU busy, by a client on the same CPU; at most 20 ms.
-  Beside it the same page from prometheus-client's own server.
+- a scrape: median of 200 of a training that keeps its only CPU busy, by a client on the same CPU; at most 20 ms. Beside
+  it the same page from prometheus-client's own server.
 
     python benchmarks/bench_exporter.py        # exit 1 beyond a bound
 """

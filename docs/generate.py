@@ -126,6 +126,13 @@ scenarios in your shell.
 """
 
 
+_MAPPINGS = """
+`evaluation` and `responses` take the place of `spec.evaluation` and `spec.responses` of the policy for this job;
+[exporters-mappings.md](exporters-mappings.md) has examples.
+
+"""
+
+
 def jobs_file() -> str:
     """The reference of the jobs file."""
     return (
@@ -133,15 +140,14 @@ def jobs_file() -> str:
         + _JOBS_FILE
         + "\n## Keys\n\n"
         + _key_table(JobEntry)
+        + _MAPPINGS
+        + "\n".join(_sections(JobEntry)[1:])
     )
 
 
 def training_policy() -> str:
     """The reference of the TrainingPolicy, with the parameters of every policy."""
-    paths: dict[type[BaseModel], list[str]] = {}
-    for path, model in _documents("", TrainingPolicy):
-        paths.setdefault(model, []).append(path)
-    sections = [_section(", ".join(found), model) for model, found in paths.items()]
+    sections = _sections(TrainingPolicy)
     parameters = [_PARAMETERS]
     shipped = [describe(name.replace("_", "-"))[0] for name in policies.names()]
     parameters += [_parameters(policy) for policy in shipped if not policy["simulator_only"]]
@@ -162,6 +168,14 @@ PAGES: dict[str, Callable[[], str]] = {
     "training-policy.md": training_policy,
     "command-line.md": command_line,
 }
+
+
+def _sections(document: type[BaseModel]) -> list[str]:
+    """The table of each document in a document, under all keys that it stands at; the document itself first."""
+    paths: dict[type[BaseModel], list[str]] = {}
+    for path, model in _documents("", document):
+        paths.setdefault(model, []).append(path)
+    return [_section(", ".join(found), model) for model, found in paths.items()]
 
 
 def _documents(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -213,7 +227,10 @@ def _kind(value: dict[str, Any], schema: dict[str, Any]) -> str:
     if "properties" in one:
         return "mapping, see below"
     if one["type"] == "object":
-        return "mapping of names to texts" if isinstance(one.get("additionalProperties"), dict) else "mapping"
+        values = one.get("additionalProperties")
+        if not isinstance(values, dict):
+            return "mapping"
+        return "mapping of names to lists" if values.get("type") == "array" else "mapping of names to texts"
     if one["type"] == "array":
         return "text, or list of texts" if one.get("format") == "command" else "list"
     names = {"string": "text", "number": "number", "integer": "whole number", "boolean": "`true` or `false`"}

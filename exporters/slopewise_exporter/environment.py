@@ -107,14 +107,19 @@ def endpoint_settings(
     )
 
 
-def listening_advice(settings: EndpointSettings, error: Exception) -> str:
-    """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends."""
+def listening_advice(
+    settings: EndpointSettings, error: Exception, *, process: str = "training", by: str = "Reporter"
+) -> str:
+    """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends.
+
+    `by` is what takes the port and the address as arguments.
+    """
     where = f"{settings.address}:{settings.port}"
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
         return (
-            f"cannot serve metrics on {where}: another program has port {settings.port}; give this training "
-            "Reporter(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
+            f"cannot serve metrics on {where}: another program has port {settings.port}; give this {process} "
+            f"{by}(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
         )
     if number in (errno.EACCES, errno.EPERM):
         return f"cannot serve metrics on {where}: this user may not take port {settings.port}; use 1024 or higher"
@@ -123,7 +128,7 @@ def listening_advice(settings: EndpointSettings, error: Exception) -> str:
     if number == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
         return (
             f"cannot serve metrics on {where}: {settings.address!r} is no address of this machine; give "
-            "Reporter(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
+            f"{by}(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
         )
     return f"cannot serve metrics on {where} ({error})"
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_TRAIN = frozenset({"loss", "train_loss", "training_loss", "loss_train", "loss_training", "running_loss", "tr_loss"})
-_EVAL = frozenset(
-    f"{stage}_loss" for stage in ("eval", "evaluation", "val", "valid", "validation", "dev", "test", "holdout")
-) | frozenset({"loss_val", "loss_valid", "loss_validation", "loss_eval", "loss_test"})
+from slopewise_exporter.logs.names import EVALUATION_LOSSES, TRAIN_LOSSES
+
+_TRAIN = frozenset(TRAIN_LOSSES)
+_EVAL = frozenset(EVALUATION_LOSSES)
 _SEPARATORS = re.compile(r"[\s/.:-]+")
 
 

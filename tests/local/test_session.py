@@ -17,6 +17,7 @@ from grafana.queries import panel_queries
 from slopewise.adapters.grafana import dashboards_folder
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.config.jobs_file import JobSpec
+from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings
 from slopewise.errors import UsageError
 from slopewise.local.live import live_rows
 from slopewise.local.session import Session, SessionPlan
@@ -156,6 +157,29 @@ def test_a_metric_with_a_step_label_is_named_and_nothing_is_decided_on_it(worksh
         job = observed(session)[-1].snapshot.jobs[0]  # type: ignore[union-attr]
         assert "step" in job.warnings[0]
         assert job.evaluation is None
+
+
+def test_a_job_with_metrics_of_its_own_names_is_managed_by_them_beside_one_with_ours(workshop: Workshop) -> None:
+    written = {
+        "metric": "my_score",
+        "labels": {"split": "val"},
+        "objective": "max",
+        "stepsTotal": {"metric": "global_step"},
+        "stepsPlanned": {"metric": "max_steps"},
+    }
+    mappings = OwnMappings(EvaluationMapping.model_validate(written))
+    other = replace(tiny("other", 90, "my-steps"), mappings=mappings)
+    with running(workshop, a_policy(), other, tiny("ours", 90)) as session:
+        eventually(lambda: _job_is(session, "other", lambda job: job.evaluation is not None))
+        eventually(lambda: _job_is(session, "ours", lambda job: job.evaluation is not None))
+        jobs = {job.name: job for job in observed(session)[-1].snapshot.jobs}  # type: ignore[union-attr]
+        evaluation = jobs["other"].evaluation
+        assert evaluation is not None
+        assert (evaluation.objective, evaluation.series) == ("max", 'my_score{split="val"}')
+        assert jobs["other"].steps_planned == 4000
+        assert (jobs["other"].steps_total or 0) > 0
+        eventually(lambda: any("growth" in each for each in reasons(session, "other")))
+        assert jobs["ours"].steps_planned != 4000
 
 
 def test_why_a_job_reports_no_loss_is_found_out_and_shown(workshop: Workshop) -> None:

@@ -1,7 +1,7 @@
 """A training of a few seconds for tests: a loss that falls as work is done, and ways to go wrong.
 
 Usage: tiny_training.py SECONDS [WAY [busy|idle]]
-WAY: crash|nan|restart|step-label|my-metric|silent|deaf|exits-0|cannot-resume, or empty
+WAY: crash|nan|restart|step-label|my-metric|my-steps|silent|deaf|exits-0|cannot-resume, or empty
 
 A busy one (as without the word) takes so many seconds of CPU. An idle one sleeps instead, for tests of what becomes of
 a job: many of those run side by side.
@@ -29,6 +29,11 @@ training_loss{{stage="eval",step="{step}"}} 0.5
     "my-metric": """# TYPE my_val_loss gauge
 my_val_loss 0.{step}
 learning_rate 0.1
+""",
+    "my-steps": """# TYPE my_score gauge
+my_score{{split="val"}} 0.{step}
+global_step {step}
+max_steps 4000
 """,
 }
 

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, EvaluationMapping, OwnMappings, ResponseMapping
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.shell_words import shell_mistake, split
 from slopewise.config.validation import Document, load_yaml, parse_yaml, validate
@@ -57,6 +58,8 @@ class JobSpec:
 
     `objectives` has what does not depend on the arrival; `deadline_seconds` counts from it (`objectives_at`).
 
+    `mappings`: which series are its loss, steps and response times, where the policy's are others.
+
     `environment` is added to ours; `working_directory`: where the command runs; None: where we run.
 
     `loss_pattern` finds the loss in its output; None: the common formats are looked for.
@@ -73,6 +76,7 @@ class JobSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: Path | None = None
     loss_pattern: str | None = None
+    mappings: OwnMappings = NO_OWN_MAPPINGS
 
     def objectives_at(self, arrived_at_seconds: float) -> Objectives:
         """The objectives of the job that arrived then (Unix seconds)."""
@@ -250,6 +254,12 @@ class JobEntry(Document):
         description="`stop`: at `targetLoss` it is signalled to save and to end, and is not started again, under "
         "every policy; `keep`: it trains on",
     )
+    evaluation: EvaluationMapping | None = Field(
+        None, description="where its loss and steps have other names than `spec.evaluation` of the policy has"
+    )
+    responses: ResponseMapping | None = Field(
+        None, description="where its response times have other names than `spec.responses` of the policy has"
+    )
 
     @model_validator(mode="after")
     def _has_a_target(self) -> JobEntry:
@@ -278,6 +288,7 @@ def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
         job.env,
         folder / (job.working_directory or "."),
         job.loss_pattern,
+        OwnMappings(job.evaluation, job.responses),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _CPU_QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<milli>m?)")
 _MEMORY_QUANTITY = re.compile(r"(?P<number>\d{1,19})(?P<mebi>(Mi)?)")
@@ -53,17 +53,32 @@ def duration_seconds(text: str) -> float | None:
     return float(sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_SECONDS, strict=True)))
 
 
-def _metric_name(value: str) -> str:
-    if not METRIC_NAME.fullmatch(value):
+def _metric_name(value: object) -> object:
+    if isinstance(value, str) and not METRIC_NAME.fullmatch(value):
         raise ValueError(f"{value!r} is not a metric name; use letters, digits, _ and : (PromQL is not accepted)")
     return value
 
 
-def _label_names(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
-        if not LABEL_NAME.fullmatch(name):
+def _label_names(value: object) -> object:
+    for name in value if isinstance(value, dict) else ():
+        if not isinstance(name, str) or not LABEL_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a label name; use letters, digits and _ (PromQL is not accepted)")
     return value
+
+
+def _label_name(value: str) -> str:
+    _label_names({value: ""})
+    return value
+
+
+def _failed_values(value: object) -> object:
+    """Lists of texts by label name."""
+    if not isinstance(value, dict):
+        return value
+    for values in value.values():
+        if isinstance(values, str) or not values:
+            raise ValueError(f"{values!r} is no list of values; write one, such as [error, 5??]")
+    return _label_names(value)
 
 
 CpuMillicores = Annotated[
@@ -73,7 +88,7 @@ CpuMillicores = Annotated[
     PlainSerializer(cpu_quantity, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "cpu-quantity"}),
 ]
-"""The formats of these three are names for rules: `crds/rules.py` has each of them as CEL."""
+"""The formats of these five are names for rules: `crds/rules.py` has each of them as CEL."""
 MetricName = Annotated[
     str,
     BeforeValidator(_metric_name),
@@ -92,4 +107,28 @@ LabelMatchers = Annotated[
         }
     ),
     Field(max_length=16),
+]
+LabelName = Annotated[
+    str,
+    AfterValidator(_label_name),
+    WithJsonSchema({"type": "string", "format": "label-name", "maxLength": 200}),
+    Field(max_length=200),
+]
+FailedValues = Annotated[
+    dict[str, tuple[str, ...]],
+    BeforeValidator(_failed_values),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "format": "failed-values",
+            "maxProperties": 4,
+            "additionalProperties": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 16,
+                "items": {"type": "string", "maxLength": 100},
+            },
+        }
+    ),
+    Field(max_length=4),
 ]

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, WithJsonSchema, model_validator
 
 from slopewise.composition import composed_name
-from slopewise.config.quantities import CpuMillicores, LabelMatchers, MetricName, cpu_quantity
+from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
+from slopewise.config.quantities import CpuMillicores, cpu_quantity
 from slopewise.config.selectors import Selection
 from slopewise.config.validation import Document, load_yaml, validate
 from slopewise.errors import UsageError
-from slopewise.model import MAX_HOLD_SECONDS, CpuControl, MemoryControl, Objective
+from slopewise.model import MAX_HOLD_SECONDS, CpuControl, MemoryControl
 from slopewise.own_policies import catalogue
 from slopewise.own_policies.loading import FAILURES, described
 from slopewise.policies import PolicyParameters
@@ -27,7 +28,7 @@ PolicyName = Annotated[str, Field(max_length=4096), WithJsonSchema({"type": "str
 class PolicyChoice(Document):
     """Which policy decides, and its own parameters (`slopewise policies NAME` lists them)."""
 
-    name: PolicyName = Field("flowcon", description="`slopewise policies` lists them")
+    name: PolicyName = Field("marginal", description="`slopewise policies` lists them")
     parameters: dict[str, Any] = Field(default_factory=dict, description="the policy's own; each has a default")
 
 
@@ -40,15 +41,9 @@ class PlacementChoice(PolicyChoice):
     )
 
 
-class EvaluationSettings(Document):
-    """Which series is the evaluation of a job."""
+class EvaluationSettings(EvaluationMapping):
+    """Which series is the evaluation of a job, and how its progress is measured."""
 
-    metric: MetricName = Field("training_loss", description="metric name, never PromQL")
-    labels: LabelMatchers = Field(
-        default_factory=dict,
-        description="label matchers, compared as text; empty: the best of stage eval, train_ema, train",
-    )
-    objective: Objective = Field("min", description="min or max; the job's own training_info overrides")
     normaliser: Literal["range", "first", "none"] = Field(
         "range",
         description="what a change is divided by: |first - best|, at least half of |first|; or |first|; or nothing",
@@ -190,6 +185,7 @@ class TrainingPolicySpec(Document):
         None, description="a second policy, which chooses nodes; spec.policy then decides CPU alone"
     )
     evaluation: EvaluationSettings = EvaluationSettings()
+    responses: ResponseMapping = ResponseMapping()
     resources: ResourceSettings = ResourceSettings()
     behaviour: Behaviour = Behaviour()
     migration: Migration = Migration()

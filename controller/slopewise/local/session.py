@@ -33,6 +33,7 @@ from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, Remedies
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.jobs_file import JobSpec
+from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, OwnMappings
 from slopewise.config.pass_settings import (
     interval_mistake,
     local_memory_mistake,
@@ -304,8 +305,14 @@ class Session(ClosesStack):
             self.plan.scrape_interval_seconds,
             [self.plan.policy.spec.evaluation],
             window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,
+            responses=[self.plan.policy.spec.responses],
+            own=self._own_mappings(),
             points=reads_points(self.plan.policy.spec),
         )
+
+    def _own_mappings(self) -> dict[str, OwnMappings]:
+        """Those of jobs that have any, by name, which on one machine is the pod."""
+        return {job.name: job.mappings for job in self.plan.jobs if job.mappings != NO_OWN_MAPPINGS}
 
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
@@ -319,7 +326,7 @@ class Session(ClosesStack):
             nodes,
             supervisor.waiting,
             supervisor.moving,
-            MissingEvaluations(self.reader, evaluations, scrape, REMEDIES),
+            MissingEvaluations(self.reader, evaluations, scrape, REMEDIES, self._own_mappings()),
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting

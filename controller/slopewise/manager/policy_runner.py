@@ -284,6 +284,7 @@ class PolicyRunner:
             window_seconds=SCRAPES_PER_WINDOW * options.scrape_interval_seconds,
             timeout_seconds=reading_seconds(self.spec.behaviour.evaluation_seconds),
             resource_matchers={},
+            responses=[self.spec.responses],
             points=reads_points(self.spec),
         )
 

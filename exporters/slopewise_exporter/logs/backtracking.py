@@ -2,6 +2,7 @@ r"""Finds patterns that make Python's `re` try exponentially many ways: `(a+)+`,
 
 Only where google-re2 is not installed. Refused is a repetition whose body repeats something itself, or has
 alternatives: some of those are harmless, which only running them would show; the message names the way out.
+Patterns of polynomial time, such as `.*a.*b.*c.*`, are counted: without a way to interrupt them, few are let pass.
 """
 
 from __future__ import annotations
@@ -22,6 +23,23 @@ _MANY = 10
 def explodes(pattern: str) -> bool:
     """Whether it could take exponential time. `re.error` where it is no pattern."""
     return any(_is_ambiguous(body) for body in _repeated(sre.parse(pattern)))
+
+
+def wide_repetitions(pattern: str) -> int:
+    """How many repetitions match nearly anything: with k of them time may grow as the k-th power of the length."""
+    return sum(_is_wide(body) for body in _repeated(sre.parse(pattern)))
+
+
+def _is_wide(body: Any) -> bool:
+    if len(body) != 1:
+        return False
+    code, argument = body[0]
+    if code in (sre.ANY, sre.NOT_LITERAL):
+        return True
+    wide = (sre.CATEGORY_WORD, sre.CATEGORY_NOT_SPACE, sre.CATEGORY_NOT_DIGIT)
+    return code is sre.IN and any(
+        kind is sre.NEGATE or (kind is sre.CATEGORY and which in wide) for kind, which in argument
+    )
 
 
 def _repeated(tree: Any) -> Iterator[Any]:

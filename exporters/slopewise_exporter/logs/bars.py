@@ -29,6 +29,11 @@ _RICH = re.compile(
     r"(?P<batch>\d{1,15})/(?P<batches>\d{1,15}) {0,8}\d{1,4}:\d\d:\d\d • [-:\d]{1,16} {0,8}[\d.]{1,16}it/s"
 )
 
+# The unit makes it one: `| epoch   1 |    25/  305 batches | loss  7.20 |`.
+_FRACTION = re.compile(
+    r"(?<![\d/.])(?P<batch>\d{1,15}) ?/ {0,12}(?P<batches>\d{1,15}) {0,2}(?:batches|steps|iters|iterations|it)\b"
+)
+
 
 def read_bar(text: str) -> tuple[dict[str, float], str] | None:
     """Position and length, and the rest of the line; None: there is no bar. Both empty: a bar of other work."""
@@ -44,7 +49,10 @@ def read_bar(text: str) -> tuple[dict[str, float], str] | None:
         epochs = {"epochs_planned": int(match["last"]) + 1.0} if match["last"] != "-1" else {}
         return {**_position(match), "epoch": int(match["epoch"]), **epochs}, text[match.end() :]
     match = _KERAS.match(text)
-    return None if match is None else (_position(match), text[match.end() :])
+    if match is not None:
+        return _position(match), text[match.end() :]
+    match = _FRACTION.search(text)
+    return None if match is None else (_position(match), text)
 
 
 def _position(match: re.Match[str]) -> dict[str, float]:

@@ -13,11 +13,22 @@ from typing import NamedTuple
 _TRAIN = ("train", "training", "tr")
 _EVALUATION = ("eval", "val", "valid", "validation", "evaluation", "dev")
 
+TRAIN_LOSSES = (
+    "loss",
+    *(f"{stage}_loss" for stage in _TRAIN),
+    *(f"loss_{stage}" for stage in _TRAIN),
+    "running_loss",
+)
+EVALUATION_LOSSES = (
+    *(f"{stage}_loss" for stage in _EVALUATION),
+    *(f"loss_{stage}" for stage in _EVALUATION),
+    *("test_loss", "holdout_loss", "loss_test"),
+)
+"""Plain losses; `loss_names` uses these two for what callbacks are given."""
+
 DEFAULT_NAMES: Mapping[str, Sequence[str]] = {
     "loss": (
-        "loss",
-        *(f"{stage}_loss" for stage in _TRAIN),
-        *(f"loss_{stage}" for stage in _TRAIN),
+        *TRAIN_LOSSES,
         "train_loss_step",
         "loss_step",
         "train_step_loss",
@@ -34,8 +45,7 @@ DEFAULT_NAMES: Mapping[str, Sequence[str]] = {
         "losses_train",
     ),
     "evaluation": (
-        *(f"{stage}_loss" for stage in _EVALUATION),
-        *(f"loss_{stage}" for stage in _EVALUATION),
+        *EVALUATION_LOSSES,
         *(f"{stage}_loss_epoch" for stage in _EVALUATION),
         "epoch_loss_validation",
         "evaluation_loss_vs_iterations",

@@ -25,6 +25,8 @@ _FINISHED = re.compile(
     r"|['\"]train_runtime['\"]\s?:"
 )
 
+_FINISHED_SIGNS = ("trainer.fit", "train_runtime", "training c", "training f")
+
 
 class LineParser:
     """Reads lines in the common formats, or by patterns of the user alone. Keeps no state between lines.
@@ -32,13 +34,22 @@ class LineParser:
     Args:
         patterns: regular expressions as in Katib's `metricsFormat`, or with groups named like the fields of `Found`.
         names: field of `Found`: the user's own names for it, e.g. `{"loss": ["nll"]}`.
+        may_use_signals: whether a match that takes too long may be interrupted by SIGALRM: not within a training.
 
     PatternError for a pattern that cannot be used.
     """
 
-    def __init__(self, patterns: Sequence[str] = (), names: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[str] = (),
+        names: Mapping[str, Sequence[str]] | None = None,
+        *,
+        may_use_signals: bool = False,
+    ) -> None:
         self.names = Names(names)
-        self._patterns = PatternReader(patterns, self.names) if patterns else None
+        self._patterns: PatternReader | None = None
+        if patterns:
+            self._patterns = PatternReader(patterns, self.names, may_use_signals=may_use_signals)
         self._json = JsonReader(self.names)
         self._pairs = PairReader(self.names)
         self._signs = (*_SIGNS, *(name.split()[-1].lower() for name in self.names.own if name.strip()))
@@ -55,13 +66,13 @@ class LineParser:
         lower = line.lower()
         for sign in self._signs:
             if sign in lower:
-                return self._text(line)
+                return self._text(line, lower)
         return None
 
-    def _text(self, line: str) -> Found | None:
+    def _text(self, line: str, lower: str) -> Found | None:
         if "\x1b" in line or "\x08" in line:
             line = _CONTROL.sub("", line)
-        finished = ("rain" in line) and _FINISHED.search(line) is not None
+        finished = any(sign in lower for sign in _FINISHED_SIGNS) and _FINISHED.search(line) is not None
         bar = read_bar(line)
         values = self._pairs.read(line if bar is None else bar[1])
         if bar is not None:

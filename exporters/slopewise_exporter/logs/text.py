@@ -26,7 +26,7 @@ _CORES = (*("[lL]oss", "LOSS", "[sS]tep", "STEP", "[eE]poch", "EPOCH", "[iI]ter"
 """In each name of the table. A search for these is five times as fast as one for all pairs of a word and a number."""
 
 _REST = (
-    r"[\w/.\-]{0,40}(?: [A-Za-z_][\w\-/]{0,40}){0,2}"
+    r"(?P<rest>[\w/.\-]{0,40}(?: [A-Za-z_][\w\-/]{0,40}){0,2})"
     r"[\"'\])]{0,2}[ \t]{0,16}(?:=>|[:=|]|(?<=[ \t])|(?=\[))[ \t]{0,16}"
     r"[\"'(\[]{0,2}[ \t]{0,16}"
     rf"(?P<number>{NUMBER}){_END}"
@@ -34,7 +34,6 @@ _REST = (
     # Epoch: [3][120/5005] and Train Epoch: 3 [640/60000 (1%)]
     r"(?:\]?[ \t]{0,4}\[[ \t]{0,12}(?P<batch>\d{1,15})[ \t]{0,4}/[ \t]{0,4}(?P<batches>\d{1,15}))?"
 )
-_NAME_END = re.compile(r"[\w/.\-]*(?: [A-Za-z_][\w\-/]*)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.-")
 _MAX_BEFORE = 60
 _TOTALS = {"step": "steps_planned", "epoch": "epochs_planned", "batch": "batches"}
@@ -53,7 +52,7 @@ class PairReader:
         values: dict[str, Any] = {}
         ranks: dict[str, int] = {}
         for match in self._pair.finditer(text):
-            meaning = self._names.meaning(_name(text, match.start()))
+            meaning = self._names.meaning(_name(text, match.start(), match.end("rest")))
             if meaning is None:
                 continue
             field, rank = meaning
@@ -77,21 +76,20 @@ def _add_totals(values: dict[str, Any], field: str, match: re.Match[str]) -> Non
         values["batch"], values["batches"] = float(match["batch"]), float(match["batches"])
 
 
-def _name(text: str, start: int) -> str:
-    """The name that `start` is in: the rest of that word, and up to two words before it."""
+def _name(text: str, start: int, end: int) -> str:
+    """The name from the word that `start` is in, or up to two words before that, to `end`."""
     lowest = max(0, start - _MAX_BEFORE)
     first = start
     while first > lowest and text[first - 1] in _NAME_CHARACTERS:
         first -= 1
     for _ in range(2):
-        if first - 1 <= lowest or text[first - 1] != " ":
+        if first - 1 <= lowest or text[first - 1] != " " or not text[first - 2].isalpha():
             break
         before = max(text.rfind(" ", lowest, first - 1), lowest - 1) + 1
         if not text[before : first - 1].isidentifier():
             break
         first = before
-    end = _NAME_END.match(text, start, start + 2 * _MAX_BEFORE)
-    return text[first : end.end()] if end else text[first:start]
+    return text[first:end]
 
 
 def is_usable(field: str, number: float) -> bool:

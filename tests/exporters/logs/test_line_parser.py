@@ -66,6 +66,8 @@ def found_in(line: str, **names: list[str]) -> dict[str, Any]:
         ("300/300 - 5s - 17ms/step - accuracy: 0.9 - loss: 0.3", {"batch": 300, "batches": 300, "loss": 0.3}),
         ("300/300 [==============================] - 5s 17ms/step - loss: 0.3", {"batch": 300, "batches": 300, "loss": 0.3}),
         ("     12/Unknown \x1b[1m1s\x1b[0m 2ms/step - loss: 0.3", {"loss": 0.3}),
+        ("| epoch   1 |    25/  305 batches | lr 20.00 | ms/batch 9.5 | loss  7.20 | ppl 1339", {"epoch": 1, "batch": 25, "batches": 305, "loss": 7.2}),
+        ("epoch 2: 25/305 steps, loss 0.5", {"epoch": 2, "batch": 25, "batches": 305, "loss": 0.5}),
         # ends
         ("`Trainer.fit` stopped: `max_epochs=3` reached.", {"epochs_planned": 3, "finished": True}),
         ("Training completed. Do not forget to share your model on huggingface.co/models =)", {"finished": True}),

@@ -130,7 +130,7 @@ def test_a_match_that_takes_too_long_is_given_up_without_re2(engine: str, caplog
     """Cubic time and more, which no look at the pattern forbids: 4,096 characters would take hours."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals arrive in the main thread")
-    parser = LineParser([r"(.*)x.*x.*x.*x.*x.*=(\d+)"])
+    parser = LineParser([r"(.*)x.*x.*x.*x.*x.*=(\d+)"], may_use_signals=True)
     started = time.monotonic()
     for _ in range(3):
         assert parser.parse("x" * 100_000) is None
@@ -140,12 +140,24 @@ def test_a_match_that_takes_too_long_is_given_up_without_re2(engine: str, caplog
     assert len([record for record in caplog.records if "longer than" in record.message]) == (engine == "re")
 
 
+def test_within_a_training_no_signal_is_used_and_time_is_bounded_too(without_re2: None) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    parser = LineParser([r"(.*)x.*x.*=(\d+)"])
+    assert signal.getsignal(signal.SIGALRM) == before
+    started = time.process_time()
+    assert parser.parse("x" * 100_000) is None
+    assert time.process_time() - started < 5.0
+    assert signal.getitimer(signal.ITIMER_REAL)[1] == 0.0  # pytest-timeout's has no interval
+    with pytest.raises(PatternError, match=r"slopewise-exporter\[re2\]"):
+        LineParser([r"(.*)x.*x.*x.*=(\d+)"])
+
+
 def test_the_timer_stops_when_no_lines_come(without_re2: None) -> None:
     script = """
 import signal, sys, time
 sys.modules["re2"] = None
 from slopewise_exporter.logs import LineParser
-parser = LineParser([r"(\\w+)=(\\d+)"])
+parser = LineParser([r"(\\w+)=(\\d+)"], may_use_signals=True)
 assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 assert parser.parse("loss=3").loss == 3
 assert signal.getitimer(signal.ITIMER_REAL)[1] > 0

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import os
 import pty
+import re
 import shutil
 import site
 import sqlite3
@@ -182,6 +183,7 @@ def tidy(folder: Path) -> None:
         content = text.read_bytes().decode()
         for place in (*site.getsitepackages(), str(folder)):
             content = content.replace(place, "/folder")
+        content = re.sub(r"https?://[^\s)]*", "https://example.invalid", content)
         text.write_bytes(content.encode())
         if not content:
             text.unlink()

@@ -129,11 +129,11 @@ def test_a_restarted_sidecar_goes_on_where_it_was(
         time.sleep(0.05)
     first.send_signal(how)
     first.wait(30)
-    append(log, b"25\n" + b"loss=0.25\n" * 9)
+    append(log, b"499\n" + b"loss=0.499\n" * 9)
     start(log, "--state", state)
     after = until(lambda samples: samples[STEPS] == 50)
     assert after["process_start_time_seconds"] == before["process_start_time_seconds"]
-    assert after['training_loss{stage="train_ema"}'] == pytest.approx(0.45, abs=0.03)
+    assert after['training_loss{stage="train_ema"}'] == pytest.approx(0.4997, abs=1e-4)
 
 
 def test_a_state_that_is_none_is_logged_and_the_log_read_again(start: Start, until: Until, tmp_path: Path) -> None:
@@ -185,6 +185,8 @@ def test_how_a_training_is_known_to_have_ended(
     process = start(log, *options)
     assert until(lambda samples: samples.get(state) == 1)[STEPS] == 10
     assert process.poll() is None  # goes on serving that: a sidecar that ends is started again
+    if "--pid" in options:
+        return
     append(log, lines(11, 13))
     assert until(lambda samples: samples.get(TRAINING) == 1)[STEPS] == 12
 

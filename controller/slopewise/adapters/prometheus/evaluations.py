@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from slopewise.adapters.prometheus.client import Row
+from slopewise.adapters.prometheus.moving_labels import MovingLabels, SeriesRows
 from slopewise.adapters.prometheus.queries import STEP_LABELS, VALUE_LABEL, WINDOW_SAMPLES
-from slopewise.config.training_policy import EvaluationSettings
+from slopewise.config.metric_mappings import EvaluationMapping, PodLabels
 from slopewise.model import Evaluation, Objective
 
 STAGE_PREFERENCE: Mapping[str, int] = {"eval": 0, "train_ema": 1, "train": 2}
@@ -29,14 +30,10 @@ configurations) adds more; the target's `up` has them (`Facts.target_labels`).""
 
 _NOT_ITS_NAME = TARGET_LABELS | {VALUE_LABEL}
 
+SCRAPE_LABELS = PodLabels()
+"""The labels that the scrape itself writes."""
+
 _NO_TARGETS: Mapping[str, frozenset[str]] = {}
-
-
-class _Series(NamedTuple):
-    """One series: its labels without `slopewise_value`, and the values of its rows by that label."""
-
-    labels: Mapping[str, str]
-    values: dict[str, float]
 
 
 class JobKey(NamedTuple):
@@ -76,9 +73,9 @@ class Chosen(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def job_key(labels: Mapping[str, str]) -> JobKey | None:
+def job_key(labels: Mapping[str, str], names: PodLabels = SCRAPE_LABELS) -> JobKey | None:
     """The job that a series belongs to; None for a series without a namespace or a pod."""
-    namespace, pod = labels.get("namespace"), labels.get("pod")
+    namespace, pod = labels.get(names.namespace), labels.get(names.pod)
     return JobKey(namespace, pod) if namespace and pod else None
 
 
@@ -101,41 +98,57 @@ def stage_rank(labels: Mapping[str, str]) -> int:
 
 
 def candidates_by_job(
-    settings: EvaluationSettings,
+    mapping: EvaluationMapping,
     rows: Iterable[Row],
     oldest_seconds: float,
     target_labels: Callable[[JobKey], Mapping[str, frozenset[str]]] = lambda _: _NO_TARGETS,
+    moving: MovingLabels[JobKey] | None = None,
 ) -> dict[JobKey, Candidates]:
     """The rows of one mapping, grouped by job and series. `oldest_seconds` is the start of the window.
 
-    `target_labels`: the names of the scrape's own labels by instance, for each of a job's targets.
+    `target_labels`: the names of the scrape's own labels by instance, for each of a job's targets. `moving`: what
+    former readings have seen of labels that grow with the training.
     """
-    series: dict[frozenset[tuple[str, str]], _Series] = {}
+    series: dict[frozenset[tuple[str, str]], SeriesRows] = {}
     warnings: dict[JobKey, set[str]] = defaultdict(set)
     for row in rows:
-        labels = dict(row.labels)
+        labels = with_scrape_labels(row.labels, mapping.pod_labels)
         kind = labels.pop(VALUE_LABEL, "")
         labels.pop("__name__", None)
         if kind in STEP_LABELS:
             if (key := job_key(labels)) is not None:
-                warnings[key].add(_step_warning(settings.metric, kind))
+                warnings[key].add(_step_warning(mapping.metric, kind))
             continue
         identity = frozenset(labels.items())
         if (known := series.get(identity)) is None:
-            known = series[identity] = _Series(labels, {})
+            known = series[identity] = SeriesRows(labels, {})
         known.values[kind] = row.sample[1]
-    windows: dict[JobKey, list[SeriesWindow]] = defaultdict(list)
+    alive: dict[JobKey, list[SeriesRows]] = defaultdict(list)
     for one in series.values():
-        if _is_over(one.values, oldest_seconds):
-            continue
-        if (key := job_key(one.labels)) is not None:
-            of_target = target_labels(key).get(one.labels.get("instance", ""), TARGET_LABELS)
-            text = series_text(settings.metric, one.labels, of_target)
-            windows[key].append(_window(text, one.labels, one.values, oldest_seconds))
+        if not _is_over(one.values, oldest_seconds) and (key := job_key(one.labels)) is not None:
+            alive[key].append(one)
+    grown = {} if moving is None else moving.of_jobs(mapping.metric, alive)
+    windows: dict[JobKey, list[SeriesWindow]] = defaultdict(list)
+    for key, of_job in alive.items():
+        labels_of_steps = grown.get(key, frozenset())
+        warnings[key].update(_step_warning(mapping.metric, label) for label in labels_of_steps)
+        for one in of_job:
+            if not labels_of_steps & one.labels.keys():
+                of_target = target_labels(key).get(one.labels.get("instance", ""), TARGET_LABELS)
+                text = series_text(mapping.metric, one.labels, of_target)
+                windows[key].append(_window(text, one.labels, one.values, oldest_seconds))
     return {
-        key: Candidates(settings.objective, tuple(windows.get(key, ())), tuple(sorted(warnings.get(key, ()))))
-        for key in windows.keys() | warnings.keys()
+        key: Candidates(mapping.objective, tuple(windows.get(key, ())), tuple(sorted(warnings.get(key, ()))))
+        for key in alive.keys() | warnings.keys()
     }
+
+
+def with_scrape_labels(labels: Mapping[str, str], names: PodLabels) -> dict[str, str]:
+    """The labels of a series, with its pod under the names that a scrape uses."""
+    if names == SCRAPE_LABELS:
+        return dict(labels)
+    named = {"namespace": labels.get(names.namespace, ""), "pod": labels.get(names.pod, "")}
+    return {name: each for name, each in labels.items() if name not in (names.namespace, names.pod)} | named
 
 
 def choose(mappings: Sequence[Candidates], latest_instance: str | None, scrape_interval_seconds: float) -> Chosen:

@@ -8,14 +8,15 @@ requests to Prometheus. It runs once for each change of a job's target, after th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries
-from slopewise.config.training_policy import EvaluationSettings
+from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, PodLabels
+from slopewise.config.metric_presets import EVALUATION_PRESETS, RESPONSE_PRESETS
 from slopewise.errors import ObservationError
 from slopewise.model import JobState, MissingEvaluation
 from slopewise.text import bounded
@@ -121,9 +122,11 @@ class MissingEvaluations:
     """The checks of one observer. Forgets jobs that are no longer passed in."""
 
     prometheus: PrometheusApi
-    evaluations: Sequence[EvaluationSettings]
+    evaluations: Sequence[EvaluationMapping]
     scrape_interval_seconds: float
     remedies: Remedies
+    own: Mapping[str, OwnMappings] = field(default_factory=dict)
+    """By pod: what takes the place of `evaluations`."""
     _known: dict[JobKey, _Finding] = field(init=False, default_factory=dict)
 
     def of(self, jobs: Iterable[Unreachable], now_seconds: float) -> Mapping[JobKey, MissingEvaluation]:
@@ -183,6 +186,11 @@ class MissingEvaluations:
         where = _ports(job.series.instances)
         if job.series.warnings:
             return MissingEvaluation("NotUsable", job.series.warnings[0]), True
+        wanted = self._wanted(job.key)
+        if job.series.up is None and (one := next(self._named_by_others(job.key), None)) is not None:
+            named = f'{one.pod_labels.namespace}="{job.key.namespace}" and {one.pod_labels.pod}="{job.key.pod}"'
+            message = f"no {one.metric} has {named}; correct spec.evaluation.podLabels, or what exports it"
+            return MissingEvaluation("NoMetric", message), True
         if job.series.up is None:
             return MissingEvaluation("NoTarget", f"Prometheus has no target for it; {self.remedies.no_target}"), True
         if job.series.up is False:
@@ -190,28 +198,49 @@ class MissingEvaluations:
             failure = _failure(error) if error else "cannot be scraped"
             return MissingEvaluation("ScrapeFails", f"{where} {failure}; {self.remedies.scrape_fails}"), bool(error)
         if names is None:
-            return MissingEvaluation("NoMetric", f"{where} answers, but has no {self._wanted()}"), False
-        return MissingEvaluation("NoMetric", f"{where} answers, but {self._lack(names.get(job.key, ()))}"), True
+            return MissingEvaluation("NoMetric", f"{where} answers, but has no {wanted}"), False
+        lack = self._lack(names.get(job.key, ()), self._of(job.key), wanted)
+        return MissingEvaluation("NoMetric", f"{where} answers, but {lack}"), True
 
-    def _lack(self, names: Collection[str]) -> str:
+    def _lack(self, names: Collection[str], evaluations: Sequence[EvaluationMapping], wanted: str) -> str:
         """What an endpoint has instead of the evaluation, and what to do about it."""
-        for one in self.evaluations:
+        for one in evaluations:
             if one.metric in names and one.labels:
                 labels = ", ".join(f'{name}="{value}"' for name, value in one.labels.items())
                 return f"its {one.metric} lacks the labels {labels}; correct spec.evaluation.labels"
         listed = sorted((name for name in names if not _OF_EXPORTER.fullmatch(name)), key=_likeness)
         if not listed and names:
-            return f"has no {self._wanted()}, though it counts its steps; report it with each step, step(loss=…)"
+            return f"has no {wanted}, though it counts its steps; report it with each step, step(loss=…)"
         if not listed:
-            return f"has no {self._wanted()}, and no metric of its own; {self.remedies.no_metrics}"
+            return f"has no {wanted}, and no metric of its own; {self.remedies.no_metrics}"
+        if preset := _preset(names):
+            return f"has no {wanted}; it has {preset[0]}: write {preset[1]}"
         more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
-        has = f"has no {self._wanted()}; it has {', '.join(listed[:MAX_NAMES])}{more}"
+        has = f"has no {wanted}; it has {', '.join(listed[:MAX_NAMES])}{more}"
         if _likeness(listed[0])[0] == len(_LOSS_LIKE):
             return f"{has}; {self.remedies.no_metrics}"
         return f"{has}; if one of them is the loss, write spec.evaluation.metric: {listed[0]}"
 
-    def _wanted(self) -> str:
-        return " or ".join(one.metric for one in self.evaluations)
+    def _of(self, key: JobKey) -> Sequence[EvaluationMapping]:
+        own = self.own.get(key.pod)
+        return self.evaluations if own is None or own.evaluation is None else [own.evaluation]
+
+    def _named_by_others(self, key: JobKey) -> Iterator[EvaluationMapping]:
+        """Mappings whose series name their pod by labels that the scrape does not write."""
+        return (one for one in self._of(key) if one.pod_labels != PodLabels())
+
+    def _wanted(self, key: JobKey) -> str:
+        return " or ".join(one.metric for one in self._of(key))
+
+
+def _preset(names: Collection[str]) -> tuple[str, str] | None:
+    """A metric that a preset names, and the setting to write; None: no preset has one of these."""
+    for kind, presets in (("evaluation", EVALUATION_PRESETS), ("responses", RESPONSE_PRESETS)):
+        for name, preset in presets.items():
+            metric: str = preset["metric"]
+            if found := {metric, f"{metric}_count"} & set(names):
+                return found.pop().removesuffix("_count"), f"spec.{kind}.preset: {name}"
+    return None
 
 
 def _likeness(name: str) -> tuple[int, str]:

@@ -5,15 +5,30 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from string import Template
 
 from slopewise.adapters.prometheus.client import RangeRow
-from slopewise.adapters.prometheus.evaluations import TARGET_LABELS, JobKey, job_key, series_text
-from slopewise.adapters.prometheus.queries import Matchers, checked_metric_name, duration, render_matchers
+from slopewise.adapters.prometheus.evaluations import (
+    TARGET_LABELS,
+    JobKey,
+    job_key,
+    series_text,
+    with_scrape_labels,
+)
+from slopewise.adapters.prometheus.mapped_queries import with_pod_labels
+from slopewise.adapters.prometheus.queries import (
+    NO_STEP_LABELS,
+    STEPS_TOTAL,
+    Matchers,
+    checked_metric_name,
+    duration,
+    render_matchers,
+)
+from slopewise.config.metric_mappings import EvaluationMapping, SeriesName
 from slopewise.model import RawPoint
-
-STEPS_TOTAL = "training_steps_total"
 
 MAX_SECONDS = 600.0
 """How far back a reading goes at most, after passes without an answer."""
@@ -27,8 +42,7 @@ RAW_POINTS = Template("""\
 {
     __name__=~"$names",
     $matchers
-    epoch="",
-    step="",
+    $no_step_labels,
     slopewise_value=""
   }[$window]
 """)
@@ -39,24 +53,69 @@ PointsBySeries = Mapping[tuple[JobKey, str], tuple[RawPoint, ...]]
 """By job and canonical name of the series, oldest first."""
 
 
-def raw_points(metrics: Sequence[str], matchers: Matchers, window_seconds: float) -> str:
-    """The query for the samples of these losses and of all steps; UsageError for a name that is none."""
-    names = "|".join(checked_metric_name(each) for each in dict.fromkeys((*metrics, STEPS_TOTAL)))
-    return RAW_POINTS.substitute(names=names, matchers=render_matchers(matchers), window=duration(window_seconds))
+def raw_points(mappings: Sequence[EvaluationMapping], forced: Matchers, window_seconds: float) -> str:
+    """The query for the samples of these losses and of all steps; UsageError for a name that is none.
+
+    `mappings` name a job's pod by the same labels.
+    """
+    metrics = (*(one.metric for one in mappings), *(steps.metric for steps in _steps_of(mappings)))
+    names = "|".join(checked_metric_name(each) for each in dict.fromkeys(metrics))
+    matchers = with_pod_labels(forced, mappings[0].pod_labels)
+    return RAW_POINTS.substitute(
+        names=names,
+        matchers=render_matchers(matchers),
+        no_step_labels=NO_STEP_LABELS,
+        window=duration(window_seconds),
+    )
 
 
-def points_by_series(rows: Iterable[RangeRow], target_labels: TargetLabels) -> PointsBySeries:
+@dataclass(frozen=True, slots=True)
+class PointsQuery:
+    """The query for raw points, by the seconds to look back, and whose losses it is about."""
+
+    query: Callable[[float], str]
+    mappings: Sequence[EvaluationMapping]
+
+
+def points_queries(mappings: Sequence[EvaluationMapping], forced: Matchers) -> list[PointsQuery]:
+    """One query for all mappings that name pods by the same labels."""
+    groups: list[list[EvaluationMapping]] = []
+    for mapping in mappings:
+        alike = next((group for group in groups if group[0].pod_labels == mapping.pod_labels), None)
+        if alike is None:
+            groups.append([mapping])
+        else:
+            alike.append(mapping)
+    return [PointsQuery(partial(raw_points, group, forced), group) for group in groups]
+
+
+def _steps_of(mappings: Sequence[EvaluationMapping]) -> list[SeriesName]:
+    """The steps beside these losses; a later one replaces those before it."""
+    return [SeriesName(metric=STEPS_TOTAL), *(one.steps_total for one in mappings if one.steps_total is not None)]
+
+
+def points_by_series(
+    rows: Iterable[RangeRow],
+    target_labels: TargetLabels,
+    mappings: Sequence[EvaluationMapping] = (EvaluationMapping(),),
+) -> PointsBySeries:
     """The finite losses of each series, with the steps of the same scrape; those of two processes are joined."""
+    named = _steps_of(mappings)
+    step_metrics = {each.metric for each in named}
+    ranked: dict[tuple[JobKey, str], int] = {}
     steps: dict[tuple[JobKey, str], dict[float, float]] = {}
     losses: dict[tuple[JobKey, str], list[tuple[str, RangeRow]]] = defaultdict(list)
     for row in rows:
-        if (key := job_key(row.labels)) is None:
+        labels = with_scrape_labels(row.labels, mappings[0].pod_labels)
+        if (key := job_key(labels)) is None:
             continue
-        instance, metric = row.labels.get("instance", ""), row.labels.get("__name__", "")
-        if metric == STEPS_TOTAL:
-            steps[key, instance] = dict(row.points)
+        instance, metric = labels.get("instance", ""), labels.get("__name__", "")
+        if metric in step_metrics:
+            rank = max((rank for rank, each in enumerate(named) if _is_named(labels, each)), default=-1)
+            if rank >= ranked.get((key, instance), 0):
+                steps[key, instance], ranked[key, instance] = dict(row.points), rank
         else:
-            text = series_text(metric, row.labels, target_labels(key).get(instance, TARGET_LABELS))
+            text = series_text(metric, labels, target_labels(key).get(instance, TARGET_LABELS))
             losses[key, text].append((instance, row))
     nothing: dict[float, float] = {}
     found = {}
@@ -69,3 +128,8 @@ def points_by_series(rows: Iterable[RangeRow], target_labels: TargetLabels) -> P
         ]
         found[key, text] = tuple(sorted(points)[-MAX_POINTS:])
     return found
+
+
+def _is_named(labels: Mapping[str, str], series: SeriesName) -> bool:
+    matched = {"__name__": series.metric, **series.labels}
+    return all(labels.get(name, "") == value for name, value in matched.items())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.evaluations import JobKey, job_key
+from slopewise.adapters.prometheus.mapped_rows import OF_THE_CONTRACT, MappedFact, MappedRows
 from slopewise.adapters.prometheus.queries import (
     CHECKPOINT_DURATION,
     CHECKPOINT_ON_SIGTERM,
@@ -120,25 +121,46 @@ def latest_process(processes: Processes) -> tuple[str | None, ProcessFacts]:
     return (latest if process.started_at_seconds > -math.inf else None), process
 
 
-def facts_by_job(facts_rows: Iterable[Row], events_rows: Iterable[Row]) -> dict[JobKey, Facts]:
+def facts_by_job(
+    facts_rows: Iterable[Row], events_rows: Iterable[Row], mapped: MappedRows = OF_THE_CONTRACT
+) -> dict[JobKey, Facts]:
     """Everything but the evaluations, for each job that is named in either answer."""
     jobs: dict[JobKey, Facts] = defaultdict(Facts)
+    found: list[MappedFact] = []
     for row in facts_rows:
         labels = row.labels
-        if (key := job_key(labels)) is None:
+        if mapped.is_mapped(labels):
+            found += mapped.read(row)
+        elif (key := job_key(labels)) is None:
             continue
-        if labels.get(VALUE_LABEL) == "up":
+        elif labels.get(VALUE_LABEL) == "up":
             _report_target(jobs[key], row)
         else:
             _add(jobs[key].processes[labels.get("instance", "")], labels, row.sample[1])
+    _add_mapped(jobs, found)
     for row in events_rows:
-        if (key := job_key(row.labels)) is None:
+        if mapped.is_mapped(row.labels):
+            for fact in mapped.read(row):
+                jobs[fact.key].restarted_instances.add(fact.instance)
+        elif (key := job_key(row.labels)) is None:
             continue
-        if row.labels.get(VALUE_LABEL) == "nonfinite":
+        elif row.labels.get(VALUE_LABEL) == "nonfinite":
             jobs[key].diverged = True
         else:
             jobs[key].restarted_instances.add(row.labels.get("instance", ""))
     return jobs
+
+
+def _add_mapped(jobs: dict[JobKey, Facts], found: Iterable[MappedFact]) -> None:
+    """Add what mappings name. Gauges of one name add up; a mapping of steps replaces what the job has of its own."""
+    sums: dict[tuple[JobKey, str, str, bool], float] = defaultdict(float)
+    for fact in found:
+        sums[fact.key, fact.instance, fact.name, fact.failed] += fact.value
+    for (key, instance, name, failed), value in sums.items():
+        process = jobs[key].processes[instance]
+        process.works = True
+        if math.isfinite(value):
+            (process.failed if failed else process.numbers)[name] = value
 
 
 def _report_target(facts: Facts, row: Row) -> None:
@@ -163,8 +185,6 @@ def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None
         process.objective = _OBJECTIVES.get(labels.get("objective", ""), process.objective)
     elif labels.get(VALUE_LABEL) == WAIT_RATIO:
         process.wait_ratio = min(1.0, value)
-    elif labels.get(VALUE_LABEL) == "failed_responses":
-        process.failed[name] = value
     elif name != "training_state":
         process.numbers[name] = value
     elif value > 0 and labels.get("state") in _STATES:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Template
 
+from slopewise.config.metric_mappings import DEFAULT_IN_FLIGHT, DEFAULT_RESPONSES
 from slopewise.config.quantities import LABEL_NAME, METRIC_NAME
 from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
@@ -34,22 +35,20 @@ Matchers = Sequence[tuple[str, str | AnyOf]]
 """Pairs of label and value, not a mapping: a user's `namespace` narrows the controller's, never replaces it."""
 
 MAX_PATTERN = 200
-"""Characters of one list of values. LEVELS repeats it eleven times in a URL, which then is 7 KB, and proxies refuse
+"""Characters of one list of values. LEVELS repeats it nine times in a URL, which then is 7 KB, and proxies refuse
 those above 8; a longer list becomes "whatever it is", which costs rows and is as right: rows are joined by pod."""
 
-STEP_LABELS = ("epoch", "step")
-"""Labels that grow with the training: each step makes a new series, so no window fills."""
+STEP_LABELS = ("epoch", "step", "global_step", "iteration")
+"""Labels that grow with the training: each step makes a new series, so no window fills. Others are recognised by the
+values that they take (`moving_labels`)."""
+
+NO_STEP_LABELS = ",".join(f'{label}=""' for label in STEP_LABELS)
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 # A reporter is a tenant: a series that carries our own marker would make label_replace() fail for everyone.
 LOSS_SERIES = Template("""\
-$metric{
-    $matchers
-    epoch="",
-    step="",
-    slopewise_value=""
-  }""")
+$metric{$matchers$no_step_labels,slopewise_value=""}""")
 
 # The level is the median of the window, which one spike among four scrapes does not move: other people's exporters show
 # the loss of whatever step was last. avg_over_time is NaN or infinite when one sample of the window is: that is how
@@ -61,16 +60,6 @@ $metric{
 # each `or` hashes all that stands before it.
 LEVELS = Template("""\
 (
-  label_replace(count by (namespace, pod) ($metric{
-    $matchers
-    epoch!=""
-  }), "slopewise_value", "epoch", "", "")
-or
-  label_replace(count by (namespace, pod) ($metric{
-    $matchers
-    step!=""
-  }), "slopewise_value", "step", "", "")
-or
   label_replace(
     last_over_time($series[$window]) unless (avg_over_time($series[$window]) > -Inf < Inf),
     "slopewise_value", "last", "", "")
@@ -87,8 +76,8 @@ or
     timestamp($series) or max_over_time(timestamp($series)[$window:$scrape]),
     "slopewise_value", "sampled_at", "", "")
 )
-unless on (namespace, pod, instance, stage)
-  label_replace(group by (namespace, pod, instance) ($better), "stage", "train", "", "")
+unless on ($pod, instance, stage)
+  label_replace(group by ($pod, instance) ($better), "stage", "train", "", "")
 """)
 
 WINDOW_SAMPLES = SCRAPES_PER_WINDOW
@@ -97,9 +86,11 @@ WINDOW_SAMPLES = SCRAPES_PER_WINDOW
 BETTER_THAN_TRAIN = AnyOf(("eval", "train_ema"))
 """The stages of which one is chosen before `train` (`evaluations.STAGE_PREFERENCE`)."""
 
-RESPONSES_COUNT = "inference_response_duration_seconds_count"
-RESPONSES_SUM = "inference_response_duration_seconds_sum"
-REQUESTS_IN_FLIGHT = "inference_requests_in_flight"
+RESPONSES_COUNT = f"{DEFAULT_RESPONSES}_count"
+RESPONSES_SUM = f"{DEFAULT_RESPONSES}_sum"
+REQUESTS_IN_FLIGHT = DEFAULT_IN_FLIGHT
+STEPS_TOTAL = "training_steps_total"
+STEPS_PLANNED = "training_steps_planned"
 
 CHECKPOINT_SAVED_AT = "training_checkpoint_timestamp_seconds"
 CHECKPOINT_DURATION = "training_checkpoint_duration_seconds"
@@ -115,9 +106,6 @@ WAIT_RATIO = "wait_ratio"
 WAIT_SECONDS = 300.0
 """The least time over which waits are compared with steps: one step may take a minute."""
 
-FAILED_CODES = "[45].."
-"""Values of the label `code` of responses that failed: `503`, or `5xx`."""
-
 FACT_NAMES = (
     "training_(steps_total|steps_planned|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
     "|process_start_time_seconds"
@@ -127,30 +115,8 @@ no rows about them."""
 
 # Looks back over the window, so that one scrape that timed out does not turn `objective="max"` into "min". Only labels
 # that are read come back, of five states the one that holds, and an objective only where it is another than the
-# mapping's: 5,000 jobs are 25,000 rows like this, 5 MB, and would be 60,000. What a model server splits by model and
-# status code only means something as a whole: sum by. A response that fails is often a fast one, so those are summed
-# apart; they have rows only where there are any.
+# mapping's: 5,000 jobs are 25,000 rows like this, 5 MB, and would be 60,000.
 FACTS = Template("""\
-  label_replace(sum by (__name__, namespace, pod, instance) (last_over_time({
-    __name__=~"inference_(response_duration_seconds_(count|sum)|requests_in_flight)",
-    $matchers
-    outcome!="failed",
-    code!~"$failed_codes",
-    slopewise_value=""
-  }[$window])), "slopewise_value", "responses", "", "")
-or
-  label_replace(sum by (__name__, namespace, pod, instance) (last_over_time({
-    __name__=~"inference_response_duration_seconds_(count|sum)",
-    $matchers
-    outcome="failed",
-    slopewise_value=""
-  }[$window]) or last_over_time({
-    __name__=~"inference_response_duration_seconds_(count|sum)",
-    $matchers
-    code=~"$failed_codes",
-    slopewise_value=""
-  }[$window])), "slopewise_value", "failed_responses", "", "")
-or
   label_replace(up{
     $matchers
     slopewise_value=""
@@ -305,13 +271,18 @@ def last_values(metric: str, matchers: Matchers, window_seconds: float) -> str:
     )
 
 
-def levels(metric: str, matchers: Matchers, window_seconds: float, scrape_seconds: float) -> str:
+def levels(
+    metric: str,
+    matchers: Matchers,
+    window_seconds: float,
+    scrape_seconds: float,
+    pod_labels: Sequence[str] = ("namespace", "pod"),
+) -> str:
     """The query for the windows of one evaluation mapping; UsageError for a name that is none."""
     return LEVELS.substitute(
+        pod=", ".join(map(checked_label_name, pod_labels)),
         series=loss_series(metric, matchers),
         better=loss_series(metric, (*matchers, ("stage", BETTER_THAN_TRAIN))),
-        metric=checked_metric_name(metric),
-        matchers=render_matchers(matchers),
         window=duration(window_seconds),
         scrape=duration(scrape_seconds),
         full=WINDOW_SAMPLES,
@@ -320,17 +291,20 @@ def levels(metric: str, matchers: Matchers, window_seconds: float, scrape_second
 
 def loss_series(metric: str, matchers: Matchers) -> str:
     """The selector of an evaluation mapping, without series that carry a step label."""
-    return LOSS_SERIES.substitute(metric=checked_metric_name(metric), matchers=render_matchers(matchers))
+    return LOSS_SERIES.substitute(
+        metric=checked_metric_name(metric), matchers=render_matchers(matchers), no_step_labels=NO_STEP_LABELS
+    )
 
 
-def facts(matchers: Matchers, window_seconds: float, expected: Objective | None) -> str:
+def facts(matchers: Matchers, window_seconds: float, expected: Objective | None, mapped: Sequence[str] = ()) -> str:
     """The query for the facts that jobs report, and whether they are scraped.
+
+    `mapped`: what mappings add, each a query (`mapped_queries`).
 
     `expected`: the objective of every evaluation mapping, which is left out of the answer; None: they differ.
     """
-    return FACTS.substitute(
+    own = FACTS.substitute(
         names=FACT_NAMES,
-        failed_codes=FAILED_CODES,
         first_step=FIRST_STEP_AT,
         waits=WAIT_AND_STEPS[0],
         steps=WAIT_AND_STEPS[1],
@@ -340,11 +314,14 @@ def facts(matchers: Matchers, window_seconds: float, expected: Objective | None)
         window=duration(window_seconds),
         expected=expected or "",
     )
+    return "or\n".join((*mapped, own))
 
 
-def events(matchers: Matchers, window_seconds: float) -> str:
-    """The query for restarts and non-finite losses within the window."""
-    return EVENTS.substitute(matchers=render_matchers(matchers), window=duration(window_seconds))
+def events(matchers: Matchers, window_seconds: float, mapped: Sequence[str] = ()) -> str:
+    """The query for restarts and non-finite losses within the window; `mapped` as in `facts`."""
+    return "or\n".join(
+        (*mapped, EVENTS.substitute(matchers=render_matchers(matchers), window=duration(window_seconds)))
+    )
 
 
 def resources(matchers: Matchers, containers: AnyOf) -> str:
@@ -360,8 +337,8 @@ def resources(matchers: Matchers, containers: AnyOf) -> str:
 
 
 def render_matchers(matchers: Matchers) -> str:
-    """Matchers, one a line, e.g. `namespace="demo",`; UsageError for a name or value that is none."""
-    return "\n    ".join(f"{checked_label_name(name)}{_comparison(value)}," for name, value in matchers)
+    """Matchers, each with a comma, e.g. `namespace="demo",`; UsageError for a name or value that is none."""
+    return "".join(f"{checked_label_name(name)}{_comparison(value)}," for name, value in matchers)
 
 
 def _comparison(value: str | AnyOf) -> str:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Self
 
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus import node_queries, queries
-from slopewise.adapters.prometheus.client import PrometheusHttp, RangeRow, Target
+from slopewise.adapters.prometheus.client import PrometheusHttp, RangeRow, Row, Target
 from slopewise.adapters.prometheus.container_usage import (
     ContainerKey,
     ContainerRow,
@@ -36,11 +35,28 @@ from slopewise.adapters.prometheus.evaluations import (
     job_key,
     series_text,
     stage_rank,
+    with_scrape_labels,
 )
-from slopewise.adapters.prometheus.points import MAX_SECONDS, PointsBySeries, points_by_series, raw_points
+from slopewise.adapters.prometheus.mapped_queries import (
+    Source,
+    reset_parts,
+    response_parts,
+    sources_of,
+    step_label_parts,
+    step_parts,
+)
+from slopewise.adapters.prometheus.mapped_rows import MappedRows, without_step_labels
+from slopewise.adapters.prometheus.moving_labels import MovingLabels
+from slopewise.adapters.prometheus.points import (
+    MAX_SECONDS,
+    PointsBySeries,
+    PointsQuery,
+    points_by_series,
+    points_queries,
+)
 from slopewise.adapters.prometheus.process_facts import Facts, facts_by_job, latest_process
 from slopewise.adapters.prometheus.queries import AnyOf
-from slopewise.config.training_policy import EvaluationSettings
+from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping
 from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import Checkpoint, Evaluation, JobState, Objective, RawPoint, Responses
@@ -102,6 +118,7 @@ class Scope:
 
 
 EVERYTHING = Scope()
+NO_OWN: Mapping[str, OwnMappings] = {}
 _NO_FACTS = Facts()
 _NO_POINTS: PointsBySeries = {}
 
@@ -114,26 +131,32 @@ class PrometheusReader:
         endpoint: Endpoint | str,
         matchers: Mapping[str, str | AnyOf],
         scrape_interval_seconds: float,
-        evaluations: Sequence[EvaluationSettings],
+        evaluations: Sequence[EvaluationMapping],
         window_seconds: float,
         timeout_seconds: float = 5.0,
         resource_matchers: Mapping[str, str] | None = None,
         *,
+        responses: Sequence[ResponseMapping] = (ResponseMapping(),),
+        own: Mapping[str, OwnMappings] = NO_OWN,
         points: bool = False,
     ) -> None:
         """A window below four scrapes is widened to four; `timeout_seconds` bounds a whole reading.
 
         `evaluations` are tried in order: the first with a series for a job speaks for it. `resource_matchers` are
         forced on what is asked of kubelets' series (empty: any kubelet's); None: those are not asked for. UsageError
-        for an endpoint, name or value that cannot be used, before anything is sent. `points`: raw points are read too,
-        which is one query more.
+        for an endpoint, name or value that cannot be used, before anything is sent. `responses` are those of served
+        models; `own`: by pod, what takes the place of both. `points`: raw points are read too, which is one query more
+        for each way of naming pods.
         """
         if not matchers:
             raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
         self.scrape_interval_seconds = scrape_interval_seconds
         self.window_seconds = max(window_seconds, SCRAPES_PER_WINDOW * scrape_interval_seconds)
         self._forced = tuple(matchers.items())
-        self._evaluations = tuple(evaluations)
+        self._evaluations = sources_of(evaluations, {pod: each.evaluation for pod, each in own.items()})
+        self._responses = sources_of(responses, {pod: each.responses for pod, each in own.items()})
+        self._mapped = MappedRows(self._evaluations, self._responses)
+        self._moving = MovingLabels[JobKey]()
         self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
         self._reads_points = points
         self._points_read_at_seconds: float | None = None
@@ -155,13 +178,14 @@ class PrometheusReader:
         )
         # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
         levels = [self._http.ask(query, at_seconds) for query in asked.levels]
-        facts = facts_by_job(self._http.ask(asked.facts, at_seconds), self._http.ask(asked.events, at_seconds))
-
+        facts_rows = self._http.ask(asked.facts, at_seconds)
+        events, labelled = without_step_labels(self._http.ask(asked.events, at_seconds), len(levels))
+        facts = facts_by_job(facts_rows, events, self._mapped)
         points = self._points(asked.points, at_seconds, facts) if asked.points else _NO_POINTS
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
-            candidates_by_job(settings, rows, oldest_seconds, lambda key: facts.get(key, _NO_FACTS).target_labels)
-            for settings, rows in zip(self._evaluations, levels, strict=True)
+            self._candidates(source, (*rows, *of_labels), oldest_seconds, facts)
+            for source, rows, of_labels in zip(self._evaluations, levels, labelled, strict=True)
         ]
         jobs = {
             key: self._job(
@@ -197,14 +221,16 @@ class PrometheusReader:
         """
         self._http.begin()
         curves: dict[str, list[tuple[float, float]]] = {}
-        for one in self._evaluations:
-            query = queries.loss_series(one.metric, self._matchers(one))
+        for source in self._evaluations:
+            one = source.mapping
+            query = queries.loss_series(one.metric, self._matchers(source, self._forced))
             rows = [
                 row
                 for start, end in spans(start_seconds, end_seconds, step_seconds)
                 for row in self._http.ask_range(query, start, end, step_seconds)
             ]
-            curves = _best_curves(one.metric, rows) | curves
+            found = {pod: curve for pod, curve in _best_curves(one, rows).items() if source.covers(pod)}
+            curves = found | curves
         return curves
 
     def last_values(self, metric: str, at_seconds: float, window_seconds: float) -> dict[str, float]:
@@ -239,42 +265,74 @@ class PrometheusReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _points(
-        self, query: Callable[[float], str], at_seconds: float, facts: Mapping[JobKey, Facts]
-    ) -> PointsBySeries:
+    def _points(self, asked: Sequence[PointsQuery], at_seconds: float, facts: Mapping[JobKey, Facts]) -> PointsBySeries:
         """The samples since the last reading, and one scrape before it, which may have come late."""
         before = self._points_read_at_seconds
         since = at_seconds - self.window_seconds if before is None else before - self.scrape_interval_seconds
         window = min(MAX_SECONDS, max(self.window_seconds, at_seconds - since))
-        rows = self._http.ask_samples(query(window), at_seconds)
+        found: dict[tuple[JobKey, str], tuple[RawPoint, ...]] = {}
+        for each in asked:
+            rows = self._http.ask_samples(each.query(window), at_seconds)
+            found |= points_by_series(rows, lambda key: facts.get(key, _NO_FACTS).target_labels, each.mappings)
         self._points_read_at_seconds = at_seconds
-        return points_by_series(rows, lambda key: facts.get(key, _NO_FACTS).target_labels)
+        return found
 
-    def _matchers(self, settings: EvaluationSettings) -> queries.Matchers:
-        return (*self._forced, *settings.labels.items())
+    def _candidates(
+        self,
+        source: Source[EvaluationMapping],
+        rows: Sequence[Row],
+        oldest_seconds: float,
+        facts: Mapping[JobKey, Facts],
+    ) -> dict[JobKey, Candidates]:
+        found = candidates_by_job(
+            source.mapping,
+            rows,
+            oldest_seconds,
+            lambda key: facts.get(key, _NO_FACTS).target_labels,
+            self._moving,
+        )
+        return {key: each for key, each in found.items() if source.covers(key.pod)}
+
+    def _matchers(self, source: Source[EvaluationMapping], forced: queries.Matchers) -> queries.Matchers:
+        return (*source.matchers(forced), *source.mapping.labels.items())
 
     def _render(self, scope: Scope) -> _Queries:
         here = (("namespace", AnyOf(scope.namespaces)),) if scope.namespaces else ()
         forced: queries.Matchers = (*self._forced, *here)
+        window = self.window_seconds
         return _Queries(
             levels=[
                 queries.levels(
-                    one.metric, (*self._matchers(one), *here), self.window_seconds, self.scrape_interval_seconds
+                    source.mapping.metric,
+                    self._matchers(source, forced),
+                    window,
+                    self.scrape_interval_seconds,
+                    (source.mapping.pod_labels.namespace, source.mapping.pod_labels.pod),
                 )
-                for one in self._evaluations
+                for source in self._evaluations
             ],
-            facts=queries.facts(forced, self.window_seconds, self._expected_objective()),
-            events=queries.events(forced, self.window_seconds),
-            points=partial(raw_points, [one.metric for one in self._evaluations], forced)
-            if self._reads_points
-            else None,
+            facts=queries.facts(
+                forced,
+                window,
+                self._expected_objective(),
+                (
+                    *response_parts(self._responses, forced, window),
+                    *step_parts(self._evaluations, forced, window),
+                ),
+            ),
+            events=queries.events(
+                forced,
+                window,
+                (*reset_parts(self._evaluations, forced, window), *step_label_parts(self._evaluations, forced)),
+            ),
+            points=points_queries([each.mapping for each in self._evaluations], forced) if self._reads_points else (),
             resources=None
             if self._of_kubelets is None
             else queries.resources(self._of_kubelets, AnyOf(scope.containers)),
         )
 
     def _expected_objective(self) -> Objective | None:
-        objectives = {one.objective for one in self._evaluations}
+        objectives = {source.mapping.objective for source in self._evaluations}
         return objectives.pop() if len(objectives) == 1 else None
 
     def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:
@@ -283,8 +341,8 @@ class PrometheusReader:
         chosen = choose(mappings, latest_instance, self.scrape_interval_seconds)
         return JobSeries(
             evaluation=evaluation(chosen, process.objective, diverged=facts.diverged),
-            steps_total=process.numbers.get("training_steps_total"),
-            steps_planned=process.numbers.get("training_steps_planned"),
+            steps_total=process.numbers.get(queries.STEPS_TOTAL),
+            steps_planned=process.numbers.get(queries.STEPS_PLANNED),
             wait_ratio=process.wait_ratio,
             state=process.state,
             responses=process.responses,
@@ -306,8 +364,7 @@ class _Queries:
     facts: str
     events: str
     resources: str | None
-    points: Callable[[float], str] | None
-    """By the seconds to look back."""
+    points: Sequence[PointsQuery]
 
 
 def _with_points(key: JobKey, job: JobSeries, points: PointsBySeries) -> JobSeries:
@@ -329,10 +386,11 @@ def spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list
     ]
 
 
-def _best_curves(metric: str, rows: Sequence[RangeRow]) -> dict[str, list[tuple[float, float]]]:
+def _best_curves(mapping: EvaluationMapping, rows: Sequence[RangeRow]) -> dict[str, list[tuple[float, float]]]:
     by_pod: dict[str, dict[tuple[int, str], dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
-        if (key := job_key(row.labels)) is not None:
-            points = by_pod[key.pod][stage_rank(row.labels), series_text(metric, row.labels)]
+        labels = with_scrape_labels(row.labels, mapping.pod_labels)
+        if (key := job_key(labels)) is not None:
+            points = by_pod[key.pod][stage_rank(labels), series_text(mapping.metric, labels)]
             points.update((at, value) for at, value in row.points if math.isfinite(value))
     return {pod: sorted(series[min(series)].items()) for pod, series in by_pod.items()}

@@ -98,7 +98,8 @@ class _Translator:
             schema["items"] = self._node(raw["items"])
         if isinstance(raw.get("additionalProperties"), dict):
             schema["additionalProperties"] = self._node(raw["additionalProperties"])
-            schema["default"] = {}  # a map whose last key server-side apply removes becomes null, and that is no object
+            # A map whose last key server-side apply removes becomes null, and that is no object.
+            schema.setdefault("default", {})
         elif raw.get("type") == "object":
             schema["x-kubernetes-preserve-unknown-fields"] = True
         return self._with_format(schema)

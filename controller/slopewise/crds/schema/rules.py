@@ -20,6 +20,12 @@ from slopewise.crds.schema.from_models import Format, Rule
 _AS_WRITTEN = '(type(self) == string ? "\'" + self + "\'" : string(self))'
 """As Python prints it: 'text' in quotes, a number without."""
 
+_LABEL_NAMES = (
+    Rule(
+        "self.all(name, name.matches('^[a-zA-Z_][a-zA-Z0-9_]*$'))",
+        "a key is not a label name; use letters, digits and _ (PromQL is not accepted)",
+    ),
+)
 
 FORMATS = {
     "cpu-quantity": Format(
@@ -52,15 +58,18 @@ FORMATS = {
             ),
         ),
     ),
-    "label-names": Format(
-        schema={"x-kubernetes-preserve-unknown-fields": None},
+    "label-name": Format(
+        schema={},
         rules=(
             Rule(
-                "self.all(name, name.matches('^[a-zA-Z_][a-zA-Z0-9_]*$'))",
-                "a key is not a label name; use letters, digits and _ (PromQL is not accepted)",
+                "self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')",
+                "not a label name; use letters, digits and _ (PromQL is not accepted)",
+                '"\'" + self + "\' is not a label name; use letters, digits and _ (PromQL is not accepted)"',
             ),
         ),
     ),
+    "failed-values": Format(schema={"x-kubernetes-preserve-unknown-fields": None}, rules=_LABEL_NAMES),
+    "label-names": Format(schema={"x-kubernetes-preserve-unknown-fields": None}, rules=_LABEL_NAMES),
 }
 
 

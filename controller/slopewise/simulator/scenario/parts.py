@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from slopewise.composition import composed_name
 from slopewise.config.jobs_file import MAX_OBJECTIVE_SECONDS, MAX_WEIGHT, STOP_WITHOUT_TARGET, AtTarget, JobName
+from slopewise.config.metric_mappings import EvaluationMapping
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.training_policy import EvaluationSettings, PlacementChoice, PolicyChoice
 from slopewise.config.validation import Document
@@ -28,9 +29,12 @@ def by_name(value: object) -> object:
 
 def _of_a_simulated_job(value: EvaluationSettings) -> EvaluationSettings:
     default = EvaluationSettings()
-    for name in ("metric", "labels", "objective"):
+    for name, field in EvaluationMapping.model_fields.items():
         if getattr(value, name) != getattr(default, name):
-            raise ValueError(f"{name} chooses among the series of real jobs, and a simulated job has one loss; drop it")
+            raise ValueError(
+                f"{field.alias or name} chooses among the series of real jobs, and a simulated job has one loss; "
+                "drop it"
+            )
     return value
 
 

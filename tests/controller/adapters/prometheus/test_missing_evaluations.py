@@ -21,6 +21,7 @@ from slopewise.adapters.prometheus.missing_evaluations import (
     with_missing,
 )
 from slopewise.adapters.prometheus.reader import JobSeries
+from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, PodLabels
 from slopewise.config.training_policy import EvaluationSettings
 from slopewise.errors import ObservationError
 from slopewise.model import Evaluation, JobState, MissingEvaluation, Responses
@@ -124,6 +125,43 @@ def test_a_metric_without_the_labels_that_are_asked_for_is_reported_as_that() ->
     assert known is not None
     assert known.message == (
         'port 41523 answers, but its my_loss lacks the labels stage="val"; correct spec.evaluation.labels'
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "reported"),
+    [
+        (("trainer_step", "trainer_loss"), "it has trainer_loss: write spec.evaluation.preset: prime-rl"),
+        (
+            ("vllm:e2e_request_latency_seconds_count", "vllm:num_requests_running"),
+            "it has vllm:e2e_request_latency_seconds: write spec.responses.preset: vllm",
+        ),
+    ],
+)
+def test_an_endpoint_whose_metrics_a_preset_names_is_reported_with_that_setting(
+    names: tuple[str, ...], reported: str
+) -> None:
+    known = found(ANSWERING, FakePrometheus(names=names))
+    assert known == MissingEvaluation("NoMetric", f"port 41523 answers, but has no training_loss; {reported}")
+
+
+def test_a_job_with_a_mapping_of_its_own_is_reported_by_that() -> None:
+    own = {"a": OwnMappings(EvaluationMapping(metric="score", labels={"split": "val"}))}
+    missing = MissingEvaluations(
+        FakePrometheus(names=("score", "training_x")), [EvaluationMapping()], SCRAPE, REMEDIES, own
+    )
+    both = [job(ANSWERING), job(ANSWERING, "b")]
+    missing.of(both, START)
+    found_of = missing.of(both, START + 3 * SCRAPE)
+    assert 'its score lacks the labels split="val"' in found_of[JobKey("team", "a")].message
+    assert "has no training_loss" in found_of[JobKey("team", "b")].message
+
+
+def test_a_job_that_no_series_names_by_the_mapped_labels_is_not_reported_as_one_without_a_target() -> None:
+    known = found(JobSeries(), metric="run_loss", pod_labels=PodLabels(namespace="k8s_ns", pod="k8s_pod"))
+    assert known == MissingEvaluation(
+        "NoMetric",
+        'no run_loss has k8s_ns="team" and k8s_pod="a"; correct spec.evaluation.podLabels, or what exports it',
     )
 
 

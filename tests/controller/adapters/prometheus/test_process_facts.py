@@ -20,6 +20,8 @@ ON_SIGTERM = "training_checkpoint_on_sigterm"
 
 
 def row(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row:
+    if name.startswith("inference_"):
+        labels = {"slopewise_value": "responses", **labels}
     return row_of({"__name__": name, "namespace": "team", "pod": "a", "instance": instance, **labels}, value)
 
 

@@ -7,13 +7,19 @@ from urllib.parse import quote_plus
 import pytest
 
 from slopewise.adapters.prometheus import queries
+from slopewise.adapters.prometheus.mapped_queries import (
+    reset_parts,
+    response_parts,
+    sources_of,
+    step_label_parts,
+    step_parts,
+)
+from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.errors import UsageError
 
 
-def test_matchers_are_rendered_one_a_line() -> None:
-    assert queries.render_matchers((("namespace", "flowcon"), ("stage", "eval"))) == (
-        'namespace="flowcon",\n    stage="eval",'
-    )
+def test_matchers_are_rendered_each_with_a_comma() -> None:
+    assert queries.render_matchers((("namespace", "flowcon"), ("stage", "eval"))) == 'namespace="flowcon",stage="eval",'
 
 
 def test_several_values_are_compared_as_text_in_one_pattern() -> None:
@@ -23,7 +29,7 @@ def test_several_values_are_compared_as_text_in_one_pattern() -> None:
 
 def test_no_values_or_too_many_for_a_url_mean_any_but_none() -> None:
     many = queries.AnyOf(tuple(f"team-{number}" for number in range(100)))
-    assert queries.render_matchers((("namespace", many), ("pod", queries.AnyOf()))) == 'namespace!="",\n    pod!="",'
+    assert queries.render_matchers((("namespace", many), ("pod", queries.AnyOf()))) == 'namespace!="",pod!="",'
 
 
 def test_the_longest_query_fits_into_a_url_that_proxies_let_through() -> None:
@@ -31,6 +37,29 @@ def test_the_longest_query_fits_into_a_url_that_proxies_let_through() -> None:
     matchers = (("pod", queries.AnyOf()), ("stage", "eval"), ("namespace", namespaces))
     rendered = [queries.levels("training_loss", matchers, 20, 5), queries.resources((), namespaces)]
     assert '=~"team' in rendered[0]
+    assert max(len(quote_plus(query)) for query in rendered) < 8 * 1024
+
+
+def test_a_reading_with_mappings_fits_into_urls_too() -> None:
+    namespaces = queries.AnyOf(tuple(f"team-{number:02}" for number in range(22)))
+    mapping = EvaluationMapping.model_validate(
+        {
+            "preset": "prime-rl",
+            "labels": {"stage": "eval"},
+            "stepsPlanned": {"metric": "trainer_max_steps"},
+            "podLabels": {"namespace": "k8s_namespace_name", "pod": "k8s_pod_name"},
+        }
+    )
+    forced = (("pod", queries.AnyOf()), ("namespace", namespaces))
+    (source,) = sources_of([mapping], {})
+    (served,) = sources_of([ResponseMapping(preset="ray-serve-proxy")], {})
+    matchers = (*source.matchers(forced), *mapping.labels.items())
+    rendered = [
+        queries.levels(mapping.metric, matchers, 20, 5, ("k8s_namespace_name", "k8s_pod_name")),
+        queries.facts(forced, 20, "min", (*response_parts([served], forced, 20), *step_parts([source], forced, 20))),
+        queries.events(forced, 20, (*reset_parts([source], forced, 20), *step_label_parts([source], forced))),
+    ]
+    assert all('=~"team' in query for query in rendered)
     assert max(len(quote_plus(query)) for query in rendered) < 8 * 1024
 
 

@@ -1,0 +1,182 @@
+"""PromQL for the facts that mappings name: response times of served models, steps of trainings, labels of losses.
+
+Each part is one operand of FACTS or EVENTS, so that mappings cost rows but no query. A part's rows carry the kind of
+its mapping (`kind`), by which `mapped_rows` reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
+from typing import Generic, TypeVar
+
+from slopewise.adapters.prometheus.queries import (
+    STEP_LABELS,
+    AnyOf,
+    Matchers,
+    checked_label_name,
+    checked_metric_name,
+    duration,
+    escaped,
+    render_matchers,
+)
+from slopewise.config.metric_mappings import EvaluationMapping, PodLabels, ResponseMapping, SeriesName
+
+M = TypeVar("M", bound=EvaluationMapping | ResponseMapping)
+
+RESPONSES, FAILED, FAILED_ALONE = "responses", "failed_responses", "failed_count"
+STEPS, PLANNED, STEP_RESETS = "mapped_steps", "mapped_planned", "mapped_resets"
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Generic[M]):
+    """A mapping, and which pods it is for."""
+
+    mapping: M
+    pods: frozenset[str] | None = None
+    """None: all but those that have a mapping of their own."""
+    others: frozenset[str] = frozenset()
+    """The pods that have a mapping of their own."""
+
+    def covers(self, pod: str) -> bool:
+        """Whether the mapping is for this pod."""
+        return pod not in self.others if self.pods is None else pod in self.pods
+
+    def matchers(self, forced: Matchers) -> Matchers:
+        """The forced matchers as matchers of the labels that name the pod, and the pods of this mapping."""
+        of_pods = () if self.pods is None else (("pod", AnyOf(tuple(sorted(self.pods)))),)
+        return with_pod_labels((*forced, *of_pods), self.mapping.pod_labels)
+
+
+def sources_of(mappings: Sequence[M], own: Mapping[str, M | None]) -> tuple[Source[M], ...]:
+    """The mappings that pods have of their own, alike ones as one, and then those for all other pods."""
+    pods: list[tuple[M, set[str]]] = []
+    for pod, mapping in own.items():
+        if mapping is not None:
+            alike = next((found for known, found in pods if known == mapping), None)
+            if alike is None:
+                pods.append((mapping, {pod}))
+            else:
+                alike.add(pod)
+    taken = frozenset(pod for _, found in pods for pod in found)
+    return (
+        *(Source(mapping, frozenset(found)) for mapping, found in pods),
+        *(Source(mapping, others=taken) for mapping in mappings),
+    )
+
+
+# What a model server splits by model and status code only means something as a whole: sum by. A response that fails is
+# often a fast one, so those are summed apart; they have rows only where there are any.
+SUMMED = Template("""\
+  label_replace(sum by (__name__, $pod, instance) ($series), "slopewise_value", "$kind", "", "")
+""")
+SELECTED = Template("""\
+last_over_time({__name__=~"$names",$matchers${matched}slopewise_value=""}[$window])""")
+
+LARGEST = Template("""\
+  label_replace(max by ($pod, instance) (last_over_time($metric{${matchers}slopewise_value=""}[$window])),
+    "slopewise_value", "$kind", "", "")
+""")
+LABELLED = Template("""\
+  label_replace(count by ($pod) ($metric{$matchers$label!=""}), "slopewise_value", "$kind", "", "")
+""")
+RESET = Template("""\
+  label_replace(resets($metric{${matchers}slopewise_value=""}[$window]) > 0, "slopewise_value", "$kind", "", "")
+""")
+
+
+def kind(name: str, number: int) -> str:
+    """The value of `slopewise_value` in the rows of the mapping with this number: `responses`, `responses1`."""
+    return f"{name}{number or ''}"
+
+
+def response_parts(
+    sources: Sequence[Source[ResponseMapping]], forced: Matchers, window_seconds: float
+) -> Iterator[str]:
+    """What FACTS asks of response times; UsageError for a name or value that is none."""
+    for number, source in enumerate(sources):
+        yield from _of_server(source.mapping, number, source.matchers(forced), window_seconds)
+
+
+def step_parts(sources: Sequence[Source[EvaluationMapping]], forced: Matchers, window_seconds: float) -> Iterator[str]:
+    """What FACTS asks of the steps that mappings name."""
+    for number, source in enumerate(sources):
+        for series, value in ((source.mapping.steps_total, STEPS), (source.mapping.steps_planned, PLANNED)):
+            if series is not None:
+                yield _of_steps(LARGEST, source, series, forced, window_seconds, kind(value, number))
+
+
+def reset_parts(sources: Sequence[Source[EvaluationMapping]], forced: Matchers, window_seconds: float) -> Iterator[str]:
+    """What EVENTS asks of these steps: a count that falls, of a gauge too, is a restart."""
+    for number, source in enumerate(sources):
+        if (series := source.mapping.steps_total) is not None:
+            yield _of_steps(RESET, source, series, forced, window_seconds, kind(STEP_RESETS, number))
+
+
+def step_label_parts(sources: Sequence[Source[EvaluationMapping]], forced: Matchers) -> Iterator[str]:
+    """What EVENTS asks of losses that carry a step label; LEVELS leaves them out."""
+    for number, source in enumerate(sources):
+        mapping = source.mapping
+        matchers = render_matchers((*source.matchers(forced), *mapping.labels.items()))
+        for label in STEP_LABELS:
+            yield LABELLED.substitute(
+                pod=_pod(mapping.pod_labels),
+                metric=checked_metric_name(mapping.metric),
+                matchers=matchers,
+                label=label,
+                kind=kind(label, number),
+            )
+
+
+def with_pod_labels(matchers: Matchers, labels: PodLabels) -> Matchers:
+    """Matchers of the scrape's `namespace` and `pod` as matchers of the labels that name them."""
+    names = {"namespace": labels.namespace, "pod": labels.pod}
+    return tuple((names.get(name, name), value) for name, value in matchers)
+
+
+def _of_server(mapping: ResponseMapping, number: int, forced: Matchers, window_seconds: float) -> Iterator[str]:
+    """What is asked of one server's mapping: responses, those that failed, and failures that are counted apart."""
+    matchers, window = render_matchers((*forced, *mapping.labels.items())), duration(window_seconds)
+
+    def summed(value: str, names: Sequence[str], matched: Sequence[str]) -> str:
+        listed = "|".join(map(checked_metric_name, names))
+        series = [SELECTED.substitute(names=listed, matchers=matchers, matched=each, window=window) for each in matched]
+        return SUMMED.substitute(pod=_pod(mapping.pod_labels), series=" or ".join(series), kind=kind(value, number))
+
+    timed = (mapping.count_metric, mapping.sum_metric)
+    failing = [(checked_label_name(label), _pattern(values)) for label, values in mapping.failed.items()]
+    none_failed = "".join(f'{label}!~"{pattern}",' for label, pattern in failing)
+    yield summed(RESPONSES, (*timed, *mapping.in_flight), [none_failed])
+    if failing:
+        yield summed(FAILED, timed, [f'{label}=~"{pattern}",' for label, pattern in failing])
+    if mapping.failed_count is not None:
+        yield summed(FAILED_ALONE, (mapping.failed_count,), [""])
+
+
+def _of_steps(
+    template: Template,
+    source: Source[EvaluationMapping],
+    series: SeriesName,
+    forced: Matchers,
+    window_seconds: float,
+    value: str,
+) -> str:
+    return template.substitute(
+        metric=checked_metric_name(series.metric),
+        pod=_pod(source.mapping.pod_labels),
+        matchers=render_matchers((*source.matchers(forced), *series.labels.items())),
+        window=duration(window_seconds),
+        kind=value,
+    )
+
+
+def _pod(labels: PodLabels) -> str:
+    return f"{checked_label_name(labels.namespace)}, {checked_label_name(labels.pod)}"
+
+
+def _pattern(values: Sequence[str]) -> str:
+    """A regular expression for texts with `*` and `?` in them, inside PromQL double quotes."""
+    wild = {"*": ".*", "?": "."}
+    return escaped("|".join("".join(wild.get(each, re.escape(each)) for each in value) for value in values))

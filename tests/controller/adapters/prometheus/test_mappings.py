@@ -1,0 +1,274 @@
+"""Series of other people's names, scraped by a real Prometheus and read through mappings and presets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple
+from functools import partial
+from typing import Any, get_args
+
+import pytest
+from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.expositions import SERVERS, TRAINERS
+from support.waiting import wait_for
+
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, TargetGroup
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader
+from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping
+from slopewise.config.metric_presets import EvaluationPreset, ResponsePreset
+from slopewise.model import Responses
+
+pytestmark = pytest.mark.processes
+
+WINDOW_SECONDS = 2.0
+HOSTILE = 'x"} or vector(1) # \\ {pod=~".*"}'
+
+FAILED = {"triton": (4.0, 0.0), "ray-serve-proxy": (5.0, 0.05)}
+"""Count and seconds of the failures on the pages of `SERVERS`; the other servers have none that can be told apart."""
+
+IN_FLIGHT = {"vllm": 3.0, "ray-serve": 3.0, "ray-serve-proxy": 3.0}
+
+EXPORTER_OF_ALL = """\
+run_loss{k8s_namespace_name="flowcon",k8s_pod_name="mapped-a",split="val"} 0.5
+run_loss{k8s_namespace_name="flowcon",k8s_pod_name="mapped-a",split="train"} 0.25
+run_loss{k8s_namespace_name="flowcon",k8s_pod_name="mapped-b",split="val"} 0.75
+run_loss{k8s_namespace_name="other",k8s_pod_name="steady",split="val"} 9
+run_step{k8s_namespace_name="flowcon",k8s_pod_name="mapped-a"} 7
+run_step{k8s_namespace_name="flowcon",k8s_pod_name="mapped-b"} 8
+"""
+
+MAPPED = EvaluationMapping.model_validate(
+    {
+        "metric": "run_loss",
+        "labels": {"split": "val"},
+        "stepsTotal": {"metric": "run_step"},
+        "podLabels": {"namespace": "k8s_namespace_name", "pod": "k8s_pod_name"},
+    }
+)
+
+TRAINER = EvaluationMapping.model_validate(
+    {
+        "metric": "trainer_score",
+        "labels": {"split": "val"},
+        "objective": "max",
+        "stepsTotal": {"metric": "global_step", "labels": {"phase": "fit"}},
+        "stepsPlanned": {"metric": "max_steps"},
+    }
+)
+
+
+def trainer(*, score: float = 0.5, step: float = 7) -> str:
+    return (
+        f'trainer_score{{split="val"}} {score}\ntrainer_score{{split="train"}} 9\n'
+        f'global_step{{phase="fit"}} {step}\nglobal_step{{phase="sanity"}} 1000\nmax_steps 400\n'
+        "process_start_time_seconds 1000\n"
+    )
+
+
+class World:
+    """Pages of jobs, and readers with mappings."""
+
+    def __init__(self, pages: Scraped) -> None:
+        self._pages = pages
+        self._targets: dict[str, TargetGroup] = {}
+
+    def add(self, pod: str, content: str) -> None:
+        self._targets[pod] = self._pages.add({"namespace": "flowcon", "pod": pod, "instance": "a:1"}, content)
+
+    def set(self, pod: str, content: str) -> None:
+        self._pages.show(self._targets[pod], content)
+
+    def reader(
+        self,
+        evaluation: EvaluationMapping | None = None,
+        responses: ResponseMapping | None = None,
+        own: Mapping[str, OwnMappings] | None = None,
+        *,
+        points: bool = False,
+    ) -> PrometheusReader:
+        return PrometheusReader(
+            self._pages.asked.url,
+            {"namespace": "flowcon"},
+            SCRAPE_SECONDS,
+            [evaluation or EvaluationMapping()],
+            WINDOW_SECONDS,
+            responses=[responses or ResponseMapping()],
+            own=own or {},
+            points=points,
+        )
+
+    def jobs(self, **mappings: Any) -> Mapping[JobKey, JobSeries]:
+        with self.reader(**mappings) as reader:
+            return reader.read(time.time()).jobs
+
+    def job(self, pod: str, **mappings: Any) -> JobSeries:
+        return self.jobs(**mappings).get(JobKey("flowcon", pod), JobSeries())
+
+    def wait_for(self, pod: str, condition: Callable[[JobSeries], bool], **mappings: Any) -> JobSeries:
+        return wait_for(pod, lambda: self.job(pod, **mappings), condition)
+
+
+@pytest.fixture(scope="module")
+def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
+        world = World(pages)
+        for name, page in (SERVERS | TRAINERS).items():
+            world.add(name, page + "process_start_time_seconds 1000\n")
+        for pod in ("trainer", "restarts"):
+            world.add(pod, trainer())
+        world.add("contract", "training_loss 3\ntraining_steps_total 30\n" + SERVERS["kserve"])
+        world.add("exporter", EXPORTER_OF_ALL)
+        world.add("iterates", 'training_loss{it="1"} 3\n')
+        world.add("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank + 1}\n' for rank in range(3)))
+        world.add("splits", 'latency_count{result="x"} 1\nlatency_count{result="error-5"} 2\nlatency_sum 3\n')
+        pages.publish()
+        world.wait_for("contract", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
+        yield world
+
+
+def test_every_preset_has_a_page_of_its_project() -> None:
+    assert (set(SERVERS), set(TRAINERS)) == (set(get_args(ResponsePreset)), set(get_args(EvaluationPreset)))
+
+
+@pytest.mark.parametrize("preset", get_args(ResponsePreset))
+def test_a_preset_reads_the_response_times_that_its_server_exports(world: World, preset: ResponsePreset) -> None:
+    job = world.job(preset, responses=ResponseMapping(preset=preset))
+    assert job.responses is not None
+    count, seconds = FAILED.get(preset, (0.0, 0.0))
+    expected = Responses(40, 8.0, count, seconds, IN_FLIGHT.get(preset))
+    assert astuple(job.responses) == pytest.approx(astuple(expected))
+    assert world.job(preset).responses is None
+
+
+@pytest.mark.parametrize("preset", get_args(EvaluationPreset))
+def test_a_preset_reads_the_loss_and_the_steps_that_its_trainer_exports(world: World, preset: EvaluationPreset) -> None:
+    job = world.job(preset, evaluation=EvaluationMapping(preset=preset))
+    assert job.evaluation is not None
+    assert (job.evaluation.level, job.evaluation.objective, job.warnings) == (1.5, "min", ())
+    assert job.steps_total == (None if preset == "megatron" else 120)
+    assert world.job(preset).evaluation is None
+
+
+def test_a_mapping_names_the_score_its_direction_its_labels_its_steps_and_its_plan(world: World) -> None:
+    job = world.job("trainer", evaluation=TRAINER)
+    assert job.evaluation is not None
+    assert (job.evaluation.level, job.evaluation.objective) == (0.5, "max")
+    assert job.evaluation.series == 'trainer_score{split="val"}'
+    assert (job.steps_total, job.steps_planned, job.restarted) == (7, 400, False)
+
+
+def test_steps_of_a_gauge_that_fall_are_a_restart(world: World) -> None:
+    world.set("restarts", trainer(step=2))
+    job = world.wait_for("restarts", lambda job: job.steps_total == 2, evaluation=TRAINER)
+    assert job.restarted
+    assert not world.job("trainer", evaluation=TRAINER).restarted
+
+
+def test_raw_points_have_the_steps_that_a_mapping_names(world: World) -> None:
+    with world.reader(TRAINER, points=True) as reader:
+        job = reader.read(time.time()).jobs[JobKey("flowcon", "trainer")]
+    assert {(point.level, point.steps) for point in job.points} == {(0.5, 7)}
+    with world.reader(MAPPED, points=True) as reader:
+        jobs = reader.read(time.time()).jobs
+    assert {(point.level, point.steps) for point in jobs[JobKey("flowcon", "mapped-b")].points} == {(0.75, 8)}
+
+
+def test_labels_of_the_series_name_the_pods_of_an_exporter_of_many_jobs(world: World) -> None:
+    jobs = world.jobs(evaluation=MAPPED)
+    for pod, level, steps in (("mapped-a", 0.5, 7), ("mapped-b", 0.75, 8)):
+        job = jobs[JobKey("flowcon", pod)]
+        assert job.evaluation is not None
+        assert (job.evaluation.level, job.steps_total, job.warnings) == (level, steps, ())
+        assert job.evaluation.series == 'run_loss{split="val"}'
+    assert jobs[JobKey("flowcon", "exporter")].evaluation is None
+    with world.reader(MAPPED) as reader:
+        end = time.time()
+        curves = reader.range_curve(end - 1, end, SCRAPE_SECONDS)
+    values = {pod: {value for _, value in curve} for pod, curve in curves.items()}
+    assert values == {
+        "mapped-a": {0.5},
+        "mapped-b": {0.75},
+    }
+
+
+def test_a_series_that_names_a_pod_of_another_namespace_stays_outside_of_what_is_forced(world: World) -> None:
+    jobs = world.jobs(evaluation=MAPPED)
+    assert not [key for key in jobs if key.namespace != "flowcon" or key.pod == "steady"]
+
+
+def test_a_job_with_mappings_of_its_own_is_read_by_those_and_every_other_by_the_policys(world: World) -> None:
+    own = {
+        "trainer": OwnMappings(TRAINER),
+        "prime-rl": OwnMappings(EvaluationMapping(preset="prime-rl")),
+        "restarts": OwnMappings(TRAINER),
+        "kserve": OwnMappings(responses=ResponseMapping(preset="kserve")),
+    }
+    jobs = world.jobs(own=own)
+    levels = {key.pod: job.evaluation.level for key, job in jobs.items() if job.evaluation is not None}
+    assert (levels["trainer"], levels["prime-rl"], levels["contract"]) == (0.5, 1.5, 3)
+    assert jobs[JobKey("flowcon", "trainer")].steps_planned == 400
+    assert {key.pod for key, job in jobs.items() if job.responses is not None} == {"kserve"}
+    assert "axolotl" not in levels
+
+
+def test_a_job_whose_own_mapping_finds_nothing_is_not_read_by_the_policys(world: World) -> None:
+    own = {"contract": OwnMappings(EvaluationMapping(preset="megatron"))}
+    assert world.job("contract", own=own).evaluation is None
+
+
+def test_failed_values_are_texts_in_which_only_stars_and_question_marks_stand_for_others(world: World) -> None:
+    def failed(*values: str) -> float:
+        mapping = ResponseMapping.model_validate({"metric": "latency", "failed": {"result": values}, "inFlight": []})
+        responses = world.job("splits", responses=mapping).responses
+        return -1 if responses is None else responses.failed_total
+
+    assert failed("error-?") == failed("err*") == failed("error-5", "y") == 2
+    assert failed("error-.") == failed("error") == failed("?") - 1 == 0
+    assert failed(HOSTILE) == 0
+
+
+@pytest.mark.parametrize("part", ["labels", "stepsTotal", "stepsPlanned"])
+def test_a_hostile_value_of_a_matcher_selects_nothing_and_breaks_nothing(world: World, part: str) -> None:
+    labels = {"split": HOSTILE}
+    written = {"labels": labels} if part == "labels" else {part: {"metric": "global_step", "labels": labels}}
+    jobs = world.jobs(evaluation=EvaluationMapping.model_validate({"metric": "trainer_score", **written}))
+    job = jobs[JobKey("flowcon", "trainer")]
+    assert (job.evaluation is None) == (part == "labels")
+    assert (job.steps_total, job.steps_planned) == (None, None)
+
+
+def _shows(step: int, job: JobSeries) -> bool:
+    return any(f"{step} series match" in each or "`it`" in each for each in job.warnings)
+
+
+def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_are_not(world: World) -> None:
+    with world.reader() as reader:
+
+        def read(pod: str) -> JobSeries:
+            return reader.read(time.time()).jobs.get(JobKey("flowcon", pod), JobSeries())
+
+        assert read("iterates").warnings == ()
+        for step in (2, 3):
+            world.set("iterates", "".join(f'training_loss{{it="{it}"}} {4 - it}\n' for it in range(1, step + 1)))
+            wait_for(
+                "its series",
+                lambda: read("iterates"),
+                partial(_shows, step),
+            )
+        job = read("iterates")
+        assert job.evaluation is None
+        (warning,) = job.warnings
+        assert "training_loss carries the label `it`" in warning
+        assert "report the it as a value of its own, or drop the label with metricRelabelings" in warning
+        world.set("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank}\n' for rank in range(3)))
+        time.sleep(2 * SCRAPE_SECONDS)
+        ranks = read("ranks")
+        assert ranks.evaluation is not None
+        assert not any("carries the label" in each for each in ranks.warnings)
+
+
+def test_mappings_cost_no_query(world: World) -> None:
+    with world.reader(TRAINER, ResponseMapping(preset="triton")) as reader:
+        assert reader.read(time.time()).queries == 3

@@ -1,0 +1,76 @@
+"""Labels that grow with a training are recognised by their numbers; those of ranks and attempts are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slopewise.adapters.prometheus.moving_labels import MAX_NUMBERS, MovingLabels, SeriesRows
+
+Series = Iterable[tuple[dict[str, str], float]]
+
+
+def readings(*each: Series, moving: MovingLabels[str] | None = None) -> set[str]:
+    """What is recognised of one job after these readings, whose series are labels and levels."""
+    moving = moving or MovingLabels[str]()
+    found: dict[str, frozenset[str]] = {}
+    for series in each:
+        rows = [SeriesRows({"pod": "p", "instance": "10.0.0.1:9464", **labels}, {"level": at}) for labels, at in series]
+        found = moving.of_jobs("loss", {"job": rows})
+    return set(found.get("job", ()))
+
+
+def of(label: str, *values: object, level: float = 1.0) -> Series:
+    return [({label: str(value)}, level) for value in values]
+
+
+def test_a_label_of_which_only_the_newest_value_is_exported_is_recognised_at_its_second_rise() -> None:
+    assert readings(of("it", 10), of("it", 20)) == set()
+    assert readings(of("it", 10), of("it", 20), of("it", 30)) == {"it"}
+
+
+def test_a_label_of_which_all_values_stay_exported_is_recognised_while_the_old_ones_stand_still() -> None:
+    old = [({"ts": "1700000000.5"}, 3.0)]
+    newer = [*old, ({"ts": "1700000010.5"}, 2.0)]
+    assert readings(old, newer, [*newer, ({"ts": "1700000020.5"}, 1.0)]) == {"ts"}
+
+
+def test_numbers_that_do_not_rise_are_those_of_ranks() -> None:
+    ranks = [({"rank": str(rank)}, 1.0) for rank in range(8)]
+    assert readings(*[ranks] * 5) == set()
+
+
+def test_workers_that_are_added_while_the_losses_of_the_others_go_on_are_no_steps() -> None:
+    growing = [[({"rank": str(rank)}, 9.0 - now) for rank in range(now)] for now in range(1, 6)]
+    assert readings(*growing) == set()
+
+
+def test_one_rise_is_a_restart() -> None:
+    assert readings(of("attempt", 1), of("attempt", 2), of("attempt", 2)) == set()
+
+
+def test_ranks_beside_a_growing_label_are_told_from_it() -> None:
+    each = [[({"it": str(it), "rank": str(rank)}, it + rank) for rank in range(2)] for it in (5, 6, 7)]
+    assert readings(*each) == {"it"}
+
+
+def test_two_labels_that_grow_together_are_both_recognised() -> None:
+    assert readings(*[[({"it": str(it), "ts": str(170 + it)}, 1.0)] for it in (5, 6, 7)]) == {"it", "ts"}
+
+
+def test_words_and_addresses_are_no_numbers() -> None:
+    assert readings(*[of("host", f"10.0.0.{n}") for n in range(1, 5)]) == set()
+    assert readings(*[of("run", f"run-{n}") for n in range(1, 5)]) == set()
+
+
+def test_what_was_recognised_stays_so_while_the_job_is_there_and_is_forgotten_with_it() -> None:
+    moving = MovingLabels[str]()
+    assert readings(of("it", 1), of("it", 2), of("it", 3), of("it", 3), moving=moving) == {"it"}
+    assert moving.of_jobs("loss", {}) == {}
+    assert readings(of("it", 4), moving=moving) == set()
+
+
+def test_a_label_with_very_many_values_takes_bounded_memory() -> None:
+    moving = MovingLabels[str]()
+    assert readings(*[of("it", *range(1000 * n)) for n in (1, 2, 3)], moving=moving) == {"it"}
+    (job,) = moving._known["loss"].values()
+    assert [len(numbers.levels) for numbers in job.places.values()] == [MAX_NUMBERS]

@@ -1,0 +1,161 @@
+"""Mappings of metric names as users write them, in a TrainingPolicy and a jobs file; each mistake is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from slopewise.config.jobs_file import load_jobs
+from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, EvaluationMapping, OwnMappings, ResponseMapping
+from slopewise.config.metric_presets import (
+    EVALUATION_PRESETS,
+    RESPONSE_PRESETS,
+    EvaluationPreset,
+    ResponsePreset,
+)
+from slopewise.config.training_policy import EvaluationSettings, TrainingPolicySpec, load_training_policy
+from slopewise.crds.schema.definitions import training_policies
+from slopewise.errors import UsageError
+
+HOSTILE = 'x"} or vector(1) #'
+
+
+def spec_of_api_server() -> dict[str, Any]:
+    """What the API server makes of an empty spec."""
+    (version,) = training_policies()["spec"]["versions"]
+    default: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["default"]
+    return default
+
+
+def test_presets_are_complete() -> None:
+    assert set(EVALUATION_PRESETS) == set(get_args(EvaluationPreset))
+    assert set(RESPONSE_PRESETS) == set(get_args(ResponsePreset))
+
+
+@pytest.mark.parametrize("preset", get_args(ResponsePreset))
+def test_every_key_of_a_preset_is_in_effect_also_beside_the_defaults_of_the_api_server(preset: str) -> None:
+    stored = spec_of_api_server()["responses"] | {"preset": preset}
+    for written in ({"preset": preset}, stored):
+        mapping = ResponseMapping.model_validate(written)
+        for key, value in RESPONSE_PRESETS[mapping.preset or "vllm"].items():
+            assert mapping.model_dump(mode="json", by_alias=True)[key] == value, key
+
+
+@pytest.mark.parametrize("preset", get_args(EvaluationPreset))
+def test_every_key_of_a_training_preset_is_in_effect_also_beside_these_defaults(preset: str) -> None:
+    stored = spec_of_api_server()["evaluation"] | {"preset": preset, "targetHits": 5}
+    for written in ({"preset": preset, "targetHits": 5}, stored):
+        settings = EvaluationSettings.model_validate(written)
+        assert settings.metric == EVALUATION_PRESETS[settings.preset or "megatron"]["metric"]
+        assert settings.target_hits == 5
+
+
+def test_what_is_written_goes_before_the_preset() -> None:
+    mapping = ResponseMapping.model_validate(
+        {"preset": "vllm", "metric": "vllm:time_to_first_token_seconds", "labels": {"model_name": "a"}}
+    )
+    assert mapping.metric == "vllm:time_to_first_token_seconds"
+    assert mapping.labels == {"model_name": "a"}
+    assert mapping.in_flight == ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+
+def test_a_mapping_that_was_read_is_read_again_as_it_is() -> None:
+    mapping = ResponseMapping.model_validate({"preset": "triton", "labels": {"model": "a"}})
+    assert ResponseMapping.model_validate(mapping.model_dump(by_alias=True)) == mapping
+    assert ResponseMapping.model_validate(mapping.model_dump()) == mapping
+
+
+def test_a_histogram_is_named_by_its_stem_and_counters_by_both_names() -> None:
+    histogram = ResponseMapping(metric="latency_ms", unit="milliseconds")
+    assert (histogram.count_metric, histogram.sum_metric) == ("latency_ms_count", "latency_ms_sum")
+    counters = ResponseMapping(metric="time_us", count="requests", unit="microseconds")
+    assert (counters.count_metric, counters.sum_metric) == ("requests", "time_us")
+    assert (histogram.seconds_per_unit, counters.seconds_per_unit) == (1e-3, 1e-6)
+
+
+MISTAKES = [
+    ({"evaluation": {"metric": "loss{}"}}, "evaluation.metric: 'loss{}' is not a metric name; use letters"),
+    (
+        {"evaluation": {"metric": HOSTILE}},
+        "is not a metric name; use letters, digits, _ and : (PromQL is not",
+    ),
+    ({"evaluation": {"metric": 5}}, "evaluation.metric: must be a valid string, not 5"),
+    ({"evaluation": {"labels": {HOSTILE: "a"}}}, "is not a label name; use letters, digits and _"),
+    ({"evaluation": {"labels": {5: "a"}}}, "evaluation.labels: 5 is not a label name"),
+    ({"evaluation": {"labels": ["a"]}}, "evaluation.labels: must be a mapping of keys to values, not list"),
+    ({"evaluation": {"preset": "primerl"}}, "not 'primerl'; did you mean 'prime-rl'?"),
+    ({"evaluation": {"preset": "ray-train"}}, "must be 'axolotl', 'megatron' or 'prime-rl', not 'ray-train'"),
+    ({"evaluation": {"preset": ["vllm"]}}, "evaluation.preset: must be 'axolotl', 'megatron' or 'prime-rl'"),
+    ({"evaluation": {"stepsTotal": "global_step"}}, "evaluation.stepsTotal: must be a mapping of keys to values"),
+    ({"evaluation": {"stepsTotal": {"metric": "a b"}}}, "evaluation.stepsTotal.metric: 'a b' is not a metric name"),
+    ({"evaluation": {"stepsTotal": {}}}, "evaluation.stepsTotal.metric: is required; add it"),
+    ({"evaluation": {"podLabels": {"pod": "k8s.pod.name"}}}, "'k8s.pod.name' is not a label name"),
+    ({"responses": {"preset": "vlm"}}, "not 'vlm'; did you mean 'vllm'?"),
+    ({"responses": {"preset": "vllm", "metrics": "a"}}, "responses.metrics: unknown key; did you mean 'metric'?"),
+    ({"responses": {"count": "rate(a[5m])"}}, "'rate(a[5m])' is not a metric name"),
+    ({"responses": {"inFlight": ["ok", "a-b"]}}, "responses.inFlight.1: 'a-b' is not a metric name"),
+    ({"responses": {"unit": "ms"}}, "responses.unit: must be 'seconds', 'milliseconds', 'microseconds' or"),
+    ({"responses": {"failed": {"a=b": ["x"]}}}, "'a=b' is not a label name"),
+    ({"responses": {"failed": {"code": "5??"}}}, "'5??' is no list of values; write one, such as [error, 5??]"),
+    ({"responses": {"failed": {"code": []}}}, "[] is no list of values; write one, such as [error, 5??]"),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), MISTAKES)
+def test_a_mistake_in_a_policy_is_one_sentence(tmp_path: Path, spec: dict[str, Any], message: str) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump({"spec": spec}), encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load_training_policy(path)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: spec.")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("spec", "message"), MISTAKES)
+def test_the_same_mistake_in_a_jobs_file_is_the_same_sentence(
+    tmp_path: Path, spec: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(yaml.safe_dump([{"name": "a", "command": "true", **spec}]), encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load_jobs(path)
+    assert message in str(caught.value)
+
+
+def test_a_job_may_have_mappings_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(
+        """\
+- {name: plain, command: "true"}
+- name: other
+  command: "true"
+  evaluation: {metric: trainer_score, objective: max, stepsTotal: {metric: global_step}}
+- {name: model, command: "true", responses: {preset: vllm}}
+""",
+        encoding="utf-8",
+    )
+    plain, other, model = load_jobs(path)
+    assert plain.mappings == NO_OWN_MAPPINGS
+    evaluation = EvaluationMapping.model_validate(
+        {"metric": "trainer_score", "objective": "max", "stepsTotal": {"metric": "global_step"}}
+    )
+    assert other.mappings == OwnMappings(evaluation)
+    assert model.mappings == OwnMappings(responses=ResponseMapping(preset="vllm"))
+
+
+def test_how_progress_is_measured_is_no_setting_of_one_job(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text('[{name: a, command: "true", evaluation: {normaliser: first}}]', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"evaluation.normaliser: unknown key"):
+        load_jobs(path)
+
+
+def test_a_policy_without_mappings_reads_the_names_of_the_contract() -> None:
+    spec = TrainingPolicySpec()
+    assert spec.evaluation.metric == "training_loss"
+    assert spec.responses == ResponseMapping()
+    assert spec.responses.failed == {"outcome": ("failed",), "code": ("4??", "5??")}
