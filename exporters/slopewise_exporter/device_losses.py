@@ -50,10 +50,13 @@ class DeviceLosses:
 
 def _kept(loss: Any) -> Any | None:
     """What stays as it is until it is read; None for what is at hand already, or is no single number."""
+    kind = getattr(getattr(loss, "device", None), "type", None)
+    if kind in ("cpu", "meta"):  # first, because a tensor takes 0.7 µs to say that it has no attribute
+        return None
     is_ready = getattr(loss, "is_ready", None)
     if is_ready is not None:  # JAX, whose arrays never change
         return None if loss.size != 1 or is_ready() else loss
-    if getattr(getattr(loss, "device", None), "type", "cpu") in ("cpu", "meta") or loss.numel() != 1:
+    if kind is None or loss.numel() != 1:
         return None
     # A copy: a CUDA graph writes the loss of each of its runs to the same place.
     return loss.detach().reshape(()).clone()

@@ -7,17 +7,29 @@ megabytes that a scraped training does not need.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Callable
 
 from slopewise_exporter.push import FLUSH_SECONDS, HURRIED_FLUSH_SECONDS, Push
 from slopewise_exporter.record import Facts, TrainingRecord
 from slopewise_exporter.values import Checker, parse_flag
 
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
 
 class Pushes:
     """All pushes of one reporter; most trainings have none."""
 
-    def __init__(self, environ: Mapping[str, str], check: Checker, record: TrainingRecord, facts: Facts) -> None:
-        self._all = list(_started(environ, check, record, facts))
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        check: Checker,
+        record: TrainingRecord,
+        facts: Facts,
+        process: Callable[[], Collector | None] = lambda: None,
+    ) -> None:
+        """`process`: what describes the training's process, where that is another than this one."""
+        self._all = list(_started(environ, check, record, facts, process))
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -33,7 +45,13 @@ class Pushes:
             push.wait(HURRIED_FLUSH_SECONDS if hurried else FLUSH_SECONDS)
 
 
-def _started(environ: Mapping[str, str], check: Checker, record: TrainingRecord, facts: Facts) -> Iterator[Push]:
+def _started(
+    environ: Mapping[str, str],
+    check: Checker,
+    record: TrainingRecord,
+    facts: Facts,
+    process: Callable[[], Collector | None],
+) -> Iterator[Push]:
     if environ.get("KUBEFLOW_TRAINER_SERVER_URL"):
         from slopewise_exporter.trainjob_status import TrainJobStatus
 
@@ -42,7 +60,7 @@ def _started(environ: Mapping[str, str], check: Checker, record: TrainingRecord,
         from slopewise_exporter.exposition import build_registry
         from slopewise_exporter.otlp import Otlp
 
-        yield Push(Otlp(environ, check, build_registry(record, facts).collect), check)
+        yield Push(Otlp(environ, check, build_registry(record, facts, process()).collect), check)
 
 
 def _wants_otlp(environ: Mapping[str, str], check: Checker) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from slopewise_exporter.average import RobustAverage
 from slopewise_exporter.progress import Progress
+from slopewise_exporter.values import Checker, parse_label, parse_objective
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
     "starting",
@@ -35,6 +36,15 @@ class Facts(NamedTuple):
     framework: str
     model: str
     objective: str
+
+
+def checked_facts(check: Checker, framework: object, model: object, objective: object) -> Facts:
+    """The arguments of a reporter, each of them usable."""
+    return Facts(
+        framework=check.read("framework", framework, parse_label, "", "text"),
+        model=check.read("model", model, parse_label, "", "text"),
+        objective=check.read("objective", objective, parse_objective, "min", "'min' or 'max'"),
+    )
 
 
 class Snapshot(NamedTuple):

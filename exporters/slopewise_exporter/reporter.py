@@ -28,15 +28,13 @@ from slopewise_exporter.environment import (
 )
 from slopewise_exporter.progress import Progress
 from slopewise_exporter.pushes import Pushes
-from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord
+from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord, checked_facts
 from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (
     Checker,
     parse_amount,
     parse_ema_decay,
-    parse_label,
     parse_number,
-    parse_objective,
     parse_planned_steps,
     parse_steps,
 )
@@ -103,7 +101,7 @@ class Reporter:
             settings = endpoint_settings(
                 os.environ, self._check, port=port, address=address, linger_seconds=linger_seconds
             )
-            self._open(settings, self._facts(framework=framework, model=model, objective=objective))
+            self._open(settings, checked_facts(self._check, framework, model, objective))
         self._recording = self._endpoint is not None or bool(self._pushes)
 
     @property
@@ -186,7 +184,12 @@ class Reporter:
 
         It has the length of `batches` and their attributes, and can be gone through again where they can.
         """
-        return TimedBatches(batches, self.waited)
+        return TimedBatches(batches, self._count_wait)
+
+    def _count_wait(self, seconds: float) -> None:
+        """As `waited`, of a clock's own difference, which needs no check."""
+        if self._recording:
+            self._record.waited(seconds)
 
     def epochs(self, epochs: int, batches: Iterable[object] = (), *, first: int = 0) -> Iterator[int]:
         """`for epoch in reporter.epochs(EPOCHS, loader)`: plans `epochs` × len(loader) steps, and counts the epochs.
@@ -317,28 +320,20 @@ class Reporter:
             self._endpoint.abandon_after_fork()
             self._endpoint = None
 
-    def _facts(self, *, framework: str, model: str, objective: str) -> Facts:
-        read = self._check.read
-        return Facts(
-            framework=read("framework", framework, parse_label, "", "text"),
-            model=read("model", model, parse_label, "", "text"),
-            objective=read("objective", objective, parse_objective, "min", "'min' or 'max'"),
-        )
-
     def _open(self, settings: EndpointSettings, facts: Facts) -> None:
+        self._linger_seconds = settings.linger_seconds
         try:
+            lifecycle.opening()
             # Before the endpoint: a push works where the port is taken, and the log line about that says so.
-            self._pushes = Pushes(os.environ, self._check, self._record, facts)
+            self._pushes = Pushes(os.environ, self._check, self._record, facts, self._process_metrics)
         except Exception as error:
             self._check.warn("pushes", f"nothing can be pushed ({error})")
-        self._linger_seconds = settings.linger_seconds
         try:
             # Imported here, since prometheus_client takes some 60 ms: only the process that reports pays.
             from slopewise_exporter.endpoint import MetricsEndpoint
             from slopewise_exporter.exposition import build_registry
 
             registry = build_registry(self._record, facts, self._process_metrics())
-            lifecycle.opening()
             self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
             result = "Metrics are pushed and not scraped" if self._pushes else "Training goes on without metrics"
