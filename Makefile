@@ -10,7 +10,7 @@ SEARCH_TIMES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
-	record release install-check test-long test-cluster test-faults test-queriers test-frameworks test-pythons bench-cluster
+	record real-runs release install-check test-long test-cluster test-faults test-queriers test-frameworks test-pythons bench-cluster
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -20,6 +20,7 @@ help:
 	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
 	@echo "make record    train the papers' models under the exporter and keep their losses for the simulator (ONLY=vae-keras"
 	@echo "               for one; Linux; 10 minutes on two quiet cores after the download of make test-frameworks)"
+	@echo "make real-runs five rounds of the demo, and the README's table of them (about 25 minutes, quiet machine)"
 	@echo "make which-policy   the figures of docs/which-policy.md, which make replicate writes too (2 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
@@ -64,6 +65,10 @@ replicate: $(VENV)/.done
 
 record: $(VENV)/.done $(FRAMEWORKS)/.done
 	$(BIN)/python -m replication.recording $(ONLY:%=--only %)
+
+real-runs: $(VENV)/.done
+	$(BIN)/slopewise demo --repeat 5 --report "$(REPORT)" -o json >demo.json
+	$(BIN)/python -m replication.real_runs demo.json
 
 which-policy: $(VENV)/.done
 	$(BIN)/python -m replication.which_policy

@@ -33,6 +33,7 @@ def policy() -> TrainingPolicy:
     """FlowCon as the demo runs it."""
     spec = {
         "mode": "Auto",
+        "policy": {"name": "flowcon"},
         "resources": {"cpu": {"min": "20m", "max": "64"}},
         "behaviour": {"intervalSeconds": INTERVAL_SECONDS, "cooldownSeconds": 0, "maxStepRatio": 100},
     }

@@ -73,7 +73,7 @@ def draw_all(results: Sequence[Result], folder: Path) -> dict[str, list[str]]:
             pictures[sweep.setting].append(draw_sweep(result, sweep, folder / sweep.file))
     for grid in GRIDS:
         if result := by_name.get(grid.setting.name):
-            pictures[grid.setting.name].append(_save(draw_grid(result, grid), folder / grid.file))
+            pictures[grid.setting.name].append(save(draw_grid(result, grid), folder / grid.file))
     if GANTT_SETTING in by_name:
         pictures[GANTT_SETTING] += _gantts(SETTINGS[GANTT_SETTING], folder)
     return pictures
@@ -114,7 +114,7 @@ def draw_sweep(result: Result, sweep: Sweep, path: Path) -> str:
     axes.set_ylabel(f"{sweep.prefix.split(',')[0]} (%)")
     axes.set_title(f"{sweep.setting}, {sweep.fixed}")
     axes.legend(frameon=False)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _with_errors(estimates: Sequence[Estimate]) -> tuple[list[float], list[float], list[float]]:
@@ -161,7 +161,7 @@ def _gantt(outcome: RunOutcome, title: str, end_seconds: float, path: Path) -> s
         handles=[mpl.patches.Patch(color=colour, label=kind) for kind, colour in _COLOURS.items()],
         frameon=False, loc="lower right",
     )  # fmt: skip
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _bar(axes: Any, row: int, stay: Stay, number: int) -> None:
@@ -170,7 +170,8 @@ def _bar(axes: Any, row: int, stay: Stay, number: int) -> None:
     axes.text(stay.to_seconds, row, f" {number}{suffix}", va="center", fontsize=5)
 
 
-def _save(figure: Any, path: Path) -> str:
+def save(figure: Any, path: Path) -> str:
+    """Write a picture without a date; the name of its file."""
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

@@ -7,25 +7,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
+MANAGED = ("flowcon", "marginal")
+
 
 def problems(result: dict[str, Any], report: str) -> list[str]:
     """What is wrong with a demo's result, one sentence each."""
     runs = result["policy_runs"]
-    if list(runs) != ["fair", "flowcon"]:
-        return [f"ran {list(runs)}, not fair and flowcon"]
+    if list(runs) != ["fair", *MANAGED]:
+        return [f"ran {list(runs)}, not fair, {' and '.join(MANAGED)}"]
     found = [problem for policy, run in runs.items() for problem in problems_of_run(policy, run)]
     if runs["fair"]["resizes_applied"]:
         found.append("fair changed something")
-    if not runs["flowcon"]["resizes_applied"]:
-        found.append("flowcon changed nothing")
-    fair, flowcon = ({job["name"]: job["steps"] for job in run["jobs"]} for run in runs.values())
-    if fair != flowcon:
-        found.append(f"the same jobs did different work: {fair}, {flowcon}")
+    found += [f"{policy} changed nothing" for policy in MANAGED if not runs[policy]["resizes_applied"]]
+    fair, *managed = ({job["name"]: job["steps"] for job in run["jobs"]} for run in runs.values())
+    found += [f"the same jobs did different work: {fair}, {steps}" for steps in managed if steps != fair]
     if any(run["other_cpu_cores"] is None for run in runs.values()):
         found.append("not counted: what everything else on the machine used")
-    said = result["comparison"]["flowcon"]
-    if bool(said["rounds_compared"]) == bool(said["not_compared_because"]):
-        found.append(f"it compared {said['rounds_compared']} rounds and says {said['not_compared_because']}")
+    for said in result["comparison"].values():
+        if bool(said["rounds_compared"]) == bool(said["not_compared_because"]):
+            found.append(f"it compared {said['rounds_compared']} rounds and says {said['not_compared_because']}")
     if len(report.encode()) > 1_000_000:
         found.append(f"the report has {len(report.encode())} bytes")
     if any(name not in report for name in fair):

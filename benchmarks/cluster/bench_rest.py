@@ -66,7 +66,9 @@ def main() -> int:
     with own_namespace(api) as namespace:
         start_pods(api, namespace, [training(number) for number in range(JOBS)])
         options = ("--scrape-interval", f"{SCRAPE_SECONDS:g}", "--lease-namespace", namespace)
-        spec = policy(namespace, INTERVAL_SECONDS, resources={"cpu": {"min": "100m", "max": "1"}})
+        spec = policy(
+            namespace, INTERVAL_SECONDS, policy={"name": "flowcon"}, resources={"cpu": {"min": "100m", "max": "1"}}
+        )
         with MeasuredController(spec, read_settings().prometheus_url, *options) as controller:
             first = controller.wait_for_passes(JOBS, 1, 60.0)[0]
             start_seconds = controller.seconds_to(first)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from slopewise_exporter.connected_rank import connected_rank
 from slopewise_exporter.values import (
@@ -22,6 +21,9 @@ from slopewise_exporter.values import (
     parse_port,
     parse_rank,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEFAULT_PORT = 9464
 
@@ -76,7 +78,7 @@ def is_first_rank(environ: Mapping[str, str], check: Checker) -> bool:
 def checkpoint_folder(environ: Mapping[str, str], folder: str | os.PathLike[str] | None) -> Path | None:
     """Where checkpoints go; None: nowhere. An empty argument counts as unset too: `Path("")` is where we stand."""
     place = environ.get("SLOPEWISE_CHECKPOINT_FOLDER") or folder
-    return Path(place) if place else None
+    return _path(place) if place else None
 
 
 def endpoint_settings(
@@ -101,7 +103,7 @@ def endpoint_settings(
             linger_seconds,
             wanted_linger,
         ),
-        port_file=Path(port_file) if port_file else None,
+        port_file=_path(port_file) if port_file else None,
     )
 
 
@@ -143,6 +145,12 @@ def write_port_file(path: Path, port: int) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+
+
+def _path(place: str | os.PathLike[str]) -> Path:
+    from pathlib import Path  # here: with what it imports itself, a quarter of what importing a reporter would cost
+
+    return Path(place)
 
 
 def _global_rank(environ: Mapping[str, str], check: Checker) -> int:

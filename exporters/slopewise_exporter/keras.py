@@ -42,6 +42,7 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
         self._report = FitReport(reporter, "keras")
         self._counting = threading.Lock()
         self._begun = False
+        self._batches_at_once = 1
         self._executions = 0
         self._counted = 0
 
@@ -49,6 +50,9 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """A fit, whose first epoch is not known yet."""
         self._begun = False
+        # Here and not for each batch: with JAX, asking for the model puts its state together, which in another thread
+        # takes the buffers of the step that runs.
+        self._batches_at_once = self.model.steps_per_execution or 1
 
     @harmless
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -68,7 +72,7 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
         """A step, or `steps_per_execution` of them; the last execution of an epoch may have fewer."""
         with self._counting:
             self._executions += 1
-            done = self._executions * (self.model.steps_per_execution or 1)
+            done = self._executions * self._batches_at_once
             done = max(self._counted + 1, min(done, self.params.get("steps") or done))
             self._report.step((logs or {}).get("loss"), done - self._counted)
             self._counted = done

@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat, TypeVar
@@ -43,6 +42,8 @@ from slopewise_exporter.values import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from prometheus_client.registry import Collector
 
     from slopewise_exporter.endpoint import MetricsEndpoint

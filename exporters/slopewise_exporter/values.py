@@ -7,14 +7,13 @@ default, and the log says so the first time (a loop of a million steps must not 
 
 from __future__ import annotations
 
-import logging
 import math
 from contextlib import suppress
 from typing import Callable, TypeVar
 
 Parsed = TypeVar("Parsed")
 
-_log = logging.getLogger("slopewise_exporter")
+LOGGER = "slopewise_exporter"
 
 MAX_LINGER_SECONDS = 3600.0
 
@@ -32,12 +31,16 @@ class Checker:
         self._told.add(subject)
         # A user's log handler or filter may raise; that is not worth a training.
         with suppress(Exception):
-            _log.warning(message)
+            import logging  # here: it is a third of what importing a reporter would cost
+
+            logging.getLogger(LOGGER).warning(message)
 
     def inform(self, message: str) -> None:
         """Log `message` for those who look; never raises."""
         with suppress(Exception):
-            _log.info(message)
+            import logging
+
+            logging.getLogger(LOGGER).info(message)
 
     def warned(self, subject: str) -> bool:
         """Whether something was said about `subject` and not forgotten since."""

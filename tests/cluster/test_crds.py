@@ -186,7 +186,7 @@ def test_people_see_a_policy_in_one_line(kubectl: Kubectl, policy_name: str) -> 
     kubectl.run("patch", "tp", policy_name, "--subresource=status", "--type=merge", "-p", patch)
     lines = [line.split() for line in kubectl.run("get", "tp", policy_name).splitlines()]
     assert lines[0] == ["NAME", "MODE", "POLICY", "JOBS", "READY", "REASON", "AGE"]
-    assert lines[1][:6] == [policy_name, "Observe", "flowcon", "3", "True", "ModeObserve"]
+    assert lines[1][:6] == [policy_name, "Observe", "marginal", "3", "True", "ModeObserve"]
     kubectl.run("wait", "--for=condition=Ready", f"trainingpolicy/{policy_name}", "--timeout=5s")
 
 

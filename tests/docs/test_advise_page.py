@@ -37,6 +37,7 @@ def test_it_names_every_metric_that_is_read_and_no_other() -> None:
             [f"{findings.LEAST_IMPROVEMENT_RATIO:.0%}".replace("%", " %"), f"{findings.NOISES:g} times"],
         ),
         ("throttled while it improved", [f"{100 * findings.THROTTLED_RATIO:.0f} %"]),
+        ("steps that wait for their batches", [f"{100 * findings.INPUT_BOUND_RATIO:.0f} %"]),
         (
             "GPUs that wait for their CPU",
             [f"{100 * findings.LOW_GPU_RATIO:.0f} %", f"{100 * findings.FULL_CPU_RATIO:.0f} %"],

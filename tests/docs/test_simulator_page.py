@@ -14,7 +14,6 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from slopewise.config.validation import validate
 from slopewise.simulator.engine import run
 from slopewise.simulator.results.measures import MEASURES
 from slopewise.simulator.scenario.builtin_models import BUILT_IN, ModelSettings, SpikeSettings
@@ -30,7 +29,7 @@ from slopewise.simulator.scenario.generate_settings import (
 from slopewise.simulator.scenario.parts import JobSettings, NodeSettings, PolicyEntry
 from slopewise.simulator.scenario.recorded_losses import recorded_loss
 from slopewise.simulator.scenario.recorded_losses import shipped as recorded_losses
-from slopewise.simulator.scenario.scenario import Scenario, ScenarioSpec, load_scenario, policy_runs, shipped
+from slopewise.simulator.scenario.scenario import ScenarioSpec, load_scenario, policy_runs, shipped
 from slopewise.simulator.sweep import simulate
 from slopewise.simulator.workload import draw
 
@@ -143,8 +142,11 @@ def test_every_shipped_scenario_is_reported_in_its_own_words() -> None:
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_every_example_is_a_scenario_that_runs(text: str) -> None:
-    scenario = validate(Scenario, yaml.safe_load(text), where="docs/simulator.md")
+def test_every_example_is_a_scenario_that_runs(text: str, tmp_path: Path) -> None:
+    for name, table in re.findall(r"^```text\n# (\S+\.csv)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(table)
+    (tmp_path / "example.yaml").write_text(text)
+    scenario = load_scenario(str(tmp_path / "example.yaml"))
     instance = draw(scenario, 1)
     for policy in policy_runs(scenario):
         outcome = run(instance, policy)

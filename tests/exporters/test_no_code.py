@@ -391,6 +391,35 @@ def test_whatever_fails_here_the_training_is_started_as_it_is(start: Start, scri
     assert (status, output) == (-signal.SIGUSR1, b"loss=1\n")
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "wrapper._attend = broken",
+        "wrapper._ended = broken",
+        "wrapper._end_report = broken",
+        "wrapper._OutputReport.take = broken",
+        "wrapper._OutputReport.end = broken",
+        "wrapper.Copying.finish = broken",
+        "channels.LineSplitter.feed = broken",
+    ],
+)
+def test_what_fails_while_it_runs_neither_stops_it_nor_starts_it_twice(
+    start: Start, script: Script, fault: str, tmp_path: Path
+) -> None:
+    starter = script(f"""
+        from slopewise_exporter.instrument import channels, launch, wrapper
+        def broken(*_, **__):
+            raise MemoryError("of ours")
+        {fault}
+        command = "echo started >> starts; echo loss=1; head -c 300000 /dev/zero; sleep 0.3; exit 9"
+        launch.start(["sh", "-c", command], (), wrap=True)
+    """)
+    status, output, errors = ended(start([sys.executable, starter], cwd=str(tmp_path)))
+    assert (status, output) == (9, b"loss=1\n" + bytes(300_000))
+    assert (tmp_path / "starts").read_text() == "started\n"
+    assert "of ours" in errors.decode()
+
+
 def test_the_hooks_of_a_training_never_fail_it(start: Start, script: Script) -> None:
     path = script("""
         import slopewise_exporter.instrument.follower as follower

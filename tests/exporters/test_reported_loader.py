@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -40,9 +41,8 @@ class Endless(Loader):
 def wrap(stand_in: StandIn, reporter: Reporter) -> Any:
     """Makes the wrapper of a loader, as where torch is installed."""
     stand_in("pytorch", torch={})
-    from slopewise_exporter.pytorch import ReportedLoader
-
-    return lambda loader, **options: ReportedLoader(loader, reporter, **options)
+    wrapper = import_module("slopewise_exporter.pytorch").ReportedLoader
+    return lambda loader, **options: wrapper(loader, reporter, **options)
 
 
 def test_batches_epochs_waits_and_the_plan_are_reported(wrap: Any, reporter: Reporter, scrape: Scrape) -> None:

@@ -7,7 +7,8 @@ from support.reported_examples import reporting_examples, scraped_at_its_end
 
 # Steps, epochs, and the stages of the loss. Each example has 64 rows in batches of 8 for 5 epochs, or 50 rounds.
 EXPECTED = {
-    "plain": ("Reporter(framework", 40, 5, {"train", "train_ema"}),
+    "plain": ("reporter.epochs(5", 40, 5, {"train", "train_ema"}),
+    "loader": ("slopewise_exporter.pytorch", 40, 5, {"train", "train_ema"}),
     "lightning": ("slopewise_exporter.lightning", 40, 5, {"train", "train_ema", "eval"}),
     "transformers": ("slopewise_exporter.transformers", 40, 5, {"train", "train_ema"}),
     "keras": ("slopewise_exporter.keras", 10, 5, {"train", "train_ema", "eval"}),
@@ -24,7 +25,7 @@ EXPECTED = {
 def test_one_line_reports_steps_plan_and_loss(tmp_path, python, environment, name):
     words, steps, epochs, stages = EXPECTED[name]
     (code,) = [code for code in reporting_examples() if words in code]
-    now = scraped_at_its_end(name, code, tmp_path, python, environment)
+    now = scraped_at_its_end("plain" if name == "loader" else name, code, tmp_path, python, environment)
     assert now["training_steps_total"] == now["training_steps_planned"] == steps
     assert now["training_steps_planned_is_upper_bound"] == 0
     assert now["training_epochs_total"] == epochs

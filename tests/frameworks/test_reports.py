@@ -17,10 +17,10 @@ REPORTS = Path(__file__).parent / "reports"
 def shown(python, environment, tmp_path):
     """What one of the scripts has shown, by the name of the check; what else it printed; its log."""
 
-    def run(name: str, *arguments: str):
+    def run(name: str, *arguments: str, **variables: str):
         training = subprocess.run(
             [python, str(REPORTS / f"{name}_plans.py"), str(tmp_path), *arguments],
-            env={**os.environ, **REPORTING, **environment, "JAX_PLATFORMS": "cpu"},
+            env={**os.environ, **REPORTING, **environment, "JAX_PLATFORMS": "cpu", **variables},
             capture_output=True,
             text=True,
             timeout=280,
@@ -93,6 +93,14 @@ def test_keras(shown):
     assert plan(now["threads"]) == (32, 32, 0)
     assert plan(now["checkpoints epoch 1"]) == (8, 400, 1)
     assert plan(now["checkpoints"]) == (16, 16, 0)
+
+
+def test_keras_on_jax(shown):
+    now, printed = shown("executions", KERAS_BACKEND="jax")
+    assert printed["BACKEND"] == "jax"
+    for at_once in (1, 4, 5, 16):
+        assert plan(now[f"{at_once} at once"]) == (50, 50, 0)
+        assert now[f"{at_once} at once"]["epochs"] == 5
 
 
 def test_ignite(shown):

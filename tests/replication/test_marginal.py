@@ -1,39 +1,193 @@
-"""The page of marginal's figures: what it says of a result, and that its settings can be run."""
+"""The page of marginal's figures: what it says of a result, what is kept of a run, and that its settings can be run."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from replication.marginal import PAGE, SETTINGS, TUNING_SEEDS, Setting, page, run_setting
-from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
+from replication import marginal_published, marginal_runs
+from replication.marginal import NAMES, PAGE, main, rendered
+from replication.marginal_page import section
+from replication.marginal_published import Row
+from replication.marginal_runs import LIARS_WORST, RATIOS, WORST, Kept, load, load_scenarios, run, save
+from replication.marginal_settings import FIFO, MARGINAL, OURS, SETTINGS, TUNING_SEEDS, Aim, Setting
+from replication.run import SETTINGS as OF_PAPERS
+from slopewise.simulator.scenario.scenario import policy_runs
+from slopewise.simulator.sweep import simulate
 
-AGAIN = "run `python -m replication.marginal`"
+AGAIN = "run `python -m replication.marginal --render`, or the section again"
 
-
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.title)
-def test_every_setting_can_be_run_and_is_on_the_page(setting: Setting) -> None:
-    scenario = load_scenario(setting.scenario, setting.overrides)
-    assert [each.label for each in policy_runs(scenario, setting.policies)][1:] == list(setting.policies)
-    assert f"\n## {setting.title[0].upper()}{setting.title[1:]}\n" in PAGE.read_text(encoding="utf-8"), AGAIN
-
-
-def test_figures_are_those_that_the_simulator_gives_and_those_that_miss_their_aim_are_marked() -> None:
-    setting = SETTINGS[0]
-    seeds = range(1, 4)
-    result = run_setting(setting, seeds, 1)
-    text = page([(setting, result)], seeds)
-    jct = result.ratio_to_fair()["marginal"]["jct_mean_seconds"].mean
-    assert jct is not None
-    (row,) = re.findall(r"^\| `marginal` \| (.*) \|$", text, re.MULTILINE)
-    assert f"{jct:.2f}" in row.split(" | ")[0]
-    aims = [setting.aim.jct, setting.aim.makespan, setting.aim.t90, setting.aim.t99, setting.aim.worst]
-    for cell, aim in zip(row.split(" | "), aims, strict=True):
-        figure = float(cell.strip("*").split(" ")[0])
-        assert cell.startswith("*") == (aim is not None and figure > aim)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
-def test_no_figure_is_from_a_seed_that_was_tuned_on() -> None:
-    (first, last) = map(int, re.findall(r"over seeds (\d+) to (\d+)", PAGE.read_text(encoding="utf-8"))[0])
-    assert not set(range(first, last + 1)) & set(TUNING_SEEDS)
+def command(*options: str) -> tuple[int, str]:
+    app = typer.Typer()
+    app.command()(main)
+    result = CliRunner().invoke(app, list(options))
+    return result.exit_code, " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+class TestEverySetting:
+    def test_can_be_run(self, setting: Setting) -> None:
+        if setting.external:
+            pytest.skip("its files are no part of the project")
+        (scenario,) = load_scenarios(setting)
+        asked = [policy for policy in setting.policies if policy not in OURS] or [MARGINAL]
+        assert [each.label for each in policy_runs(scenario, asked)][1:] == asked
+
+    def test_is_on_the_page_with_all_of_its_policies_or_listed_as_not_run(self, setting: Setting) -> None:
+        kept, text = load(setting.name), PAGE.read_text(encoding="utf-8")
+        (missing,) = re.findall(r"^Not run yet: (.*)\.$", text, re.MULTILINE) or [""]
+        assert (f"`{setting.name}`" in missing) == (kept is None), AGAIN
+        assert (f'<a id="{setting.name}"></a>' in text) == (kept is not None), AGAIN
+        assert kept is None or set(kept.policies) == {"fair", *setting.policies}, AGAIN
+        assert not setting.baselines_of or BY_NAME[setting.baselines_of].scenario == setting.scenario
+
+    def test_has_no_figure_of_a_seed_that_was_tuned_on_and_enough_seeds(self, setting: Setting) -> None:
+        kept = load(setting.name)
+        if kept is None:
+            pytest.skip("not run yet, which the page says")
+        assert not set(kept.seeds) & set(TUNING_SEEDS)
+        assert len(kept.seeds) >= setting.seeds
+        runs = len(kept.seeds) * len(kept.scenarios)
+        assert {len(values) for of in kept.policies.values() for values in of.values()} == {runs}
+
+
+def test_the_page_is_that_of_what_is_kept() -> None:
+    assert PAGE.read_text(encoding="utf-8") == rendered(), AGAIN
+
+
+def test_every_published_setting_is_beside_its_papers_policy() -> None:
+    theirs = {setting.scenario for setting in OF_PAPERS.values() if not setting.name.endswith(("-causes", "-grid"))}
+    assert {setting.scenario for setting in marginal_published.SETTINGS} == theirs
+    kept = marginal_published.load()
+    if kept is None:
+        pytest.skip("not run yet, which the page says")
+    seeds, rows = kept
+    assert len(seeds) >= marginal_published.SEEDS
+    assert [(row.setting, row.measure) for row in rows] == [
+        (setting.title, measure.what) for setting in marginal_published.SETTINGS for measure in setting.measures
+    ], AGAIN
+
+
+class TestRuns:
+    def test_figures_are_those_that_the_simulator_gives(self, tmp_path: Path) -> None:
+        setting, seeds = BY_NAME["one-node"], range(1, 4)
+        kept = run(setting, seeds, 1, policies=[MARGINAL])
+        save("one-node", kept, tmp_path)
+        again = load("one-node", tmp_path)
+        assert again is not None
+        assert (list(again.seeds), again.policies) == ([1, 2, 3], kept.policies)
+        result = simulate(load_scenarios(setting)[0], seeds, 1, policies=[MARGINAL])
+        for measure in RATIOS:
+            expected = result.ratio_to_fair()[MARGINAL][measure].mean
+            assert again.of(MARGINAL, measure).mean == pytest.approx(expected, abs=1e-4)
+        assert again.of(MARGINAL, WORST).mean == pytest.approx(result.summary()[MARGINAL][WORST].mean, abs=1e-4)
+
+    def test_contention_is_measured_as_cpu_that_did_no_work(self) -> None:
+        """Two jobs nearly all of the time, 5 % lost to each."""
+        of = Setting("x", "x", "flowcon-fixed", overrides={"contentionRatio": 0.05})
+        lost = run(of, [1], 1, policies=[FIFO]).policies
+        assert 0.02 < (lost["fair"]["cpu_lost_ratio"][0] or 0) < 0.1
+        assert lost[FIFO]["cpu_lost_ratio"] == [0.0]  # one job after another
+
+    def test_of_liars_the_worst_job_is_that_of_the_honest_ones(self) -> None:
+        kept = run(BY_NAME["liars"], [1, 2], 1, policies=["las"])
+        result = simulate(load_scenarios(BY_NAME["liars"])[0], [1, 2], 1, policies=["las"])
+        for place, figures in enumerate(result.figures["las"]):
+            both = [kept.policies["las"][measure][place] or 0.0 for measure in (WORST, LIARS_WORST)]
+            assert max(both) == pytest.approx(figures.values[WORST], abs=1e-3)
+        assert set(kept.policies["fair"][WORST]) == {1.0}
+
+    def test_a_policy_can_be_run_again_alone_on_the_same_seeds_only(self) -> None:
+        before = Kept(["a"], [1, 2], {"fair": {}, "x": {"m": [1.0, 2.0]}, "y": {"m": [1.0, 2.0]}})
+        after = before.merged(Kept(["a"], [1, 2], {"fair": {}, "x": {"m": [3.0, 4.0]}}))
+        assert after.policies == {"fair": {}, "x": {"m": [3.0, 4.0]}, "y": {"m": [1.0, 2.0]}}
+        with pytest.raises(ValueError, match="is of a, seeds 1 to 2, and the new figures are of a, seeds 1 to 3"):
+            before.merged(Kept(["a"], [1, 2, 3], {}))
+
+    def test_the_gap_is_taken_run_by_run(self) -> None:
+        kept = Kept(["a"], [1, 2], {"x": {"m": [1.0, None]}, "y": {"m": [0.4, 2.0]}})
+        assert kept.gap("x", "y", "m").mean == pytest.approx(0.6)
+
+    def test_the_command_keeps_one_section_and_leaves_the_page(self, tmp_path: Path) -> None:
+        before = PAGE.stat().st_mtime_ns
+        code, output = command("--section", "plans-too-long", "--seeds", "2", "--out", str(tmp_path))
+        assert (code, [path.name for path in tmp_path.iterdir()]) == (0, ["plans-too-long.json"]), output
+        assert PAGE.stat().st_mtime_ns == before
+
+    def test_a_mistake_is_answered_in_one_sentence(self, tmp_path: Path) -> None:
+        code, output = command("--section", "nonsense")
+        assert code == 2
+        assert "--section nonsense: there is no such section; use one of " in output
+        assert all(name in output for name in NAMES)
+        code, output = command("--section", "pollux", "--out", str(tmp_path))
+        assert code == 2
+        assert "pollux: needs --external, the folder that `python -m replication.pollux` has written." in output
+
+
+class TestPage:
+    SETTING = Setting("x", "some jobs", "flowcon-10", Aim(0.76, worst_over_fair=0.05), {"planRatio": [0.5, 1.5]})
+
+    def shown(self, ours: Sequence[float | None], worst: Sequence[float | None] = (1.0, 1.1)) -> str:
+        even: dict[str, Sequence[float | None]] = {measure: [1.0, 1.0] for measure in (*RATIOS, WORST)}
+        policies = {
+            "fair": {**even, WORST: [1.1, 1.1]},
+            MARGINAL: {**even, "jct_mean_seconds": ours, WORST: worst, "resizes_a_job": [4.0, 5.0]},
+            "srpt-oracle": {**even, "jct_mean_seconds": [0.6, 0.7]},
+        }
+        return section(self.SETTING, Kept(["flowcon-10"], [1, 2], policies), None)
+
+    def row(self, text: str) -> list[str]:
+        (row,) = re.findall(r"^\| `marginal` \| (.*) \|$", text, re.MULTILINE)
+        return str(row).split(" | ")
+
+    def test_a_figure_stands_with_its_interval_and_its_gap_to_the_oracle(self) -> None:
+        cells = self.row(self.shown([0.7, 0.8]))
+        assert cells[0] == "0.75 [0.11, 1.39] (+0.10)"
+        assert cells[5:] == ["4.5", "–", "–"]
+
+    def test_a_mean_above_its_aim_is_marked_as_is_a_worst_job_above_fair_sharings_own(self) -> None:
+        assert self.row(self.shown([0.76, 0.78]))[0].startswith("*0.77 ")
+        assert not self.row(self.shown([0.7, 0.7], [1.15, 1.15]))[4].startswith("*")
+        assert self.row(self.shown([0.7, 0.7], [1.16, 1.16]))[4].startswith("*")
+
+    def test_what_replaces_the_scenarios_keys_and_the_seeds_are_named(self) -> None:
+        assert "Scenario `flowcon-10` with `planRatio: [0.5, 1.5]`; seeds 1 to 2." in self.shown([0.7, 0.7])
+
+
+class TestPublished:
+    @pytest.mark.parametrize(
+        ("ours", "more_is_better", "expected"),
+        [
+            ([3.0, 3.1, 3.2], True, "ahead"),
+            ([3.0, 3.1, 3.2], False, "**behind**"),
+            ([1.0, 1.1, 1.2], True, "even"),
+            ([0.0, 3.0, 1.0], True, "even"),
+            ([None, None, None], True, "–"),
+        ],
+    )
+    def test_ahead_is_what_the_interval_of_the_differences_says(
+        self, ours: Sequence[float | None], more_is_better: bool, expected: str
+    ) -> None:
+        row = Row("s", "m", more_is_better, [1.0, 1.1, 1.2], ours, ours)
+        assert row.verdict(row.ours) == expected
+
+    def test_a_seed_gives_each_measure_for_both_policies_and_without_a_plan(self) -> None:
+        (number,) = [at for at, each in enumerate(marginal_published.SETTINGS) if each.scenario == "flowcon-fixed"]
+        values = marginal_published.of_seed(number, 1)
+        assert len(values) == len(marginal_published.SETTINGS[number].measures)
+        assert all(None not in figures for figures in values)
+        mnist = values[1]
+        assert mnist[1] is not None
+        assert mnist[1] > 20  # the shortest job of three, which has a plan
+
+
+def test_folders_are_as_documented() -> None:
+    assert marginal_runs.KEPT.name == "marginal_figures"

@@ -28,7 +28,7 @@ TOTALS = {
     "gpu_converged_hours": "GPU-hours held by converged jobs",
     "gpu_stalled_hours": "GPU-hours held by jobs whose loss did not improve",
     "throttled_jobs": "Jobs throttled while they improved",
-    "input_bound_jobs": "Input-bound jobs, whose steps or GPUs waited for data",
+    "input_bound_jobs": "Jobs whose steps or GPUs waited for data",
     "cpu_never_used_core_hours": "Core-hours requested and never used",
     "memory_never_used_gib_hours": "GiB-hours requested and never used",
 }

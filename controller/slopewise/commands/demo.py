@@ -49,7 +49,7 @@ class WorkloadOption(StrEnum):
 Policy = Annotated[
     str | None,
     typer.Option(
-        help="The policy to compare with fair sharing: flowcon, see `slopewise policies`, or ./mine.py.",
+        help="The policy to compare with fair sharing: `slopewise policies`, or ./mine.py; else flowcon and marginal.",
         autocompletion=complete_runnable_policy,
     ),
 ]

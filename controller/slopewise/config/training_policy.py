@@ -28,7 +28,7 @@ PolicyName = Annotated[str, Field(max_length=4096), WithJsonSchema({"type": "str
 class PolicyChoice(Document):
     """Which policy decides, and its own parameters (`slopewise policies NAME` lists them)."""
 
-    name: PolicyName = Field("flowcon", description="`slopewise policies` lists them")
+    name: PolicyName = Field("marginal", description="`slopewise policies` lists them")
     parameters: dict[str, Any] = Field(default_factory=dict, description="the policy's own; each has a default")
 
 

@@ -54,6 +54,11 @@ class TrainingPolicyStatus(StatusPart):
     classes: str | None = Field(
         None, description="what the jobs of each workload class have shown, as JSON; the controller's own"
     )
+    departed: str | None = Field(
+        None,
+        description="jobs that ended before they would have under fair sharing, as JSON; the controller's own, for "
+        "policies that guarantee ends",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from slopewise.signals import Interrupted
 from slopewise.telemetry.metrics import configure_logging
 
 BASELINE = "fair"
-DEFAULT_POLICY = "flowcon"
+DEFAULT_POLICIES = ("flowcon", "marginal")
 DEMO_INTERVAL_SECONDS = 5.0
 """Jobs of half a minute need short intervals; five scrapes of one second still make a level."""
 
@@ -236,7 +236,8 @@ def run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
         if base.spec.placement is not None:
             asked[0] = composed_name(asked[0], runnable_name(name_of(base.spec.placement.name)))
     else:
-        asked = [runnable_name(name_of(name)) for name in options.policies or [DEFAULT_POLICY]]
+        defaults = DEFAULT_POLICIES if options.placement is None else DEFAULT_POLICIES[:1]
+        asked = [runnable_name(name_of(name)) for name in options.policies or defaults]
         if options.placement is not None:
             placement = PlacementChoice(name=runnable_name(name_of(options.placement)))
             placement_parameters(PolicyChoice(name=asked[0]), placement, where="spec")

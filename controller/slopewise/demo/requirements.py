@@ -136,6 +136,7 @@ def _too_short_on_one_node(given: Surroundings) -> str | None:
 _CHECKS: Mapping[str, Sequence[_Check]] = {
     "flowcon": (_too_short,),
     "flowcon2": (_too_short_on_one_node,),
+    "marginal": (_too_short_on_one_node,),
     "specon": (_one_node, _no_job_may_move, _too_short),
     "draps": (_one_node,),
     "procon": (_one_node,),

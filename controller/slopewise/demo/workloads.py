@@ -37,8 +37,9 @@ _FITTING: Mapping[str, WorkloadName] = {
 }
 """By policy; all others are about losses alone."""
 
-_ON_ONE_NODE = "deadline"
-"""It places jobs too, and its built-in ones have deadlines for one node."""
+_ON_ONE_NODE = frozenset({"deadline", "marginal"})
+"""They place jobs too. The built-in jobs of the former have deadlines for one node; the latter is compared on one, as
+FlowCon is."""
 
 PLACING_NODES = 2
 
@@ -110,7 +111,7 @@ def reason_for(policies: Sequence[str], workload: WorkloadName) -> str:
 def fitting_nodes(policies: Sequence[str], cores: int) -> int:
     """Two nodes for policies that choose among nodes, where the machine has two cores; else one."""
     parts = {part for name in policies for part in parts_of(name)}
-    places = any(find(part).chooses_nodes for part in parts - {_ON_ONE_NODE})
+    places = any(find(part).chooses_nodes for part in parts - _ON_ONE_NODE)
     return PLACING_NODES if cores >= PLACING_NODES and places else 1
 
 

@@ -303,6 +303,15 @@ def unpacked(fits: Sequence[CurveFit]) -> tuple[Floats, NDArray[np.int64], Float
     return scores, np.array([each.family for each in fits], np.int64), np.array([each.scale for each in fits])
 
 
+def log_kappa_of(fit: CurveFit, work: float) -> float:
+    """The posterior mean of `log (b W)` of a job that has ended after this work, in the unit of its points."""
+    scores, family, scale = unpacked([fit])
+    log_kappas = np.log(grid_rates()) + math.log(work / scale[0])
+    width = KAPPA_LOG_SIGMA if family[0] == EXPONENTIAL else KAPPA_LOG_SIGMA_SLOW
+    weight = np.exp(scores[0] - ((log_kappas - KAPPA_LOG_MEAN) / width) ** 2 / 2)
+    return float((weight * log_kappas).sum() / max(float(weight.sum()), 1e-300))
+
+
 FLAT = np.zeros(RATES, "<f4").tobytes()
 
 

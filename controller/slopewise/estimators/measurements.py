@@ -14,4 +14,4 @@ def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth
     with_hits = targets.count(snapshot.jobs, with_pace, remembered, settings.target_hits)
     with_promises = promises.confirm(snapshot, with_hits, settings.interval_seconds)
     with_points = virtual_shares.with_departed(snapshot, raw_points.measure(snapshot, with_promises), remembered)
-    return workload_classes.measure(snapshot, with_points)
+    return workload_classes.measure(snapshot, with_points, remembered)

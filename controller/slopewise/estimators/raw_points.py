@@ -64,6 +64,8 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
 def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
     """The points with those of this snapshot; they begin again with another series or unit."""
     before, series = known.points, known.series or ""
+    if before is not None and before.workload_class != job.workload_class:
+        before = structs.replace(before, workload_class=job.workload_class)
     has_steps = job.steps_total is not None or any(point.steps is not None for point in job.points)
     unit: WorkUnit = "steps" if has_steps else "cpu"
     if before is None or before.series != series or before.unit != unit:
@@ -75,6 +77,7 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
             counter=counted.counter,
             counted_at_seconds=counted.counted_at_seconds,
             process_started_at_seconds=counted.process_started_at_seconds,
+            workload_class=job.workload_class,
         )
     after = _with_cpu(before, job)
     fresh = [point for point in job.points if point.at_seconds > before.sampled_at_seconds]
@@ -85,18 +88,20 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
 
 
 def _with_cpu(before: Points, job: Job) -> Points:
-    """CPU and steps brought up to now. A process that begins at 0 adds to what the former ones used."""
+    """CPU and steps brought up to now. A process that begins at 0 adds to what the former ones used.
+
+    A count that has grown although the process is another one goes on: its cgroup outlived the process.
+    """
     usage = job.usage
     if usage is None or usage.cpu_seconds_total is None or not math.isfinite(usage.cpu_seconds_total):
         return before
-    count, same = usage.cpu_seconds_total, before.process_started_at_seconds == job.process_started_at_seconds
-    went_back = count < before.counter
-    more = count - before.counter if same and not went_back else count
+    count = usage.cpu_seconds_total
+    more = count - before.counter if count >= before.counter else count
     cpu_seconds, steps_first = before.cpu_seconds + max(0.0, more), before.steps_first
     cpu_first = before.cpu_first_seconds
+    of_steps = _cpu_at_steps(before, job, cpu_seconds)
     if job.steps_total is not None and (steps_first is None or job.steps_total < steps_first):
-        # A job that is met in the middle has used its CPU on all of its steps.
-        steps_first, cpu_first = (0.0, 0.0) if steps_first is None else (job.steps_total, cpu_seconds)
+        steps_first, cpu_first = job.steps_total, of_steps
     return structs.replace(
         before,
         cpu_seconds=cpu_seconds,
@@ -106,7 +111,18 @@ def _with_cpu(before: Points, job: Job) -> Points:
         steps_first=steps_first,
         cpu_first_seconds=cpu_first,
         steps=before.steps if job.steps_total is None else job.steps_total,
+        steps_cpu_seconds=before.steps_cpu_seconds if job.steps_total is None else of_steps,
     )
+
+
+def _cpu_at_steps(before: Points, job: Job, cpu_seconds: float) -> float:
+    """CPU used at the scrape of the newest steps: steps and CPU are read at different times, seconds apart."""
+    usage, counted_at = job.usage, before.counted_at_seconds
+    scraped_at = next((point.at_seconds for point in reversed(job.points) if point.steps is not None), None)
+    if usage is None or scraped_at is None or not counted_at or usage.sampled_at_seconds <= counted_at:
+        return cpu_seconds
+    ratio = (scraped_at - counted_at) / (usage.sampled_at_seconds - counted_at)
+    return before.cpu_seconds + min(2.0, max(0.0, ratio)) * (cpu_seconds - before.cpu_seconds)
 
 
 def _works(fresh: Sequence[RawPoint], before: Points, after: Points, now_seconds: float) -> list[float]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from msgspec import structs
@@ -26,6 +27,9 @@ from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, JobMemory,
 Floats = NDArray[np.float64]
 
 CLUSTERS = 8
+
+MAX_STOPS = 16
+"""Of the times at which jobs were stored, at most; between two of them jobs count as stored at the former."""
 
 OVER = 1e-6
 """Core-seconds; less is nothing, as is less than 1e-9 of what was left at first."""
@@ -72,21 +76,29 @@ class Clusters:
     at_seconds: Floats
     due: Floats
     refreshed: Floats
+    promised: Floats
+    """What each needs until its due time: no more than `work` where that is uncertain."""
 
     def advance(self, now_seconds: float) -> None:
-        """Bring all jobs to now. Those that were met only now stand where they are."""
+        """Bring all jobs to now, each from where it stands: after a restart some were stored earlier than others.
+
+        Those that were met only now stand where they are.
+        """
         before = self.at_seconds < now_seconds
-        if before.any():
-            span = now_seconds - float(self.at_seconds[before].max())
+        times = np.unique(self.at_seconds[before])
+        if len(times) > MAX_STOPS:
+            times = times[np.linspace(0, len(times) - 1, MAX_STOPS).astype(int)]
+        for since, until in pairwise([*times.tolist(), now_seconds]):
             remaining = np.where(before[:, None], np.maximum(0.0, self.work[:, None] - self.service), 0.0)
-            left, _ = _run(remaining, self, span)
-            self.service += remaining - left
+            left, _ = _run(remaining, self, until - since)
+            behind = self.at_seconds < until
+            self.service[behind] += (remaining - left)[behind]
         self.at_seconds[:] = now_seconds
 
     def refresh(self, now_seconds: float) -> None:
         """Simulate the ends, with the jobs known so far."""
         if len(self.uids):
-            _, ends = _run(np.maximum(0.0, self.work[:, None] - self.service), self, np.inf)
+            _, ends = _run(np.maximum(0.0, self.promised[:, None] - self.service), self, np.inf)
             self.due = now_seconds + ends.mean(axis=1)
             self.refreshed[:] = now_seconds
 
@@ -106,6 +118,11 @@ class Clusters:
         """The mean over the clusters of what each job would have had, in core-seconds, shape (jobs,)."""
         mean: Floats = self.service.mean(axis=1)
         return mean
+
+
+def mean_service(share: VirtualShare) -> float | None:
+    """The mean over the clusters of what a job has had, in core-seconds; None: the clusters have not run yet."""
+    return float(np.frombuffer(share.service, "<f4").mean()) if share.service else None
 
 
 def node_id(name: str) -> int:
@@ -140,6 +157,7 @@ def gathered(
         _array([each.work for each in present]), _array([each.cores for each in present]),
         _array([each.at_seconds for each in present]), _array([each.due_at_seconds for each in present]),
         _array([each.due_refreshed_at_seconds for each in present]),
+        _array([each.work for each in present]),
     )  # fmt: skip
     clusters.index = {uid: position for position, uid in enumerate(clusters.uids)}
     if new:

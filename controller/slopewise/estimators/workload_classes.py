@@ -1,24 +1,33 @@
-"""Class records: what the jobs of a workload class have shown of their speed, steps and memory.
+"""Class records: what the jobs of a workload class have shown of their speed, steps, memory, work and curve.
 
 Jobs are of one class when they run the same program (a cluster digests image and command, the simulator takes the
 model's name). What ended or running jobs have shown is kept after them, so that the next job of the class is known when
-it arrives. The newest `JOBS_KEPT` jobs of the `CLASSES_KEPT` classes seen last are kept: 20 KB as JSON at most.
+it arrives. Of the `CLASSES_KEPT` classes seen last, the newest `JOBS_KEPT` jobs that were timed are kept, and the
+newest `ENDED_KEPT` that have ended with raw points: 32 KB as JSON at most. Ended jobs of no class are kept under "".
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from slopewise.estimators import pace
+from slopewise.estimators import curves, pace, virtual_shares
 from slopewise.estimators.growth import IDLE_CORES
-from slopewise.model import ClassFigures, ClusterSnapshot, Job, JobMemory, MemoryState
+from slopewise.model import ClassFigures, ClusterSnapshot, Job, JobMemory, JobState, JobUid, MemoryState, Points
 
 JOBS_KEPT = 4
-CLASSES_KEPT = 48
+ENDED_KEPT = 4
+CLASSES_KEPT = 36
+
+MIN_POINTS = 8
+"""A job that ended with fewer raw points leaves no `kappa`."""
+
+MAX_UNCOUNTED_SECONDS = 60.0
+"""After a longer time without a count it is not known when the job ended."""
 
 _DIGITS = 4
 """Significant digits of what is stored: a pace is known to a few percent."""
@@ -43,13 +52,19 @@ class Expected:
         return pace.cores_for(seconds, self.line)
 
 
-def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
-    """Bring the class records up to this snapshot."""
+def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
+    """Bring the class records up to this snapshot. `remembered`: of the last pass, with the jobs that left since."""
     found: dict[str, list[ClassFigures]] = {}
     for job in snapshot.jobs:
         known = memory.jobs.get(job.uid)
         if job.workload_class and known is not None and (figures := _figures(job, known)) is not None:
             found.setdefault(job.workload_class, []).append(figures)
+    for uid, known in _finished(snapshot, memory, remembered):
+        if known.points is None or known.points.cpu_seconds <= 0:
+            continue
+        name = known.points.workload_class
+        if not _is_over(uid, known.points.sampled_at_seconds, memory.classes.get(name, ())):
+            found.setdefault(name, []).append(_ended(uid, known, known.points, snapshot.taken_at_seconds))
     changed = {name: _joined(memory.classes.get(name, ()), new) for name, new in found.items()}
     if all(memory.classes.get(name) == record for name, record in changed.items()):
         return memory
@@ -58,19 +73,56 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
     return replace(memory, classes=dict(newest_last[-CLASSES_KEPT:]))
 
 
+def _finished(
+    snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState
+) -> Iterator[tuple[str, JobMemory]]:
+    """Jobs that have ended well, with or without a pod."""
+    for job in snapshot.jobs:
+        if job.state == JobState.FINISHED and (known := memory.jobs.get(job.uid)) is not None:
+            yield job.uid, known
+    for absence in snapshot.absent:
+        if absence.state == "finished" and (known := remembered.jobs.get(absence.job_uid)) is not None:
+            yield absence.job_uid, known
+
+
+def _is_over(uid: str, at_seconds: float, record: Sequence[ClassFigures]) -> bool:
+    """Whether the end of this job is in the record, or is older than those that are kept."""
+    ended = [each for each in record if each.work is not None]
+    return any(each.job_uid == uid for each in ended) or (
+        len(ended) >= ENDED_KEPT and at_seconds <= min(each.at_seconds for each in ended)
+    )
+
+
 def _joined(record: Sequence[ClassFigures], new: Sequence[ClassFigures]) -> tuple[ClassFigures, ...]:
-    """The record with newer figures of its jobs; the peak of memory stays."""
+    """The record with newer figures of its jobs; the peak of memory stays, and so does what an end has shown."""
     by_uid = {each.job_uid: each for each in record}
     for each in new:
         before = by_uid.pop(each.job_uid, None)
-        by_uid[each.job_uid] = each if before is None else _with_peak(each, before)
-    return tuple(sorted(by_uid.values(), key=lambda each: (each.at_seconds, each.job_uid))[-JOBS_KEPT:])
+        by_uid[each.job_uid] = each if before is None else _with_former(each, before)
+    ordered = sorted(by_uid.values(), key=lambda each: (each.at_seconds, each.job_uid))
+    timed = [each for each in ordered if each.line is not None][-JOBS_KEPT:]
+    ended = _one_a_workload([each for each in ordered if each.work is not None])[-ENDED_KEPT:]
+    kept = {each.job_uid for each in (*timed, *ended)}
+    return tuple(each for each in ordered if each.job_uid in kept)
 
 
-def _with_peak(figures: ClassFigures, before: ClassFigures) -> ClassFigures:
+def _one_a_workload(ended: Sequence[ClassFigures]) -> list[ClassFigures]:
+    """The ranks of one training are alike, and say no more than one of them about the next training."""
+    first = {JobUid.of(each.job_uid).workload: each for each in reversed(ended)}
+    return [each for each in ended if first[JobUid.of(each.job_uid).workload] is each]
+
+
+def _with_former(figures: ClassFigures, before: ClassFigures) -> ClassFigures:
+    kept = structs.replace(
+        figures if figures.line is not None else before,
+        at_seconds=max(figures.at_seconds, before.at_seconds),
+        work=before.work if figures.work is None else figures.work,
+        kappa=before.kappa if figures.work is None else figures.kappa,
+        fair_service=before.fair_service if figures.work is None else figures.fair_service,
+    )
     if before.memory_bytes is None or (figures.memory_bytes or 0.0) >= before.memory_bytes:
-        return figures
-    return structs.replace(figures, memory_bytes=before.memory_bytes)
+        return kept
+    return structs.replace(kept, memory_bytes=before.memory_bytes)
 
 
 def _figures(job: Job, known: JobMemory) -> ClassFigures | None:
@@ -90,23 +142,43 @@ def _figures(job: Job, known: JobMemory) -> ClassFigures | None:
     )
 
 
+def _ended(uid: str, known: JobMemory, points: Points, now_seconds: float) -> ClassFigures:
+    """What the end of a job has shown: its work, and how far its curve went in it.
+
+    Its CPU was counted last before its end; until now it has used what it was given.
+    """
+    since = now_seconds - points.counted_at_seconds
+    uncounted = (known.wanted_cores or 0.0) * since if 0 < since <= MAX_UNCOUNTED_SECONDS else 0.0
+    work = points.cpu_seconds + uncounted
+    log_kappa = None
+    if known.curve is not None and points.count >= MIN_POINTS and points.work > 0:
+        log_kappa = curves.log_kappa_of(known.curve, points.work * work / points.cpu_seconds)
+    kappa = None if log_kappa is None else _rounded(math.exp(log_kappa))
+    shared = None if known.virtual is None else virtual_shares.mean_service(known.virtual)
+    return ClassFigures(
+        uid,
+        points.sampled_at_seconds,
+        work=_rounded(work),
+        kappa=kappa,
+        fair_service=None if shared is None else _rounded(shared),
+    )
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
 def expected(name: str, classes: Mapping[str, Sequence[ClassFigures]]) -> Expected | None:
     """What a job of this class is expected to need; None: nothing is known of it."""
-    record = classes.get(name, ()) if name else ()
-    if not record:
+    record = [each for each in classes.get(name, ()) if each.line is not None][-JOBS_KEPT:] if name else []
+    lines = [line for each in record if (line := each.line) is not None]
+    if not lines:
         return None
     steps = [each.steps_planned for each in record if each.steps_planned is not None]
     memory = [each.memory_bytes for each in record if each.memory_bytes is not None]
     return Expected(
-        line=(
-            statistics.median(each.fixed_seconds for each in record),
-            statistics.median(each.cpu_seconds for each in record),
-        ),
-        least_cores=min(each.least_cores for each in record),
+        line=(statistics.median(each[0] for each in lines), statistics.median(each[1] for each in lines)),
+        least_cores=min(each[2] for each in lines),
         steps_planned=statistics.median(steps) if steps else None,
         memory_bytes=max(memory) if memory else None,
         jobs=len(record),

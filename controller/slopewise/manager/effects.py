@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.client.protocol import Api
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.state.job_memory import ClassRecords, KubeMemory, OnlyStored, Remembered, Unstored
+from slopewise.adapters.kube.state.job_memory import KubeMemory, OnlyStored, Remembered, Unstored
+from slopewise.adapters.kube.state.policy_records import PolicyRecords
 from slopewise.adapters.kube.state.training_policies import (
     PolicyDocument,
     PolicyRecord,
@@ -72,17 +73,17 @@ class Effects:
         self._clock = clock
 
     def memory(self, record: PolicyRecord, index: JobIndex, status: PolicyDocument | None) -> PolicyMemory:
-        """The memory of a policy; `status` stores the intervals of its nodes and its class records."""
+        """The memory of a policy; `status` stores the intervals of its nodes and its records."""
         if status is None:  # the policy came as a file, and nothing is stored of it
             return KubeMemory(record.name, self._job_growths, index)
 
-        def on_classes(classes: ClassRecords) -> None:
-            if status.remember_classes(classes, self._clock.monotonic()):
+        def on_records(records: PolicyRecords) -> None:
+            if status.remember_records(records, self._clock.monotonic()):
                 self._job_growths.changed(status, transition=True)
 
         return KubeMemory(
             record.name, self._job_growths, index, intervals=record.intervals, on_nodes=status.remember,
-            classes=record.classes, on_classes=on_classes,
+            records=record.records, on_records=on_records,
         )  # fmt: skip
 
     def actuator(self, actuator: Actuator, memory: PolicyMemory) -> Actuator:

@@ -52,7 +52,7 @@ from slopewise.model.jobs import (
     Usage,
     reaches,
 )
-from slopewise.model.learning import DEPARTED_KEPT, CurveFit, Departed, Points, RawPoint, VirtualShare
+from slopewise.model.learning import DEPARTED_KEPT, ClassFigures, CurveFit, Departed, Points, RawPoint, VirtualShare
 from slopewise.model.limits import BUDGET_SECONDS, MAX_HOLD_SECONDS, Bounds, MoveBounds, Veto, acts, in_canary
 from slopewise.model.memory import (
     MEMORY_JSON,
@@ -60,7 +60,6 @@ from slopewise.model.memory import (
     Anchor,
     Answering,
     Change,
-    ClassFigures,
     Confirmed,
     Doubts,
     Growth,

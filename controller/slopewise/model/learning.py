@@ -18,6 +18,10 @@ class RawPoint(NamedTuple):
     steps: float | None = None
 
 
+STEPS_WITHOUT_START = 3.0
+"""So many steps are enough for the CPU of one to be known without what the start took."""
+
+
 class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The raw points that are kept of a job (`estimators/raw_points.py`), and how work is counted.
 
@@ -48,6 +52,10 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Steps, and CPU, at the moment from which on the CPU of a step is counted."""
     cpu_first_seconds: float = 0.0
     steps: float | None = None
+    steps_cpu_seconds: float = 0.0
+    """CPU at the scrape of `steps`."""
+    workload_class: str = ""
+    """Of the job, for its record once it has ended."""
 
     @property
     def count(self) -> int:
@@ -56,11 +64,17 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def cpu_per_step(self) -> float | None:
-        """Core-seconds a step, over all steps seen; None: not known yet."""
-        if self.steps is None or self.steps_first is None or self.steps <= self.steps_first:
+        """Core-seconds a step, over the steps since the first one seen; None: not known yet.
+
+        Until `STEPS_WITHOUT_START` of them are done, what was used before counts too: imports and data, 1.5 s of the
+        demo's trainings and half a minute of large frameworks.
+        """
+        if self.steps is None or self.steps_first is None or self.steps <= 0:
             return None
-        used = self.cpu_seconds - self.cpu_first_seconds
-        return used / (self.steps - self.steps_first) if used > 0 else None
+        used, since = self.steps_cpu_seconds - self.cpu_first_seconds, self.steps - self.steps_first
+        if since < STEPS_WITHOUT_START:
+            used, since = self.cpu_seconds, self.steps
+        return used / since if used > 0 else None
 
 
 class CurveFit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -105,3 +119,32 @@ class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 DEPARTED_KEPT = 128
 """Of a policy; 20 KB as JSON. Those that ended last."""
+
+
+class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one job has shown of its workload class (`estimators/workload_classes.py`)."""
+
+    job_uid: str
+    at_seconds: float
+    fixed_seconds: float | None = None
+    """Of each step or response: seconds that no CPU saves; None: it was not timed."""
+    cpu_seconds: float | None = None
+    """CPU-seconds a step or response; None: it was not timed."""
+    least_cores: float | None = None
+    """The least CPU at which it was timed."""
+    steps_planned: float | None = None
+    memory_bytes: float | None = None
+    """Peak, as far as it was seen."""
+    work: float | None = None
+    """Core-seconds in all; None: it has not ended, or had no points."""
+    kappa: float | None = None
+    """`b W` of its curve; None: not known."""
+    fair_service: float | None = None
+    """Core-seconds that fair sharing would have given it until its end; None: not known."""
+
+    @property
+    def line(self) -> tuple[float, float, float] | None:
+        """Fixed seconds, CPU-seconds and least cores; None: it was not timed."""
+        if self.fixed_seconds is None or self.cpu_seconds is None or self.least_cores is None:
+            return None
+        return self.fixed_seconds, self.cpu_seconds, self.least_cores

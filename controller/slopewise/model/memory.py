@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from slopewise.model.jobs import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult, Usage
-from slopewise.model.learning import CurveFit, Departed, Points, VirtualShare
+from slopewise.model.learning import ClassFigures, CurveFit, Departed, Points, VirtualShare
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -348,22 +348,6 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """The same job after a policy decided on its class and its limit."""
         since = self.class_since_seconds if self.job_class == job_class else now_seconds
         return msgspec.structs.replace(self, job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores)
-
-
-class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one job has shown of its workload class (`estimators/workload_classes.py`)."""
-
-    job_uid: str
-    at_seconds: float
-    fixed_seconds: float
-    """Of each step or response: seconds that no CPU saves."""
-    cpu_seconds: float
-    """CPU-seconds a step or response."""
-    least_cores: float
-    """The least CPU at which it was timed."""
-    steps_planned: float | None = None
-    memory_bytes: float | None = None
-    """Peak, as far as it was seen."""
 
 
 @dataclass(frozen=True, slots=True)

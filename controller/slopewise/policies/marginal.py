@@ -9,8 +9,9 @@ fair sharing; a job that would fall behind goes first. CPU goes down the order, 
 
 What is not stated elsewhere, and is our reading:
 
-- A job without a plan has no end that could be guaranteed. It is guaranteed service instead: once it has had less than
-  `lagRatio` of what fair sharing would have given, it gets an even share until it has 10 % more of it.
+- A job without a plan is expected to need what jobs of its class have needed, as far as those are alike, else what its
+  curve says. Its guarantee is the same, to the end of the 20 % quantile of its work. Where jobs have ended later than
+  under fair sharing, those estimates were wrong: then a job that has had too little service gets an even share.
 - A job with a deadline, or an objective that was timed, is given what that needs before all else, earliest deadline
   first, as far as the node goes.
 - Arriving jobs go where the milestones of all jobs are delayed least. A job moves only to a node that idles.
@@ -27,7 +28,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from slopewise.allocation import capacity_cores
-from slopewise.estimators.curves import KAPPA_LOG_MEAN
 from slopewise.estimators.speed import measured_speed
 from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory
 from slopewise.policies import PolicyParameters, Setting, parameter
@@ -40,6 +40,7 @@ from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_
 from slopewise.policies.shared.prospects import Prospect, Prospects, prospects
 from slopewise.policies.shared.shares import floor_ratio_parameter, useful_cores
 from slopewise.policies.shared.silence import silent_jobs, without_a_loss
+from slopewise.policies.shared.work_priors import priors
 
 PURPOSE = "good and done sooner, none much later than under fair sharing"
 ACTIONS = ("resize", "place", "migrate")
@@ -50,9 +51,8 @@ FIRST, WAITS, DUE, LAGS, PROMISED = "first", "waits", "due", "lags", "promised"
 MIN_LOOK_SECONDS = 5.0
 """Between two evaluations."""
 
-UNPLANNED_FLOOR_RATIO = 0.3
 LAG_ENDS_RATIO = 1.1
-"""A lag ends at so much more of the service than that at which it begins: 0.935 for 0.85."""
+"""A lag ends at so much more of the service than that at which it begins."""
 
 KEEP_RATIO = 1.5
 """A job without a plan that has the node keeps it unless another's index is so much larger."""
@@ -71,14 +71,6 @@ class Parameters(PolicyParameters):
         description="what counts most: 90 % of the improvement (quality), 99 % (full), the end, or all (balanced)",
     )
     floor_ratio: float = floor_ratio_parameter()
-    lag_ratio: float = parameter(
-        0.85,
-        gt=0,
-        lt=1,
-        unit="ratio of the service under fair sharing",
-        source="ours",
-        description="service below which a job without a plan gets an even share",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +129,7 @@ class Policy:
             each.index = index
         unplanned = [each for each in found.by_uid.values() if not each.planned]
         unit = snapshot.scrape_interval_seconds
-        marginal_unplanned.look_ahead(unplanned, (), unit, UNPLANNED, KAPPA_LOG_MEAN)
+        marginal_unplanned.look_ahead(unplanned, priors(memory.classes, unit), UNPLANNED[self._parameters.favour])
         for each in unplanned:
             if memory.jobs[each.job.uid].job_class == FIRST:
                 each.index *= KEEP_RATIO
@@ -161,11 +153,11 @@ class Policy:
         return NodeDecision(verdicts, self._until_next_look(first, given[first.job.uid], view.snapshot))
 
     def _lags(self, each: Prospect, view: _View) -> bool:
-        """Whether a job without a plan is behind what fair sharing would have given it."""
-        unit = view.snapshot.scrape_interval_seconds
-        begins = self._parameters.lag_ratio
+        """Whether a job without a plan has had so little that the errors of earlier estimates forbid less."""
+        begins = view.promised.least_service_ratio
         lagged = view.memory.jobs[each.job.uid].job_class == LAGS
         ratio = min(1.0, LAG_ENDS_RATIO * begins) if lagged else begins
+        unit = view.snapshot.scrape_interval_seconds
         return each.done < ratio * view.promised.service.get(each.job.uid, 0.0) - unit
 
     def _needs(
@@ -195,11 +187,9 @@ class Policy:
             uid = each.job.uid
             if uid in lagging:
                 floors[uid] = even
-            elif each.planned:
+            else:
                 least = ratio * even
                 floors[uid] = min(least, LIMITS_FLOOR_CORES) if self._squeezes_hard else least
-            else:
-                floors[uid] = max(ratio, UNPLANNED_FLOOR_RATIO) * even
         others = math.fsum(each for uid, each in floors.items() if uid not in needs)
         room = max(0.0, capacity - math.fsum(max(needs[uid], floors[uid]) for uid in needs))
         if others > room:
@@ -229,7 +219,7 @@ class Policy:
     ) -> Verdict:
         uid, place = each.job.uid, ordered.uids.index(each.job.uid) + 1
         gets_more = given[uid] > 1.01 * floors[uid] or len(ordered.uids) == 1
-        ahead = _milestone(each)
+        ahead = _milestone(each, given[uid] if gets_more else None)
         least = min((slack for other, slack in ordered.slack_seconds.items() if other != uid), default=math.inf)
         if uid in needs and not gets_more:
             listed, why = PROMISED, f"its promise needs {needs[uid]:.3g} cores"
@@ -260,14 +250,13 @@ def _promise_cores(each: Prospect, known: JobMemory, snapshot: ClusterSnapshot) 
     return need
 
 
-def _milestone(each: Prospect) -> str:
-    """The job's next milestone, in core-seconds of work."""
+def _milestone(each: Prospect, cores: float | None) -> str:
+    """The job's next milestone: in seconds with these cores, else in core-seconds of work."""
     if not each.planned:
-        return f"no plan, {each.done:.3g} core-s done"
-    for improvement, name in ((0.9, "90 % of its improvement"), (0.99, "99 % of its improvement")):
-        if (work := each.work_to(improvement)) > 0:
-            return f"{name} is {work:.3g} core-s away"
-    return f"its end is {each.left:.3g} core-s away"
+        return f"no plan, its end is {each.low_left:.3g} to {each.high_left:.3g} core-s away"
+    works = {"90 % of its improvement": each.work_to(0.9), "99 % of its improvement": each.work_to(0.99)}
+    name, work = next((one for one in works.items() if one[1] > 0), ("its end", each.left))
+    return f"{name} is {_time(work / cores) if cores else f'{work:.3g} core-s'} away"
 
 
 def _time(seconds: float) -> str:

@@ -10,7 +10,7 @@ from 0 to 1.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -195,46 +195,45 @@ class Diverging:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """A curve through given points, straight between them; `points` makes one."""
+    """A curve through given points, straight between them; it may rise in between. `points` makes one."""
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
-    """Scaled to fall from 1 to 0."""
+    """Scaled so that the first is 1 and the lowest 0."""
 
     def at(self, done_ratio: float) -> float:
-        """The evaluation, 1 to 0."""
+        """The evaluation; above 1 where it is worse than at the start."""
         right = min(max(bisect_right(self.xs, done_ratio), 1), len(self.xs) - 1)
         x0, x1, y0, y1 = self.xs[right - 1], self.xs[right], self.ys[right - 1], self.ys[right]
         return y0 + (y1 - y0) * (done_ratio - x0) / (x1 - x0)
 
     def reached(self, improvement_ratio: float) -> float | None:
-        """The inverse, exact; the beginning of a flat part."""
+        """The inverse, exact: the first place, and the beginning of a flat part."""
         level = 1.0 - improvement_ratio + ROUNDING
-        right = min(max(bisect_left(self.ys, -level, key=lambda y: -y), 1), len(self.ys) - 1)
-        x0, x1, y0, y1 = self.xs[right - 1], self.xs[right], self.ys[right - 1], self.ys[right]
-        return x0 if y0 <= level else x0 + (x1 - x0) * (y0 - level) / (y0 - y1)
+        if self.ys[0] <= level:
+            return self.xs[0]
+        for (x0, y0), (x1, y1) in pairwise(zip(self.xs, self.ys, strict=True)):
+            if y1 <= level:
+                return x0 + (x1 - x0) * (y0 - level) / (y0 - y1)
+        return self.xs[-1]  # never: the lowest is 0
 
 
-def points(pairs: list[tuple[float, float]]) -> Curve:
+def points(pairs: Sequence[tuple[float, float]]) -> Points:
     """A curve from (fraction of work, evaluation) pairs; ValueError says why a curve is refused."""
     xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
     if len(pairs) < 2 or xs[0] != 0.0 or xs[-1] != 1.0:
         raise ValueError("must begin at x = 0 and end at x = 1; write for example [[0, 2.3], [0.3, 0.4], [1, 0.1]]")
     if not all(map(math.isfinite, ys)):
         raise ValueError("a value is not finite; for a loss that is lost use diverging: {at}")
-    for (x0, y0), (x1, y1) in pairwise(pairs):
-        if x1 <= x0:
+    for x0, x1 in pairwise(xs):
+        if not x1 > x0:
             raise ValueError(f"x must increase, and {x1:g} follows {x0:g}; sort the points and drop repeated ones")
-        if y1 > y0:
-            raise ValueError(
-                f"the curve rises from {y0:g} to {y1:g} at x = {x1:g}; a recorded curve may only fall, "
-                "for one that rises use overfit: {k, turn, rise}"
-            )
-    if math.isinf(ys[0] - ys[-1]):
-        raise ValueError(f"the curve falls from {ys[0]:g} to {ys[-1]:g}, which is too far; divide its values")
-    if ys[0] == ys[-1]:
-        raise ValueError(f"the curve stays at {ys[0]:g}; its last value must be below its first")
-    return Points(tuple(xs), tuple((y - ys[-1]) / (ys[0] - ys[-1]) for y in ys))
+    first, best = ys[0], min(ys)
+    if math.isinf(max(ys) - best):
+        raise ValueError(f"the curve goes from {max(ys):g} to {best:g}, which is too far; divide its values")
+    if first == best:
+        raise ValueError(f"the curve never falls below {first:g}, its first value; one of its values must be below it")
+    return Points(tuple(xs), tuple((y - best) / (first - best) for y in ys))
 
 
 @dataclass(frozen=True, slots=True)

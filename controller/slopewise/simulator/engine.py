@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from slopewise.composition import composed_name
 from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of, setting_of
 from slopewise.config.training_policy import PlacementChoice, PolicyChoice
@@ -19,7 +21,7 @@ from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import MIN_RANGE_RATIO
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import Hold, PassReport
+from slopewise.model import Hold, MemoryState, PassReport
 from slopewise.own_policies import catalogue
 from slopewise.policies import PolicyProtocol
 from slopewise.ports import Ports
@@ -68,14 +70,18 @@ class Controller:
         *,
         oracle: bool = False,
         points: bool = False,
+        memory: MemoryState | None = None,
     ) -> None:
-        """`oracle`: the policy gets the remaining work; `points`: raw points."""
+        """`oracle`: the policy gets the remaining work; `points`: raw points; `memory`: of jobs before the run."""
         self._world = world
         self._policy = policy
         self._settings = settings
         self.actuator = SimActuator(world)
         observer = SimObserver(world, oracle=oracle, points=points)
-        self._ports = Ports(observer, self.actuator, DictionaryMemory(), SimClock(world))
+        self._memory = DictionaryMemory()
+        if memory is not None:
+            self._memory.save(memory)
+        self._ports = Ports(observer, self.actuator, self._memory, SimClock(world))
         self._classes: dict[str, str | None] = {}
         self._efficiency = TimeMean()
         self._moment = (-1.0, 0)
@@ -90,6 +96,16 @@ class Controller:
     def growth_efficiency_sum(self) -> float:
         """Mean, over the time in which passes saw a job, of the jobs' growth efficiencies together; 1/s of a node."""
         return self._efficiency.until(self._world.now_seconds)
+
+    @property
+    def records_of_classes(self) -> MemoryState:
+        """What is remembered of jobs after them, with its times before the beginning of another run."""
+        elapsed = self._world.now_seconds
+        classes = {
+            name: tuple(structs.replace(each, at_seconds=each.at_seconds - elapsed) for each in record)
+            for name, record in self._memory.load().classes.items()
+        }
+        return MemoryState(classes=classes)
 
     def one_pass(self) -> None:
         """Run a pass now, and note when the next one is wanted."""
@@ -144,7 +160,8 @@ def run(
     UsageError for a policy or a parameter that there is not; SlopewiseError for a run that would not end.
     """
     world = World(instance, policy.control, trace=trace)
-    controller = controller_of(policy, world, min_range_ratio=min_range_ratio)
+    memory = _of_history(instance, policy) if instance.history else None
+    controller = controller_of(policy, world, min_range_ratio=min_range_ratio, memory=memory)
     rule = policy.default_scheduler or instance.default_scheduler
     drive(world, DefaultScheduler(world, instance.seed, rule), controller)
     return run_outcome(
@@ -158,8 +175,20 @@ def run(
     )
 
 
-def controller_of(run: PolicyRun, world: World, *, min_range_ratio: float = MIN_RANGE_RATIO) -> Controller:
-    """The real policy of that name, with its parameters, over this world; `min_range_ratio` as in `Measuring`."""
+def _of_history(instance: Instance, policy: PolicyRun) -> MemoryState:
+    """The records of classes after the jobs that ended before the run; they are run under the same policy."""
+    before = replace(instance, jobs=instance.history, history=(), duration_seconds=None)
+    world = World(before, policy.control)
+    controller = controller_of(policy, world)
+    drive(world, DefaultScheduler(world, instance.seed, instance.default_scheduler), controller)
+    controller.one_pass()  # the last one has ended since the last pass
+    return controller.records_of_classes
+
+
+def controller_of(
+    run: PolicyRun, world: World, *, min_range_ratio: float = MIN_RANGE_RATIO, memory: MemoryState | None = None
+) -> Controller:
+    """The real policy of that name, with its parameters, over this world; the keywords as of `run` and `Controller`."""
     choices: list[PolicyRun | PlacementRun] = [run] if run.placement is None else [run, run.placement]
     for each in choices:
         if each.file is not None:
@@ -171,7 +200,7 @@ def controller_of(run: PolicyRun, world: World, *, min_range_ratio: float = MIN_
     settings = pass_settings(run)
     settings = replace(settings, measuring=replace(settings.measuring, min_range_ratio=min_range_ratio))
     points = any(catalogue.find(each.name).reads_points for each in choices)
-    return Controller(world, policy, settings, oracle=oracle, points=points)
+    return Controller(world, policy, settings, oracle=oracle, points=points, memory=memory)
 
 
 def _placement_choice(placement: PlacementRun | None) -> PlacementChoice | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from statistics import NormalDist
@@ -56,8 +56,9 @@ class _Streams:
     """The streams of one seed."""
 
     def __init__(self, seed: int) -> None:
-        parts = np.random.SeedSequence(seed).spawn(6)
-        self.explicit, self.arrivals, self.models, self.works, self.objectives, self.spikes = map(_Uniform, parts)
+        parts = map(_Uniform, np.random.SeedSequence(seed).spawn(8))
+        self.explicit, self.arrivals, self.models, self.works, *others = parts
+        self.objectives, self.spikes, self.plans, self.history = others
 
 
 def draw(scenario: Scenario, seed: int) -> Instance:
@@ -67,6 +68,8 @@ def draw(scenario: Scenario, seed: int) -> Instance:
     if spec.generate is not None:
         jobs += _generated(spec.generate, spec, streams)
     jobs = [_with_spikes(job, spec.model(job.model).spikes, streams.spikes) for job in jobs]
+    jobs = [_with_plan(job, spec.model(job.model).plan_ratio or spec.plan_ratio, streams.plans) for job in jobs]
+    history = _history(spec, {job.model for job in jobs}, streams)
     return Instance(
         scenario=scenario.metadata.name,
         seed=seed,
@@ -74,6 +77,7 @@ def draw(scenario: Scenario, seed: int) -> Instance:
         jobs=tuple(sorted(jobs, key=lambda job: (job.arrive_seconds, job.name))),
         physics=_physics(spec),
         duration_seconds=spec.duration_seconds,
+        history=history,
         default_scheduler=spec.default_scheduler,
     )
 
@@ -147,6 +151,8 @@ def _job(
         arrive_seconds=arrive_seconds,
         work_cpu_seconds=work,
         curve=curve,
+        reported_curve=_curve(model.reported_curve),
+        workload_class=None if spec.workload_classes else "",
         loss_first=first,
         loss_best=best,
         parallelism_cores=model.parallelism,
@@ -173,6 +179,30 @@ def _with_spikes(job: SimJob, settings: SpikeSettings | None, uniform: _Uniform)
     return replace(job, spikes=tuple(sorted(spikes, key=lambda spike: spike.from_ratio)))
 
 
+def _with_plan(job: SimJob, ratio: tuple[float, float], uniform: _Uniform) -> SimJob:
+    """The job with the steps that it says it plans, where they are not those that it takes."""
+    drawn = uniform.between(*ratio)
+    if job.steps_planned is None or drawn == 1.0:
+        return job
+    planned = max(1, round(drawn * job.steps_planned))
+    return replace(job, steps_planned=planned, plan_ratio=planned / job.steps_planned)
+
+
+def _history(spec: ScenarioSpec, models: Collection[str], streams: _Streams) -> tuple[SimJob, ...]:
+    """Jobs of each trained model that ended before the run: they arrive one after another, at half of the CPU."""
+    cores = math.fsum(node.cpu / 1000 * node.speed * node.count for node in spec.nodes)
+    jobs: list[SimJob] = []
+    arrival = 0.0
+    for number in range(1, spec.history_jobs + 1):
+        for model in sorted(model for model in models if not spec.model(model).served):
+            job = _job(f"history-{model}-{number}", model, arrival, streams.history.between(0.0, 1.0), spec)
+            if spec.generate is not None and spec.generate.sizes is not None:
+                job = _resized(job, _size(spec.generate.sizes.lognormal, streams.history), spec)
+            jobs.append(_with_plan(job, spec.model(model).plan_ratio or spec.plan_ratio, streams.history))
+            arrival += 2 * job.work_cpu_seconds / cores
+    return tuple(jobs)
+
+
 def _range_of(name: str, model: ModelSettings, spec: ScenarioSpec) -> tuple[float, float]:
     """Core-seconds of a job, or of a request of a served model; a built-in training varies as the scenario says."""
     low, high = model.work_cpu_seconds or model.request_cpu_seconds or (0.0, 0.0)
@@ -190,7 +220,7 @@ def _bytes(gib: float | None) -> float | None:
 
 
 def _steps(work_cpu_seconds: float, spec: ScenarioSpec) -> int | None:
-    """The plan, which is exact; a served model has none."""
+    """The steps that it takes; a served model, and a job without a plan, has none."""
     if spec.steps_per_cpu_second is None or math.isinf(work_cpu_seconds):
         return None
     return max(1, round(work_cpu_seconds * spec.steps_per_cpu_second))

@@ -11,6 +11,7 @@ from typing import Callable
 
 from slopewise_exporter.instrument.terminal import copy_size, open_terminal
 from slopewise_exporter.logs.splitter import LineSplitter
+from slopewise_exporter.values import Checker
 
 _BLOCK_BYTES = 65_536
 
@@ -69,9 +70,9 @@ class Copying:
     """A thread that copies all channels until the command has closed them."""
 
     def __init__(self, channels: list[Channel], take: Callable[[str], None]) -> None:
-        """`take` gets each line; it must not raise."""
+        """`take` gets each line, up to one for which it raises."""
         self._channels = channels
-        self._take = take
+        self._take: Callable[[str], None] | None = take
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slopewise-output", daemon=True)
         self._thread.start()
@@ -101,7 +102,7 @@ class Copying:
                         # The command then gets the same error as from the file itself, e.g. SIGPIPE after `| head`.
                         os.close(key.data.reads)
         for channel in self._channels:
-            self._show(channel.splitter.flush())
+            self._show(channel.splitter.flush)
 
     def _copy(self, channel: Channel) -> bool:
         """Copy one block; False at the end of the output, or where its reader is gone."""
@@ -111,12 +112,18 @@ class Copying:
             block = b""
         if not block or not write_all(channel.target, block):
             return False
-        self._show(channel.splitter.feed(block))
+        self._show(lambda: channel.splitter.feed(block))
         return True
 
-    def _show(self, lines: list[str]) -> None:
-        for line in lines:
-            self._take(line)
+    def _show(self, lines: Callable[[], list[str]]) -> None:
+        if self._take is None:
+            return
+        try:
+            for line in lines():
+                self._take(line)
+        except Exception as error:  # copying goes on: a command whose output nothing reads waits forever
+            self._take = None
+            Checker().warn("output", f"the output is not followed any more ({type(error).__name__}: {error})")
 
 
 def write_all(target: int, block: bytes) -> bool:

@@ -39,7 +39,7 @@ sys.exit(not startup.active)
 """
 
 _PROBE_SECONDS = 30.0
-"""A Python on a file system that is just being mounted took 12 s to start."""
+"""More than a Python takes to start on a busy machine; one that takes longer is followed by a parent."""
 
 
 def start(arguments: Sequence[str], patterns: Sequence[str], *, wrap: bool) -> NoReturn:

@@ -57,11 +57,16 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequ
     except Exception as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         raise NotStarted(f"{type(error).__name__}: {error}") from error
-    for channel in channels:
-        os.close(channel.writes)
-    status, asked = _attend(pid, waited_for, copying)
-    copying.finish()
-    _end_report(report, signals, failed=status != 0, linger=not asked)
+    try:
+        for channel in channels:
+            os.close(channel.writes)
+        status, asked = _attend(pid, waited_for, copying)
+        copying.finish()
+        _end_report(report, signals, failed=status != 0, linger=not asked)
+    except Exception as error:  # the command runs: whatever fails now, it must not be started a second time
+        Checker().warn("wrapper", f"nothing is reported any more ({type(error).__name__}: {error})")
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        _, status = os.waitpid(pid, 0)
     _end_like(status, mask)
 
 
@@ -165,13 +170,8 @@ class _OutputReport:
 
     def take(self, line: str) -> None:
         """One line of output."""
-        if self._off:
-            return
-        try:
+        if not self._off:
             self._follower.take(line)
-        except Exception as error:
-            self._off = True
-            Checker().warn("output", f"the output is not followed any more ({type(error).__name__}: {error})")
 
     def end(self, *, failed: bool, linger: bool) -> None:
         """The command has ended: wait for a last scrape, where `linger`."""

@@ -92,7 +92,7 @@ def test_a_placement_may_be_a_file_beside_the_document(tmp_path: Path) -> None:
     path = a_file(tmp_path, deciding("return fair") + 'ACTIONS = ("migrate",)\n')
     (tmp_path / "p.yaml").write_text(f"spec: {{placement: {{name: ./{path.name}}}}}")
     document = load_training_policy(tmp_path / "p.yaml")
-    assert document.spec.policy_name == f"flowcon+{path.stem.replace('_', '-')}"
+    assert document.spec.policy_name == f"marginal+{path.stem.replace('_', '-')}"
 
 
 def test_an_action_that_there_is_not_is_a_mistake_of_the_file(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_placement_that_chooses_no_nodes_is_refused() -> None:
 
 def test_a_documents_two_policies_run_beside_the_baseline_alone() -> None:
     base = TrainingPolicy.model_validate({"spec": {"mode": "Auto", "placement": {"name": "specon"}}})
-    assert run_names(OPTIONS, base) == ["fair", "flowcon+specon"]
+    assert run_names(OPTIONS, base) == ["fair", "marginal+specon"]
     assert document("flowcon+specon", "requests", OPTIONS, base) is base
     assert document("fair", "requests", OPTIONS, base).spec.policy_name == "fair"
 

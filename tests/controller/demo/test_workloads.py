@@ -69,7 +69,7 @@ def test_policies_that_choose_among_nodes_get_two_where_there_are_two_cores(
 
 def test_every_policy_that_is_named_here_is_one() -> None:
     known = {name.replace("_", "-") for name in policies.names()}
-    assert {workloads._ON_ONE_NODE, *workloads._FITTING} <= known
+    assert {*workloads._ON_ONE_NODE, *workloads._FITTING} <= known
 
 
 def test_every_training_was_measured_alone() -> None:

@@ -61,9 +61,16 @@ class TestWork:
         assert kept.cpu_seconds == pytest.approx(50.0)
         assert raw_points.unpacked(kept)[-1, 0] == pytest.approx(50.0)
 
-    def test_of_a_step_is_known_from_all_that_was_used(self) -> None:
-        kept = after(falling(8), cpu=[20.0, 40.0])
-        assert kept.cpu_per_step == pytest.approx(40.0 / 80.0)
+    def test_of_a_step_leaves_out_what_was_used_before_the_first_one_was_seen(self) -> None:
+        """Imports took 30 of the first 50 core-seconds; 40 steps at half a core-second each follow."""
+        assert after(falling(4), cpu=[50.0]).cpu_per_step == pytest.approx(50.0 / 40.0)
+        assert after(falling(8), cpu=[50.0, 70.0]).cpu_per_step == pytest.approx(20.0 / 40.0)
+
+    def test_of_a_step_waits_for_three_steps_before_it_leaves_the_start_out(self) -> None:
+        slow = [(5.0 * n, 1.0 / n, float((n + 3) // 4)) for n in range(1, 17)]
+        assert [after(slow[:count], cpu=[60.0, 70.0, 80.0, 90.0]).cpu_per_step for count in (4, 8, 12, 16)] == (
+            pytest.approx([60.0, 70.0 / 2, 80.0 / 3, 30.0 / 3])
+        )
 
 
 class TestWhatIsKept:

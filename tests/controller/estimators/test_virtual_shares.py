@@ -57,6 +57,39 @@ class TestFairSharing:
         assert later.mean_service()[later.index["a"]] == pytest.approx(25.0)
         assert due(later)["a"] == pytest.approx(275.0)
 
+    def test_jobs_that_were_stored_earlier_than_others_catch_up(self) -> None:
+        """At 50 s one was stored, with 25 core-seconds, and at 80 s the other, with 40; at 100 s both have had 50."""
+        service = {"early": 25.0, "late": 40.0}
+        shares = {
+            uid: msgspec.structs.replace(
+                gathered({"n": 1.0}, {}, [(uid, new(100.0, at=at), None)]).share_of(0),
+                service=np.full(CLUSTERS, service[uid], "<f4").tobytes(),
+            )
+            for uid, at in (("early", 50.0), ("late", 80.0))
+        }
+        found = gathered({"n": 1.0}, shares, [])
+        found.advance(100.0)
+        assert dict(zip(found.uids, found.mean_service().tolist(), strict=True)) == pytest.approx(
+            {"early": 50.0, "late": 50.0}
+        )
+
+    def test_a_job_that_has_only_come_takes_nothing_of_the_time_before(self) -> None:
+        found = clusters({"here": (100.0, 1.0)}, {"n": 1.0})
+        shares = {"here": found.share_of(0)}
+        later = gathered({"n": 1.0}, shares, [("new", new(100.0, at=10.0), None)])
+        later.advance(10.0)
+        assert later.mean_service().tolist() == [10.0, 0.0]
+
+    def test_stored_times_without_number_are_grouped(self) -> None:
+        nodes = {"n": 100.0}
+        shares = {
+            f"{number:03}": gathered(nodes, {}, [("", new(1e6, at=float(number)), None)]).share_of(0)
+            for number in range(100)
+        }
+        found = gathered(nodes, shares, [])
+        found.advance(100.0)
+        assert found.mean_service() == pytest.approx(100.0 - np.arange(100), abs=100 / virtual_shares.MAX_STOPS)
+
     def test_an_arrival_goes_where_the_fewest_are_and_ties_differ_from_cluster_to_cluster(self) -> None:
         found = clusters({f"job-{n}": (100.0, 1.0) for n in range(4)}, {"n1": 1.0, "n2": 1.0})
         assert all((found.nodes[:, cluster] == 0).sum() == 2 for cluster in range(CLUSTERS))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from support.worlds import START, a_job, a_snapshot
 
-from slopewise.estimators.workload_classes import CLASSES_KEPT, JOBS_KEPT, expected, measure
-from slopewise.model import ClassFigures, Job, JobMemory, MemoryState, Pace
+from slopewise.estimators import curves
+from slopewise.estimators.workload_classes import CLASSES_KEPT, ENDED_KEPT, JOBS_KEPT, expected, measure
+from slopewise.model import Absence, ClassFigures, Job, JobMemory, JobState, MemoryState, Pace, Points
 from slopewise.model.memory import MEMORY_JSON
 
 
@@ -27,7 +31,7 @@ def timed(*paces: tuple[float, float], at: float = START) -> JobMemory:
 
 def measured(jobs: list[Job], known: dict[str, JobMemory], before: MemoryState | None = None) -> MemoryState:
     classes = {} if before is None else before.classes
-    return measure(a_snapshot(jobs), MemoryState(known, classes=classes))
+    return measure(a_snapshot(jobs), MemoryState(known, classes=classes), MemoryState())
 
 
 def test_a_job_shows_how_its_class_depends_on_cpu() -> None:
@@ -78,3 +82,65 @@ def test_the_newest_jobs_of_the_classes_seen_last_are_kept_in_little_space() -> 
     stored = MEMORY_JSON.encode(state.classes)
     assert len(stored) < 32 * 1024
     assert msgspec.json.decode(stored, type=dict[str, tuple[ClassFigures, ...]]) == state.classes
+
+
+def ended(uid: str, work: float, at: float = START, name: str = "vae", **more: object) -> JobMemory:
+    pairs = np.array([(work * n / 20, math.exp(-8 * n / 20)) for n in range(1, 21)], np.float32)
+    (fit,) = curves.fit([pairs], [1.0], [work])
+    points = Points(
+        "cpu", "loss", pairs.tobytes(), at, work, cpu_seconds=work, counted_at_seconds=at, workload_class=name
+    )
+    return JobMemory(points=points, curve=fit, **more)  # type: ignore[arg-type]
+
+
+def over(known: dict[str, JobMemory], before: MemoryState | None = None, at: float = START) -> MemoryState:
+    """A pass after these jobs have ended and left."""
+    absent = tuple(Absence(uid, "finished", "") for uid in known)
+    snapshot = replace(a_snapshot([]), absent=absent, taken_at_seconds=at)
+    return measure(snapshot, before or MemoryState(), MemoryState(known))
+
+
+class TestEnded:
+    def test_jobs_leave_their_work_and_how_far_their_curve_went(self) -> None:
+        (figures,) = over({"a": ended("a", 150.0)}).classes["vae"]
+        assert figures.work == 150.0
+        assert figures.kappa == pytest.approx(8.0, rel=0.2)
+        assert figures.line is None
+
+    def test_what_was_used_after_the_last_count_is_work_too(self) -> None:
+        later = over({"a": ended("a", 150.0, wanted_cores=0.5)}, at=START + 10)
+        assert later.classes["vae"][0].work == 155.0
+        much_later = over({"a": ended("a", 150.0, wanted_cores=0.5)}, at=START + 4000)
+        assert much_later.classes["vae"][0].work == 150.0
+
+    @pytest.mark.parametrize("state", ["moving", "waiting", "suspended", "stopped", "failed"])
+    def test_only_what_has_finished_has_ended(self, state: Any) -> None:
+        snapshot = replace(a_snapshot([]), absent=(Absence("a", state, ""),))
+        assert measure(snapshot, MemoryState(), MemoryState({"a": ended("a", 150.0)})).classes == {}
+
+    def test_a_job_that_reports_its_end_and_stays_is_recorded_once(self) -> None:
+        job = replace(of_class("vae"), state=JobState.FINISHED)
+        known = {"a": ended("a", 150.0)}
+        first = measure(a_snapshot([job]), MemoryState(known), MemoryState())
+        again = measure(a_snapshot([job]), MemoryState(known, classes=first.classes), MemoryState())
+        assert [each.work for each in again.classes["vae"]] == [150.0]
+
+    def test_ranks_of_one_training_count_once(self) -> None:
+        state = over({f"team:{rank}": ended("", 150.0) for rank in range(3)} | {"other:0": ended("", 99.0)})
+        assert sorted(each.work or 0 for each in state.classes["vae"]) == [99.0, 150.0]
+
+    def test_what_was_timed_stays_beside_what_the_end_has_shown(self) -> None:
+        timed_before = measured([of_class("vae")], {"a": timed((1.0, 1.0))})
+        (figures,) = over({"a": ended("a", 150.0, at=START + 5)}, timed_before).classes["vae"]
+        assert (figures.line, figures.work) == ((0.0, 1.0, 1.0), 150.0)
+
+    def test_only_the_newest_are_kept(self) -> None:
+        state = MemoryState()
+        for number in range(2 * ENDED_KEPT):
+            state = over({f"job-{number}": ended("", 100.0 + number, at=START + number)}, state)
+        assert [each.work for each in state.classes["vae"]] == [100.0 + n for n in range(ENDED_KEPT, 2 * ENDED_KEPT)]
+        older = {f"job-{number}": ended("", 100.0 + number, at=START + number) for number in range(2 * ENDED_KEPT)}
+        assert over(older, state).classes == state.classes
+
+    def test_a_class_says_nothing_of_speed_where_no_job_was_timed(self) -> None:
+        assert expected("vae", over({"a": ended("a", 150.0)}).classes) is None

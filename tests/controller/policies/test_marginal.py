@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,12 +21,14 @@ from slopewise.config.pass_settings import setting_of
 from slopewise.config.training_policy import Behaviour
 from slopewise.estimators import curves
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import MEMORY_JSON, CurveFit, MemoryState, Objectives, PassReport
+from slopewise.model import MEMORY_JSON, ClassFigures, CurveFit, MemoryState, Objectives, PassReport
+from slopewise.policies.shared.guarantees import least_service_ratio
 from slopewise.policies.shared.marginal_index import FAVOURS, planned_indices
 from slopewise.policies.shared.marginal_moves import Load, milestones
 from slopewise.policies.shared.marginal_order import handed_down, order
 from slopewise.policies.shared.marginal_unplanned import look_ahead
 from slopewise.policies.shared.prospects import Prospect
+from slopewise.policies.shared.work_priors import priors
 from slopewise.simulator.engine import controller_of, drive, run
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import Instance, Physics, RunOutcome, SimJob, SimNode
@@ -82,18 +85,58 @@ class TestIndex:
         found = []
         for done in (5.0, 5000.0):
             each = Prospect(a_job("job"), done, CurveFit(0, 4 * done, 0, curves.FLAT), 1.0, planned=False)
-            look_ahead([each], (), 5.0, BALANCED, curves.KAPPA_LOG_MEAN)
+            look_ahead([each], priors({}, 5.0), BALANCED)
             found.append(each)
         assert found[0].index > 10 * found[1].index > 0
         assert all(each.done < each.total < math.inf for each in found)
 
     def test_jobs_that_have_ended_say_how_long_one_without_a_plan_will_take(self) -> None:
         totals = []
-        for ended in ((), (100.0,) * 5, (10_000.0,) * 5):
+        for ended in ((), (100.0,) * 3, (10_000.0,) * 3):
             each = Prospect(a_job("job"), 20.0, CurveFit(0, 80.0, 0, curves.FLAT), 1.0, planned=False)
-            look_ahead([each], ended, 5.0, BALANCED, curves.KAPPA_LOG_MEAN)
+            look_ahead([each], priors({"other": of_works(*ended)}, 5.0), BALANCED)
             totals.append(each.total)
         assert totals[1] < totals[0] < totals[2]
+
+    def test_a_class_is_trusted_as_far_as_its_jobs_are_alike(self) -> None:
+        spans = {}
+        records = {"alike": of_works(100.0, 110.0, 121.0), "unlike": of_works(20.0, 110.0, 600.0)}
+        for name in ("alike", "unlike", "other"):
+            each = unplanned(5.0, name)
+            look_ahead([each], priors(records, 5.0), BALANCED)
+            assert each.low < each.total < each.high
+            spans[name] = each.high / each.low
+        assert spans["alike"] < 0.6 * spans["unlike"]
+        assert spans["unlike"] < 0.8 * spans["other"]
+
+    def test_more_is_left_however_far_a_job_has_come(self) -> None:
+        low = []
+        for done in (20.0, 90.0, 400.0):
+            each = unplanned(done, "known")
+            look_ahead([each], priors({"known": of_works(100.0, 110.0, 121.0)}, 5.0), BALANCED)
+            low.append(each.low)
+        assert low[0] < 100.0
+        assert 90.0 < low[1] < low[2]
+        assert low[2] > 400.0
+
+
+def unplanned(done: float, workload_class: str) -> Prospect:
+    job = replace(a_job("job"), workload_class=workload_class)
+    return Prospect(job, done, CurveFit(0, 4 * done, 0, curves.FLAT), 1.0, planned=False)
+
+
+def of_works(*works: float) -> tuple[ClassFigures, ...]:
+    return tuple(ClassFigures(f"ended-{n}", 1.0, work=work, kappa=10.0) for n, work in enumerate(works))
+
+
+class TestErrors:
+    @pytest.mark.parametrize(("lateness", "ratio"), [(1.0, 0.25), (1.05, 0.25), (1.1, 0.5), (2.0, 0.9)])
+    def test_the_later_jobs_have_ended_the_more_service_is_guaranteed(self, lateness: float, ratio: float) -> None:
+        ended = tuple(ClassFigures(uid, 1.0, work=100.0, fair_service=100.0 * lateness) for uid in "abc")
+        assert least_service_ratio(MemoryState(classes={"vae": ended})) == pytest.approx(ratio)
+
+    def test_half_of_the_service_is_guaranteed_before_any_job_has_ended(self) -> None:
+        assert least_service_ratio(MemoryState()) == pytest.approx(0.5)
 
 
 def ordered(jobs: Sequence[Prospect], due: Mapping[str, float], capacity: float = 1.0) -> list[str]:
@@ -215,6 +258,18 @@ class TestWholeRuns:
             for reason in report.decisions.reasons.values():
                 assert ". " not in reason
                 assert "\n" not in reason
+
+    def test_the_first_one_says_in_seconds_when_it_is_good_and_the_others_what_work_that_takes(self) -> None:
+        reasons = [
+            reason for report in passes(mixed()) if report.decisions for reason in report.decisions.reasons.values()
+            if "no plan" not in reason and "next evaluation" not in reason  # timed by now, and decided in this pass
+        ]  # fmt: skip
+        first = [reason for reason in reasons if reason.startswith("first: ")]
+        waits = [reason for reason in reasons if reason.startswith("waits: ")]
+        assert first
+        assert waits
+        assert all(re.search(r" is -?\d+ (s|min) away", reason) for reason in first)
+        assert all(re.search(r" is [\d.e+-]+ core-s away", reason) for reason in waits)
 
     def test_goes_on_after_a_restart_as_if_nothing_had_happened(self) -> None:
         assert decided(mixed(), restart=False) == decided(mixed(), restart=True)

@@ -131,19 +131,27 @@ def test_recorded_points_are_scaled_and_joined_by_straight_lines() -> None:
     assert curve.reached(0.95) == pytest.approx(0.9)
 
 
+def test_points_may_rise_and_count_from_the_first_to_the_lowest_at_the_first_place_that_gets_there() -> None:
+    curve = points([(0, 2.0), (0.25, 3.0), (0.5, 1.0), (0.75, 2.0), (0.875, 1.0), (1, 1.5)])
+    assert [curve.at(x) for x in (0, 0.25, 0.5, 0.75, 0.875, 1)] == pytest.approx([1, 2, 0, 1, 0, 0.5])
+    assert curve.reached(0.0) == 0.0
+    assert curve.reached(0.5) == pytest.approx(0.4375)  # of the second stretch, not of the last but one
+    assert curve.reached(1.0) == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([(0, 1), (0.5, 0.2), (1, 0.4)], "the curve rises from 0.2 to 0.4 at x = 1; a recorded curve may only fall"),
+        ([(0, 1), (0.5, 2), (1, 1)], "the curve never falls below 1, its first value; one of its values must be below"),
         ([(0, 1), (0.5, 0.4), (0.5, 0.2), (1, 0)], "x must increase, and 0.5 follows 0.5"),
         ([(0.1, 1), (1, 0)], "must begin at x = 0 and end at x = 1"),
         ([(0, 1)], "must begin at x = 0 and end at x = 1"),
         ([], "must begin at x = 0 and end at x = 1"),
         ([(0, 1), (1, math.nan)], "a value is not finite"),
-        ([(0, 1e308), (1, -1e308)], "the curve falls from 1e[+]308 to -1e[+]308, which is too far; divide its values"),
-        ([(0, 1), (1, 1)], "the curve stays at 1; its last value must be below its first"),
+        ([(0, 1e308), (1, -1e308)], "the curve goes from 1e[+]308 to -1e[+]308, which is too far; divide its values"),
+        ([(0, 1), (1, 1)], "the curve never falls below 1, its first value; one of its values must be below it"),
     ],
 )
-def test_recorded_points_that_are_no_falling_curve_are_refused(pairs: list[tuple[float, float]], message: str) -> None:
+def test_points_that_are_no_curve_are_refused(pairs: list[tuple[float, float]], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         points(pairs)

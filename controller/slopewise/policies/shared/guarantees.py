@@ -22,7 +22,17 @@ TAKEN_OVER_SECONDS = 60.0
 """A job without a record that has run for longer was there before the policy: it stands where it is."""
 
 ENDLESS = 1e12
-"""Core-seconds of a job without a plan: under fair sharing it has not ended before it really does."""
+"""Core-seconds of a job of which nothing is expected, as it reports no loss."""
+
+
+ERROR_ALLOWED, MAX_ERROR = 0.05, 0.3
+"""A job that ends after so much more service under fair sharing than its work was is an error; and the most of one."""
+
+PSEUDO_JOBS, PSEUDO_ERROR = 3.0, 0.05
+"""As if so many had ended so late."""
+
+SERVICE_OF_ERROR, MAX_SERVICE_RATIO = 10.0, 0.9
+"""Of the service under fair sharing, so many times the mean error is guaranteed: half of it for a mean of 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +40,11 @@ class Guarantees:
     """What fair sharing would give."""
 
     due_at_seconds: Mapping[str, float]
-    """By uid; of a job without a plan far beyond all others."""
+    """By uid; of a job without an expected end far beyond all others."""
     service: Mapping[str, float]
     """What it would have had by now, in core-seconds, by uid."""
+    least_service_ratio: float
+    """Of that service a job without a plan is given so much at least."""
     memory: MemoryState
     """With the clusters as they are now."""
 
@@ -55,7 +67,7 @@ def guarantees(snapshot: ClusterSnapshot, memory: MemoryState, expected: Prospec
         else:
             del here[job.uid]
     if not nodes or not (shares or new):
-        return Guarantees({}, {}, memory)
+        return Guarantees({}, {}, 0.0, memory)
     clusters = virtual_shares.gathered(_capacities(snapshot), shares, new)
     clusters.advance(now)
     known_now = _follow_work(clusters, jobs, memory, expected)
@@ -64,7 +76,7 @@ def guarantees(snapshot: ClusterSnapshot, memory: MemoryState, expected: Prospec
         clusters.refresh(now)
     due = {uid: float(clusters.due[at]) for uid, at in clusters.index.items()}
     service = dict(zip(clusters.uids, clusters.mean_service().tolist(), strict=True))
-    return Guarantees(due, service, virtual_shares.kept(clusters, memory, here))
+    return Guarantees(due, service, least_service_ratio(memory), virtual_shares.kept(clusters, memory, here))
 
 
 def _arrived(job: Job) -> tuple[float, str]:
@@ -87,15 +99,28 @@ def _met(job: Job, known: JobMemory, node: Node, now_seconds: float) -> tuple[st
 
 def _follow_work(clusters: Clusters, jobs: list[Job], memory: MemoryState, expected: Prospects) -> bool:
     """What each job needs, as it is known now; of one that has ended, what it has used. True when one was not known."""
-    known_now = False
+    known_now, promised = False, clusters.promised
     for job in jobs:
         at, prospect = clusters.index.get(job.uid), expected.by_uid.get(job.uid)
         if at is None:
             continue
         points = memory.jobs[job.uid].points
-        if prospect is not None and prospect.planned:
+        if prospect is not None:
             known_now = known_now or clusters.work[at] >= ENDLESS
-            clusters.work[at] = prospect.low
+            clusters.work[at] = prospect.low if prospect.planned else prospect.total
+            promised[at] = prospect.low
         elif job.state.ended:
-            clusters.work[at] = points.cpu_seconds if points is not None else 0.0
+            clusters.work[at] = promised[at] = points.cpu_seconds if points is not None else 0.0
     return bool(known_now)
+
+
+def least_service_ratio(memory: MemoryState) -> float:
+    """From the jobs that ended last: by how much later than under fair sharing, in work, on average."""
+    errors = [
+        min(MAX_ERROR, max(0.0, each.fair_service / each.work - 1.0 - ERROR_ALLOWED))
+        for record in memory.classes.values()
+        for each in record
+        if each.work and each.fair_service is not None
+    ]
+    mean = (math.fsum(errors) + PSEUDO_JOBS * PSEUDO_ERROR) / (len(errors) + PSEUDO_JOBS)
+    return min(MAX_SERVICE_RATIO, SERVICE_OF_ERROR * mean)

@@ -49,8 +49,13 @@ FAVOURS = {
     "ends": Weights(0.55, 0.10, 0.40),
 }
 
-UNPLANNED = Weights(0.50, 0.10, 0.45)
-"""Without a plan."""
+UNPLANNED = {
+    "balanced": Weights(0.50, 0.10, 0.45),
+    "quality": Weights(0.85, 0.10, 0.20),
+    "full": Weights(0.65, 0.25, 0.20),
+    "ends": Weights(0.40, 0.10, 0.60),
+}
+"""Without a plan: how far 90 % is away is known sooner than the end, which therefore counts more."""
 
 
 def utility(improvement: NDArray[Kind], weights: Weights) -> NDArray[Kind]:

@@ -41,9 +41,6 @@ def order(
     slack, before = {}, 0.0
     for each in by_due:
         uid, left = each.job.uid, each.low_left
-        if not each.planned:
-            slack[uid] = math.inf
-            continue
         before += left
         slack[uid] = due[uid] - max(before / capacity, left / cores[uid])
     admissible, tight = set(), math.inf
@@ -63,10 +60,9 @@ def order(
 
 def _critical(jobs: Sequence[Prospect], cores: Mapping[str, float], capacity: float) -> str | None:
     """The job that the node waits for in the end, whatever else it does."""
-    planned = [each for each in jobs if each.planned]
-    total = math.fsum(each.left for each in planned) / capacity
+    total = math.fsum(each.left for each in jobs) / capacity
     longest = max(
-        ((each.left / cores[each.job.uid], each.job.uid) for each in planned if cores[each.job.uid] < capacity),
+        ((each.most_left / cores[each.job.uid], each.job.uid) for each in jobs if cores[each.job.uid] < capacity),
         default=(0.0, ""),
     )
     return longest[1] if longest[0] > total and longest[1] else None

@@ -66,6 +66,16 @@ class Prospect:
         """More is left with 90 % probability."""
         return max(0.0, self.low - self.done)
 
+    @property
+    def high_left(self) -> float:
+        """Less is left with 90 % probability."""
+        return max(0.0, self.high - self.done)
+
+    @property
+    def most_left(self) -> float:
+        """What may be left: what is expected by a plan, else with the 90 % of `high_left`."""
+        return self.left if self.planned else self.high_left
+
     def work_to(self, improvement: float) -> float:
         """Core-seconds from now on until this part of its total improvement; 0 where it is behind."""
         if not math.isfinite(self.total) or self.rate <= 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -86,6 +87,19 @@ def _part_of_work(value: Range) -> Range:
     return value
 
 
+def _of_a_plan(value: Range) -> Range:
+    if not MIN_PLAN_RATIO <= value[0] <= value[1] <= MAX_PLAN_RATIO:
+        wrong = _wrong(value, lowest_is_right=value[0] >= MIN_PLAN_RATIO)
+        raise ValueError(f"must be at least {MIN_PLAN_RATIO:g} and at most {MAX_PLAN_RATIO:g}, not {wrong:g}")
+    return value
+
+
+MIN_PLAN_RATIO, MAX_PLAN_RATIO = 0.001, 1000.0
+
+PlanRatio = Annotated[Range, BeforeValidator(_range), AfterValidator(_of_a_plan)]
+"""Steps that a job says it plans, over those that it takes; 1 is the truth."""
+
+
 class SpikeSettings(Document):
     """Steps whose loss is far off, as of mixed precision or a broken batch; drawn from the seed for each job."""
 
@@ -107,12 +121,14 @@ class ModelSettings(Document):
 
     work_cpu_seconds: CpuSeconds | None = None
     curve: CurveSettings | None = None
+    reported_curve: CurveSettings | None = Field(None, description="what it reports instead of its curve")
     request_cpu_seconds: CpuSeconds | None = None
     parallelism: float = Field(1.0, gt=0.0, le=1024.0, description="cores a job can use at once")
     noise: float | None = Field(None, ge=0.0, le=1.0, description="s.d. of a loss, as a fraction of its first value")
     ends_at: EndsAt = Field(0.0, description="the best loss, as a fraction of the first value")
     memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
     spikes: SpikeSettings | None = None
+    plan_ratio: PlanRatio | None = Field(None, description="default: the scenario's")
 
     @model_validator(mode="after")
     def _trained_or_served(self) -> ModelSettings:
@@ -122,7 +138,23 @@ class ModelSettings(Document):
                 "give workCpuSeconds and curve (a model that is trained), or requestCpuSeconds without them (one that "
                 "is served)"
             )
+        if self.served and self.reported_curve is not None:
+            raise ValueError("a model that is served reports no loss; remove reportedCurve")
         return self
+
+    def beside(self, folder: Path) -> ModelSettings:
+        """The same with the files of its curves taken from this folder; ValueError (`curve.csv: …`) for a wrong one."""
+        found = {}
+        for name, key, curve in (
+            ("curve", "curve", self.curve),
+            ("reported_curve", "reportedCurve", self.reported_curve),
+        ):
+            if curve is not None:
+                try:
+                    found[name] = curve.beside(folder)
+                except ValueError as error:
+                    raise ValueError(f"{key}.{error}") from error
+        return self.model_copy(update=found)
 
     @property
     def noise_ratio(self) -> float:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from slopewise.config.validation import Document
 from slopewise.simulator import curves
-from slopewise.simulator.scenario import recorded_losses
+from slopewise.simulator.scenario import csv_tables, recorded_losses
 from slopewise.simulator.world.model import Curve
 
 FLATTEST = 1e-6
@@ -140,6 +142,45 @@ class RecordedSettings(Document):
         return recorded_losses.recorded_loss(self.name, self.stage)
 
 
+class CsvSettings(Document):
+    """A measured curve from a CSV file, straight between its rows; the text alone stands for its file."""
+
+    file: str = Field(min_length=1)
+    x: str = Field("done_ratio", min_length=1)
+    y: str = Field("loss", min_length=1)
+    better: Literal["less", "more"] = "less"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        return {"file": value} if isinstance(value, str) else value
+
+    def beside(self, folder: Path) -> CsvSettings:
+        """The same with a relative path taken from this folder; ValueError when the file cannot be used."""
+        found = self.model_copy(update={"file": str(folder / self.file)})
+        found.build()
+        return found
+
+    def build(self) -> curves.Points:
+        """The curve."""
+        return _measured(self.file, self.x, self.y, self.better)
+
+
+@cache
+def _measured(file: str, x: str, y: str, better: Literal["less", "more"]) -> curves.Points:
+    """`x` may be in any unit, such as iterations: the last row is the end of the work."""
+    rows = csv_tables.numbers(file, (x, y))
+    if not rows or not 0.0 <= rows[0][0] <= rows[-1][0] < math.inf or rows[-1][0] == 0.0:
+        raise ValueError(f"{file}: {x} must begin at 0 or above, increase, and end above 0")
+    sign = 1.0 if better == "less" else -1.0
+    measured = [(at / rows[-1][0], sign * value) for at, value in rows]
+    before = [(0.0, measured[0][1])] if measured[0][0] > 0 else []
+    try:
+        return curves.points([*before, *measured])
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
 class CurveSettings(Document):
     """Exactly one kind of curve."""
 
@@ -151,11 +192,12 @@ class CurveSettings(Document):
     overfit: OverfitSettings | None = None
     diverging: DivergingSettings | None = None
     points: list[tuple[float, float]] | None = None
+    csv: CsvSettings | None = None
     recorded: RecordedSettings | None = None
 
     @field_validator("points")
     @classmethod
-    def _falling(cls, value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
+    def _checked(cls, value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
         if value is not None:
             curves.points(value)
         return value
@@ -168,12 +210,22 @@ class CurveSettings(Document):
             raise ValueError(f"give exactly one of {kinds}, not {' and '.join(given) or 'none'}")
         return self
 
+    def beside(self, folder: Path) -> CurveSettings:
+        """The same with its file, if it has one, taken from this folder; ValueError (`csv: …`) when it is of no use."""
+        for name, source in (("recorded", self.recorded), ("csv", self.csv)):
+            if source is not None:
+                try:
+                    return self.model_copy(update={name: source.beside(folder)})
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from error
+        return self
+
     def build(self) -> Curve:
         """The curve that is described."""
         if self.points is not None:
             return curves.points(self.points)
         kinds = (
             self.exponential, self.power, self.inverse, self.sigmoid, self.steps, self.overfit, self.diverging,
-            self.recorded,
+            self.csv, self.recorded,
         )  # fmt: skip
         return next(kind for kind in kinds if kind is not None).build()

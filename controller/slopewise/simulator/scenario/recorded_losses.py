@@ -6,12 +6,11 @@ stage of `training_loss`. `python -m replication.recording` writes those that ar
 
 from __future__ import annotations
 
-import csv
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 from slopewise.simulator.curves import Recorded, recorded
+from slopewise.simulator.scenario import csv_tables
 from slopewise.text import unknown_name
 
 DONE = "done_ratio"
@@ -35,22 +34,5 @@ def recorded_loss(name: str, stage: str) -> Recorded:
     if not is_file(name) and name not in shipped():
         more = ", or a path such as ./my-loss.csv"
         raise ValueError(unknown_name("recorded loss", name, shipped(), more).removesuffix("."))
-    rows = list(csv.DictReader(line for line in _text(name).splitlines() if not line.startswith("#")))
-    columns = list(rows[0]) if rows else []
-    if not {DONE, stage} <= set(columns):
-        raise ValueError(f"{name} needs the columns {DONE} and {stage}, and has {', '.join(columns) or 'none'}")
-    try:
-        pairs = [(float(row[DONE]), float(row[stage])) for row in rows]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} holds something other than numbers below its first row") from error
-    return recorded(pairs)
-
-
-def _text(name: str) -> str:
-    if not is_file(name):
-        return (_SHIPPED / f"{name}.csv").read_text(encoding="utf-8")
-    try:
-        return Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        detail = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ValueError(f"{name} cannot be read ({detail}); give the path of a readable CSV file") from error
+    shipped_text = None if is_file(name) else (_SHIPPED / f"{name}.csv").read_text(encoding="utf-8")
+    return recorded(csv_tables.numbers(name, (DONE, stage), shipped_text))

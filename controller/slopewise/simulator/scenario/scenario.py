@@ -31,7 +31,8 @@ from slopewise.config.validation import Document, load_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import CpuControl
 from slopewise.own_policies import catalogue
-from slopewise.simulator.scenario.builtin_models import BUILT_IN, SERVED, EndsAt, ModelSettings, built_in
+from slopewise.simulator.scenario import csv_tables
+from slopewise.simulator.scenario.builtin_models import BUILT_IN, SERVED, EndsAt, ModelSettings, PlanRatio, built_in
 from slopewise.simulator.scenario.generate_settings import Generate
 from slopewise.simulator.scenario.parts import (
     JobSettings,
@@ -81,7 +82,7 @@ class ScenarioSpec(Document):
     """Nodes, jobs, how the world behaves, and which policies run."""
 
     nodes: list[NodeSettings]
-    jobs: list[JobSettings] = Field(default_factory=list)
+    jobs: list[JobSettings] = Field(default_factory=list, description="or the path of a CSV file with such columns")
     generate: Generate | None = None
     models: dict[Text, ModelSettings] = Field(default_factory=dict, description="added to the built-in ones")
 
@@ -102,6 +103,9 @@ class ScenarioSpec(Document):
     )
     ends_at: EndsAt | None = Field(None, description="of every job, whatever its model says")
     steps_per_cpu_second: float | None = Field(10.0, gt=0.0, le=1e6, description="null: jobs have no plan")
+    plan_ratio: PlanRatio = Field((1.0, 1.0), description="steps that jobs say they plan, over those that they take")
+    workload_classes: bool = Field(True, description="false: jobs do not say which others they are like")
+    history_jobs: int = Field(0, ge=0, le=100, description="jobs of each model that ended before the run")
     duration_seconds: float | None = Field(None, gt=0.0, le=1e9)
     default_scheduler: SchedulerRule = Field("fewest-jobs", description="places the jobs that a policy does not")
 
@@ -227,28 +231,35 @@ def load_scenario(source: str, overrides: Mapping[str, object] | None = None) ->
 def _read(path: Path, where: str, overrides: Mapping[str, object]) -> Scenario:
     document = load_yaml(path)
     if isinstance(document, Mapping) and isinstance(spec := document.get("spec"), Mapping):
-        document = {**document, "spec": {**spec, **overrides}}
+        document = {**document, "spec": _with_jobs({**spec, **overrides}, path.parent, where)}
     scenario = validate(Scenario, document, where=where)
     entries = []
     for number, entry in enumerate(scenario.spec.policies):
         entries.append(_found(entry, path.parent, f"{where}: spec.policies.{number}"))
     models = {
-        name: _with_file(model, path.parent, f"{where}: spec.models.{name}.curve.recorded")
+        name: _with_files(model, path.parent, f"{where}: spec.models.{name}")
         for name, model in scenario.spec.models.items()
     }
     spec = scenario.spec.model_copy(update={"policies": entries, "models": models})
     return scenario.model_copy(update={"spec": spec})
 
 
-def _with_file(model: ModelSettings, folder: Path, place: str) -> ModelSettings:
-    """The model whose recorded loss is found from the scenario's folder; UsageError when it cannot be used."""
-    if model.curve is None or model.curve.recorded is None:
-        return model
+def _with_files(model: ModelSettings, folder: Path, place: str) -> ModelSettings:
+    """The model whose curves are found from the scenario's folder; UsageError when one cannot be used."""
     try:
-        found = model.curve.recorded.beside(folder)
+        return model.beside(folder)
     except ValueError as error:
-        raise UsageError(f"{place}: {error}.") from error
-    return model.model_copy(update={"curve": model.curve.model_copy(update={"recorded": found})})
+        raise UsageError(f"{place}.{error}.") from error
+
+
+def _with_jobs(document: Mapping[str, object], folder: Path, where: str) -> Mapping[str, object]:
+    """The `spec` with the rows of its file of jobs, if it names one."""
+    if not isinstance(file := document.get("jobs"), str):
+        return document
+    try:
+        return {**document, "jobs": csv_tables.entries(str(folder / file), ("name", "model"))}
+    except ValueError as error:
+        raise UsageError(f"{where}: spec.jobs: {error}.") from error
 
 
 def _found(entry: PolicyEntry, folder: Path, where: str) -> PolicyEntry:

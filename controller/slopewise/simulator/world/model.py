@@ -13,8 +13,9 @@ from typing import Literal, Protocol
 from slopewise.config.training_policy import Behaviour, CpuBounds, EvaluationSettings, Migration
 from slopewise.model import CpuControl
 
-SchedulerRule = Literal["fewest-jobs", "least-used"]
-"""Where the default scheduler places a job: on the node with the fewest jobs, or whose CPU is used least then."""
+SchedulerRule = Literal["fewest-jobs", "least-used", "fifo"]
+"""Where the default scheduler places a job: on the node with the fewest jobs, or whose CPU is used least then; or, from
+a queue, on one that leaves it all the cores that it can use."""
 
 
 class Curve(Protocol):
@@ -73,6 +74,13 @@ class SimJob:
     request_cpu_seconds: float | None = None
     """A served model's core-seconds a request; always busy, one request after another on each useful core."""
     steps_planned: int | None = None
+    """As it says."""
+    plan_ratio: float = 1.0
+    """`steps_planned` over the steps that it takes."""
+    workload_class: str | None = None
+    """None: its model."""
+    reported_curve: Curve | None = None
+    """What it reports instead of `curve`, by which it learns."""
     qoe_seconds: float | None = None
     deadline_seconds: float | None = None
     """From the start of the run."""
@@ -89,6 +97,11 @@ class SimJob:
     restart_seconds: float = 2.5
     crashes_at_done_ratio: tuple[float, ...] = ()
     """It is restarted from its last checkpoint (here: without loss of work) when it gets there."""
+
+    @property
+    def class_name(self) -> str:
+        """Which jobs it says it is like; empty: none."""
+        return self.model if self.workload_class is None else self.workload_class
 
     def loss_at(self, level: float) -> float:
         """What the job reports where its curve has this level."""
@@ -156,6 +169,8 @@ class Instance:
     physics: Physics = field(default_factory=Physics)
     duration_seconds: float | None = None
     """When the run ends whatever still runs; None: when the last job ends. Needed where models are served."""
+    history: tuple[SimJob, ...] = ()
+    """Jobs that ended before the run: a policy has its records of them, and no figure counts them."""
     default_scheduler: SchedulerRule = "fewest-jobs"
     """Of every run that does not choose its own, the one without a controller among them."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import (
+    Absence,
     Arrival,
     Checkpoint,
     ClusterSnapshot,
@@ -61,6 +62,11 @@ class Watch:
         self._seen: Job | None = None
         self._seen_at = (-1, -1, False)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was stopped at its target."""
+        return self._running.is_stopped
+
     def observe_at(self, now_seconds: float) -> Job:
         """The job as a query at this time returns it; the same object while nothing new was scraped or written."""
         visible_seconds = now_seconds - self._physics.scrape_delay_seconds
@@ -102,7 +108,8 @@ class Watch:
         if luck < self._physics.missing_ratio:
             return None
         moment = running.at(at_seconds)
-        return moment, 0.0 if job.curve is None else self._level(job.curve, moment, noise)
+        curve = job.reported_curve or job.curve
+        return moment, 0.0 if curve is None else self._level(curve, moment, noise)
 
     def _level(self, curve: Curve, moment: Moment, noise: float) -> float:
         """What the job's gauge shows: while a spiked step is the last one, that step's loss and no other."""
@@ -138,7 +145,7 @@ class Watch:
             migratable=job.migratable,
             checkpoint=self._checkpoint if job.reports else None,
             movability=self._movability,
-            workload_class=job.model,
+            workload_class=job.class_name,
             points=() if job.curve is None else self._points,
         )
 
@@ -169,7 +176,14 @@ class SimObserver:
             tuple(_arrival(running.job) for running in self._world.waiting.values()),
             self._remaining() if self._oracle else {},
             tuple(_moving(running, left) for running in self._world.present.values() if (left := running.moved_from)),
+            tuple(self._newly_ended()),
         )
+
+    def _newly_ended(self) -> Iterator[Absence]:
+        """Jobs that have ended since the last observation."""
+        for uid in [uid for uid in self._watches if uid not in self._world.present]:
+            stopped = self._watches.pop(uid).is_stopped
+            yield Absence(uid, "stopped" if stopped else "finished", "it has ended")
 
     def _watch(self, running: RunningJob) -> Watch:
         uid = running.job.name
@@ -223,7 +237,7 @@ def _usage(seen: Moment, job: SimJob) -> Usage:
 def _steps(seen: Moment, job: SimJob) -> float | None:
     if job.steps_planned is None:
         return None
-    return float(math.floor(job.steps_planned * seen.work / job.work_cpu_seconds))
+    return float(math.floor(job.steps_planned / job.plan_ratio * seen.work / job.work_cpu_seconds))
 
 
 def _moving(running: RunningJob, left: str) -> MoveUnderWay:
@@ -242,5 +256,5 @@ def _arrival(job: SimJob) -> Arrival:
         useful_parallelism_cores=job.parallelism_cores,
         steps_planned=job.steps_planned,
         objectives=objectives(job),
-        workload_class=job.model,
+        workload_class=job.class_name,
     )

@@ -239,6 +239,11 @@ class World:
         """How many jobs are on a node, paused ones among them."""
         return len(self._on_node[number])
 
+    def useful_cores(self, number: int) -> float:
+        """The cores that a node's jobs can use together, each as far as the node goes."""
+        cores = self.nodes[number].cpu_cores
+        return math.fsum(min(running.job.parallelism_cores, cores) for running in self._on_node[number].values())
+
     def cpu_used_ratio(self, number: int) -> float:
         """The part of a node's CPU that its jobs use since the last `settle`; a paused job uses none."""
         return (

@@ -97,8 +97,8 @@ MISTAKES = [
     ),
     ({"jobs_0_arriveSeconds": -1}, "spec.jobs.0.arriveSeconds: must be at least 0 and at most 1e+09, not -1."),
     (
-        {"models_mine": curve(points=[[0, 1], [0.5, 0.1], [1, 0.3]])},
-        "spec.models.mine.curve.points: the curve rises from 0.1 to 0.3 at x = 1; ",
+        {"models_mine": curve(points=[[0, 1], [0.5, 1.1], [1, 1]])},
+        "spec.models.mine.curve.points: the curve never falls below 1, its first value; ",
     ),
     ({"models_mine": curve()}, "spec.models.mine.curve: give exactly one of exponential, power, "),
     ({"models_mine": curve(power={"b": 1}, inverse={"a": 1})}, "not power and inverse."),

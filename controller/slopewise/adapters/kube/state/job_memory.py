@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 from slopewise.adapters.kube.cache.records import OwnerRef
@@ -18,12 +17,11 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument, Slot
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
+from slopewise.adapters.kube.state.policy_records import NO_RECORDS, NONE_STORED, Intervals, OnNodes, PolicyRecords
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.errors import SlopewiseError
 from slopewise.model import (
-    ClassFigures,
     CpuAllocation,
-    Departed,
     JobMemory,
     MemoryAllocation,
     MemoryState,
@@ -55,23 +53,6 @@ class Unstored:
     """Every other write of this pass would fail too."""
 
 
-class Intervals(NamedTuple):
-    """What is stored of nodes, by name: when each was evaluated (Unix seconds), and its interval in seconds."""
-
-    nodes: Mapping[str, tuple[float, float]] = MappingProxyType({})
-    placement_nodes: Mapping[str, tuple[float, float]] = MappingProxyType({})
-    """Of the policy of `spec.placement`."""
-
-
-NONE_STORED = Intervals()
-
-ClassRecords = Mapping[str, tuple[ClassFigures, ...]]
-"""What the jobs of each workload class have shown (`MemoryState.classes`)."""
-
-OnNodes = Callable[[Mapping[str, NodeMemory], Mapping[str, NodeMemory]], None]
-"""Stores the evaluations of nodes: by the policy, and by its placement."""
-
-
 class Unsafe(NamedTuple):
     """A job whose original must be stored before it may be changed."""
 
@@ -92,15 +73,15 @@ class KubeMemory:
         *,
         intervals: Intervals = NONE_STORED,
         on_nodes: OnNodes = lambda nodes, placement_nodes: None,
-        classes: ClassRecords = MappingProxyType({}),
-        on_classes: Callable[[ClassRecords], None] = lambda classes: None,
+        records: PolicyRecords = NO_RECORDS,
+        on_records: Callable[[PolicyRecords], None] = lambda records: None,
     ) -> None:
         """`intervals`: the stored evaluation time and interval of each node; `on_nodes` stores new ones.
 
-        `classes`: the stored class records; `on_classes` gets each change.
+        `records`: those stored of the policy; `on_records` gets each change.
         """
-        self._classes = classes
-        self._on_classes = on_classes
+        self._records = records
+        self._on_records = on_records
         self._policy = policy
         self._job_growths = job_growths
         self._index = index
@@ -108,7 +89,6 @@ class KubeMemory:
         self._on_nodes = on_nodes
         self._nodes: Mapping[str, NodeMemory] = {}
         self._placement_nodes: Mapping[str, NodeMemory] = {}
-        self._departed: tuple[Departed, ...] = ()
         self._slots: dict[str, tuple[GrowthDocument, Slot]] = {}
         self._unstored: dict[str, Unstored] = {}
         self._put_off: dict[str, JobMemory] = {}
@@ -141,7 +121,7 @@ class KubeMemory:
             self._nodes = dict(self._remembered_nodes(self._intervals.nodes))
             self._placement_nodes = dict(self._remembered_nodes(self._intervals.placement_nodes))
             self._intervals = None
-        return MemoryState(jobs, self._nodes, self._placement_nodes, classes=self._classes, departed=self._departed)
+        return MemoryState(jobs, self._nodes, self._placement_nodes, **self._records._asdict())
 
     def _is_over(self, document: GrowthDocument) -> bool:
         """Whether the workload is deleted. An object that a person deleted is created again while a pod exists."""
@@ -174,10 +154,10 @@ class KubeMemory:
         if state.nodes != self._nodes or state.placement_nodes != self._placement_nodes:
             self._nodes, self._placement_nodes = state.nodes, state.placement_nodes
             self._on_nodes(state.nodes, state.placement_nodes)
-        self._departed = state.departed
-        if state.classes is not self._classes:
-            self._classes = state.classes
-            self._on_classes(state.classes)
+        records = PolicyRecords(state.classes, state.departed)
+        if any(now is not before for now, before in zip(records, self._records, strict=True)):
+            self._records = records
+            self._on_records(records)
 
     def _keep(self, uid: str, memory: JobMemory) -> Unsafe | None:
         """Keep one job's memory; returned when its original must be stored now."""

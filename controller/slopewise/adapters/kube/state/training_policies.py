@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 from pydantic import ValidationError
@@ -21,7 +22,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
 from slopewise.adapters.kube.client.retry import update
-from slopewise.adapters.kube.state.job_memory import ClassRecords, Intervals
+from slopewise.adapters.kube.state.policy_records import ClassRecords, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.selectors import LabelSelector
@@ -36,13 +37,13 @@ from slopewise.crds.policy_status import (
     policy_status,
 )
 from slopewise.errors import UsageError
-from slopewise.model import MEMORY_JSON, ClassFigures, NodeMemory
+from slopewise.model import DEPARTED_KEPT, MEMORY_JSON, ClassFigures, Departed, NodeMemory
 
 _TRIES = 3
 """A finalizer is set with the object's resource version; concurrent writes cause a few conflicts, not endless ones."""
 
-CLASSES_SECONDS = 60.0
-"""Records of known classes are stored no more often: figures change in every pass."""
+RECORDS_SECONDS = 60.0
+"""Records of known classes and departed jobs are stored no more often: figures change in every pass."""
 
 MAX_CLASSES_BYTES = 32_000
 """As JSON; 48 classes of 4 jobs are 20 KB, and names of jobs may be long."""
@@ -83,12 +84,19 @@ class PolicyRecord:
         return Intervals(_by_node(status.nodes), _by_node(status.placement_nodes) if places else {})
 
     @property
-    def classes(self) -> ClassRecords:
-        """The class records as stored; none where they are damaged: jobs are measured again."""
-        try:
-            return msgspec.json.decode(read_status(self.status).classes or "{}", type=_CLASSES)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            return {}
+    def records(self) -> PolicyRecords:
+        """As stored; without those that are damaged: jobs are measured again."""
+        status = read_status(self.status)
+        classes: ClassRecords = _decoded(status.classes or "{}", _CLASSES, {})
+        departed: tuple[Departed, ...] = _decoded(status.departed or "[]", tuple[Departed, ...], ())
+        return PolicyRecords(classes, departed[-DEPARTED_KEPT:])
+
+
+def _decoded(text: str, kind: Any, otherwise: Any) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return otherwise
 
 
 def _by_node(nodes: Iterable[NodeInterval]) -> dict[str, tuple[float, float]]:
@@ -263,9 +271,9 @@ class PolicyDocument(StatusDocument):
         self.name = record.name
         self._status = read_status(record.status)
         self._nodes = {"nodes": self._status.nodes, "placement_nodes": self._status.placement_nodes}
-        self._classes = self._status.classes
-        self._class_names: Collection[str] = record.classes.keys()
-        self._classes_kept_at = float("-inf")
+        self._records = {"classes": self._status.classes, "departed": self._status.departed}
+        self._recorded = _names(record.records)
+        self._recorded_at = float("-inf")
         self._shown: tuple[PolicyFacts, float] | None = None
         self.stored(record.uid, record.resource_version, json.loads(record.status))
 
@@ -277,12 +285,14 @@ class PolicyDocument(StatusDocument):
         """Store the evaluation times and intervals of its nodes, by its policy and by its placement."""
         self._nodes = {"nodes": node_intervals(nodes), "placement_nodes": node_intervals(placement_nodes)}
 
-    def remember_classes(self, classes: ClassRecords, monotonic_seconds: float) -> bool:
-        """Store the class records, if a class is new or the last ones are a minute old; True for a new class."""
-        is_new = not classes.keys() <= set(self._class_names)
-        if is_new or monotonic_seconds - self._classes_kept_at >= CLASSES_SECONDS:
-            self._classes = classes_json(classes)
-            self._class_names, self._classes_kept_at = classes.keys(), monotonic_seconds
+    def remember_records(self, records: PolicyRecords, monotonic_seconds: float) -> bool:
+        """Store them, if a class or a departed job is new or the last ones are a minute old; True for a new one."""
+        names = _names(records)
+        is_new = not names <= self._recorded
+        if is_new or monotonic_seconds - self._recorded_at >= RECORDS_SECONDS:
+            departed = MEMORY_JSON.encode(records.departed).decode() if records.departed else None
+            self._records = {"classes": classes_json(records.classes), "departed": departed}
+            self._recorded, self._recorded_at = names, monotonic_seconds
         return is_new
 
     def render(self) -> Json:
@@ -290,9 +300,14 @@ class PolicyDocument(StatusDocument):
         if self._shown is not None:
             facts, now_seconds = self._shown
             self._status = policy_status(facts, self._status, now_seconds=now_seconds)
-        whole = self._status.model_copy(update={**self._nodes, "classes": self._classes})
+        whole = self._status.model_copy(update={**self._nodes, **self._records})
         status: Json = whole.model_dump(mode="json", by_alias=True, exclude_none=True)
         return status
+
+
+def _names(records: PolicyRecords) -> frozenset[str]:
+    """Of the classes and of the departed jobs."""
+    return frozenset([*records.classes, *(each.job_uid for each in records.departed)])
 
 
 def classes_json(classes: ClassRecords) -> str | None:

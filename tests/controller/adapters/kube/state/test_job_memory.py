@@ -14,11 +14,13 @@ from support.worlds import FakeActuator, known
 
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.state.job_growth_store import LATE_CHECKS
-from slopewise.adapters.kube.state.job_memory import WRITES_AT_ONCE, Intervals, KubeMemory, OnlyStored
+from slopewise.adapters.kube.state.job_memory import WRITES_AT_ONCE, KubeMemory, OnlyStored
+from slopewise.adapters.kube.state.policy_records import Intervals, PolicyRecords
 from slopewise.errors import ObservationError
 from slopewise.model import (
     ClassFigures,
     CpuAllocation,
+    Departed,
     JobMemory,
     MemoryAllocation,
     MemoryState,
@@ -26,6 +28,7 @@ from slopewise.model import (
     PlacementMemory,
     Resize,
     ResizeMemory,
+    VirtualShare,
 )
 
 ORIGINAL = CpuAllocation(2000, 500)
@@ -349,16 +352,19 @@ def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original
     assert set(memory.load().jobs) == {still}
 
 
-def test_class_records_begin_as_stored_are_kept_and_handed_on_when_they_changed(api: KubeApi, pods: Pods) -> None:
+def test_records_of_a_policy_begin_as_stored_are_kept_and_handed_on_when_they_changed(api: KubeApi, pods: Pods) -> None:
     received: list[Any] = []
-    stored = {"a": (ClassFigures("uid:0", 1.0, 0.5, 2.0, 0.25),)}
-    memory = Replica(api, pods).memory(classes=stored, on_classes=received.append)
+    share = VirtualShare(100.0, b"", b"", 50.0, 1.0)
+    stored = PolicyRecords({"a": (ClassFigures("uid:0", 1.0, 0.5, 2.0, 0.25),)}, (Departed("uid:0", share),))
+    memory = Replica(api, pods).memory(records=stored, on_records=received.append)
     state = memory.load()
-    assert state.classes == stored
+    assert PolicyRecords(state.classes, state.departed) == stored
     memory.save(state)
-    later = {**stored, "b": stored["a"]}
-    memory.save(replace(state, classes=later))
-    assert (received, memory.load().classes) == ([later], later)
+    later = PolicyRecords({**stored.classes, "b": stored.classes["a"]}, stored.departed)
+    memory.save(replace(state, classes=later.classes))
+    assert (received, memory.load().classes) == ([later], later.classes)
+    memory.save(replace(state, classes=later.classes, departed=()))
+    assert (received[1:], memory.load().departed) == ([later._replace(departed=())], ())
 
 
 def test_nodes_are_handed_on_only_when_they_changed(api: KubeApi, pods: Pods) -> None:

@@ -14,11 +14,11 @@ from support.worlds import START
 
 from slopewise.adapters.kube.cache.records import FINALIZER, MANAGED_LABEL, PLACE_GATE, PodRecord
 from slopewise.adapters.kube.client.client import ApiError
-from slopewise.adapters.kube.state.job_memory import Intervals
+from slopewise.adapters.kube.state.policy_records import NO_RECORDS, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusSender
 from slopewise.adapters.kube.state.training_policies import (
-    CLASSES_SECONDS,
     MAX_CLASSES_BYTES,
+    RECORDS_SECONDS,
     PolicyDocument,
     PolicyRecord,
     add_finalizer,
@@ -29,7 +29,7 @@ from slopewise.adapters.kube.state.training_policies import (
     remove_finalizer,
 )
 from slopewise.crds.policy_status import Conflict, PolicyFacts
-from slopewise.model import ClassFigures, NodeMemory
+from slopewise.model import ClassFigures, Departed, NodeMemory, VirtualShare
 
 
 @pytest.fixture
@@ -190,33 +190,54 @@ def test_a_policys_status_comes_back_after_a_restart(server: ApiServer) -> None:
     assert not sender.send(later), "nothing changed, not even the time of the conditions"
 
 
-def records(*names: str, job_uid: str = "uid:0") -> dict[str, tuple[ClassFigures, ...]]:
-    return {name: (ClassFigures(job_uid, 100.0, 0.5, 2.0, 0.25, 300.0, None),) for name in names}
+def classes(*names: str, job_uid: str = "uid:0") -> PolicyRecords:
+    return PolicyRecords({name: (ClassFigures(job_uid, 100.0, 0.5, 2.0, 0.25, 300.0, None),) for name in names})
 
 
 def test_class_records_come_back_after_a_restart(server: ApiServer) -> None:
     document = PolicyDocument(parse_policy(server.put(policy_path(), raw())))
-    assert document.remember_classes(records("team-a/resnet"), 0.0)
+    assert document.remember_records(classes("team-a/resnet"), 0.0)
     assert StatusSender(server.client()).send(document)
     again = parse_policy(server.get(policy_path("p")))
-    assert again.classes == records("team-a/resnet")
-    assert not PolicyDocument(again).remember_classes(records("team-a/resnet"), 0.0), "it is not new"
+    assert again.records == classes("team-a/resnet")
+    assert not PolicyDocument(again).remember_records(classes("team-a/resnet"), 0.0), "it is not new"
 
 
 def test_records_of_known_classes_are_stored_once_a_minute_and_those_of_a_new_one_at_once() -> None:
     document = PolicyDocument(a_policy())
-    document.remember_classes(records("a"), 0.0)
-    assert not document.remember_classes(records("a", job_uid="second:0"), CLASSES_SECONDS - 1)
+    document.remember_records(classes("a"), 0.0)
+    assert not document.remember_records(classes("a", job_uid="second:0"), RECORDS_SECONDS - 1)
     assert "second" not in document.render()["classes"]
-    assert not document.remember_classes(records("a", job_uid="second:0"), CLASSES_SECONDS)
+    assert not document.remember_records(classes("a", job_uid="second:0"), RECORDS_SECONDS)
     assert "second" in document.render()["classes"]
-    assert document.remember_classes(records("a", "b", job_uid="third:0"), CLASSES_SECONDS + 1)
+    assert document.remember_records(classes("a", "b", job_uid="third:0"), RECORDS_SECONDS + 1)
     assert "third" in document.render()["classes"]
 
 
+def departed(*uids: str, at_seconds: float = 100.0) -> PolicyRecords:
+    share = VirtualShare(at_seconds, b"node" * 8, b"serv" * 8, 50.0, 1.0, 300.0, at_seconds)
+    return PolicyRecords(departed=tuple(Departed(uid, share) for uid in uids))
+
+
+def test_departed_jobs_come_back_after_a_restart(server: ApiServer) -> None:
+    document = PolicyDocument(parse_policy(server.put(policy_path(), raw())))
+    assert document.remember_records(departed("uid:0"), 0.0)
+    assert StatusSender(server.client()).send(document)
+    again = parse_policy(server.get(policy_path("p")))
+    assert again.records == departed("uid:0")
+    assert PolicyDocument(again).remember_records(departed("uid:0", "uid:1"), 0.0), "one more has departed"
+
+
+def test_departed_jobs_that_are_over_are_stored_no_more() -> None:
+    document = PolicyDocument(a_policy())
+    document.remember_records(departed("uid:0"), 0.0)
+    document.remember_records(PolicyRecords(), RECORDS_SECONDS)
+    assert "departed" not in document.render()
+
+
 def test_what_is_stored_of_classes_is_bounded_and_the_last_ones_stay() -> None:
-    long = records(*(f"class-{number}" for number in range(48)), job_uid="x" * 1000)
-    encoded = classes_json(long) or ""
+    long = classes(*(f"class-{number}" for number in range(48)), job_uid="x" * 1000)
+    encoded = classes_json(long.classes) or ""
     assert 0 < len(encoded) <= MAX_CLASSES_BYTES
     assert '"class-47"' in encoded
     assert '"class-0"' not in encoded
@@ -224,7 +245,7 @@ def test_what_is_stored_of_classes_is_bounded_and_the_last_ones_stay() -> None:
 
 @pytest.mark.parametrize("spoiled", ["{", "[]", '{"a": [[1]]}', 3])
 def test_class_records_that_somebody_has_spoiled_are_none(spoiled: Any) -> None:
-    assert parse_policy({**raw(), "status": {"classes": spoiled}}).classes == {}
+    assert parse_policy({**raw(), "status": {"classes": spoiled, "departed": spoiled}}).records == NO_RECORDS
 
 
 def test_when_a_placement_evaluated_comes_back_while_the_policy_has_one(server: ApiServer) -> None:
