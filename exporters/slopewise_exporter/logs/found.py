@@ -29,3 +29,6 @@ class Found(NamedTuple):
     def said(self) -> dict[str, float | bool]:
         """What it says, by field."""
         return {name: value for name, value in self._asdict().items() if value is not None and value is not False}
+
+
+NOTHING = Found()

@@ -9,11 +9,14 @@ import json
 import math
 from typing import Any
 
+from slopewise_exporter.logs.found import NOTHING, Found
 from slopewise_exporter.logs.names import Names
 from slopewise_exporter.logs.text import MAX_COUNT, is_usable, number_of
 
 _MAX_LAYOUTS = 256
 """Sets of keys remembered; a log that makes up new keys in each line takes no more memory than this."""
+
+_BLANK = list(NOTHING)
 
 Path = tuple[str, ...]
 
@@ -24,10 +27,10 @@ class JsonReader:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._decode = json.JSONDecoder().raw_decode
-        self._layouts: dict[Path, list[tuple[str, Path, str]]] = {}
+        self._layouts: dict[Path, list[tuple[int, str, Path, str]]] = {}
 
-    def read(self, text: str) -> dict[str, float] | None:
-        """Field of `Found`: number. None: this is no JSON object."""
+    def read(self, text: str) -> Found | None:
+        """What it says, `NOTHING` for an object without a known name. None: this is no JSON object."""
         try:
             # RecursionError: a line of 100,000 brackets.
             document, _ = self._decode(text)
@@ -40,27 +43,33 @@ class JsonReader:
             keys += tuple(key for inner in document.values() if type(inner) is dict for key in ("{", *inner))
         layout = self._layouts.get(keys)
         if layout is None:
-            if len(self._layouts) >= _MAX_LAYOUTS:
-                self._layouts.clear()
-            layout = self._layouts[keys] = self._layout(document)
-        values: dict[str, float] = {}
-        for field, path, key in layout:
+            layout = self._remember(keys, document)
+        values: list[Any] | None = None
+        for place, field, path, key in layout:
             number = document[key]
             if type(number) is not float:
                 number = _number_at(document, path)
                 if number is None:
                     continue
-            if field == "loss" or is_usable(field, number):
-                values[field] = number
-        return values
+            if place == 0 or is_usable(field, number):
+                if values is None:
+                    values = _BLANK[:]
+                values[place] = number
+        return NOTHING if values is None else Found._make(values)
 
-    def _layout(self, document: dict[str, Any]) -> list[tuple[str, Path, str]]:
+    def _remember(self, keys: Path, document: dict[str, Any]) -> list[tuple[int, str, Path, str]]:
+        if len(self._layouts) >= _MAX_LAYOUTS:
+            self._layouts.clear()
+        layout = self._layouts[keys] = self._layout(document)
+        return layout
+
+    def _layout(self, document: dict[str, Any]) -> list[tuple[int, str, Path, str]]:
         best: dict[str, tuple[int, Path]] = {}
         for path in _paths(document):
             meaning = self._names.meaning_of_path("/".join(path))
             if meaning is not None and (meaning.field not in best or meaning.rank < best[meaning.field][0]):
                 best[meaning.field] = (meaning.rank, path)
-        return [(field, path, path[0]) for field, (_, path) in best.items()]
+        return [(Found._fields.index(field), field, path, path[0]) for field, (_, path) in best.items()]
 
 
 def _paths(document: dict[str, Any]) -> list[Path]:

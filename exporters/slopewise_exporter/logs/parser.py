@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from slopewise_exporter.logs.bars import read_bar
-from slopewise_exporter.logs.found import Found
+from slopewise_exporter.logs.found import NOTHING, Found
 from slopewise_exporter.logs.json_lines import JsonReader
 from slopewise_exporter.logs.names import Names
 from slopewise_exporter.logs.patterns import PatternReader
@@ -59,9 +59,9 @@ class LineParser:
         if self._patterns is not None:
             return found_in(self._patterns.read(line[:MAX_LINE_CHARACTERS]))
         if line[:1] == "{":
-            values = self._json.read(line)
-            if values is not None:
-                return found_in(values)
+            found = self._json.read(line)
+            if found is not None:
+                return None if found is NOTHING else found
         line = line[:MAX_LINE_CHARACTERS]
         lower = line.lower()
         for sign in self._signs:
