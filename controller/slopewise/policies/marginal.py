@@ -220,7 +220,7 @@ class Policy:
         uid, place = each.job.uid, ordered.uids.index(each.job.uid) + 1
         gets_more = given[uid] > 1.01 * floors[uid] or len(ordered.uids) == 1
         ahead = _milestone(each)
-        least = min((slack for other, slack in ordered.slack_seconds.items() if other != uid), default=math.inf)
+        least = ordered.least_slack_beside(uid)
         if uid in needs and not gets_more:
             listed, why = PROMISED, f"its promise needs {needs[uid]:.3g} cores"
         elif uid in lagging:

@@ -118,6 +118,18 @@ class TestIndex:
         assert 90.0 < low[1] < low[2]
         assert low[2] > 400.0
 
+    @pytest.mark.parametrize("done", [1e-3, 5.0, 1e6])
+    @pytest.mark.parametrize("best", [0, 44])
+    def test_a_curve_that_contradicts_its_class_leaves_a_posterior(self, done: float, best: int) -> None:
+        scores = np.full(curves.RATES, -1e6, "<f4")
+        scores[best] = 0.0
+        each = unplanned(done, "known")
+        each.fit = CurveFit(20, 4 * done, 0, scores.tobytes())
+        look_ahead([each], priors({"known": of_works(*[100.0] * 4)}, 5.0), BALANCED)
+        assert done < each.low <= each.total <= each.high < math.inf
+        assert 0 < each.index < math.inf
+        assert 0 < each.rate < math.inf
+
 
 def unplanned(done: float, workload_class: str) -> Prospect:
     job = replace(a_job("job"), workload_class=workload_class)
@@ -197,12 +209,12 @@ class TestPlacement:
         node = Load(a_node("n", 1.0))
         node.add(1.0, [(1.0, 10.0), (0.1, 50.0)])
         # In order: 1.0 after 10, then the new 0.5 after 30, then 0.1 after 80 instead of 60.
-        assert node.rise(1.0, [(0.5, 20.0)]) == pytest.approx(0.5 * 30 + 0.1 * 20)
+        assert node.rise(1.0, ((0.5, 20.0),)) == pytest.approx(0.5 * 30 + 0.1 * 20)
 
     def test_a_node_with_free_cores_delays_no_other_job(self) -> None:
         node = Load(a_node("n", 4.0))
         node.add(1.0, [(1.0, 10.0)])
-        assert node.rise(1.0, [(0.5, 20.0)]) == pytest.approx(0.5 * 20)
+        assert node.rise(1.0, ((0.5, 20.0),)) == pytest.approx(0.5 * 20)
 
 
 def an_outcome(jobs: Sequence[SimJob], nodes: Sequence[SimNode] = (), policy: str = "marginal") -> RunOutcome:

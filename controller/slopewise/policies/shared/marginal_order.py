@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from slopewise.policies.shared.prospects import Prospect
 
@@ -24,6 +25,12 @@ class Order:
     admissible: frozenset[str]
     critical: str | None = None
     """Goes first: it cannot use the whole node, and has longer left than all jobs together."""
+    tightest: Sequence[tuple[float, str]] = ()
+    """The two least slacks, with whose they are."""
+
+    def least_slack_beside(self, uid: str) -> float:
+        """Of all jobs but this one; infinite where there is no other."""
+        return next((slack for slack, other in self.tightest if other != uid), math.inf)
 
 
 def order(
@@ -55,7 +62,8 @@ def order(
     if critical is not None:
         uids.remove(critical)
         uids.insert(0, critical)
-    return Order(uids, slack, frozenset(admissible), critical)
+    tightest = nsmallest(2, ((seconds, uid) for uid, seconds in slack.items()))
+    return Order(uids, slack, frozenset(admissible), critical, tightest)
 
 
 def _critical(jobs: Sequence[Prospect], cores: Mapping[str, float], capacity: float) -> str | None:
