@@ -20,11 +20,11 @@ from slopewise.config.pass_settings import setting_of
 from slopewise.config.training_policy import Behaviour
 from slopewise.estimators import curves
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import MEMORY_JSON, ClassFigures, CurveFit, MemoryState, Objectives, PassReport
+from slopewise.model import MEMORY_JSON, ClassFigures, CurveFit, Ends, MemoryState, Objectives, PassReport
 from slopewise.policies.shared.guarantees import least_service_ratio
 from slopewise.policies.shared.marginal_index import FAVOURS, planned_indices
 from slopewise.policies.shared.marginal_moves import Load, milestones
-from slopewise.policies.shared.marginal_order import handed_down, order
+from slopewise.policies.shared.marginal_order import expected_ends, handed_down, order
 from slopewise.policies.shared.marginal_unplanned import look_ahead
 from slopewise.policies.shared.prospects import Prospect
 from slopewise.policies.shared.work_priors import priors
@@ -178,6 +178,16 @@ class TestOrder:
         due = {"long": 900.0, "short": 900.0}
         assert ordered(jobs, due, capacity=4.0)[0] == "long"
         assert ordered(jobs, due, capacity=1.0)[0] == "short"
+
+    def test_a_job_ends_after_those_before_it_and_no_surer_than_they(self) -> None:
+        first, second = a_prospect("first", total=60.0), a_prospect("second", total=100.0)
+        first.low, first.high, second.low, second.high = 50.0, 72.0, 80.0, 120.0
+        jobs, cores = {"first": first, "second": second}, {"first": 1.0, "second": 1.0}
+        found = expected_ends(["first", "second"], jobs, cores, 1.0, 1000.0)
+        assert found["first"] == Ends(1060.0, 1050.0, 1072.0)
+        assert found["second"] == Ends(1160.0, 1137.6, 1183.3)
+        alone = expected_ends(["first"], jobs, {"first": 0.5}, 4.0, 0.0)
+        assert alone["first"] == Ends(120.0, 100.0, 144.0)
 
     @examples(60)
     @given(

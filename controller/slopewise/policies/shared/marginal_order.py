@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
+from slopewise.model import Ends
 from slopewise.policies.shared.prospects import Prospect
 
 
@@ -94,3 +95,28 @@ def handed_down(
         given[uid] = least[uid] + more
         left -= more
     return given
+
+
+def expected_ends(
+    uids: Sequence[str],
+    jobs: Mapping[str, Prospect],
+    cores: Mapping[str, float],
+    capacity: float,
+    now_seconds: float,
+) -> dict[str, Ends]:
+    """When each job ends if all go on in this order; what is left of one is independent of the others.
+
+    Worked example: on one core 60 core-seconds are left of the first job, 50 to 72 with 80 % probability, and 100 of
+    the second, 80 to 120. The first ends in 60 s, 50 to 72 s; the second in 160 s, 138 to 183: sqrt(12^2 + 20^2) = 23.
+    """
+    found, before, sooner, later = {}, 0.0, 0.0, 0.0
+    for uid in uids:
+        job = jobs[uid]
+        before += job.left
+        sooner += (job.left - job.low_left) ** 2
+        later += (job.high_left - job.left) ** 2
+        at = max(before / capacity, job.left / cores[uid])
+        earliest = max((before - math.sqrt(sooner)) / capacity, job.low_left / cores[uid])
+        latest = max((before + math.sqrt(later)) / capacity, job.high_left / cores[uid])
+        found[uid] = Ends(*(round(now_seconds + each, 1) for each in (at, min(at, earliest), max(at, latest))))
+    return found
