@@ -131,7 +131,11 @@ class JobGrowthStatus(StatusPart):
     )
     progress: str | None = Field(None, description="steps done of the steps planned")
     progress_ratio: float | None = Field(None, description="0 to 1")
-    eta: str | None = Field(None, description="time until the planned steps are done, at the pace measured last")
+    eta: str | None = Field(
+        None,
+        description="time until its end, with the range of 80 % probability where the policy expects one; else until "
+        "the planned steps are done, at the pace measured last",
+    )
     cpu: str | None = Field(None, description="cores in effect → cores wanted; sums where there are several pods")
     cpu_millicores: int | None = Field(None, description="actual: in effect, as the kubelets report it")
     cpu_accepted_millicores: int | None = Field(None, description="what the API server has accepted")

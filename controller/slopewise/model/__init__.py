@@ -52,7 +52,16 @@ from slopewise.model.jobs import (
     Usage,
     reaches,
 )
-from slopewise.model.learning import DEPARTED_KEPT, ClassFigures, CurveFit, Departed, Points, RawPoint, VirtualShare
+from slopewise.model.learning import (
+    DEPARTED_KEPT,
+    ClassFigures,
+    CurveFit,
+    Departed,
+    Ends,
+    Points,
+    RawPoint,
+    VirtualShare,
+)
 from slopewise.model.limits import BUDGET_SECONDS, MAX_HOLD_SECONDS, Bounds, MoveBounds, Veto, acts, in_canary
 from slopewise.model.memory import (
     MEMORY_JSON,
@@ -106,6 +115,7 @@ __all__ = [
     "Decisions",
     "Departed",
     "Doubts",
+    "Ends",
     "Evaluation",
     "Growth",
     "Hold",

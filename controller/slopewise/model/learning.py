@@ -110,6 +110,16 @@ class VirtualShare(msgspec.Struct, frozen=True, array_like=True, gc=False):
     due_refreshed_at_seconds: float = 0.0
 
 
+class Ends(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """When a job is expected to end, in Unix seconds, as of the last decision on its node."""
+
+    at_seconds: float
+    earliest_seconds: float
+    """It ends later with 90 % probability."""
+    latest_seconds: float
+    """It ends sooner with 90 % probability."""
+
+
 class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job that has ended, and runs on in the virtual clusters."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from slopewise.model.jobs import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult, Usage
-from slopewise.model.learning import ClassFigures, CurveFit, Departed, Points, VirtualShare
+from slopewise.model.learning import ClassFigures, CurveFit, Departed, Ends, Points, VirtualShare
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -333,7 +333,8 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     points: Points | None = None
     curve: CurveFit | None = None
     virtual: VirtualShare | None = None
-    """These three are of a policy that reads raw points; None: not known yet, or it reads none."""
+    ends: Ends | None = None
+    """These four are of a policy that reads raw points; None: not known yet, or it reads none."""
 
     @property
     def owners_cpu(self) -> CpuAllocation | None:

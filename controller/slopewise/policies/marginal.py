@@ -29,13 +29,13 @@ from typing import Literal
 
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.speed import measured_speed
-from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory
+from slopewise.model import ClusterSnapshot, Decisions, Ends, Job, JobMemory, MemoryState, Node, NodeMemory
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared import marginal_unplanned
 from slopewise.policies.shared.guarantees import Guarantees, guarantees
 from slopewise.policies.shared.marginal_index import FAVOURS, UNPLANNED, planned_indices
 from slopewise.policies.shared.marginal_moves import loads, moves, places
-from slopewise.policies.shared.marginal_order import Order, handed_down, order
+from slopewise.policies.shared.marginal_order import Order, expected_ends, handed_down, order
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.prospects import Prospect, Prospects, prospects
 from slopewise.policies.shared.shares import floor_ratio_parameter, useful_cores
@@ -81,6 +81,8 @@ class _View:
     memory: MemoryState
     expected: Prospects
     promised: Guarantees
+    ends: dict[str, Ends]
+    """Filled in by the decisions on the nodes that are due."""
 
 
 class Policy:
@@ -101,7 +103,7 @@ class Policy:
             if each.fit is not memory.jobs[uid].curve
         }
         remembered = replace(promised.memory, jobs={**promised.memory.jobs, **fitted})
-        view = _View(snapshot, memory, expected, promised)
+        view = _View(snapshot, memory, expected, promised, {})
         found = loads(snapshot, expected, self._weights)
         placed = places(snapshot, memory, expected, self._weights, found)
         moved = moves(snapshot, memory, expected, found)
@@ -112,7 +114,10 @@ class Policy:
         decided = decide_by_node(
             "marginal", snapshot, remembered, self._setting.control, decide_node, (*placed, *moved), reserves=True
         )
-        return replace(decided, memory=replace(decided.memory, departed=remembered.departed))
+        jobs = {**decided.memory.jobs}
+        for uid, at in view.ends.items():
+            jobs[uid] = jobs[uid].altered(ends=at)
+        return replace(decided, memory=replace(decided.memory, jobs=jobs, departed=remembered.departed))
 
     def _expected(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Prospects:
         """Work, curve and index of each running job that reports a loss."""
@@ -145,6 +150,8 @@ class Policy:
         due = {job.uid: view.promised.due_at_seconds.get(job.uid, now) - now for job in jobs}
         ordered = order(found, due, cores, capacity, self._setting.interval_seconds / 2)
         lagging = frozenset(each.job.uid for each in found if not each.planned and self._lags(each, view))
+        by_uid = {each.job.uid: each for each in found}
+        view.ends.update(expected_ends(ordered.uids, by_uid, cores, capacity, now))
         needs = self._needs(found, view, cores, capacity)
         floors = self._floors(found, lagging, needs, capacity)
         given = handed_down(ordered.uids, floors, cores, capacity)
@@ -220,7 +227,7 @@ class Policy:
         uid, place = each.job.uid, ordered.uids.index(each.job.uid) + 1
         gets_more = given[uid] > 1.01 * floors[uid] or len(ordered.uids) == 1
         ahead = _milestone(each, given[uid] if gets_more else None)
-        least = min((slack for other, slack in ordered.slack_seconds.items() if other != uid), default=math.inf)
+        least = ordered.least_slack_beside(uid)
         if uid in needs and not gets_more:
             listed, why = PROMISED, f"its promise needs {needs[uid]:.3g} cores"
         elif uid in lagging:

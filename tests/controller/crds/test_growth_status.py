@@ -23,6 +23,7 @@ from slopewise.model import (
     Change,
     CpuAllocation,
     Decisions,
+    Ends,
     Job,
     JobMemory,
     JobState,
@@ -251,10 +252,19 @@ def test_figures_that_move_are_progress_and_facts_that_change_are_transitions() 
 def test_eta_is_the_steps_left_at_the_pace_measured_last() -> None:
     job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0)
     memory = JobMemory(paces=(Pace(1.0, 9.0, None), *(Pace(2.0, 0.5, 1.0) for _ in range(3))))
-    assert eta(job, memory) == "5m00s"
-    assert eta(job, JobMemory()) == "-"
-    assert eta(replace(job, steps_planned=None), memory) == "-"
-    assert eta(replace(job, state=JobState.FINISHED), memory) == "-"
+    assert eta(job, memory, START) == "5m00s"
+    assert eta(job, JobMemory(), START) == "-"
+    assert eta(replace(job, steps_planned=None), memory, START) == "-"
+    assert eta(replace(job, state=JobState.FINISHED), memory, START) == "-"
+
+
+def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is() -> None:
+    job = a_job("a")
+    memory = JobMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0))
+    assert eta(job, memory, START) == "12m00s (8m20s-20m00s)"
+    assert eta(job, memory, START + 600.0) == "2m00s (0s-10m00s)"
+    assert eta(job, memory, START + 1300.0) == "-"
+    assert eta(replace(job, state=JobState.FINISHED), memory, START) == "-"
 
 
 @pytest.mark.parametrize(

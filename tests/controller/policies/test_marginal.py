@@ -21,11 +21,11 @@ from slopewise.config.pass_settings import setting_of
 from slopewise.config.training_policy import Behaviour
 from slopewise.estimators import curves
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import MEMORY_JSON, ClassFigures, CurveFit, MemoryState, Objectives, PassReport
+from slopewise.model import MEMORY_JSON, ClassFigures, CurveFit, Ends, MemoryState, Objectives, PassReport
 from slopewise.policies.shared.guarantees import least_service_ratio
 from slopewise.policies.shared.marginal_index import FAVOURS, planned_indices
 from slopewise.policies.shared.marginal_moves import Load, milestones
-from slopewise.policies.shared.marginal_order import handed_down, order
+from slopewise.policies.shared.marginal_order import expected_ends, handed_down, order
 from slopewise.policies.shared.marginal_unplanned import look_ahead
 from slopewise.policies.shared.prospects import Prospect
 from slopewise.policies.shared.work_priors import priors
@@ -119,6 +119,18 @@ class TestIndex:
         assert 90.0 < low[1] < low[2]
         assert low[2] > 400.0
 
+    @pytest.mark.parametrize("done", [1e-3, 5.0, 1e6])
+    @pytest.mark.parametrize("best", [0, 44])
+    def test_a_curve_that_contradicts_its_class_leaves_a_posterior(self, done: float, best: int) -> None:
+        scores = np.full(curves.RATES, -1e6, "<f4")
+        scores[best] = 0.0
+        each = unplanned(done, "known")
+        each.fit = CurveFit(20, 4 * done, 0, scores.tobytes())
+        look_ahead([each], priors({"known": of_works(*[100.0] * 4)}, 5.0), BALANCED)
+        assert done < each.low <= each.total <= each.high < math.inf
+        assert 0 < each.index < math.inf
+        assert 0 < each.rate < math.inf
+
 
 def unplanned(done: float, workload_class: str) -> Prospect:
     job = replace(a_job("job"), workload_class=workload_class)
@@ -168,6 +180,16 @@ class TestOrder:
         assert ordered(jobs, due, capacity=4.0)[0] == "long"
         assert ordered(jobs, due, capacity=1.0)[0] == "short"
 
+    def test_a_job_ends_after_those_before_it_and_no_surer_than_they(self) -> None:
+        first, second = a_prospect("first", total=60.0), a_prospect("second", total=100.0)
+        first.low, first.high, second.low, second.high = 50.0, 72.0, 80.0, 120.0
+        jobs, cores = {"first": first, "second": second}, {"first": 1.0, "second": 1.0}
+        found = expected_ends(["first", "second"], jobs, cores, 1.0, 1000.0)
+        assert found["first"] == Ends(1060.0, 1050.0, 1072.0)
+        assert found["second"] == Ends(1160.0, 1137.6, 1183.3)
+        alone = expected_ends(["first"], jobs, {"first": 0.5}, 4.0, 0.0)
+        assert alone["first"] == Ends(120.0, 100.0, 144.0)
+
     @examples(60)
     @given(
         cores=st.lists(st.floats(0.05, 4.0), min_size=1, max_size=12),
@@ -198,12 +220,12 @@ class TestPlacement:
         node = Load(a_node("n", 1.0))
         node.add(1.0, [(1.0, 10.0), (0.1, 50.0)])
         # In order: 1.0 after 10, then the new 0.5 after 30, then 0.1 after 80 instead of 60.
-        assert node.rise(1.0, [(0.5, 20.0)]) == pytest.approx(0.5 * 30 + 0.1 * 20)
+        assert node.rise(1.0, ((0.5, 20.0),)) == pytest.approx(0.5 * 30 + 0.1 * 20)
 
     def test_a_node_with_free_cores_delays_no_other_job(self) -> None:
         node = Load(a_node("n", 4.0))
         node.add(1.0, [(1.0, 10.0)])
-        assert node.rise(1.0, [(0.5, 20.0)]) == pytest.approx(0.5 * 20)
+        assert node.rise(1.0, ((0.5, 20.0),)) == pytest.approx(0.5 * 20)
 
 
 def an_outcome(jobs: Sequence[SimJob], nodes: Sequence[SimNode] = (), policy: str = "marginal") -> RunOutcome:

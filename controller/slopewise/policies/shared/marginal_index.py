@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slopewise.estimators import curves
 from slopewise.estimators.curves import Floats
 from slopewise.policies.shared.prospects import Prospect
-
-Kind = TypeVar("Kind", np.float32, np.float64)
 
 HORIZONS = 32
 
@@ -58,11 +54,16 @@ UNPLANNED = {
 """Without a plan: how far 90 % is away is known sooner than the end, which therefore counts more."""
 
 
-def utility(improvement: NDArray[Kind], weights: Weights) -> NDArray[Kind]:
-    """U(y): the ramps from 85 to 92.5 %, and from 97 to 99.5 %; as precise as `improvement`."""
-    value: NDArray[Kind] = weights.at_90 * np.clip((improvement - 0.85) / 0.075, 0.0, 1.0) + weights.at_99 * np.clip(
-        (improvement - 0.97) / 0.025, 0.0, 1.0
-    )
+def ramps(weights: Weights) -> tuple[tuple[float, float, float], ...]:
+    """The parts of U(y): the value of each ramp, where it begins, and how long it is."""
+    return (weights.at_90, 0.85, 0.075), (weights.at_99, 0.97, 0.025)
+
+
+def utility(improvement: Floats, weights: Weights) -> Floats:
+    """U(y): the ramps from 85 to 92.5 %, and from 97 to 99.5 %."""
+    value = np.zeros_like(improvement)
+    for worth, begins, length in ramps(weights):
+        value += worth * np.clip((improvement - begins) / length, 0.0, 1.0)
     return value
 
 

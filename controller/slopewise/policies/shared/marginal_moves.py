@@ -47,6 +47,8 @@ class Load:
     _ratios: list[float] = field(default_factory=list)
     _works: list[float] = field(default_factory=list)
     _values: list[float] = field(default_factory=list)
+    _rises: dict[tuple[float, tuple[Block, ...]], float] = field(default_factory=dict)
+    """Of jobs that were considered since the last one was added: those that arrive together are often alike."""
 
     def add(self, useful: float, blocks: Sequence[Block]) -> None:
         """Count a job here."""
@@ -60,9 +62,16 @@ class Load:
         self._ratios = [-value / work for value, work in self.blocks]
         self._works = list(accumulate((work for _, work in self.blocks), initial=0.0))
         self._values = list(accumulate((value for value, _ in self.blocks), initial=0.0))
+        self._rises = {}
 
-    def rise(self, useful: float, blocks: Sequence[Block]) -> float:
+    def rise(self, useful: float, blocks: tuple[Block, ...]) -> float:
         """By how much the sum of value x finish time rises with a job of these blocks."""
+        found = self._rises.get((useful, blocks))
+        if found is None:
+            found = self._rises[useful, blocks] = self._rise(useful, blocks)
+        return found
+
+    def _rise(self, useful: float, blocks: Sequence[Block]) -> float:
         cores = self.node.cpu_cores
         own = math.fsum(value * work for value, work in blocks) / min(cores, useful)
         if self.useful + useful <= cores:
@@ -126,13 +135,13 @@ def places(
     snapshot: ClusterSnapshot, memory: MemoryState, expected: Prospects, weights: Weights, found: Mapping[str, Load]
 ) -> tuple[Place, ...]:
     """Arriving jobs, each where the cost rises least."""
-    blocks: dict[str, list[Block]] = {}
+    blocks: dict[str, tuple[Block, ...]] = {}
     for arrival in snapshot.waiting:
         work = expected_work(arrival, memory.classes, expected.median_work)
         size = _size(work, expected.median_work)
-        blocks[arrival.uid] = _typical(work, weights, arrival.objectives.weight * size)
+        blocks[arrival.uid] = tuple(_typical(work, weights, arrival.objectives.weight * size))
 
-    def needs(arrival: Arrival, node: Node) -> tuple[float, list[Block]]:
+    def needs(arrival: Arrival, node: Node) -> tuple[float, tuple[Block, ...]]:
         return min(node.cpu_cores, arrival.useful_parallelism_cores or node.cpu_cores), blocks[arrival.uid]
 
     def cost(arrival: Arrival, node: Node) -> float:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 
+from slopewise.model import Ends
 from slopewise.policies.shared.prospects import Prospect
 
 
@@ -24,6 +26,12 @@ class Order:
     admissible: frozenset[str]
     critical: str | None = None
     """Goes first: it cannot use the whole node, and has longer left than all jobs together."""
+    tightest: Sequence[tuple[float, str]] = ()
+    """The two least slacks, with whose they are."""
+
+    def least_slack_beside(self, uid: str) -> float:
+        """Of all jobs but this one; infinite where there is no other."""
+        return next((slack for slack, other in self.tightest if other != uid), math.inf)
 
 
 def order(
@@ -55,7 +63,8 @@ def order(
     if critical is not None:
         uids.remove(critical)
         uids.insert(0, critical)
-    return Order(uids, slack, frozenset(admissible), critical)
+    tightest = nsmallest(2, ((seconds, uid) for uid, seconds in slack.items()))
+    return Order(uids, slack, frozenset(admissible), critical, tightest)
 
 
 def _critical(jobs: Sequence[Prospect], cores: Mapping[str, float], capacity: float) -> str | None:
@@ -86,3 +95,28 @@ def handed_down(
         given[uid] = least[uid] + more
         left -= more
     return given
+
+
+def expected_ends(
+    uids: Sequence[str],
+    jobs: Mapping[str, Prospect],
+    cores: Mapping[str, float],
+    capacity: float,
+    now_seconds: float,
+) -> dict[str, Ends]:
+    """When each job ends if all go on in this order; what is left of one is independent of the others.
+
+    Worked example: on one core 60 core-seconds are left of the first job, 50 to 72 with 80 % probability, and 100 of
+    the second, 80 to 120. The first ends in 60 s, 50 to 72 s; the second in 160 s, 138 to 183: sqrt(12^2 + 20^2) = 23.
+    """
+    found, before, sooner, later = {}, 0.0, 0.0, 0.0
+    for uid in uids:
+        job = jobs[uid]
+        before += job.left
+        sooner += (job.left - job.low_left) ** 2
+        later += (job.high_left - job.left) ** 2
+        at = max(before / capacity, job.left / cores[uid])
+        earliest = max((before - math.sqrt(sooner)) / capacity, job.low_left / cores[uid])
+        latest = max((before + math.sqrt(later)) / capacity, job.high_left / cores[uid])
+        found[uid] = Ends(*(round(now_seconds + each, 1) for each in (at, min(at, earliest), max(at, latest))))
+    return found

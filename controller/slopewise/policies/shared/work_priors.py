@@ -31,6 +31,9 @@ PSEUDO_MEAN, PSEUDO_JOBS = 0.3, 3.0
 WORK_SIGMA, KAPPA_SIGMA = 0.8, 0.3
 """How far jobs of one class lie apart in log W and in log kappa before any has ended."""
 
+MAX_SQUARE = 100.0
+"""Ten sigmas beyond its class, one work is as likely as the next."""
+
 GRID = 400
 """Works at which the kernels are summed up: between them the density is linear."""
 
@@ -70,7 +73,7 @@ class Priors:
         for row, name in enumerate(classes):
             if (known := self.works.get(name)) is not None:
                 z = (log_works[row] - known.mean) / known.sigma
-                found[row] = np.exp(-(z**2) / 2) / known.sigma
+                found[row] = np.exp(-np.minimum(z**2, MAX_SQUARE) / 2) / known.sigma
         return found
 
     def most(self, classes: Sequence[str]) -> Floats:
