@@ -76,7 +76,7 @@ class PodGrowth(StatusPart):
     came_with: Original | None = Field(
         None, description="its owner's CPU, where it was sized before it started; restored instead of the original"
     )
-    memory: str = Field("", description="what the controller remembers between passes, as JSON; its own")
+    memory: str = Field("", description="what the controller remembers between passes: JSON, compressed for many pods")
     """As text: the API server leaves out nulls of an object that it stores, and lists each of its fields as managed."""
 
 

@@ -181,6 +181,15 @@ def _is_off(pairs: Sequence[tuple[float, float]], level: float) -> bool:
     return abs(level - middle) > bound
 
 
+def shortened(points: Points, most: int) -> Points:
+    """At most so many of the points, evenly over their order, the first and the last among them; 0: none."""
+    count = points.count
+    if count <= most:
+        return points
+    chosen = np.linspace(0, count - 1, most).round().astype(np.int64)
+    return structs.replace(points, packed=unpacked(points)[chosen].tobytes())
+
+
 def _thinned(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Half as many points: neighbours are averaged, the first and the last stay."""
     inner = np.array(pairs[1 : 1 + 2 * ((len(pairs) - 2) // 2)]).reshape(-1, 2, 2).mean(axis=1)

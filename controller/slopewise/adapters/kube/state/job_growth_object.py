@@ -19,13 +19,14 @@ from slopewise.adapters.kube.cache.records import API_VERSION, ManagedPod, Owner
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import PARAMS, Api, Json
+from slopewise.adapters.kube.state.memory_text import memory_text, read_memory
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.crds.growth_status import PassView, running_status
 from slopewise.crds.history import appended
 from slopewise.crds.inactive_status import Departure, absent_status, departed_status
 from slopewise.crds.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from slopewise.errors import SlopewiseError
-from slopewise.model import MEMORY_JSON, Absence, CpuAllocation, Job, JobMemory, JobUid, MemoryAllocation
+from slopewise.model import Absence, CpuAllocation, Job, JobMemory, JobUid, MemoryAllocation
 
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _KEPT_APART = {"pods", "move", "history"}
@@ -110,10 +111,10 @@ class Slot:
         self.pod = PodGrowth(slot=managed.slot, name=pod.name, uid=pod.uid, node=node, container=container)
         return True
 
-    def rendered(self) -> PodGrowth:
-        """As it is stored: the original in readable form, the rest as JSON."""
+    def rendered(self, slots: int = 1) -> PodGrowth:
+        """As it is stored: the original in readable form, the rest as JSON. `slots`: pods of the workload."""
         known = self.memory
-        memory = MEMORY_JSON.encode(known.altered(original=None, original_memory=None, came_with=None)).decode()
+        memory = memory_text(known.altered(original=None, original_memory=None, came_with=None), slots)
         original = None if known.original is None else Original.of(known.original, known.original_memory)
         came_with = None if known.came_with is None else Original.of(known.came_with)
         return self.pod.model_copy(update={"original": original, "came_with": came_with, "memory": memory})
@@ -182,7 +183,7 @@ class GrowthDocument(StatusDocument):
                 self._shown = shown.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
                 self._new_status = None  # or a whole snapshot would live until the workload's next change
             status: Json = json.loads(self._shown)
-            pods = [slot.rendered() for slot in self.slots.values()]
+            pods = [slot.rendered(len(self.slots)) for slot in self.slots.values()]
             move, history = self.move, json.loads(self._history)
         status["policy"] = self.policy
         if history:
@@ -275,8 +276,8 @@ def _read_slot(workload_uid: str, raw: Json) -> tuple[Slot, Exception | None]:
     original, of_memory = (None, None) if pod.original is None else (pod.original.allocation(), pod.original.memory())
     problem = None
     try:
-        memory = msgspec.json.decode(pod.memory or "{}", type=JobMemory)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        memory = read_memory(pod.memory)
+    except (msgspec.DecodeError, RecursionError, ValueError, zlib.error) as error:
         memory, problem = JobMemory(), error
     came_with = None if pod.came_with is None else pod.came_with.allocation()
     known = memory.altered(original=original, original_memory=of_memory, came_with=came_with)
