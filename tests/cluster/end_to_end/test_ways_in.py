@@ -88,7 +88,9 @@ def test_each_way_in_is_scraped_seen_in_growth_and_managed_to_the_end(scene: Sce
         return {name: (one.get("loss"), one.get("progressRatio"), one.get("state")) for name, one in statuses.items()}
 
     def all_are(seen: dict[str, tuple[object, ...]]) -> bool:
-        return set(seen) == set(SCRIPTS) and all(loss and progress for loss, progress, _ in seen.values())
+        return set(seen) == set(SCRIPTS) and all(
+            loss and progress and state == "Training" for loss, progress, state in seen.values()
+        )
 
     wait_for("each way in shows its loss and its progress", reported, all_are, 120)
     pods = {pod["metadata"]["name"]: name for name, pod in scene.pods().items()}
@@ -104,5 +106,6 @@ def test_each_way_in_is_scraped_seen_in_growth_and_managed_to_the_end(scene: Sce
         name: sum(one["restartCount"] for one in pod["status"]["containerStatuses"]) for name, pod in ended.items()
     }
     assert restarts == dict.fromkeys(SCRIPTS, 0)
-    finished = {name: growth["status"]["state"] for name, growth in scene.growths().items()}
-    assert set(finished.values()) == {"Finished"}
+    wait_for(
+        "each is shown as finished", reported, lambda seen: {state for *_, state in seen.values()} == {"Finished"}, 60
+    )
