@@ -147,7 +147,8 @@ with Reporter(planned_steps=2) as reporter:
 """
     training = start_training(script, SLOPEWISE_EXPORTER_LINGER_SECONDS="0", **variables)
     _, errors = training.communicate(timeout=60)
-    assert (training.returncode, errors) == (0, "")
+    warned = "multi-threaded, use of fork()" in errors  # Python 3.12 and later, of any process with threads
+    assert (training.returncode, bool(errors)) == (0, warned), errors
     assert {metrics(status)["steps"] for status in statuses(server)} <= {"0", "1"}
     assert statuses(server)[-1]["progressPercentage"] == 100
 

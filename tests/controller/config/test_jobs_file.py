@@ -70,7 +70,7 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
     file = _jobs_file(tmp_path, f"- {{name: a, command: x}}\n- name: b\n  command: x\n  lossPattern: {pattern}\n")
 
     assert [job.loss_pattern for job in load_jobs(file)] == [None, pattern]
-    for wrong, reason in (("'('", "is no regular expression"), ("7", "must be a valid string")):
+    for wrong, reason in (("'('", "RE2 cannot use the pattern '('"), ("7", "must be a valid string")):
         message = _mistake(tmp_path, f"- {{name: a, command: x, lossPattern: {wrong}}}")
         assert message.startswith(f"{tmp_path / 'jobs.yaml'}: job 1: lossPattern: ")
         assert reason in message
