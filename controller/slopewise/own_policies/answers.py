@@ -30,7 +30,7 @@ from slopewise.policies import PolicyProtocol
 DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "streak", "marks", "unmet"})
 """Fields of `JobMemory` that are a policy's to write."""
 
-ESTIMATED = frozenset({"curve", "virtual"})
+ESTIMATED = frozenset({"curve", "virtual", "ends"})
 """Those that a policy writes which reads raw points; both policies of a document share them."""
 
 MEASURED = tuple(field for field in JobMemory.__struct_fields__ if field not in DECIDED | ESTIMATED)

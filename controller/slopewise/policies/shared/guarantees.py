@@ -22,7 +22,7 @@ TAKEN_OVER_SECONDS = 60.0
 """A job without a record that has run for longer was there before the policy: it stands where it is."""
 
 ENDLESS = 1e12
-"""Core-seconds of a job of which nothing is expected, as it reports no loss."""
+"""Core-seconds of a job without a plan: under fair sharing it has not ended before it really does."""
 
 
 ERROR_ALLOWED, MAX_ERROR = 0.05, 0.3
@@ -106,8 +106,9 @@ def _follow_work(clusters: Clusters, jobs: list[Job], memory: MemoryState, expec
             continue
         points = memory.jobs[job.uid].points
         if prospect is not None:
+            # Without a plan work is stored as endless: ends are simulated in each pass, since estimates change.
             known_now = known_now or clusters.work[at] >= ENDLESS
-            clusters.work[at] = prospect.low if prospect.planned else prospect.total
+            clusters.work[at] = prospect.low if prospect.planned else ENDLESS
             promised[at] = prospect.low
         elif job.state.ended:
             clusters.work[at] = promised[at] = points.cpu_seconds if points is not None else 0.0
