@@ -1,15 +1,16 @@
 """Writes the README's table of real runs of the demo from what `slopewise demo --repeat 5 -o json` printed.
 
 `make real-runs` (25 minutes on a quiet machine of two cores) runs both; `python -m replication.real_runs demo.json` is
-the second half. Runs that the demo itself does not compare are refused, with its reason. What is kept of the runs is
-`real_runs.json`, from which the table can be written again.
+the second half. It takes several such files of one machine. A round counts where the demo itself compares every policy
+with fair sharing; the others are left out, and their number is said. What is kept of the runs is `real_runs.json`, from
+which the table can be written again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,26 +36,36 @@ BASELINE = "fair"
 Json = dict[str, Any]
 
 
-def condensed(result: Mapping[str, Any]) -> Json:
+def condensed(results: Sequence[Mapping[str, Any]]) -> Json:
     """The figures of each run, by round and policy; UsageError for runs that say nothing."""
-    rounds = result["rounds"]
-    if len(rounds) < LEAST_ROUNDS:
-        raise UsageError(f"there are {len(rounds)} rounds; record at least {LEAST_ROUNDS} (--repeat {LEAST_ROUNDS}).")
-    for policy, said in result["comparison"].items():
-        if said["rounds_compared"] < len(rounds):
-            why = "; ".join(said["not_compared_because"])
-            raise UsageError(f"{policy}: {said['rounds_compared']} of {len(rounds)} rounds can be compared: {why}")
+    first, kept, left_out, why = results[0], [], 0, []
+    for result in results:
+        for part in ("node_cores", "actuator", "prometheus_version"):
+            if result[part] != first[part]:
+                raise UsageError(f"{part} is {first[part]!r} in one file and {result[part]!r} in another.")
+        compared = result["comparison"].values()
+        apart = {number for said in compared for number in said["rounds_not_compared"]}
+        why += [reason for said in compared for reason in said["not_compared_because"]]
+        kept += [of_round for number, of_round in enumerate(result["rounds"], start=1) if number not in apart]
+        left_out += len(apart)
+    if len(kept) < LEAST_ROUNDS:
+        raise UsageError(
+            f"{len(kept)} of {len(kept) + left_out} rounds can be compared; at least {LEAST_ROUNDS} must be "
+            f"(--repeat, or one more file). {' '.join(why)}".rstrip()
+        )
     return {
-        "cores": result["node_cores"],
-        "actuator": result["actuator"],
-        "prometheus": result["prometheus_version"],
-        "rounds": [{policy: _figures(run) for policy, run in of_round.items()} for of_round in rounds],
+        "cores": first["node_cores"],
+        "actuator": first["actuator"],
+        "prometheus": first["prometheus_version"],
+        "left_out": left_out,
+        "rounds": [{policy: _figures(run) for policy, run in of_round.items()} for of_round in kept],
     }
 
 
 def _figures(run: Mapping[str, Any]) -> Json:
     jobs = {job["name"]: job["jct_seconds"] for job in run["jobs"]}
-    return {**{name: run[name] for name in MEASURES if name in run}, "jobs": jobs}
+    cpu_seconds = sum(job["cpu_seconds"] for job in run["jobs"])
+    return {**{name: run[name] for name in MEASURES if name in run}, "cpu_seconds": cpu_seconds, "jobs": jobs}
 
 
 def ratios(recorded: Mapping[str, Any], policy: str, measure: str) -> list[float]:
@@ -72,10 +83,12 @@ def table(recorded: Mapping[str, Any]) -> str:
     rounds = recorded["rounds"]
     policies = [policy for policy in rounds[0] if policy != BASELINE]
     columns = [f"run {number}" for number in range(1, len(rounds) + 1)]
+    cpu_seconds = [run["cpu_seconds"] for of_round in rounds for run in of_round.values()]
     said = (
         f"These are {len(rounds)} rounds of `make demo` ({recorded['cores']:g} cores, {_short(recorded['actuator'])}, "
         f"Prometheus {recorded['prometheus']}), as ratios to fair sharing of the same round; less is better. The mean "
-        "has its 95 % interval."
+        f"has its 95 % interval. The same work took {min(cpu_seconds):.0f} to {max(cpu_seconds):.0f} CPU-seconds in a run."
+        f"{_left_out(recorded['left_out'])}"
     )
     lines = [
         said,
@@ -89,6 +102,15 @@ def table(recorded: Mapping[str, Any]) -> str:
             cells = [f"{each:.2f}" for each in found]
             lines.append(f"| `{policy}`: {label} | {' | '.join(cells)} | {_shown(estimate(found))} |")
     return "\n".join(lines) + "\n"
+
+
+def _left_out(rounds: int) -> str:
+    if not rounds:
+        return ""
+    return (
+        f" {rounds} more {'was' if rounds == 1 else 'were'} left out, by the demo's own rule: what other programs left of "
+        "the CPU to its jobs differed by more than 5 % between policies, or jobs failed."
+    )
 
 
 def _short(actuator: str) -> str:
@@ -115,13 +137,13 @@ def with_table(readme: str, recorded: Mapping[str, Any]) -> str:
     return readme.replace(BEGIN + block(readme) + END, BEGIN + table(recorded) + END)
 
 
-def main(demo: Annotated[Path, typer.Argument(help="What `slopewise demo -o json` printed.")]) -> None:
+def main(demos: Annotated[list[Path], typer.Argument(help="What `slopewise demo -o json` printed.")]) -> None:
     """Keep the figures of the runs, and write the README's table."""
     console = Console(stderr=True)
     try:
-        recorded = condensed(json.loads(demo.read_text(encoding="utf-8")))
+        recorded = condensed([json.loads(demo.read_text(encoding="utf-8")) for demo in demos])
     except (OSError, json.JSONDecodeError, UsageError) as error:
-        console.print(f"{demo}: {error}")
+        console.print(f"{', '.join(str(demo) for demo in demos)}: {error}")
         raise typer.Exit(2) from error
     RECORDED.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
     README.write_text(with_table(README.read_text(encoding="utf-8"), recorded), encoding="utf-8")

@@ -304,6 +304,8 @@ def real_figures(real: Real | None, readme: str) -> str:
     cells = [cell.strip() for cell in rows[0].strip("|").split("|")]
     if not {*cells} - {"–"}:
         return "not recorded"
+    if "[" in cells[-1]:
+        cells[-1] = f"mean {cells[-1]}"
     return f"{real.label}{', '.join(cells)}" if real.runs else f"{real.label} {' → '.join(cells[:2])}"
 
 

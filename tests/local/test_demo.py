@@ -164,7 +164,7 @@ def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result_of_every_round_
         assert states == {"bad": "failed", "good": "finished"}
     assert "fair: bad failed with status 1: RuntimeError: the data ran out of the window" in err
     said = result["comparison"]["flowcon"]
-    assert (said["rounds"], said["rounds_compared"]) == (2, 0)
+    assert (said["rounds"], said["rounds_compared"], said["rounds_not_compared"]) == (2, 0, [1, 2])
     assert {each.split(":")[0] for each in said["not_compared_because"]} == {"Round 1 of 2", "Round 2 of 2"}
     assert set(said["measures"].values()) == {None}
     order = [line for line in err.splitlines() if line.startswith("Round ")]

@@ -24,13 +24,13 @@ from slopewise.errors import UsageError
 POLICIES = ("fair", "flowcon", "marginal")
 
 
-def printed(rounds: int = LEAST_ROUNDS, compared: int | None = None) -> dict[str, Any]:
+def printed(rounds: int = LEAST_ROUNDS, apart: int = 0, cores: float = 2.0) -> dict[str, Any]:
     """What a demo prints: under `marginal` the jobs end after 0.8 of their time, one of them after 1.1."""
     factors = {"fair": (1.0, 1.0), "flowcon": (1.0, 1.2), "marginal": (0.5, 1.1)}
     runs = {
         policy: {
             "jobs": [
-                {"name": name, "jct_seconds": 30.0 * each}
+                {"name": name, "jct_seconds": 30.0 * each, "cpu_seconds": 20.0 * each}
                 for name, each in zip(("a", "b"), factors[policy], strict=True)
             ],
             "jct_mean_seconds": 15.0 * sum(factors[policy]),
@@ -39,38 +39,55 @@ def printed(rounds: int = LEAST_ROUNDS, compared: int | None = None) -> dict[str
         }
         for policy in POLICIES
     }
+    busy = {policy: {**run, "makespan_seconds": 300.0} for policy, run in runs.items()}
     said = {
-        "rounds_compared": rounds if compared is None else compared,
-        "not_compared_because": [] if compared is None else ["Round 2: something else used 1 core."],
+        "rounds_not_compared": list(range(1, apart + 1)),
+        "not_compared_because": [f"Round {number}: something else used 1 core." for number in range(1, apart + 1)],
     }
     return {
-        "node_cores": 2.0, "actuator": "cgroup v1: quota and weight", "prometheus_version": "2.42.0",
-        "rounds": [runs] * rounds, "comparison": dict.fromkeys(POLICIES[1:], said),
+        "node_cores": cores, "actuator": "cgroup v1: quota and weight", "prometheus_version": "2.42.0",
+        "rounds": [busy] * apart + [runs] * (rounds - apart), "comparison": dict.fromkeys(POLICIES[1:], said),
     }  # fmt: skip
 
 
 def test_ratios_are_to_fair_sharing_of_the_same_round_and_the_worst_job_counts_by_itself() -> None:
-    recorded = condensed(printed())
+    recorded = condensed([printed()])
     assert ratios(recorded, "marginal", "jct_mean_seconds") == pytest.approx([0.8] * LEAST_ROUNDS)
     assert ratios(recorded, "marginal", "worst_job") == pytest.approx([1.1] * LEAST_ROUNDS)
 
 
 def test_a_row_has_every_run_and_the_mean_with_its_interval() -> None:
-    (row,) = [line for line in table(condensed(printed())).splitlines() if "`marginal`: mean completion" in line]
+    (row,) = [line for line in table(condensed([printed()])).splitlines() if "`marginal`: mean completion" in line]
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["0.80"] * LEAST_ROUNDS + ["0.80 [0.80, 0.80]"]
 
 
-def test_fewer_than_five_rounds_and_rounds_that_cannot_be_compared_are_refused() -> None:
-    with pytest.raises(UsageError, match="there are 4 rounds"):
-        condensed(printed(LEAST_ROUNDS - 1))
-    with pytest.raises(UsageError, match="flowcon: 4 of 5 rounds can be compared: Round 2"):
-        condensed(printed(compared=4))
+def test_fewer_than_five_rounds_that_can_be_compared_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"4 of 4 rounds can be compared"):
+        condensed([printed(LEAST_ROUNDS - 1)])
+    with pytest.raises(UsageError, match=r"4 of 5 rounds can be compared.*Round 1: something else"):
+        condensed([printed(apart=1)])
+
+
+def test_rounds_of_several_files_count_together_and_those_that_cannot_be_compared_are_left_out_and_counted() -> None:
+    recorded = condensed([printed(4, apart=1), printed(3, apart=1)])
+    assert (len(recorded["rounds"]), recorded["left_out"]) == (LEAST_ROUNDS, 2)
+    assert {of_round["marginal"]["makespan_seconds"] for of_round in recorded["rounds"]} == {90.0}
+    assert " 2 more were left out" in table(recorded)
+
+
+def test_the_cpu_that_the_same_work_took_is_said_because_it_differs_between_runs() -> None:
+    assert "The same work took 32 to 44 CPU-seconds in a run." in table(condensed([printed()]))
+
+
+def test_files_of_two_machines_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"node_cores is 2.0 in one file and 4.0"):
+        condensed([printed(), printed(cores=4.0)])
 
 
 def test_the_readme_has_one_place_for_the_table() -> None:
     readme = README.read_text(encoding="utf-8")
-    written = with_table(readme, condensed(printed()))
-    assert block(written) == table(condensed(printed()))
+    written = with_table(readme, condensed([printed()]))
+    assert block(written) == table(condensed([printed()]))
     assert written.replace(block(written), "") == readme.replace(block(readme), "")
     assert written.count(BEGIN) == written.count(END) == 1
 

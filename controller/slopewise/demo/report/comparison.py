@@ -231,6 +231,9 @@ def _comparison_json(result: DemoResult, place: int) -> dict[str, Any]:
         "baseline": result.runs[0].policy,
         "rounds": len(result.rounds),
         "rounds_compared": len(comparable(result, place)),
+        "rounds_not_compared": [
+            number for number, pair in enumerate(pairs(result, place), start=1) if pair.hindrance is not None
+        ],
         "not_compared_because": list(hindrances(result, place)),
         "measures": {row.name: row.cells[place].as_json() for row in measure_rows(result)},
         "jobs": {
