@@ -87,7 +87,8 @@ def table(recorded: Mapping[str, Any]) -> str:
     said = (
         f"These are {len(rounds)} rounds of `make demo` ({recorded['cores']:g} cores, {_short(recorded['actuator'])}, "
         f"Prometheus {recorded['prometheus']}), as ratios to fair sharing of the same round; less is better. The mean "
-        f"has its 95 % interval. The same work took {min(cpu_seconds):.0f} to {max(cpu_seconds):.0f} CPU-seconds in a run."
+        f"has its 95 % interval. The same work took {min(cpu_seconds):.0f} to {max(cpu_seconds):.0f} CPU-seconds in a "
+        "run."
         f"{_left_out(recorded['left_out'])}"
     )
     lines = [
@@ -108,8 +109,8 @@ def _left_out(rounds: int) -> str:
     if not rounds:
         return ""
     return (
-        f" {rounds} more {'was' if rounds == 1 else 'were'} left out, by the demo's own rule: what other programs left of "
-        "the CPU to its jobs differed by more than 5 % between policies, or jobs failed."
+        f" {rounds} more {'was' if rounds == 1 else 'were'} left out, by the demo's own rule: what other programs left "
+        "of the CPU to its jobs differed by more than 5 % between policies, or jobs failed."
     )
 
 
