@@ -88,6 +88,13 @@ def test_a_pattern_finds_the_loss_of_a_program_that_is_no_python(workshop: Works
         eventually(lambda: (value(session, 'training_steps_total{pod="rounds"}') or 0) > first)
 
 
+def test_a_pattern_that_begins_like_an_option_finds_its_loss(workshop: Workshop) -> None:
+    script = "while :; do echo '--loss=0.5'; sleep 0.2; done"
+    job = JobSpec("dash", ["/bin/sh", "-c", script], 0.0, loss_pattern=r"--loss=(?P<loss>\S+)")
+    with running(workshop, a_policy(), job, ours=False) as session:
+        eventually(lambda: has_a_loss(session, "dash"))
+
+
 def test_a_command_with_a_port_of_its_own_is_started_as_it_is(workshop: Workshop, tmp_path: Path) -> None:
     script = "import os; print(sorted(set(os.environ) & {'SLOPEWISE_EXPORTER', 'PYTHONPATH'}))"
     job = JobSpec("own", [sys.executable, "-c", script], 0.0, port=20_987)

@@ -32,6 +32,7 @@ class Authority:
         self.certificate, self._key = folder / f"{name}.crt", folder / f"{name}.key"
         _openssl(
             "req", "-x509", *_NEW_KEY, "-nodes", "-days", "30", "-subj", f"/CN={name}",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
             "-keyout", self._key, "-out", self.certificate,
         )  # fmt: skip
 
@@ -43,7 +44,9 @@ class Authority:
         _openssl("req", *_NEW_KEY, *protection, "-subj", f"/CN={name}", "-keyout", pair.key, "-out", request)
         usage = "serverAuth" if hosts else "clientAuth"
         names = f"subjectAltName={','.join(hosts)}\n" if hosts else ""
-        extensions.write_text(f"basicConstraints=critical,CA:FALSE\nextendedKeyUsage={usage}\n{names}")
+        extensions.write_text(
+            f"basicConstraints=critical,CA:FALSE\nauthorityKeyIdentifier=keyid\nextendedKeyUsage={usage}\n{names}"
+        )
         _openssl(
             "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-days", str(days),
             "-extfile", extensions, "-out", pair.certificate,

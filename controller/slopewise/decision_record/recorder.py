@@ -96,7 +96,7 @@ class Recorder:
             before = None if fresh else self._saved
             lines = encode(line_of(report, self._seen, before))
             self._file.append(encode(self._settings) + lines if before is None else lines)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # msgspec's own errors are ValueErrors
             self._saved = None
             self._complain(str(error))
         else:

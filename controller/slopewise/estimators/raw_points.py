@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Points, RawPoint
 from slopewise.model.learning import WorkUnit
+from slopewise.model.reported import LARGEST_LEVEL, is_level
 
 KEPT = 200
 """Points of a job at most."""
@@ -39,9 +40,6 @@ SPIKE_RANGE_RATIO = 0.3
 
 CONFIRMED_AFTER = 3
 """So many samples in a row that lie off are a new level, and no spikes."""
-
-MAX_FIGURE = 1e30
-"""Larger losses are left out, as NaN is: a 32-bit float ends at 3e38."""
 
 _PAIR = np.dtype("<f4")
 
@@ -100,7 +98,7 @@ def _with_cpu(before: Points, job: Job) -> Points:
     cpu_seconds, steps_first = before.cpu_seconds + max(0.0, more), before.steps_first
     cpu_first = before.cpu_first_seconds
     of_steps = _cpu_at_steps(before, job, cpu_seconds)
-    if job.steps_total is not None and (steps_first is None or job.steps_total < steps_first):
+    if job.steps_total is not None and (steps_first is None or job.steps_total < (before.steps or 0.0)):
         steps_first, cpu_first = job.steps_total, of_steps
     return structs.replace(
         before,
@@ -141,7 +139,7 @@ def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float])
     pairs = [(float(work), float(level)) for work, level in unpacked(points)]
     spikes, doubted, dropped, last_work = points.spikes, points.doubted, points.dropped, points.work
     for point, work in zip(fresh, works, strict=True):
-        if not (abs(point.level) < MAX_FIGURE and 0 <= work < MAX_FIGURE):
+        if not (is_level(point.level) and 0 <= work < LARGEST_LEVEL):
             continue
         if work < last_work * (1 - MIN_SPACING_RATIO):  # back to its last checkpoint: what follows is repeated
             pairs = [pair for pair in pairs if pair[0] < work]

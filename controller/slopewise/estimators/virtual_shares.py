@@ -14,7 +14,7 @@ the first two are due at 275 s, since 75 core-seconds each then pass at a third 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -31,6 +31,9 @@ CLUSTERS = 8
 MAX_STOPS = 16
 """Of the times at which jobs were stored, at most; between two of them jobs count as stored at the former."""
 
+UNUSABLE = 10**9
+"""As if so many jobs were on a node."""
+
 OVER = 1e-6
 """Core-seconds; less is nothing, as is less than 1e-9 of what was left at first."""
 
@@ -42,7 +45,8 @@ def with_departed(snapshot: ClusterSnapshot, memory: MemoryState, remembered: Me
     kept = [each for each in remembered.departed if each.job_uid not in here]
     known = {each.job_uid for each in kept}
     new = [
-        Departed(uid, structs.replace(job.virtual, work=job.points.cpu_seconds if job.points else job.virtual.work))
+        # What reported nothing has nothing to go on with; its work was never known, and would never be done.
+        Departed(uid, structs.replace(job.virtual, work=job.points.cpu_seconds if job.points else 0.0))
         for uid, job in remembered.jobs.items()
         if job.virtual is not None and uid not in here and uid not in known and job.virtual.due_at_seconds > now
     ]
@@ -134,8 +138,12 @@ def gathered(
     capacities: Mapping[str, float],
     shares: Mapping[str, VirtualShare],
     new: Sequence[tuple[str, VirtualShare, str | None]],
+    in_use: Collection[str] = (),
 ) -> Clusters:
-    """The clusters of these nodes. `new`: jobs in order of arrival, with their need and, if they run, their node."""
+    """The clusters of these nodes. `new`: jobs in order of arrival, with their need and, if they run, their node.
+
+    `in_use`: nodes that jobs run on. Others may be full, or tainted: no job is put there. None: all can be used.
+    """
     names = sorted(capacities)
     ids = np.array([node_id(name) for name in names], np.uint32)
     number = {int(each): position for position, each in enumerate(ids)}
@@ -150,7 +158,7 @@ def gathered(
         order = np.argsort(ids)
         found = order[np.minimum(np.searchsorted(ids[order], stored), len(ids) - 1)]
         gone = ids[found] != stored  # the node has left: its jobs go on elsewhere
-        nodes[: len(uids)] = np.where(gone, stored % len(ids), found)
+        nodes[: len(uids)] = np.where(gone, len(ids), found)
     present = [*present, *(share for _, share, _ in new)]
     clusters = Clusters(
         [*uids, *(uid for uid, _, _ in new)], {}, np.array([capacities[name] for name in names]), ids, nodes, service,
@@ -160,8 +168,8 @@ def gathered(
         _array([each.work for each in present]),
     )  # fmt: skip
     clusters.index = {uid: position for position, uid in enumerate(clusters.uids)}
-    if new:
-        _place(clusters, new, len(uids), {name: number[node_id(name)] for name in names})
+    usable = np.array([name in in_use for name in names]) if in_use else np.ones(len(names), bool)
+    _place(clusters, new, len(uids), {name: number[node_id(name)] for name in names}, usable)
     return clusters
 
 
@@ -170,26 +178,41 @@ def _array(figures: Sequence[float]) -> Floats:
 
 
 def _place(
-    clusters: Clusters, new: Sequence[tuple[str, VirtualShare, str | None]], first: int, number: Mapping[str, int]
+    clusters: Clusters,
+    new: Sequence[tuple[str, VirtualShare, str | None]],
+    first: int,
+    number: Mapping[str, int],
+    usable: NDArray[np.bool_],
 ) -> None:
-    """Put the new jobs on nodes: those that run already where they are, others where the fewest jobs are."""
+    """Put the new jobs on nodes: those that run already where they are, others where the fewest jobs are.
+
+    Those of a node that has gone, which have the number after the last, are put like new ones.
+    """
     size = len(clusters.capacity)
     counts = np.zeros((CLUSTERS, size), np.int64)
+    counts[:, ~usable] = UNUSABLE
     active = clusters.work[:first, None] - clusters.service[:first] > OVER
+    here = active & (clusters.nodes[:first] < size)
     for cluster in range(CLUSTERS):
-        np.add.at(counts[cluster], clusters.nodes[:first][active[:, cluster], cluster], 1)
+        np.add.at(counts[cluster], clusters.nodes[:first][here[:, cluster], cluster], 1)
+    for at, cluster in np.argwhere(clusters.nodes[:first] == size).tolist():
+        chosen = _fewest(counts[cluster], clusters.uids[at], cluster)
+        clusters.nodes[at, cluster] = chosen
+        counts[cluster, chosen] += active[at, cluster]
     for offset, (uid, share, node) in enumerate(new):
         at = first + offset
         if share.service:
             clusters.service[at] = np.frombuffer(share.service, "<f4")
         for cluster in range(CLUSTERS):
-            if node is not None:
-                chosen = number[node]
-            else:
-                fewest = np.flatnonzero(counts[cluster] == counts[cluster].min())
-                chosen = int(fewest[zlib.crc32(f"{uid} {cluster}".encode()) % len(fewest)])
+            chosen = number[node] if node is not None else _fewest(counts[cluster], uid, cluster)
             clusters.nodes[at, cluster] = chosen
             counts[cluster, chosen] += 1
+
+
+def _fewest(counts: NDArray[np.int64], uid: str, cluster: int) -> int:
+    """The number of the node with the fewest jobs; ties fall differently in each cluster."""
+    fewest = np.flatnonzero(counts == counts.min())
+    return int(fewest[zlib.crc32(f"{uid} {cluster}".encode()) % len(fewest)])
 
 
 def _run(remaining: Floats, clusters: Clusters, span: float) -> tuple[Floats, Floats]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import ValidationError
 from structlog.testing import capture_logs
 from support.instances import a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
@@ -101,6 +102,17 @@ def test_a_folder_that_cannot_be_written_costs_no_pass(tmp_path: Path) -> None:
     recorder = RecordOptions(tmp_path / "file", 1).recorder(a_document("flowcon"))
     with capture_logs() as logged:
         recorder(PassReport(1.0, "flowcon", {}, 21.0, held="no metrics"))
+    assert [each["event"] for each in logged] == ["decision not recorded"]
+
+
+def test_what_cannot_be_encoded_costs_lines_and_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: MemoryState) -> str:
+        raise ValidationError("Expected `float`, got `null`")
+
+    monkeypatch.setattr("slopewise.decision_record.recorder.digest", refuse)
+    with capture_logs() as logged:
+        reports = record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), tmp_path / "record.jsonl")
+    assert len(reports) > 2
     assert [each["event"] for each in logged] == ["decision not recorded"]
 
 

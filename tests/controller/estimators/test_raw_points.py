@@ -66,6 +66,13 @@ class TestWork:
         assert after(falling(4), cpu=[50.0]).cpu_per_step == pytest.approx(50.0 / 40.0)
         assert after(falling(8), cpu=[50.0, 70.0]).cpu_per_step == pytest.approx(20.0 / 40.0)
 
+    def test_of_a_step_begins_again_where_a_training_begins_again(self) -> None:
+        """From step 0 of the first life it would count the 200 core-seconds that were lost."""
+        first = [(5.0 * n, 1.0 / (n + 1), 10.0 * n) for n in range(21)]
+        second = [(100.0 + 5.0 * n, 1.0 / (n + 1), 10.0 * n) for n in range(1, 12)]
+        kept = after([*first, *second], cpu=[50.0 * n for n in range(1, 9)])
+        assert kept.cpu_per_step == pytest.approx(50.0 / 40.0)
+
     def test_of_a_step_waits_for_three_steps_before_it_leaves_the_start_out(self) -> None:
         slow = [(5.0 * n, 1.0 / n, float((n + 3) // 4)) for n in range(1, 17)]
         assert [after(slow[:count], cpu=[60.0, 70.0, 80.0, 90.0]).cpu_per_step for count in (4, 8, 12, 16)] == (

@@ -103,6 +103,19 @@ class TestFairSharing:
         later.refresh(10.0)
         assert max(due(later).values()) == pytest.approx(10.0 + 600.0 - 2 * 10.0)
 
+    def test_jobs_of_a_node_that_has_left_spread_over_those_that_are_left(self) -> None:
+        found = clusters({f"job-{n}": (100.0, 1.0) for n in range(6)}, {"n1": 1.0, "n2": 1.0, "n3": 1.0})
+        shares = {uid: found.share_of(at) for uid, at in found.index.items()}
+        later = gathered({"n2": 1.0, "n3": 1.0}, shares, [])
+        assert all((later.nodes[:, cluster] == 0).sum() == 3 for cluster in range(CLUSTERS))
+
+    def test_nothing_is_put_on_a_node_that_no_job_uses(self) -> None:
+        """It may be full or tainted: an end there would never come, or would come too soon."""
+        nodes = {"large-but-tainted": 64.0, "ours": 1.0}
+        found = gathered(nodes, {}, [(uid, new(100.0), None) for uid in ("a", "b")], in_use={"ours"})
+        found.refresh(0.0)
+        assert due(found) == pytest.approx({"a": 200.0, "b": 200.0})
+
     @examples(60)
     @given(
         jobs=st.lists(st.tuples(st.floats(0.1, 1e4), st.floats(0.05, 8.0)), min_size=1, max_size=9),
@@ -166,6 +179,12 @@ class TestRemembered:
     def test_a_job_that_ends_early_goes_on_until_it_is_due(self) -> None:
         jobs = {"early": JobMemory(virtual=self.share(50.0)), "late": JobMemory(virtual=self.share(-1.0))}
         assert [each.job_uid for each in self.departed(MemoryState(jobs))] == ["early"]
+
+    def test_a_job_that_never_reported_anything_holds_up_nothing_once_it_has_gone(self) -> None:
+        """Its work was never known: as endless as it began it would share the node for ever."""
+        endless = msgspec.structs.replace(self.share(50.0), work=1e12)
+        (gone,) = self.departed(MemoryState({"phantom": JobMemory(virtual=endless)}))
+        assert gone.share.work == 0.0
 
     def test_a_job_that_comes_back_has_its_own_share_again(self) -> None:
         remembered = MemoryState({"moved": JobMemory()}, departed=(Departed("moved", self.share(50.0)),))

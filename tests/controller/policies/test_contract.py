@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from support.searching import examples
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
 from slopewise.model import (
+    MEMORY_JSON,
     Arrival,
     ClusterSnapshot,
     CpuAllocation,
@@ -24,6 +26,7 @@ from slopewise.model import (
     Objectives,
     Pace,
 )
+from slopewise.model.reported import LARGEST_FIGURE, LARGEST_LEVEL, SMALLEST_FIGURE
 from slopewise.own_policies.answers import first_mistake
 from slopewise.own_policies.contract import (
     ContractError,
@@ -102,6 +105,22 @@ class TestEveryPolicy:
     def test_survives_no_jobs_one_job_and_unknown_growth(self, name: str, control: CpuControl, jobs: list[Job]) -> None:
         decisions = check_everything(maker(name, control), control, a_snapshot(jobs), MemoryState(), decides_on(name))
         assert set(decisions.reasons) == {job.uid for job in jobs}
+
+    @pytest.mark.parametrize("figure", [SMALLEST_FIGURE, LARGEST_FIGURE])
+    @pytest.mark.parametrize("level", [-0.9 * LARGEST_LEVEL, 0.9 * LARGEST_LEVEL])
+    def test_survives_the_most_extreme_figures_that_observers_let_through(
+        self, name: str, control: CpuControl, figure: float, level: float
+    ) -> None:
+        snapshot, memory = a_busy_world()
+        first = replace(snapshot.jobs[0], steps_total=SMALLEST_FIGURE, steps_planned=figure)
+        assert first.evaluation is not None
+        for seconds in range(0, 100, 20):
+            level = -level
+            at = snapshot.taken_at_seconds + seconds
+            hostile = replace(first, evaluation=replace(first.evaluation, level=level, sampled_at_seconds=at))
+            worse = replace(snapshot, taken_at_seconds=at, jobs=(hostile, *snapshot.jobs[1:]))
+            memory = check_everything(maker(name, control), control, worse, memory, decides_on(name)).memory
+        assert msgspec.json.decode(MEMORY_JSON.encode(memory.jobs[first.uid]), type=JobMemory) is not None
 
     def test_goes_on_from_its_own_memory(self, name: str, control: CpuControl) -> None:
         snapshot, memory = a_busy_world()

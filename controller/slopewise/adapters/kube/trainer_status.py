@@ -7,7 +7,6 @@ Prometheus has are never read. The texts are a tenant's, so what cannot be under
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,6 +21,7 @@ from slopewise.adapters.kube.workloads.owners import owner_path
 from slopewise.config.training_policy import EvaluationSettings
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import Evaluation, Job, JobState, Objective
+from slopewise.model.reported import is_figure, is_level
 
 KIND = "TrainJob"
 READS_A_PASS = 100
@@ -170,7 +170,7 @@ def _numbers(metrics: Iterable[_Metric]) -> Iterator[tuple[str, float]]:
 
 def _first(numbers: Mapping[str, float], names: Iterable[str]) -> float | None:
     found = (numbers[name] for name in names if name in numbers)
-    return next((number for number in found if math.isfinite(number) and number >= 0), None)
+    return next((number for number in found if is_figure(number) and number >= 0), None)
 
 
 def _evaluation(numbers: Mapping[str, float], settings: EvaluationSettings, at_seconds: float) -> Evaluation | None:
@@ -186,5 +186,5 @@ def _evaluation(numbers: Mapping[str, float], settings: EvaluationSettings, at_s
         sampled_at_seconds=at_seconds,
         series=f'trainerStatus{{name="{name}"}}',
         objective=wanted[name],
-        finite=math.isfinite(numbers[name]),
+        finite=is_level(numbers[name]),
     )

@@ -280,5 +280,5 @@ class JobProcesses:
 def _reporting(spec: JobSpec) -> tuple[str, ...]:
     """What starts a command so that it is reported without a change of its code; empty where it has its own metrics."""
     if spec.loss_pattern is not None:
-        return (*_RUN, "--pattern", spec.loss_pattern, "--")
+        return (*_RUN, f"--pattern={spec.loss_pattern}", "--")
     return (*_RUN, "--") if spec.port is None else ()

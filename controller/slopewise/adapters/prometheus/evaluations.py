@@ -17,6 +17,7 @@ from slopewise.adapters.prometheus.moving_labels import MovingLabels, SeriesRows
 from slopewise.adapters.prometheus.queries import STEP_LABELS, VALUE_LABEL, WINDOW_SAMPLES
 from slopewise.config.metric_mappings import EvaluationMapping, PodLabels
 from slopewise.model import Evaluation, Objective
+from slopewise.model.reported import is_level
 
 STAGE_PREFERENCE: Mapping[str, int] = {"eval": 0, "train_ema": 1, "train": 2}
 _ANY_OTHER_STAGE = len(STAGE_PREFERENCE)
@@ -176,10 +177,10 @@ def evaluation(chosen: Chosen, objective: Objective | None, *, diverged: bool) -
     """
     if (window := chosen.window) is None:
         return None
-    finite = math.isfinite(window.level)
+    finite = is_level(window.level)
     shown = (window.last, window.lowest)
     return Evaluation(
-        level=window.level if finite else next((value for value in shown if math.isfinite(value)), math.nan),
+        level=window.level if finite else next((value for value in shown if is_level(value)), math.nan),
         sample_count=window.sample_count,
         sampled_at_seconds=window.sampled_at_seconds,
         series=window.text,
@@ -225,8 +226,14 @@ def _best(windows: Sequence[SeriesWindow], scrape_interval_seconds: float) -> li
     return sorted(best, key=lambda window: (window.text, window.instance))
 
 
+OTHERS_NAMED = 3
+"""One pod may report thousands of series: their names would fill the log and the decision record of all jobs."""
+
+
 def _duplicate_warning(best: Sequence[SeriesWindow]) -> str:
-    others = ", ".join(dict.fromkeys(window.text for window in best[1:]))
+    texts = list(dict.fromkeys(window.text for window in best[1:]))
+    more = f" and {len(texts) - OTHERS_NAMED} more" if len(texts) > OTHERS_NAMED else ""
+    others = ", ".join(texts[:OTHERS_NAMED]) + more
     return (
         f"{len(best)} series match: {best[0].text} of {best[0].instance} is used, not {others}; report from one "
         "process only, or narrow spec.evaluation.labels to one series"

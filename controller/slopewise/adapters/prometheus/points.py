@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from slopewise.adapters.prometheus.queries import (
 )
 from slopewise.config.metric_mappings import EvaluationMapping, SeriesName
 from slopewise.model import RawPoint
+from slopewise.model.reported import is_figure, is_level
 
 MAX_SECONDS = 600.0
 """How far back a reading goes at most, after passes without an answer."""
@@ -121,13 +121,18 @@ def points_by_series(
     found = {}
     for (key, text), series in losses.items():
         points = [
-            RawPoint(at, level, steps.get((key, instance), nothing).get(at))
+            RawPoint(at, level, _steps(steps.get((key, instance), nothing).get(at)))
             for instance, row in series
             for at, level in islice(row.points, max(0, len(row.points) - MAX_POINTS), None)
-            if math.isfinite(level)
+            if is_level(level)
         ]
         found[key, text] = tuple(sorted(points)[-MAX_POINTS:])
     return found
+
+
+def _steps(reported: float | None) -> float | None:
+    """None where a gauge says nothing that can be a count, as NaN before the first step."""
+    return reported if reported is not None and is_figure(reported) else None
 
 
 def _is_named(labels: Mapping[str, str], series: SeriesName) -> bool:

@@ -26,6 +26,7 @@ from slopewise.adapters.prometheus.queries import (
     WAIT_RATIO,
 )
 from slopewise.model import Checkpoint, JobState, Objective, Responses
+from slopewise.model.reported import is_figure
 
 _STATES = frozenset(JobState)
 
@@ -54,7 +55,7 @@ class ProcessFacts:
         count, seconds = of.get(RESPONSES_COUNT), of.get(RESPONSES_SUM)
         if count is None and seconds is None and failed.keys() >= {RESPONSES_COUNT, RESPONSES_SUM}:
             count, seconds = 0.0, 0.0
-        if count is None or seconds is None or not math.isfinite(count + seconds):
+        if count is None or seconds is None or not (is_figure(count) and is_figure(seconds)):
             return None
         failures = failed.get(RESPONSES_COUNT, 0.0), failed.get(RESPONSES_SUM, 0.0)
         return Responses(count, seconds, *failures, of.get(REQUESTS_IN_FLIGHT))
@@ -159,7 +160,7 @@ def _add_mapped(jobs: dict[JobKey, Facts], found: Iterable[MappedFact]) -> None:
     for (key, instance, name, failed), value in sums.items():
         process = jobs[key].processes[instance]
         process.works = True
-        if math.isfinite(value):
+        if is_figure(value):
             (process.failed if failed else process.numbers)[name] = value
 
 
@@ -173,11 +174,12 @@ def _report_target(facts: Facts, row: Row) -> None:
 def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None:
     """Add one fact.
 
-    A state or an objective outside the contract is ignored, because reporters are untrusted tenants.
+    What is outside the contract is ignored, and so is a figure that cannot be one, because reporters are
+    untrusted tenants.
     """
     name = labels.get("__name__", "")
     process.works = process.works or name.startswith(("training_", "inference_"))
-    if not math.isfinite(value):
+    if not is_figure(value):
         return
     if name == "process_start_time_seconds":
         process.started_at_seconds = value

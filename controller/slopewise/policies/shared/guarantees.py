@@ -68,7 +68,7 @@ def guarantees(snapshot: ClusterSnapshot, memory: MemoryState, expected: Prospec
             del here[job.uid]
     if not nodes or not (shares or new):
         return Guarantees({}, {}, 0.0, memory)
-    clusters = virtual_shares.gathered(_capacities(snapshot), shares, new)
+    clusters = virtual_shares.gathered(_capacities(snapshot), shares, new, {job.node for job in jobs})
     clusters.advance(now)
     known_now = _follow_work(clusters, jobs, memory, expected)
     refreshed = float(clusters.refreshed.min(initial=now)) if not new else -math.inf

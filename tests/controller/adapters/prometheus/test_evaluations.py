@@ -26,7 +26,7 @@ def rows(
     **labels: str,
 ) -> list[Row]:
     values = {"level": level, "samples": 8.0}
-    if not math.isfinite(level):  # only then there are these rows
+    if not math.isfinite(level) or last is not None:  # else there are no such rows
         values |= {"last": level if last is None else last, "lowest": level if lowest is None else lowest}
     if sampled_at is not None:
         values["sampled_at"] = sampled_at
@@ -91,6 +91,13 @@ def test_two_series_of_one_stage_give_the_same_choice_in_any_order_and_a_warning
     assert "narrow spec.evaluation.labels" in warning
 
 
+def test_a_warning_of_thousands_of_series_names_three() -> None:
+    (warning,) = chosen(*(rows(stage="eval", head=f"{number:04}") for number in range(2000))).warnings
+    assert "2000 series match" in warning
+    assert 'head="0003",stage="eval"} and 1996 more;' in warning
+    assert len(warning) < 500
+
+
 def test_a_series_that_is_gone_does_not_win_over_a_live_one() -> None:
     gone = rows(stage="eval", instance="127.0.0.1:1", sampled_at=NOW - 5)
     live = rows(stage="train_ema", instance="127.0.0.1:2")
@@ -122,6 +129,12 @@ def test_a_level_that_is_not_finite_shows_the_last_finite_value_else_the_lowest_
     level, finite = shown(math.nan, math.nan)
     assert math.isnan(level)
     assert not finite
+
+
+def test_a_loss_that_no_sum_can_take_counts_as_not_finite() -> None:
+    found = evaluation(chosen(rows(1.7e308, last=-1.7e308, lowest=0.4)), None, diverged=False)
+    assert found is not None
+    assert (found.level, found.finite) == (0.4, False)
 
 
 def test_what_the_job_says_of_its_objective_overrides_the_mapping() -> None:

@@ -130,3 +130,16 @@ def test_the_first_step_of_a_process_is_known_and_one_of_an_earlier_process_is_n
         latest(row("training_steps_total", 3), row(STARTED, 1000), row(first_step, 990.0)).first_step_at_seconds is None
     )
     assert latest(row("training_steps_total", 3), row(STARTED, 1000)).first_step_at_seconds is None
+
+
+@pytest.mark.parametrize("value", [1e160, -1e300, 1e-200, 5e-324])
+def test_a_figure_that_no_training_can_have_is_not_known(value: float) -> None:
+    """Its square is infinite or 0, and one tenant's would end the pass of all jobs."""
+    process = latest(row("training_steps_total", value), row("training_steps_planned", value), row(SAVED_AT, value))
+    assert process.numbers == {}
+    assert process.works
+
+
+@pytest.mark.parametrize("value", [0.0, 0.001, 1e15])
+def test_a_figure_that_a_training_can_have_is_known(value: float) -> None:
+    assert latest(row("training_steps_planned", value)).numbers == {"training_steps_planned": value}
