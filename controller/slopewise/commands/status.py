@@ -21,23 +21,23 @@ def status(
     """
     from slopewise.explain import overview
     from slopewise.manager.connect import connect
-    from slopewise.manager.options import Connection, lease_namespace_of
+    from slopewise.manager.options import Connection, lease_namespaces_of
     from slopewise.manager.read_status import read_jobs, read_leader, read_policies
 
     connection = Connection(kubeconfig, context, namespace)
     with closing(connect(connection)) as api:
-        leader = read_leader(api, lease_namespace_of(connection, lease_namespace))
-        policies = read_policies(api)
+        leader = read_leader(api, lease_namespaces_of(connection, lease_namespace))
+        policies = read_policies(api, namespace)
         if output is OutputFormat.json:
             print_json(overview.as_json(leader, policies, read_jobs(api, namespace)))
             return
         out.print(overview.leader_line(leader), markup=False, highlight=False, soft_wrap=True)
-        if policies:
-            out.print(overview.policies_table(policies, out.width))
+        if policies.rows:
+            out.print(overview.policies_table(policies.rows, out.width))
         else:
-            out.print("there is no TrainingPolicy; apply one (examples/cluster/policy.yaml)", markup=False)
+            out.print(overview.no_policies_line(policies), markup=False)
         jobs = read_jobs(api, namespace)
     out.print(overview.jobs_line(jobs), markup=False, highlight=False, soft_wrap=True)
-    troubles = [*overview.troubles_of_policies(policies), *jobs.troubles]
+    troubles = [*overview.troubles_of_policies(policies.rows), *jobs.troubles]
     if troubles:
         out.print(overview.troubles_table(troubles))

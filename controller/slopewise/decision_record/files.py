@@ -1,8 +1,14 @@
-"""A file of lines that is bounded on disk: when it is half as large as allowed, it becomes the older one of two."""
+"""A file of lines that is bounded on disk: when it is half as large as allowed, it becomes the older one of two.
+
+One process at a time writes a file: lines of two would mix, and a replay would take them for one run.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,10 +33,13 @@ class BoundedFile:
         """Before each line: whether it will be the first of this process in the file. May raise OSError."""
         if self._file is not None and self._bytes < self._half:
             return False
-        self.close()
-        if self.path.exists() and self.path.stat().st_size >= self._half:
-            self.path.replace(older(self.path))
-        self._open()
+        if self._file is None:
+            self._open()
+        if self._bytes >= self._half:
+            with suppress(FileNotFoundError):  # somebody has taken it away
+                self.path.replace(older(self.path))  # while it is locked: it may be another run's
+            self.close()
+            self._open()
         return True
 
     def append(self, lines: bytes) -> None:
@@ -55,9 +64,27 @@ class BoundedFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: what a pass has decided is in the file when the pass is over, also of a controller that is killed.
         self._file = self.path.open("ab+", buffering=0)
+        try:
+            self._lock(self._file)
+        except OSError:
+            self.close()
+            raise
         self._bytes = self._file.seek(0, os.SEEK_END)
         if self._bytes and self._last_byte() != b"\n":  # cut off by a kill
             self._bytes += self._file.write(b"\n") or 0
+
+    def _lock(self, file: BinaryIO) -> None:
+        """Until it is closed. BlockingIOError: another run writes it, or has just made it the older one."""
+        locked = True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked = False
+        except OSError:  # some network file systems have no locks, and a record without one is better than none
+            return
+        if not locked or not os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
+            what = "another run writes this record; end it, or name another folder with --record"
+            raise BlockingIOError(errno.EAGAIN, what, str(self.path))
 
     def _last_byte(self) -> bytes:
         assert self._file is not None  # noqa: S101 - just opened

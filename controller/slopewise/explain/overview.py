@@ -39,6 +39,14 @@ class PolicyRow(NamedTuple):
     status: TrainingPolicyStatus
 
 
+class Policies(NamedTuple):
+    """The TrainingPolicies of a cluster."""
+
+    rows: Sequence[PolicyRow] = ()
+    trouble: str = ""
+    """Why they cannot be read."""
+
+
 class Trouble(NamedTuple):
     """One condition that several objects share."""
 
@@ -97,6 +105,13 @@ def leader_line(leader: Leader) -> str:
     return f"leader: {plain(leader.holder)}{ago}"
 
 
+def no_policies_line(policies: Policies) -> str:
+    """Why no policy is listed."""
+    if policies.trouble:
+        return f"policies: not known ({policies.trouble})"
+    return "there is no TrainingPolicy; apply one (examples/cluster/policy.yaml)"
+
+
 def policies_table(policies: Sequence[PolicyRow], width: int) -> Table:
     """A row for each policy."""
     columns: list[Column[PolicyRow]] = [
@@ -138,7 +153,7 @@ def troubles_table(found: Sequence[Trouble]) -> Table:
     return table
 
 
-def as_json(leader: Leader, policies: Sequence[PolicyRow], jobs: Jobs) -> dict[str, Any]:
+def as_json(leader: Leader, policies: Policies, jobs: Jobs) -> dict[str, Any]:
     """For `--output json`."""
     return {
         "leader": leader._asdict(),
@@ -151,8 +166,9 @@ def as_json(leader: Leader, policies: Sequence[PolicyRow], jobs: Jobs) -> dict[s
                     mode="json", by_alias=True, exclude_none=True, include={"jobs", "canary", "conditions"}
                 ),
             }
-            for row in policies
+            for row in policies.rows
         ],
+        "policiesTrouble": policies.trouble,
         "workloads": {"total": jobs.total, "byState": dict(jobs.states), "byClass": dict(jobs.classes)},
-        "attention": [each._asdict() for each in (*troubles_of_policies(policies), *jobs.troubles)],
+        "attention": [each._asdict() for each in (*troubles_of_policies(policies.rows), *jobs.troubles)],
     }

@@ -30,6 +30,15 @@ def lease_namespace_of(connection: Connection, named: str | None = None) -> str:
     return named or connection.namespace or DEFAULT_NAMESPACE
 
 
+def lease_namespaces_of(connection: Connection, named: str | None = None) -> tuple[str, ...]:
+    """Where the Lease of the controller that manages this part of the cluster can be.
+
+    One namespace may have a controller of its own, else the controller of the cluster manages it too.
+    """
+    own = lease_namespace_of(connection, named)
+    return (own,) if named or own == DEFAULT_NAMESPACE else (own, DEFAULT_NAMESPACE)
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """Which API server, and which part of its cluster."""

@@ -1,10 +1,12 @@
 """Reads what `slopewise status` prints; nothing is written.
 
-It needs the right to list trainingpolicies and jobgrowths, and to read the Lease where its holder is to be known.
+It needs the right to list jobgrowths; for a whole cluster also trainingpolicies, which are the cluster's. To show who
+leads, it needs the right to read the Lease.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -17,7 +19,7 @@ from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.composition import composed_name
 from slopewise.crds.policy_status import TrainingPolicyStatus
 from slopewise.errors import DataSourceError
-from slopewise.explain.overview import Jobs, Leader, PolicyRow
+from slopewise.explain.overview import Jobs, Leader, Policies, PolicyRow
 from slopewise.manager.connect import LEASE_NAME
 from slopewise.manager.read_growth import growths_of
 
@@ -27,12 +29,24 @@ ABANDONED_LEASES = 4
 """After so many of its own durations a Lease that nobody renews has no holder; clocks of two machines differ."""
 
 
-def read_leader(api: Api, lease_namespace: str) -> Leader:
-    """Who leads; a Lease that may not be read is no error."""
+def read_leader(api: Api, lease_namespaces: Iterable[str]) -> Leader:
+    """Who leads, by the first Lease that has a holder; a Lease that may not be read is no error."""
+    found = []
+    for namespace in lease_namespaces:
+        found.append(_leader(api, namespace))
+        if found[-1].holder:
+            return found[-1]
+    # Who leads is not known where one Lease has no holder and another one cannot be read.
+    return next((each for each in found if each.trouble), found[0])
+
+
+def _leader(api: Api, namespace: str) -> Leader:
     try:
-        lease = api.get(path_of(_LEASES, "leases", lease_namespace, LEASE_NAME))
+        lease = api.get(path_of(_LEASES, "leases", namespace, LEASE_NAME))
     except ApiError as error:
-        return Leader("", None) if error.status == 404 else Leader("", None, str(error))
+        if error.is_not_found:
+            return Leader("", None)
+        return Leader("", None, f"no right to read leases in {namespace}" if error.is_forbidden else str(error))
     spec = lease.get("spec") or {}
     renewed = spec.get("renewTime")
     ago = None if renewed is None else (datetime.now(UTC) - datetime.fromisoformat(renewed)).total_seconds()
@@ -40,13 +54,18 @@ def read_leader(api: Api, lease_namespace: str) -> Leader:
     return Leader("" if abandoned else str(spec.get("holderIdentity") or ""), ago)
 
 
-def read_policies(api: Api) -> list[PolicyRow]:
-    """Every TrainingPolicy; DataSourceError where they cannot be read."""
+def read_policies(api: Api, namespace: str | None) -> Policies:
+    """Every TrainingPolicy; DataSourceError where they cannot be read.
+
+    A user of one namespace has no right to list what belongs to the cluster, and sees its jobs without them.
+    """
     try:
         found = [_policy(each) for page in pages(api, policy_path(), {}) for each in page.get("items") or ()]
     except ApiError as error:
+        if namespace is not None and error.is_forbidden:
+            return Policies(trouble="no right to list trainingpolicies in the cluster")
         raise DataSourceError(f"status: the TrainingPolicies cannot be read: {error}") from error
-    return sorted(found, key=lambda row: row.name)
+    return Policies(sorted(found, key=lambda row: row.name))
 
 
 def read_jobs(api: Api, namespace: str | None) -> Jobs:

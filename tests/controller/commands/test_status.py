@@ -36,11 +36,13 @@ def condition(kind: str, status: str, reason: str, message: str = "") -> dict[st
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": SINCE}
 
 
-def put_lease(server: ApiServer, seconds_ago: float, holder: str = "controller-0") -> None:
+def put_lease(
+    server: ApiServer, seconds_ago: float, holder: str = "controller-0", namespace: str = "slopewise-system"
+) -> None:
     renewed = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed.isoformat()}
-    lease = {"metadata": {"name": "slopewise-controller", "namespace": "slopewise-system"}, "spec": spec}
-    server.put(path_of("coordination.k8s.io/v1", "leases", "slopewise-system"), lease)
+    lease = {"metadata": {"name": "slopewise-controller", "namespace": namespace}, "spec": spec}
+    server.put(path_of("coordination.k8s.io/v1", "leases", namespace), lease)
 
 
 def put_policy(server: ApiServer, name: str = "default", *conditions: dict[str, str], **jobs: Any) -> None:
@@ -107,8 +109,49 @@ def test_a_lease_that_may_not_be_read_hides_nothing_else(server: ApiServer, reac
     put_policy(server)
     server.fault(refusal(403, "Forbidden", "leases is forbidden"), path="/leases")
     lines = printed(reach).splitlines()
-    assert lines[0].startswith("leader: not known (")
+    assert lines[0] == "leader: not known (no right to read leases in slopewise-system)"
     assert "flowcon+specon" in lines[2]
+
+
+def leader_in_team_a(reach: tuple[str, str], *more: str) -> str:
+    return printed(reach, "--namespace", "team-a", *more).splitlines()[0]
+
+
+def test_one_namespace_is_managed_by_its_own_controller_else_by_that_of_the_cluster(
+    server: ApiServer, reach: tuple[str, str]
+) -> None:
+    assert leader_in_team_a(reach).startswith("leader: none; no controller runs")
+    put_lease(server, 3)
+    assert leader_in_team_a(reach).startswith("leader: controller-0, renewed")
+    put_lease(server, 3600, "gone-0", "team-a")
+    assert leader_in_team_a(reach).startswith("leader: controller-0, renewed")
+    put_lease(server, 3, "of-team-0", "team-a")
+    assert leader_in_team_a(reach).startswith("leader: of-team-0, renewed")
+
+
+def test_only_the_named_namespace_is_searched_for_the_lease(server: ApiServer, reach: tuple[str, str]) -> None:
+    put_lease(server, 3)
+    named = leader_in_team_a(reach, "--lease-namespace", "team-a")
+    assert named.startswith("leader: none; no controller runs")
+
+
+def test_one_namespace_is_shown_without_any_right_in_the_cluster(server: ApiServer, reach: tuple[str, str]) -> None:
+    put_policy(server)
+    put_growth(server, "a", "Training", "NL")
+    server.fault(refusal(403, "Forbidden", "leases is forbidden"), path="/slopewise-system/leases", times=2)
+    server.fault(refusal(403, "Forbidden", "trainingpolicies is forbidden"), path="/trainingpolicies", times=2)
+    lines = printed(reach, "--namespace", "team-a").splitlines()
+    assert lines[:2] == [
+        "leader: not known (no right to read leases in slopewise-system)",
+        "policies: not known (no right to list trainingpolicies in the cluster)",
+    ]
+    assert lines[2].startswith("1 workload: 1 Training")
+    facts = json.loads(printed(reach, "--namespace", "team-a", "-o", "json"))
+    assert (facts["policies"], facts["policiesTrouble"], facts["workloads"]["total"]) == (
+        [],
+        "no right to list trainingpolicies in the cluster",
+        1,
+    )
 
 
 def test_an_empty_cluster_says_what_to_do(reach: tuple[str, str]) -> None:

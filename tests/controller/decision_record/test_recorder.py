@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,65 @@ def test_what_cannot_be_encoded_costs_lines_and_no_pass(tmp_path: Path, monkeypa
         reports = record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), tmp_path / "record.jsonl")
     assert len(reports) > 2
     assert [each["event"] for each in logged] == ["decision not recorded"]
+
+
+def recorded(folder: Path, at_seconds: float, recorder: Recorder | None = None) -> tuple[Recorder, list[Any]]:
+    """A recorder of this folder after one more pass, and what it logged."""
+    recorder = recorder or RecordOptions(folder, 1).recorder(a_document("flowcon"))
+    with capture_logs() as logged:
+        recorder(PassReport(at_seconds, "flowcon", {}, 21.0, held="no metrics"))
+    return recorder, logged
+
+
+def test_a_second_run_does_not_write_into_the_record_of_the_first(tmp_path: Path) -> None:
+    first, _ = recorded(tmp_path, 1.0)
+    second, logged = recorded(tmp_path, 2.0)
+    (path,) = tmp_path.iterdir()
+    assert [(each["event"], each["file"]) for each in logged] == [("decision not recorded", str(path))]
+    assert "another run writes this record; end it, or name another folder with --record" in logged[0]["reason"]
+    recorded(tmp_path, 3.0, first)
+    assert [line.taken_at_seconds for line in lines_of(path) if isinstance(line, Pass)] == [1.0, 3.0]
+    first.close()
+    assert recorded(tmp_path, 4.0, second)[1] == []
+    assert [line.taken_at_seconds for line in lines_of(path) if isinstance(line, Pass)] == [1.0, 3.0, 4.0]
+    second.close()
+
+
+def test_a_full_file_of_another_run_is_not_made_the_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    first, second = BoundedFile(path, 1_000), BoundedFile(path, 20)
+    first.begin()
+    first.append(b"x" * 99 + b"\n")
+    with pytest.raises(BlockingIOError, match="another run writes this record"):
+        second.begin()
+    assert list(tmp_path.iterdir()) == [path]
+    first.close()
+    assert second.begin()
+    second.append(b"y\n")
+    second.close()
+    assert (older(path).read_bytes()[:1], path.read_bytes()) == (b"x", b"y\n")
+
+
+def test_a_full_file_that_was_taken_away_is_followed_by_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    file = BoundedFile(path, 20)
+    file.begin()
+    file.append(b"x" * 99 + b"\n")
+    path.unlink()
+    assert file.begin()
+    file.append(b"y\n")
+    file.close()
+    assert path.read_bytes() == b"y\n"
+
+
+def test_a_file_system_without_locks_has_records_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("slopewise.decision_record.files.fcntl.flock", no_locks)
+    recorder, logged = recorded(tmp_path, 1.0)
+    recorder.close()
+    assert logged == []
 
 
 def test_a_pass_that_could_not_observe_is_recorded_with_its_reason(tmp_path: Path) -> None:

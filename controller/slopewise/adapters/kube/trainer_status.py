@@ -7,7 +7,8 @@ Prometheus has are never read. The texts are a tenant's, so what cannot be under
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -27,6 +28,10 @@ KIND = "TrainJob"
 READS_A_PASS = 100
 """Some 3 ms each, as in `moves/owner_cache.py`; what is left has its turn in the next pass."""
 
+READ_SECONDS_A_PASS = 2.0
+"""A pass waits for these reads before it decides: 100 of 50 ms each would hold it for 5 s, with intervals from 20 s on.
+A request that has begun may last its own timeout longer."""
+
 RETRY_SECONDS = 60.0
 """After a refusal, or a status that says nothing."""
 
@@ -39,6 +44,9 @@ LOSSES: Mapping[str, Objective] = {
     "train_loss": "min",
 }
 """Names of metrics that count as the evaluation, those on held-out data first."""
+
+SERVER_ERRORS = 500
+"""HTTP statuses from here on."""
 
 STEPS = ("steps", "step", "global_step")
 STEPS_PLANNED = ("steps_planned", "max_steps", "total_steps")
@@ -58,11 +66,18 @@ class Reported:
 class TrainerStatuses:
     """One for each policy, used by the thread of its passes."""
 
-    def __init__(self, api: Api, settings: EvaluationSettings, kept_seconds: float) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: EvaluationSettings,
+        kept_seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`kept_seconds`: how long an answer counts."""
         self._api = api
         self._settings = settings
         self._kept_seconds = kept_seconds
+        self._monotonic = monotonic
         self._kept: dict[str, tuple[float, Reported]] = {}
 
     def filled(self, found: Sequence[Job], job_facts: Iterable[JobFacts], now_seconds: float) -> list[Job]:
@@ -84,11 +99,16 @@ class TrainerStatuses:
         kept = {uid: self._kept[uid] for uid in by_uid if uid in self._kept}
         # Those that wait longest first: with more than can be read in a pass, none is left out for good.
         due = sorted((until, uid) for uid in by_uid if (until := kept.get(uid, (0.0, Reported()))[0]) <= now_seconds)
+        ends_at = self._monotonic() + READ_SECONDS_A_PASS
         for _, uid in due[:READS_A_PASS]:
+            if self._monotonic() >= ends_at:
+                break
             try:
                 found = self._one(*by_uid[uid], now_seconds)
             except ApiError as error:
-                if error.status == 0:  # the API server does not answer: the others wait for the next pass
+                if _is_of_the_server(error):  # the others would fare the same, and wait for the next pass
+                    # What was read stays. Behind the others, a TrainJob that always fails does not hold them up.
+                    kept[uid] = (now_seconds + self._kept_seconds, kept.get(uid, (0.0, Reported()))[1])
                     break
                 found = Reported()
             seconds = self._kept_seconds if found != Reported() else RETRY_SECONDS
@@ -154,6 +174,11 @@ def with_status(job: Job, status: Reported) -> Job:
         steps_planned=planned if job.steps_total is None else job.steps_planned,
         state=JobState.TRAINING if works and job.state is JobState.STARTING else job.state,
     )
+
+
+def _is_of_the_server(error: ApiError) -> bool:
+    """No answer, too many requests, or a failure inside it: nothing about the TrainJob."""
+    return error.status == 0 or error.is_throttled or error.status >= SERVER_ERRORS
 
 
 def _lacks(job: Job) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.moving_labels import MovingLabels, SeriesRows
-from slopewise.adapters.prometheus.queries import STEP_LABELS, VALUE_LABEL, WINDOW_SAMPLES
+from slopewise.adapters.prometheus.queries import STEP_LABELS, VALUE_LABEL
 from slopewise.config.metric_mappings import EvaluationMapping, PodLabels
 from slopewise.model import Evaluation, Objective
 from slopewise.model.reported import is_level
@@ -52,7 +52,6 @@ class SeriesWindow(NamedTuple):
     instance: str
     level: float
     sample_count: int
-    """At most `WINDOW_SAMPLES`; larger counts are not reported."""
     last: float
     lowest: float
     sampled_at_seconds: float
@@ -137,7 +136,7 @@ def candidates_by_job(
             if not labels_of_steps & one.labels.keys():
                 of_target = target_labels(key).get(one.labels.get("instance", ""), TARGET_LABELS)
                 text = series_text(mapping.metric, one.labels, of_target)
-                windows[key].append(_window(text, one.labels, one.values, oldest_seconds))
+                windows[key].append(_window(text, one, oldest_seconds))
     return {
         key: Candidates(mapping.objective, tuple(windows.get(key, ())), tuple(sorted(warnings.get(key, ()))))
         for key in alive.keys() | warnings.keys()
@@ -197,14 +196,15 @@ def _is_over(values: Mapping[str, float], oldest_seconds: float) -> bool:
     return "level" not in values and values.get("sampled_at", oldest_seconds) < oldest_seconds
 
 
-def _window(text: str, labels: Mapping[str, str], values: Mapping[str, float], oldest_seconds: float) -> SeriesWindow:
+def _window(text: str, series: SeriesRows, oldest_seconds: float) -> SeriesWindow:
+    labels, values = series
     diverged = "last" in values  # this row is only there for a window that holds a NaN or an infinity
     return SeriesWindow(
         text=text,
         stage_rank=stage_rank(labels),
         instance=labels.get("instance", ""),
         level=math.nan if diverged else values.get("level", math.nan),
-        sample_count=int(values.get("samples", WINDOW_SAMPLES if "level" in values else 0)),
+        sample_count=series.sample_count,
         last=values.get("last", math.nan),
         lowest=values.get("lowest", math.nan),
         # A series that vanished between two steps of the subquery counts as old as possible, never as fresh.

@@ -3,6 +3,10 @@
 Such a label (`it`, `batch_idx`, `timestamp`) makes a new series with each step, so that no window fills. A label counts
 as one when its largest number has risen twice while the series with the smaller numbers ended or stood still. The ranks
 or GPUs of a job are numbers too: theirs do not rise, and the losses of the lower ones change.
+
+The rises of a `fold`, an `attempt` or a `phase` come after many minutes. The newest series has a full window (four
+scrapes) of its own by then, and counting begins again; so does it for a label that was taken for one of steps. While
+the old series stay exported, the newest is not alone, and the label counts as growing: which one to use is not certain.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
+
+from slopewise.adapters.prometheus.queries import WINDOW_SAMPLES
 
 RISES = 2
 """One rise may be a restart that counts its attempts, or a job that was given one more worker."""
@@ -32,6 +38,11 @@ class SeriesRows(NamedTuple):
     labels: Mapping[str, str]
     values: dict[str, float]
 
+    @property
+    def sample_count(self) -> int:
+        """In the window, at most `WINDOW_SAMPLES`; larger counts are not reported."""
+        return int(self.values.get("samples", WINDOW_SAMPLES if "level" in self.values else 0))
+
 
 @dataclass(slots=True)
 class _Numbers:
@@ -39,17 +50,21 @@ class _Numbers:
 
     largest: float
     rises: int = 0
+    """Since a series last had a full window of its own."""
+
     levels: Mapping[float, Sequence[float]] = field(default_factory=dict)
     """Of the last reading: the levels of the series with each number."""
 
-    def note(self, levels: Mapping[float, Sequence[float]]) -> None:
-        """Compare with the last reading."""
+    def note(self, levels: Mapping[float, Sequence[float]], *, alone: bool) -> None:
+        """Compare with the last reading. `alone`: the series with the newest number have a full window of their own."""
         newest = max(levels)
         if newest > self.largest:
             others = (number for number in levels if number < newest)
             if all(self.levels.get(number, levels[number]) == levels[number] for number in others):
                 self.rises += 1
             self.largest = newest
+        if alone:
+            self.rises = 0
         self.levels = dict(islice(sorted(levels.items(), reverse=True), MAX_NUMBERS))
 
 
@@ -67,17 +82,26 @@ class _Job:
     def note(self, series: Iterable[SeriesRows]) -> None:
         """Add a reading. Places that it lacks are forgotten, so that a job takes no more memory with time."""
         levels: dict[_Place, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+        full: set[tuple[_Place, float]] = set()
         for one in series:
             if not (numbers := dict(_numbers(one.labels))):
                 continue
             others = frozenset((name, value) for name, value in one.labels.items() if name not in numbers)
             for label, number in numbers.items():
                 levels[label, others][number].append(one.values.get("level", math.nan))
+                if one.sample_count >= WINDOW_SAMPLES:
+                    full.add(((label, others), number))
         places = {place: self.places.get(place) or _Numbers(max(found)) for place, found in levels.items()}
+        lasting: set[str] = set()
         for place, found in levels.items():
-            places[place].note({number: sorted(of_number) for number, of_number in found.items()})
+            alone = len(found) == 1 and (place, max(found)) in full
+            places[place].note({number: sorted(of_number) for number, of_number in found.items()}, alone=alone)
+            if alone:
+                lasting.add(place[0])
         self.places = places
-        self.growing |= {label for (label, _), numbers in places.items() if numbers.rises >= RISES}
+        self.growing = (self.growing - lasting) | {
+            label for (label, _), numbers in places.items() if numbers.rises >= RISES
+        }
 
 
 class MovingLabels(Generic[K]):

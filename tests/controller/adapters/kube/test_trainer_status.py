@@ -12,9 +12,18 @@ from support.api_server import ApiServer, Drop, refusal
 from support.cluster_records import FakeStore, a_node_record, a_pod, owned_by
 from support.worlds import START, FakeClock, a_job
 
-from slopewise.adapters.kube.cache.records import ObjectRecord, PodRecord
+from slopewise.adapters.kube.cache.records import ObjectRecord, OwnerRef, PodRecord
+from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.observer import KubeObserver, Stores
-from slopewise.adapters.kube.trainer_status import RETRY_SECONDS, Reported, TrainerStatuses, reported, with_status
+from slopewise.adapters.kube.trainer_status import (
+    READ_SECONDS_A_PASS,
+    READS_A_PASS,
+    RETRY_SECONDS,
+    Reported,
+    TrainerStatuses,
+    reported,
+    with_status,
+)
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
 from slopewise.adapters.kube.workloads.owners import Owners
@@ -179,6 +188,63 @@ def test_an_api_server_that_does_not_answer_leaves_what_was_read(cluster: Cluste
     cluster.server.fault(Drop(), path="/trainjobs/digits", times=5)
     cluster.clock.seconds += SCRAPE_SECONDS
     assert [level_of(job) for job in cluster.jobs()] == [0.75]
+
+
+class SlowApi:
+    """Serves each TrainJob after some seconds of `now`, or fails with an HTTP status."""
+
+    def __init__(self, seconds: float = 0.0, fails: Mapping[str, int] = {}) -> None:
+        self.seconds, self.fails, self.now = seconds, fails, 0.0
+        self.read: list[str] = []
+
+    def get(self, path: str, *_: Any, **__: Any) -> dict[str, Any]:
+        name = path.rsplit("/", 1)[1]
+        self.read.append(name)
+        self.now += self.seconds
+        if name in self.fails:
+            raise ApiError(self.fails[name], "", "try again later")
+        return {"metadata": {"uid": name}, "status": {"trainerStatus": STATUS}}
+
+    def statuses(self) -> TrainerStatuses:
+        return TrainerStatuses(self, SETTINGS, SCRAPE_SECONDS, lambda: self.now)  # type: ignore[arg-type]
+
+
+def owners(count: int) -> list[tuple[str, OwnerRef]]:
+    names = [f"tj-{n:03}" for n in range(count)]
+    return [("team", OwnerRef("trainer.kubeflow.org/v1alpha1", "TrainJob", name, name)) for name in names]
+
+
+def test_slow_reads_end_in_time_and_the_others_have_their_turn_in_the_next_passes() -> None:
+    api, found = SlowApi(seconds=0.05), owners(READS_A_PASS)
+    statuses, began_at = api.statuses(), 0.0
+    for turn in range(3):
+        found_now = statuses._read(found, START + turn)
+        assert api.now - began_at <= READ_SECONDS_A_PASS + api.seconds
+        began_at = api.now
+    assert sorted(api.read) == [owner.name for _, owner in found], "each one once"
+    assert all(each.evaluation is not None for each in found_now.values())
+
+
+@pytest.mark.parametrize("status", [0, 429, 500, 503])
+def test_a_server_that_fails_is_asked_once_a_pass_and_one_trainjob_that_always_fails_holds_no_other_up(
+    status: int,
+) -> None:
+    api = SlowApi(fails={"tj-000": status})
+    statuses, found = api.statuses(), owners(3)
+    statuses._read(found, START)
+    assert api.read == ["tj-000"]
+    statuses._read(found, START + 1)
+    assert api.read == ["tj-000", "tj-001", "tj-002"]
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_what_was_read_stays_while_the_server_fails(status: int) -> None:
+    api = SlowApi()
+    statuses, found = api.statuses(), owners(1)
+    before = statuses._read(found, START)
+    api.fails = {"tj-000": status}
+    assert statuses._read(found, START + SCRAPE_SECONDS) == before
+    assert len(api.read) == 2
 
 
 def test_a_status_that_says_nothing_is_read_once_a_minute(cluster: Cluster) -> None:

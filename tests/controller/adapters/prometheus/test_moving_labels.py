@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from slopewise.adapters.prometheus.moving_labels import MAX_NUMBERS, MovingLabels, SeriesRows
 
 Series = Iterable[tuple[dict[str, str], float]]
 
 
-def readings(*each: Series, moving: MovingLabels[str] | None = None) -> set[str]:
-    """What is recognised of one job after these readings, whose series are labels and levels."""
+def readings(*each: Series, moving: MovingLabels[str] | None = None, samples: float | None = 1.0) -> set[str]:
+    """What is recognised of one job after these readings, whose series are labels and levels.
+
+    `samples`: in the window of each series; None: a full one, of which Prometheus returns no number.
+    """
     moving = moving or MovingLabels[str]()
     found: dict[str, frozenset[str]] = {}
     for series in each:
-        rows = [SeriesRows({"pod": "p", "instance": "10.0.0.1:9464", **labels}, {"level": at}) for labels, at in series]
+        count = {} if samples is None else {"samples": samples}
+        target = {"pod": "p", "instance": "10.0.0.1:9464"}
+        rows = [SeriesRows({**target, **labels}, {"level": at, **count}) for labels, at in series]
         found = moving.of_jobs("loss", {"job": rows})
     return set(found.get("job", ()))
 
@@ -46,6 +53,28 @@ def test_workers_that_are_added_while_the_losses_of_the_others_go_on_are_no_step
 
 def test_one_rise_is_a_restart() -> None:
     assert readings(of("attempt", 1), of("attempt", 2), of("attempt", 2)) == set()
+
+
+@pytest.mark.parametrize("label", ["fold", "attempt", "run", "phase"])
+def test_values_that_last_longer_than_a_window_are_no_steps(label: str) -> None:
+    moving = MovingLabels[str]()
+    for now in range(5):
+        assert readings(of(label, *range(max(0, now - 1), now + 1)), moving=moving) == set(), "the window has both"
+        assert readings(of(label, now), moving=moving, samples=None) == set()
+
+
+def test_a_label_that_was_taken_for_one_of_steps_is_used_once_its_newest_series_has_a_window_of_its_own() -> None:
+    moving = MovingLabels[str]()
+    assert readings(of("it", 1), of("it", 1, 2), of("it", 2, 3), moving=moving) == {"it"}
+    assert readings(of("it", 3), moving=moving, samples=3.0) == {"it"}
+    assert readings(of("it", 3), moving=moving, samples=None) == set()
+    assert readings(of("it", 3, 4), moving=moving) == set()
+    assert readings(of("it", 4, 5), moving=moving) == {"it"}
+
+
+def test_rare_values_that_all_stay_exported_are_still_recognised() -> None:
+    each = [of("epoch", *range(now)) for now in (1, 2, 3)]
+    assert readings(*each, samples=None) == {"epoch"}, "the newest is not alone, and the first would be used"
 
 
 def test_ranks_beside_a_growing_label_are_told_from_it() -> None:
