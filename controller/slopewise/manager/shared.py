@@ -21,6 +21,7 @@ from slopewise.adapters.kube.moves.holding import is_held_back
 from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
 from slopewise.adapters.kube.moves.suspend.begin import JobMover
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper
+from slopewise.adapters.kube.moves.suspend.suspended_jobs import SuspendedJobs
 from slopewise.adapters.kube.resize.rate_limiter import Rate, RateLimiter
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
@@ -60,6 +61,7 @@ class SharedState:
     evictions: EvictionController
     job_moves: JobMover
     job_stops: JobStopper
+    suspended_jobs: SuspendedJobs
     move_backoff: MoveBackoff
     effects: Effects
     instruments: Instruments
@@ -151,6 +153,7 @@ def make_shared_state(
         evictions=evictions,
         job_moves=job_moves,
         job_stops=JobStopper(api, clock, watches.jobs.observe),
+        suspended_jobs=SuspendedJobs(watches.jobs, watches.pods),
         move_backoff=backoff,
         effects=(NoEffects if options.dry_run else Effects)(fail_fast, job_growths, clock),
         instruments=instruments,
