@@ -43,7 +43,9 @@ class TestEverySetting:
         assert not setting.baselines_of or BY_NAME[setting.baselines_of].scenario == setting.scenario
 
 
-@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if not setting.external], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "setting", [setting for setting in SETTINGS if not setting.external], ids=lambda each: each.name
+)
 def test_a_setting_whose_files_are_here_can_be_run(setting: Setting) -> None:
     (scenario,) = load_scenarios(setting)
     asked = [policy for policy in setting.policies if policy not in OURS] or [MARGINAL]

@@ -156,7 +156,7 @@ class _Moves(Collector):
             "Since the oldest of them was made; 0: there is none.",
             max(gated, default=0),
         )
-        yield GaugeMetricFamily("slopewise_moves_under_way", "Jobs on their way to another node.", len(moving))
+        yield GaugeMetricFamily("slopewise_moves_under_way", "Workloads on their way to another node.", len(moving))
         yield GaugeMetricFamily(
             "slopewise_oldest_move_seconds",
             "Since the oldest of them began; 0: there is none.",

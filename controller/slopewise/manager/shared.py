@@ -32,7 +32,7 @@ from slopewise.manager.effects import Effects, NoEffects
 from slopewise.manager.informers import Watches
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.options import ClusterOptions, Rates
-from slopewise.model import MoveUnderWay
+from slopewise.model import JobUid, MoveUnderWay
 from slopewise.telemetry.metrics import Instruments
 
 _FLUSH_SECONDS = 4.0
@@ -93,9 +93,10 @@ class SharedState:
         ]
 
     def moving_seconds(self) -> list[float]:
-        """The age of each job's move."""
+        """The age of each workload's move: the pods of one Job move together, and bounds of moves count them as one."""
         now = self.clock.now()
-        return [max(0.0, now - move.since_seconds) for move in self.moves_under_way()]
+        begun = {JobUid.of(move.job_uid).workload: move.since_seconds for move in self.moves_under_way()}
+        return [max(0.0, now - since) for since in begun.values()]
 
     def trouble(self, policy: str) -> str | None:
         """What keeps this policy from working and reporting in full, a missing right for example; None: nothing."""
