@@ -128,6 +128,18 @@ def test_figures_of_a_job_are_those_of_the_last_pass_that_observed() -> None:
     assert value(telemetry, "slopewise_jobs", state="training") == 3
 
 
+def test_an_evaluation_that_has_grown_old_is_none_that_is_available() -> None:
+    jobs = [a_job("fresh", age=19.0), a_job("stale", age=21.0)]  # four scrapes of 5 s
+    memory = MemoryState({job.uid: JobMemory() for job in jobs})
+    decisions = Decisions("p", (), {}, memory)
+    telemetry = recorded(PassReport(START, "p", {}, START + 20, snapshot=a_snapshot(jobs), decisions=decisions))
+    available = [
+        value(telemetry, "slopewise_job_metrics_available", job_namespace="team", job_name=job.uid, job_node="n1")
+        for job in jobs
+    ]
+    assert available == [1.0, 0.0]
+
+
 def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() -> None:
     squeezed = replace(a_job("a", limit=500), actual=CpuAllocation(2000, 1000))
     decisions = Decisions("p", (), {}, MemoryState({"a": JobMemory()}))
