@@ -167,6 +167,8 @@ class Figures:
     pairs: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     recorded: dict[str, dict[str, float]] = field(default_factory=dict)
     """The last of each rule."""
+    health: Mapping[str, str] = field(default_factory=dict)
+    """Of each rule at the end."""
 
     def add(self, report: PassReport, of: Mapping[str, Mapping[str, float]]) -> None:
         assert report.decisions is not None
@@ -214,6 +216,7 @@ def figures(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Te
             if time.time() >= warm_at:
                 found.add(report, {record: server.values(record, time.time()) for record in RECORDS})
             time.sleep(0.5)
+        found.health = server.health()
         yield found
 
 
@@ -253,6 +256,13 @@ def test_a_loss_that_is_no_number_or_is_to_rise_has_no_growth(figures: Figures) 
     assert figures.recorded[GROWTH].keys() == LOSSES.keys()
 
 
+@pytest.mark.processes
+def test_prometheus_evaluates_every_rule_without_an_error(figures: Figures) -> None:
+    rules = [rule.get("record") or rule["alert"] for group in GROUPS for rule in group["rules"]]
+
+    assert figures.health == dict.fromkeys(rules, "ok")
+
+
 # --- what the rules share with the code ------------------------------------------------------------------------
 
 
@@ -270,6 +280,13 @@ def test_the_name_of_a_rule_has_its_level_its_metric_and_its_operation_with_the_
         windows = set(re.findall(r"\[(\d+[mh])\]", expression))
         if windows and "last_over_time" not in expression:
             assert windows == {re.sub(r"^[a-z]+", "", operation)}
+
+
+def test_the_page_counts_the_series_of_a_job() -> None:
+    of_a_job = [record for record in RECORDS if record.startswith("namespace_pod:")]
+
+    assert len(of_a_job) == 9
+    assert "The rules of a job are nine series." in (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
 
 
 def test_every_window_is_divided_in_the_faster_rules() -> None:

@@ -1,4 +1,4 @@
-"""A real Prometheus that evaluates the recording rules of `manifests/rules`, with all times of theirs divided by 30.
+"""A real Prometheus that evaluates the rules of `manifests/rules`, with all times of theirs divided by 30.
 
 A minute is 2 s here, and the scrapes of 15 s are 0.5 s apart: what takes three minutes in a cluster takes six seconds.
 Its targets compute their pages when they are scraped, so that counters and losses are those of that moment.
@@ -29,14 +29,13 @@ def milliseconds(duration: str) -> int:
 
 
 def faster_rules() -> dict[str, Any]:
-    """The groups of recording rules with their windows and intervals divided."""
+    """The groups of rules with their windows and intervals divided."""
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
-    recording = [group for group in groups if "interval" in group]
-    for group in recording:
-        group["interval"] = f"{milliseconds(group['interval'])}ms"
+    for group in groups:
+        group["interval"] = f"{milliseconds(group.get('interval', '1m'))}ms"
         for rule in group["rules"]:
             rule["expr"] = re.sub(r"\[(\d+[smh])\]", lambda found: f"[{milliseconds(found[1])}ms]", rule["expr"])
-    return {"groups": recording}
+    return {"groups": groups}
 
 
 class Pages(dict[str, str]):
@@ -81,13 +80,21 @@ class RulesPrometheus(PrometheusServer):
         path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "rule_files": ["rules.yml"]}))
 
     def values(self, record: str, at_seconds: float) -> dict[str, float]:
-        """What a rule has recorded last, by pod."""
+        """What a rule has recorded last, by pod (of rules about namespaces, by namespace)."""
+        rows = self._ask("query", query=record, time=str(at_seconds))["result"]
+        return {row["metric"].get("pod") or row["metric"]["job_namespace"]: float(row["value"][1]) for row in rows}
+
+    def health(self) -> dict[str, str]:
+        """Of each rule: `ok`, or the error of its last evaluation."""
+        rules = [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
+        return {rule["name"]: rule.get("lastError") or rule["health"] for rule in rules}
+
+    def _ask(self, what: str, **parameters: str) -> dict[str, Any]:
         with requests.Session() as session:
             session.trust_env = False
-            answer = session.get(
-                f"{self.url}/api/v1/query", params={"query": record, "time": str(at_seconds)}, timeout=5
-            )
-        return {row["metric"]["pod"]: float(row["value"][1]) for row in answer.json()["data"]["result"]}
+            answer = session.get(f"{self.url}/api/v1/{what}", params=parameters, timeout=5)
+        found: dict[str, Any] = answer.json()["data"]
+        return found
 
     def stop(self) -> None:
         """Also the targets."""
