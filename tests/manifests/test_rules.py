@@ -47,7 +47,7 @@ def test_an_alert_is_seen_both_firing_and_quiet_in_the_rule_tests(alert: Any) ->
     cases = [
         case
         for test in yaml.safe_load(RULE_TESTS.read_text(encoding="utf-8"))["tests"]
-        for case in test["alert_rule_test"]
+        for case in test.get("alert_rule_test", ())
         if case["alertname"] == alert["alert"]
     ]
 

@@ -118,6 +118,7 @@ def _with_change(
         known.previous_growth,
         known.paces[-1] if known.paces else None,
         is_rollback=resize.is_rollback,
+        regression=known.change.regression if resize.is_rollback and known.change else None,
     )
     return known.altered(last_resized_at_seconds=now_seconds, change=change)
 

@@ -127,6 +127,12 @@ def watches(memory: MemoryState, snapshot: ClusterSnapshot, settings: RollbackSe
     return False
 
 
+def regressed(known: JobMemory, now_seconds: float) -> bool:
+    """Whether a job regressed after a resize, until the back-off after its rollback ends."""
+    was_judged = known.change is not None and known.change.regression is not None
+    return was_judged and known.backoff_until_seconds is not None and now_seconds < known.backoff_until_seconds
+
+
 def _is_recent(change: Change, now_seconds: float, settings: RollbackSettings) -> bool:
     return now_seconds - change.at_seconds <= JUDGED_INTERVALS * settings.interval_seconds
 

@@ -92,6 +92,10 @@ class ClusterMetrics:
         """How many seconds each pod has waited behind our gate, and each move has taken; called at each scrape."""
         self._registry.register(_Moves(gated, moving))
 
+    def follow_suspended(self, waited: Callable[[], Sequence[float]]) -> None:
+        """`waited`: for how many seconds each Job that a move has suspended has had no pod; called at each scrape."""
+        self._registry.register(_Suspended(waited))
+
 
 class _Watches(Collector):
     def __init__(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
@@ -152,9 +156,27 @@ class _Moves(Collector):
             "Since the oldest of them was made; 0: there is none.",
             max(gated, default=0),
         )
-        yield GaugeMetricFamily("slopewise_moves_under_way", "Jobs on their way to another node.", len(moving))
+        yield GaugeMetricFamily("slopewise_moves_under_way", "Workloads on their way to another node.", len(moving))
         yield GaugeMetricFamily(
             "slopewise_oldest_move_seconds",
             "Since the oldest of them began; 0: there is none.",
             max(moving, default=0),
+        )
+
+
+class _Suspended(Collector):
+    """Also of a standby replica: it reports a leader that leaves Jobs suspended."""
+
+    def __init__(self, waited: Callable[[], Sequence[float]]) -> None:
+        self._waited = waited
+
+    def collect(self) -> Iterator[Metric]:
+        waited = self._waited()
+        yield GaugeMetricFamily(
+            "slopewise_suspended_jobs", "Jobs that a move has suspended and that have no pod left.", len(waited)
+        )
+        yield GaugeMetricFamily(
+            "slopewise_oldest_suspended_seconds",
+            "Since the first of them had no pod left; 0: there is none.",
+            max(waited, default=0),
         )

@@ -93,6 +93,7 @@ class PolicyRunner:
             interval_seconds=self.spec.behaviour.evaluation_seconds,
             document=self._name,
             instruments=shared.instruments,
+            moving=self._settings.bounds.moving,
         )
         self._restore_reporter = RestoreReporter(self._name, shared.metrics, self._reporter, self._name_of)
         self._reader = self._prometheus()

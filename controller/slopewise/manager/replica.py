@@ -144,6 +144,7 @@ class Replica:
             options, api, self.watches, self.elector.may_write, instruments, metrics, file_policy
         )
         metrics.follow_moves(self.shared.gated_seconds, self.shared.moving_seconds)
+        metrics.follow_suspended(self.shared.suspended_jobs.seconds)
         finalizations = (NoFinalizations if options.dry_run else Finalizations)(self.shared)
         self.leadership = PolicyManager(self.shared, finalizations)
 

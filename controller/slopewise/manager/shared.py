@@ -21,6 +21,7 @@ from slopewise.adapters.kube.moves.holding import is_held_back
 from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
 from slopewise.adapters.kube.moves.suspend.begin import JobMover
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper
+from slopewise.adapters.kube.moves.suspend.suspended_jobs import SuspendedJobs
 from slopewise.adapters.kube.resize.rate_limiter import Rate, RateLimiter
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
@@ -31,7 +32,7 @@ from slopewise.manager.effects import Effects, NoEffects
 from slopewise.manager.informers import Watches
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.options import ClusterOptions, Rates
-from slopewise.model import MoveUnderWay
+from slopewise.model import JobUid, MoveUnderWay
 from slopewise.telemetry.metrics import Instruments
 
 _FLUSH_SECONDS = 4.0
@@ -60,6 +61,7 @@ class SharedState:
     evictions: EvictionController
     job_moves: JobMover
     job_stops: JobStopper
+    suspended_jobs: SuspendedJobs
     move_backoff: MoveBackoff
     effects: Effects
     instruments: Instruments
@@ -91,9 +93,10 @@ class SharedState:
         ]
 
     def moving_seconds(self) -> list[float]:
-        """The age of each job's move."""
+        """The age of each workload's move: the pods of one Job move together, and bounds of moves count them as one."""
         now = self.clock.now()
-        return [max(0.0, now - move.since_seconds) for move in self.moves_under_way()]
+        begun = {JobUid.of(move.job_uid).workload: move.since_seconds for move in self.moves_under_way()}
+        return [max(0.0, now - since) for since in begun.values()]
 
     def trouble(self, policy: str) -> str | None:
         """What keeps this policy from working and reporting in full, a missing right for example; None: nothing."""
@@ -151,6 +154,7 @@ def make_shared_state(
         evictions=evictions,
         job_moves=job_moves,
         job_stops=JobStopper(api, clock, watches.jobs.observe),
+        suspended_jobs=SuspendedJobs(watches.jobs, watches.pods),
         move_backoff=backoff,
         effects=(NoEffects if options.dry_run else Effects)(fail_fast, job_growths, clock),
         instruments=instruments,

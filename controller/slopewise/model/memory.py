@@ -178,7 +178,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reported: OutcomeResult | None = None
     """The node's later result (`Job.pending`) that was reported."""
     regression: str | None = None
-    """The job's regression, until the former CPU is restored."""
+    """The job's regression after this change; its rollback keeps it."""
 
 
 MOVES_KEPT = 8

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from slopewise.allocation import actual_millicores, allotted_cores, capacity_cores
 from slopewise.estimators import growth
+from slopewise.feedback import rollback
 from slopewise.model import (
     ClusterSnapshot,
     CpuControl,
@@ -180,6 +181,8 @@ class _JobFamilies:
         )
         self.accepted = _family("cpu_accepted_cores", "Accepted: the same of what the API server has stored.")
         self.wanted = _family("cpu_wanted_cores", "Desired: the limit that the policy decided on.")
+        self.pending = _family("resize_pending_seconds", "How long its node has not carried out an accepted resize.")
+        self.regressed = _family("regressed", "1 from its regression after a resize to the end of the back-off.")
         self.working_set = _family("memory_working_set_bytes", "Working set of its container, newest sample.")
         self.memory_request = _family("memory_request_bytes", "Memory request of its container, as accepted.")
         self.memory_limit = _family("memory_limit_bytes", "Memory limit of its container, as accepted.")
@@ -204,6 +207,10 @@ class _JobFamilies:
         if job.wait_ratio is not None:
             self.wait_ratio.add_metric(labels, job.wait_ratio)
         self._add_memory(labels, job)
+        if job.pending is not None:
+            self.pending.add_metric(labels, max(0.0, snapshot.taken_at_seconds - job.pending.since_seconds))
+        if known.original is not None:
+            self.regressed.add_metric(labels, float(rollback.regressed(known, snapshot.taken_at_seconds)))
         if known.wanted_cores is not None:
             self.wanted.add_metric(labels, known.wanted_cores)
         if known.job_class is not None:

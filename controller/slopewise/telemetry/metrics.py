@@ -12,11 +12,12 @@ from slopewise import __version__
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.contradictions import warnings_of
 from slopewise.guards import moves
-from slopewise.model import CpuControl, Hold, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.model import CpuControl, Hold, MoveBounds, MoveEvent, MoveStage, OutcomeResult, PassReport
 from slopewise.telemetry.held_jobs import expired
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
 from slopewise.telemetry.log_lines import configure_logging
+from slopewise.telemetry.move_bounds import MoveBoundMetrics
 
 __all__ = ["Instruments", "Telemetry", "configure_logging"]
 
@@ -78,6 +79,7 @@ class Instruments:
         self.withheld = Counter(
             "slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"], registry=self.registry
         )
+        self.move_bounds = MoveBoundMetrics(self.registry)
         self._start_at_zero()
 
     def _start_at_zero(self) -> None:
@@ -107,12 +109,17 @@ class Telemetry:
         interval_seconds: float,
         document: str = "default",
         instruments: Instruments | None = None,
+        moving: MoveBounds | None = None,
     ) -> None:
-        """`document`: the name of the policy document; `instruments`: where other policies are counted, too."""
+        """`document`: the name of the policy document; `instruments`: where other policies are counted, too.
+
+        `moving`: what bounds its moves; None: nothing does.
+        """
         self._control = control
         self._document = document
         self._metrics = instruments or Instruments()
         self._metrics.interval.set(interval_seconds)
+        self._metrics.move_bounds.show(document, moving)
         self._log = structlog.get_logger("slopewise")
         self._lines = PassLines(interval_seconds)
         self._warned: set[tuple[str, str]] = set()
@@ -127,6 +134,7 @@ class Telemetry:
     def forget(self) -> None:
         """Remove a deleted policy's jobs from the metrics."""
         self._metrics.last.forget(self._document)
+        self._metrics.move_bounds.forget(self._document)
 
     def record(self, report: PassReport) -> None:
         """Record one pass: metrics and the log line."""
@@ -142,6 +150,7 @@ class Telemetry:
             self._metrics.stops.labels(stop.result).inc()
         for event in report.move_events:
             self._count_move(event)
+        self._metrics.move_bounds.count(self._document, report)
         for guard, times in withheld_by_guard(report).items():
             self._metrics.withheld.labels(guard).inc(times)
         if not report.held:

@@ -11,7 +11,7 @@ from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObser
 
 from slopewise.estimators.growth import Measuring
 from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackReview, RollbackSettings, review, watches
+from slopewise.feedback.rollback import RollbackReview, RollbackSettings, regressed, review, watches
 from slopewise.model import (
     Bounds,
     Change,
@@ -377,3 +377,28 @@ def test_a_pass_shows_what_became_of_an_earlier_change_beside_its_own_outcomes()
         ("deferred", 1000),
         ("applied", 500),
     ]
+
+
+def test_a_job_counts_as_regressed_from_the_verdict_over_its_rollback_to_the_end_of_the_back_off() -> None:
+    memory, actuator = FakeMemory(), FakeActuator()
+    a_pass(START, 1000, HEALTHY, memory, actuator)
+    assert not regressed(memory.state.jobs["j"], START)
+
+    harmed = structs.replace(HEALTHY, restarts_total=1)
+    a_pass(START + 20, 500, harmed, memory, FakeActuator(refuses=frozenset({"j"})))
+    assert regressed(memory.state.jobs["j"], START + 20)  # not rolled back yet
+
+    a_pass(START + 40, 500, harmed, memory, actuator)
+    a_pass(START + 60, 1000, harmed, memory, actuator)
+    assert regressed(memory.state.jobs["j"], START + 60)
+    assert not regressed(memory.state.jobs["j"], START + 40 + 600)
+
+    a_pass(START + 40 + 600, 1000, harmed, memory, actuator)  # the policy changes it again
+    assert not regressed(memory.state.jobs["j"], START + 40 + 600)
+
+
+def test_a_resize_that_was_cancelled_is_no_regression() -> None:
+    verdict = reviewed(job=waiting("infeasible"), known=changed(RAISED))
+    known = verdict.decisions.memory.jobs["j"]
+    assert known.backoff_until_seconds == START + 600
+    assert not regressed(known, START)

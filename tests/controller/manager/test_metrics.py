@@ -21,3 +21,12 @@ def test_the_oldest_gate_and_the_oldest_move_are_reported_at_each_scrape() -> No
     gated.clear()
     moving.clear()
     assert [registry.get_sample_value(name) for name in MOVES] == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_jobs_that_a_move_leaves_suspended_are_counted_at_each_scrape() -> None:
+    registry, waited = CollectorRegistry(), [4.0, 75.0]
+    ClusterMetrics(registry).follow_suspended(lambda: waited)
+    names = ("slopewise_suspended_jobs", "slopewise_oldest_suspended_seconds")
+    assert [registry.get_sample_value(name) for name in names] == [2.0, 75.0]
+    waited.clear()
+    assert [registry.get_sample_value(name) for name in names] == [0.0, 0.0]

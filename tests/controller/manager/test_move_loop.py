@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from support.replicas import EVENTS, LEASE, LEASES, Json, Town, wait_for
 from support.suspended_jobs import JOBS, NAME, UID, left_behind, pins
 from support.waiting import eventually
 
+from slopewise.adapters.kube.cache.records import MOVE
 from slopewise.adapters.kube.client.fencing import FencedApi
 from slopewise.adapters.kube.moves.gated_pods import GatedPodController
 from slopewise.manager.finalization import Finalizations
@@ -85,6 +87,30 @@ def test_a_replica_that_stands_by_leaves_moves_to_the_leader(town: Town) -> None
         wait_for(lambda: town.lines("standing by"), "it stands by", town)
 
     assert not is_resumed(town)
+
+
+def test_a_replica_that_stands_by_reports_a_job_that_its_leader_leaves_suspended_once_whatever_its_pods(
+    town: Town,
+) -> None:
+    left = left_behind("node-a")
+    annotation = json.loads(left["metadata"]["annotations"][MOVE])
+    left["metadata"]["annotations"][MOVE] = json.dumps({**annotation, "jobUids": [f"{UID}:0", f"{UID}:1"]})
+    town.server.put(JOBS, left)
+    town.server.put(
+        LEASES,
+        {
+            "metadata": {"name": LEASE.rpartition("/")[2]},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00Z"},
+        },
+    )
+
+    with town.replica() as standby:
+        wait_for(lambda: standby.metric("slopewise_suspended_jobs"), "it is seen", town)
+        assert eventually(lambda: (standby.metric("slopewise_oldest_suspended_seconds") or 0) > 0.1)
+        assert len(standby.replica.shared.moves_under_way()) == 2
+        figures = [standby.metric(f"slopewise_{name}") for name in ("suspended_jobs", "moves_under_way")]
+
+    assert figures == [1.0, 1.0]
 
 
 def test_a_dry_run_moves_nothing(town: Town) -> None:

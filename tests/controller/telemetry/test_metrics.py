@@ -19,6 +19,7 @@ from slopewise.manager.metrics import ClusterMetrics
 from slopewise.model import (
     Absence,
     Arrival,
+    Change,
     CpuAllocation,
     DeadlineStanding,
     Decisions,
@@ -32,6 +33,7 @@ from slopewise.model import (
     Objectives,
     Outcome,
     PassReport,
+    PendingResize,
     Place,
     QoeStanding,
     Resize,
@@ -83,6 +85,7 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     cluster.follow_watches(lambda: {"pods": (1.0, 0)})
     cluster.follow_resizes(lambda: {"node-a": [7.0, 31.0]})
     cluster.follow_moves(lambda: [7.0, 31.0], list)
+    cluster.follow_suspended(list)
     text = generate_latest(telemetry.registry).decode()
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
     exported = {name for name in exported if not name.endswith("_created")}
@@ -125,6 +128,18 @@ def test_figures_of_a_job_are_those_of_the_last_pass_that_observed() -> None:
     assert value(telemetry, "slopewise_jobs", state="training") == 3
 
 
+def test_an_evaluation_that_has_grown_old_is_none_that_is_available() -> None:
+    jobs = [a_job("fresh", age=19.0), a_job("stale", age=21.0)]  # four scrapes of 5 s
+    memory = MemoryState({job.uid: JobMemory() for job in jobs})
+    decisions = Decisions("p", (), {}, memory)
+    telemetry = recorded(PassReport(START, "p", {}, START + 20, snapshot=a_snapshot(jobs), decisions=decisions))
+    available = [
+        value(telemetry, "slopewise_job_metrics_available", job_namespace="team", job_name=job.uid, job_node="n1")
+        for job in jobs
+    ]
+    assert available == [1.0, 0.0]
+
+
 def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() -> None:
     squeezed = replace(a_job("a", limit=500), actual=CpuAllocation(2000, 1000))
     decisions = Decisions("p", (), {}, MemoryState({"a": JobMemory()}))
@@ -133,6 +148,28 @@ def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() 
     a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
     assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
     assert value(telemetry, "slopewise_job_cpu_accepted_cores", **a) == 0.5
+
+
+def test_a_resize_that_its_node_defers_and_a_regression_are_exported_of_their_jobs_alone() -> None:
+    pending = PendingResize("deferred", START - 75.0, "no room", CpuAllocation(1000, 1000))
+    jobs = [replace(a_job("waits"), pending=pending), a_job("worse"), a_job("better"), a_job("plain")]
+    worse = Change(START - 60, "limits", 1000, 500, regression="OOM-killed after its CPU went from 1000m to 500m")
+    original = CpuAllocation(1000, 250)
+    memory = {
+        "waits": JobMemory(),
+        "worse": JobMemory(original=original, change=worse, backoff_until_seconds=START + 1),
+        "better": JobMemory(original=original, change=worse, backoff_until_seconds=START),
+        "plain": JobMemory(),
+    }
+    decisions = Decisions("p", (), {}, MemoryState(memory))
+    telemetry = recorded(PassReport(START, "p", {}, START + 20, snapshot=a_snapshot(jobs), decisions=decisions))
+
+    def figures(name: str) -> dict[str, float | None]:
+        return {job.uid: value(telemetry, name, job_namespace="team", job_name=job.uid, job_node="n1") for job in jobs}
+
+    nothing = dict.fromkeys(memory)
+    assert figures("slopewise_job_resize_pending_seconds") == {**nothing, "waits": 75.0}
+    assert figures("slopewise_job_regressed") == {**nothing, "worse": 1.0, "better": 0.0}
 
 
 def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> None:

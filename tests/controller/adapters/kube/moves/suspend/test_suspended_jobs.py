@@ -1,0 +1,61 @@
+"""How long Jobs stay suspended although no pod of them is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.api_server import ApiServer
+from support.suspended_jobs import Yard
+
+from slopewise.adapters.kube.moves.suspend.suspended_jobs import SuspendedJobs
+
+
+@pytest.fixture
+def yard() -> Iterator[Yard]:
+    with ApiServer() as server:
+        yield Yard(server)
+
+
+def followed(yard: Yard) -> SuspendedJobs:
+    return SuspendedJobs(yard.jobs, yard.pods, lambda: yard.clock.seconds)
+
+
+def test_a_job_that_nothing_resumes_is_counted_from_the_end_of_its_last_pod(yard: Yard) -> None:
+    suspended = followed(yard)
+    yard.put_job()
+    assert suspended.seconds() == []
+
+    yard.lingering = True  # it saves its checkpoint
+    yard.begin()
+    yard.work()
+    yard.clock.seconds += 300
+    assert suspended.seconds() == []
+
+    yard.end_pods()
+    yard.work()
+    assert suspended.seconds() == [0.0]
+    yard.clock.seconds += 75
+    assert suspended.seconds() == [75.0]
+
+
+def test_a_job_that_is_resumed_counts_no_more_and_begins_again_with_its_next_move(yard: Yard) -> None:
+    suspended = followed(yard)
+    yard.put_job()
+    yard.begin()
+    yard.work()
+    suspended.seconds()
+    yard.clock.seconds += 75
+    yard.settle(yard.follower(), 5)
+    assert yard.running_on() == ["node-b"]
+    assert suspended.seconds() == []
+
+    yard.begin(to="node-a")
+    yard.work()
+    assert suspended.seconds() == [0.0]
+
+
+def test_a_job_that_its_owner_has_suspended_is_none_of_ours(yard: Yard) -> None:
+    yard.put_job(suspend=True)
+    assert yard.running_on() == []
+    assert followed(yard).seconds() == []
