@@ -13,6 +13,7 @@ from slopewise.commands.advise import advise
 from slopewise.commands.console import announce_failure, wants_json
 from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
+from slopewise.commands.doctor import doctor
 from slopewise.commands.explain import explain
 from slopewise.commands.history import history
 from slopewise.commands.policies import policies
@@ -40,6 +41,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     demo,
     run,
     restore,
+    doctor,
     status,
     history,
     explain,

@@ -116,6 +116,9 @@ PrometheusConfig = Annotated[
     Path | None,
     typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
 ]
+ScrapeInterval = Annotated[
+    float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
+]
 Since = Annotated[str, typer.Option(help="How far back, such as 7d, 36h or 90m.")]
 LossMetric = Annotated[str, typer.Option("--metric", help="The metric that is a job's loss.")]
 Namespaces = Annotated[
