@@ -23,6 +23,7 @@ from slopewise.commands.run import run
 from slopewise.commands.simulate import simulate
 from slopewise.commands.status import status
 from slopewise.commands.sweep import sweep
+from slopewise.commands.top import top
 from slopewise.errors import SlopewiseError
 from slopewise.signals import Interrupted, ignore_further_signals
 from slopewise.telemetry import log_lines
@@ -43,6 +44,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     restore,
     doctor,
     status,
+    top,
     history,
     explain,
     replay,
