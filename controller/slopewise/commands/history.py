@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from slopewise.commands.console import announce, out, print_json
-from slopewise.commands.options import Kubeconfig, KubeContext, OneNamespace
+from slopewise.commands.options import Kubeconfig, KubeContext, OneNamespace, complete_workload
 from slopewise.commands.refusals import refuse
 
 
@@ -23,7 +23,10 @@ class HistoryFormat(StrEnum):
 
 def history(
     call: typer.Context,
-    job: Annotated[str | None, typer.Argument(help="Only this workload: NAME or NAMESPACE/NAME.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Argument(help="Only this workload: NAME or NAMESPACE/NAME.", autocompletion=complete_workload),
+    ] = None,
     record: Annotated[
         Path | None, typer.Option(help="A decision record instead of a cluster: every action, also on jobs long gone.")
     ] = None,

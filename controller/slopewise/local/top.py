@@ -58,7 +58,7 @@ def _state(figures: Mapping[str, float]) -> str:
     """As far as the metrics of one job say it."""
     if figures.get("diverged"):
         return "diverged"
-    return "reports" if figures.get("metrics_available") else "no loss"
+    return "reporting" if figures.get("metrics_available") else "no loss"
 
 
 def _millicores(cores: float | None) -> int | None:
