@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
@@ -79,7 +80,9 @@ def _cluster(
     refuse(call, ("--port",), "is for a controller on this machine; add --local, or leave it out")
     from slopewise.manager.options import Connection, lease_namespace_of
     from slopewise.manager.watch_growths import GrowthWatch
+    from slopewise.telemetry.log_lines import configure_logging
 
+    configure_logging(level=logging.CRITICAL)  # a line of the log would stand in the middle of the screen
     connection = Connection(kubeconfig, context, namespace)
     return stack.enter_context(GrowthWatch(connection, lease_namespace_of(connection, lease_namespace))).view
 

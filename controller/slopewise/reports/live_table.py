@@ -128,8 +128,8 @@ class _LiveTable:
 
     def _wanted(self, *, wide: bool) -> Iterator[Column[LiveRow]]:
         columns = _wanted(self.rows, self.max_name, wide=wide)
-        knows_use = self.header is not None or any(row.cpu_cores_used is not None for row in self.rows)
-        return columns if knows_use else (each for each in columns if each.heading != _USED)
+        shows_use = self.header is not None or any(row.cpu_cores_used is not None for row in self.rows)
+        return columns if shows_use else (each for each in columns if each.heading != _USED)
 
 
 _USED = "USED"

@@ -96,6 +96,14 @@ class TestCluster:
         only = json.loads(slopewise("top", *reach, "-o", "json", "--namespace", "team-b").stdout)
         assert [each["name"] for each in only["jobs"]] == ["team-b/c"]
 
+    def test_an_object_that_cannot_be_read_is_left_out_and_spoils_no_output(
+        self, server: ApiServer, reach: tuple[str, str]
+    ) -> None:
+        put(server, "train")
+        server.put(growth_path("team-a"), {"metadata": {"name": "odd", "namespace": "team-a"}, "spec": {}})
+        found = json.loads(slopewise("top", *reach, "-o", "json").stdout)
+        assert [each["name"] for each in found["jobs"]] == ["team-a/train"]
+
     def test_a_cluster_that_refuses_or_does_not_answer_ends_with_4(
         self, server: ApiServer, reach: tuple[str, str]
     ) -> None:
@@ -198,7 +206,7 @@ def _growths(report: PassReport) -> list[object]:
 class TestMachine:
     @pytest.fixture
     def measured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PassReport:
-        """A pass that knows the growth of two jobs."""
+        """A pass in which the growth of two jobs is measured."""
         jobs = [a_sim_job("one", 150.0), a_sim_job("two", 150.0, 20.0)]
         document = a_document("flowcon")
         reports = record_run(monkeypatch, an_instance(jobs, [a_sim_node()]), document, tmp_path / "record.jsonl")

@@ -1,7 +1,7 @@
 """Checks the rights of the controller's account, by access reviews; nothing is changed.
 
-Who may create SubjectAccessReviews, as a cluster's administrator may, learns what the controller's account may do. Who
-may not learns what their own account may do.
+Where the caller may create SubjectAccessReviews, as an administrator may, the account is the controller's. Elsewhere it
+is the caller's own.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ OF_THE_CLUSTER = frozenset({"nodes", "namespaces", "trainingpolicies", "training
 
 @dataclass(slots=True)
 class Reviewer:
-    """Asks the API server what an account may do."""
+    """Reviews what an account may do."""
 
     api: Api
     account: str

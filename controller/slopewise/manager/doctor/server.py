@@ -32,7 +32,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def check_server(api: KubeApi) -> Iterator[Finding]:
-    """Whether it answers, is new enough and knows the resources; the first finding says whether to go on."""
+    """Whether it answers, is new enough and serves resizes; the first finding says whether to go on."""
     try:
         version = api.server_version()
     except ApiError as error:
