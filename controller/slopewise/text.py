@@ -1,9 +1,24 @@
-"""Bounds text of others to one line, writes sizes and durations, and suggests the name that a mistyped one means."""
+"""Bounds and cleans text of others, writes sizes and durations, and suggests the name that a mistyped one means."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection
+
+# An escape sequence would drive the terminal; a bidirectional override (U+202E) would turn the rest of a line
+# around; a lone surrogate (a name that was not UTF-8) cannot be written to a file at all.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """`text` with its lines, without characters that would act on a terminal or a page instead of showing."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escaped_json(text: str) -> str:
+    r"""The same JSON, with those characters escaped: U+202E becomes `\u202e`."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def bounded(text: object, most_characters: int) -> str:

@@ -83,3 +83,13 @@ def test_the_page_has_every_annotation_that_is_read_and_no_other() -> None:
     section = PAGE.partition("## What the owner of a job states")[2].partition("\n## ")[0]
 
     assert sorted(re.findall(r"^\| `(slopewise\.dev/[a-z-]+)`", section, re.MULTILINE)) == sorted(KNOWN)
+
+
+def test_the_page_lists_every_check_of_doctor() -> None:
+    sources = ROOT / "controller/slopewise"
+    code = "".join(path.read_text() for path in (sources / "manager/doctor").glob("*.py"))
+    made = set(re.findall(r'(?:Finding|grouped)\(\s*"([^"]+)"', code))
+    section = PAGE.split("## Check an installation")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)) == made
+    here = set(re.findall(r'Finding\("([^"]+)"', (sources / "local/doctor.py").read_text()))
+    assert here <= set(re.findall(r"`([^`]+)`", section.split("`slopewise doctor --local`")[1]))

@@ -1,11 +1,14 @@
 """The roles allow what the controller and the sweeper send, as an API server receives it, and nothing else."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from support.rendering import MANIFESTS, Documents, only, render
 from support.requests_made import WRITES, Right, made_by_the_controller, made_by_the_sweeper
+
+from slopewise.manager.doctor.rights import LEASE_NEEDS, MOVE_NEEDS, NEEDS, OF_THE_CLUSTER, Need
 
 NOT_IN_A_NAMESPACE = {"nodes", "namespaces", "trainingpolicies", "trainingpolicies/status"}
 
@@ -34,6 +37,19 @@ def test_the_roles_allow_what_the_controller_sends(minimal: Documents) -> None:
     roles = only(minimal, "ClusterRole", "slopewise-controller"), only(minimal, "Role", "slopewise-lease")
 
     assert set().union(*map(rights, roles)) == made_by_the_controller(moves=False)
+
+
+def test_doctor_checks_the_rights_that_the_roles_grant(minimal: Documents, moves: Documents) -> None:
+    roles = only(minimal, "ClusterRole", "slopewise-controller"), only(minimal, "Role", "slopewise-lease")
+
+    assert checked(NEEDS) == rights(roles[0])
+    assert checked(LEASE_NEEDS) == rights(roles[1])
+    assert checked(MOVE_NEEDS) == rights(only(moves, "ClusterRole", "slopewise-moves"))
+    assert {each.resource for each in (*NEEDS, *MOVE_NEEDS)} & NOT_IN_A_NAMESPACE <= OF_THE_CLUSTER
+
+
+def checked(needs: Iterable[Need]) -> set[Right]:
+    return {(verb, need.group, need.resource) for need in needs for verb in need.verbs}
 
 
 def test_moves_add_the_rights_that_they_need_and_change_none(minimal: Documents, moves: Documents) -> None:

@@ -132,6 +132,12 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         self.epoch = 0
         """Grows whenever all connections are to end: what a handler compares with the one it began in."""
         self.minor_version = "36"
+        self.clock_ahead_seconds = 0.0
+        """By which the date of each answer is off."""
+        self.denied: set[tuple[str, str, str]] = set()
+        """Rights, as `Request.right`, that access reviews refuse."""
+        self.resources = [{"name": "pods/resize", "verbs": ["get", "patch", "update"]}]
+        """What is served of the core group."""
         self.streams = 0
         """Watches that are open now."""
         self._start()
@@ -315,6 +321,10 @@ class _Handler(BaseHTTPRequestHandler):
         objects, request, at = self.server_.objects, self._request, Address.of(self._request.path)
         if request.path == "/version":
             return {"major": "1", "minor": self.server_.minor_version}
+        if request.path == "/api/v1":
+            return {"kind": "APIResourceList", "resources": self.server_.resources}
+        if at.resource.endswith("subjectaccessreviews"):
+            return self._review()
         if request.method == "GET":
             return self._seen(objects.get(at)) if at.name else self._list(at)
         if request.method == "POST":
@@ -327,6 +337,17 @@ class _Handler(BaseHTTPRequestHandler):
         if kind not in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
             raise RefusedError(415, "UnsupportedMediaType", f"{kind} is not understood")
         return objects.patch(at, request.body, strategic=kind.startswith("application/strategic"))
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        ahead = self.server_.clock_ahead_seconds
+        return super().date_time_string((time.time() if timestamp is None else timestamp) + ahead)
+
+    def _review(self) -> Json:
+        """Of the rights of an account: all but those that the test denies."""
+        spec = self._request.body["spec"]["resourceAttributes"]
+        resource = "/".join(spec[part] for part in ("resource", "subresource") if spec.get(part))
+        right = (spec["verb"], spec.get("group", ""), resource)
+        return {**self._request.body, "status": {"allowed": right not in self.server_.denied}}
 
     def _list(self, at: Address) -> Json:
         objects, params = self.server_.objects, self._request.params

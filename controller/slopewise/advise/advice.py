@@ -13,7 +13,7 @@ import pandas as pd
 from slopewise.adapters.prometheus.history import Period
 from slopewise.advise.findings import JobFinding
 from slopewise.advise.replay import MEASURES, NOTHING, PolicyReplay, Replays
-from slopewise.reports.wording import counted, plain
+from slopewise.reports.wording import counted, no_formula, plain
 from slopewise.signals import Interrupted
 
 TOTALS = {
@@ -33,8 +33,6 @@ TOTALS = {
     "memory_never_used_gib_hours": "GiB-hours requested and never used",
 }
 """Each total with its label, in the order of tables."""
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class Advice:
                 self.sooner_by_job.get((each.namespace, each.pod), {}).get(replay.policy) for each in self.worst_first
             ]
         for column in ("namespace", "pod", "node"):
-            rows[column] = rows[column].map(_no_formula)
+            rows[column] = rows[column].map(no_formula)
         text: str = rows.to_csv(index=False, lineterminator="\n")
         return text
 
@@ -248,9 +246,3 @@ def _policy_json(replay: PolicyReplay) -> dict[str, Any]:
         "jobs_sooner": replay.jobs_sooner,
         "jobs_later": replay.jobs_later,
     }
-
-
-def _no_formula(text: str) -> str:
-    """A cell that begins like a formula gets a quote before it, as spreadsheets write such text themselves."""
-    shown = plain(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -13,6 +13,7 @@ from slopewise.commands.advise import advise
 from slopewise.commands.console import announce_failure, wants_json
 from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
+from slopewise.commands.doctor import doctor
 from slopewise.commands.explain import explain
 from slopewise.commands.history import history
 from slopewise.commands.policies import policies
@@ -22,6 +23,7 @@ from slopewise.commands.run import run
 from slopewise.commands.simulate import simulate
 from slopewise.commands.status import status
 from slopewise.commands.sweep import sweep
+from slopewise.commands.top import top
 from slopewise.errors import SlopewiseError
 from slopewise.signals import Interrupted, ignore_further_signals
 from slopewise.telemetry import log_lines
@@ -40,7 +42,9 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     demo,
     run,
     restore,
+    doctor,
     status,
+    top,
     history,
     explain,
     replay,

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from slopewise.telemetry import log_lines
+from slopewise.text import escaped_json, printable
 
 out = Console()
 err = Console(stderr=True)
@@ -24,7 +25,7 @@ def announce(message: str) -> None:
         if wants_json():
             log_lines.announce(message)
         else:
-            err.print(message, markup=False, highlight=False, soft_wrap=True)
+            err.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def announce_failure(message: str, exit_code: int) -> None:
@@ -41,5 +42,5 @@ def wants_json() -> bool:
 
 
 def print_json(data: Any) -> None:
-    """One JSON object to stdout; NaN is not JSON and raises ValueError."""
-    typer.echo(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False))
+    """One JSON object to stdout; NaN is not JSON and raises ValueError. What would drive a terminal is escaped."""
+    typer.echo(escaped_json(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False)))

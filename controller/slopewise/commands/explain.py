@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from slopewise.commands.console import announce, out, print_json
-from slopewise.commands.options import Kubeconfig, KubeContext, OneNamespace, Output, OutputFormat
+from slopewise.commands.options import Kubeconfig, KubeContext, OneNamespace, Output, OutputFormat, complete_workload
 from slopewise.commands.refusals import refuse
 from slopewise.errors import UsageError
 
 
 def explain(
     call: typer.Context,
-    job: Annotated[str, typer.Argument(help="The workload: NAME or NAMESPACE/NAME.")],
+    job: Annotated[str, typer.Argument(help="The workload: NAME or NAMESPACE/NAME.", autocompletion=complete_workload)],
     record: Annotated[
         Path | None, typer.Option(help="A decision record instead of a cluster: also each guard, and jobs long gone.")
     ] = None,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slopewise.errors import UsageError
+from slopewise.errors import SlopewiseError, UsageError
 
 if TYPE_CHECKING:
     from slopewise.advise.scenarios.reading import HistoryOptions
 
 MIN_SINCE_SECONDS, MAX_SINCE_SECONDS = 600.0, 366 * 86_400.0
+COMPLETION_SECONDS = 2.0
+"""How long a shell waits for the names of workloads."""
 
 
 class OutputFormat(StrEnum):
@@ -58,6 +60,22 @@ def complete_placing_policy(incomplete: str) -> list[str]:
     from slopewise.own_policies.catalogue import find, shipped
 
     return [name for name in shipped() if name.startswith(incomplete) and find(name).chooses_nodes]
+
+
+def complete_workload(call: typer.Context, incomplete: str) -> list[str]:
+    """Managed workloads of the cluster that the command line names, for completion; none where it does not answer."""
+    from slopewise.manager.options import Connection
+    from slopewise.manager.read_growth import read_growths
+    from slopewise.reports.wording import plain
+
+    given = call.params
+    try:
+        cluster = Connection(given.get("kubeconfig"), given.get("context"), given.get("namespace"), COMPLETION_SECONDS)
+        growths = read_growths(cluster, "completion")
+    except SlopewiseError:
+        return []
+    names = [name for each in growths for name in (each.name, each.workload) if name.startswith(incomplete)]
+    return [name for name in names if plain(name) == name]
 
 
 def _use_folders(folders: list[Path] | None) -> list[Path] | None:
@@ -115,6 +133,9 @@ PrometheusOfHistory = Annotated[
 PrometheusConfig = Annotated[
     Path | None,
     typer.Option(help="Credentials, TLS, headers and proxy for it: a file with an http_config as Prometheus has it."),
+]
+ScrapeInterval = Annotated[
+    float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
 ]
 Since = Annotated[str, typer.Option(help="How far back, such as 7d, 36h or 90m.")]
 LossMetric = Annotated[str, typer.Option("--metric", help="The metric that is a job's loss.")]

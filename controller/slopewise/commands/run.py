@@ -24,6 +24,7 @@ from slopewise.commands.options import (
     PrometheusConfig,
     RecordFolder,
     RecordSize,
+    ScrapeInterval,
 )
 from slopewise.commands.refusals import given, refuse
 from slopewise.errors import UsageError
@@ -54,9 +55,6 @@ PrometheusUrl = Annotated[
         help="The Prometheus that scrapes the trainers. With --local, where only the option counts and not the "
         "variable, else one is started.",
     ),
-]
-ScrapeInterval = Annotated[
-    float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
 ]
 Again = Annotated[
     bool,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from io import StringIO
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
@@ -12,10 +14,26 @@ from slopewise.crds.conditions import timestamp
 from slopewise.crds.growth_status import change_text
 from slopewise.crds.job_growth import HISTORY_KEPT, Action
 from slopewise.model import JobUid, Migrate, Move, MoveEvent, Outcome, Resize, ResizeMemory, Stop, Withheld
+from slopewise.reports.wording import no_formula, plain
 from slopewise.text import bounded
 
 MAX_DETAIL = 240
 """What a move gains and costs is 180 characters; most actions are resizes, with 60."""
+
+
+class Figures(NamedTuple):
+    """What a decision record has of an action, and a JobGrowth has not."""
+
+    policy: str
+    """The TrainingPolicy."""
+    node: str
+    """Where it is decided; of a placement and a move, the target."""
+    unit: str = ""
+    """`millicores` or `bytes`; empty: nothing is resized."""
+    before: int | None = None
+    after: int | None = None
+    guard: str = ""
+    """The guard that withheld it; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +43,7 @@ class Line:
     namespace: str
     workload: str
     action: Action
+    figures: Figures | None = None
 
 
 def resized(outcome: Outcome[Resize | ResizeMemory], now_seconds: float) -> Action:
@@ -92,12 +111,13 @@ def appended(history: Sequence[Action], action: Action) -> tuple[Action, ...]:
     What is tried in vain again and again is there once, since when: ten refusals of one resize would say nothing else.
     """
     last = next((each for each in reversed(history) if each.slot == action.slot), None)
-    if last is not None and action.result != "applied" and _is_same(last, action):
+    if last is not None and action.result != "applied" and is_repeated(last, action):
         return tuple(history)
     return (*history, action)[-HISTORY_KEPT:]
 
 
-def _is_same(one: Action, other: Action) -> bool:
+def is_repeated(one: Action, other: Action) -> bool:
+    """Whether the same is tried with the same result."""
     return (one.action, one.change, one.result) == (other.action, other.change, other.result)
 
 
@@ -113,9 +133,25 @@ def as_json(lines: Iterable[Line]) -> list[dict[str, Any]]:
             "namespace": line.namespace,
             "workload": line.workload,
             **line.action.model_dump(mode="json", by_alias=True),
+            **({} if line.figures is None else line.figures._asdict()),
         }
         for line in lines
     ]
+
+
+_CSV_COLUMNS = (
+    "time", "namespace", "workload", "slot", "action", "change", "result", "detail", *Figures._fields,
+)  # fmt: skip
+
+
+def csv_text(lines: Iterable[Line]) -> str:
+    """A row for each action; no cell is a formula to a spreadsheet. What is not known is empty."""
+    text = StringIO()
+    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in as_json(lines):
+        writer.writerow({name: no_formula(cell) if isinstance(cell, str) else cell for name, cell in row.items()})
+    return text.getvalue()
 
 
 def listing(lines: Sequence[Line]) -> Text:
@@ -129,12 +165,13 @@ def listing(lines: Sequence[Line]) -> Text:
         columns = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         text.append(f"{columns}\n")
         if line.action.detail:
-            text.append(f"    {line.action.detail}\n", style="dim")
+            text.append(f"    {plain(line.action.detail)}\n", style="dim")
     text.rstrip()
     return text
 
 
 def _columns(line: Line) -> tuple[str, ...]:
     action, workload = line.action, f"{line.namespace}/{line.workload}"
-    pod = workload if action.slot == "0" else f"{workload} {action.slot}"
-    return action.time.strftime("%Y-%m-%d %H:%M:%S"), pod, action.action, action.change, action.result
+    pod = workload if action.slot in ("", "0") else f"{workload} {action.slot}"
+    cells = (action.time.strftime("%Y-%m-%d %H:%M:%S"), pod, action.action, action.change, action.result)
+    return tuple(map(plain, cells))

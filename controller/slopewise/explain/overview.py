@@ -98,7 +98,7 @@ def troubles_of_policies(policies: Sequence[PolicyRow]) -> list[Trouble]:
 def leader_line(leader: Leader) -> str:
     """The leader in one sentence."""
     if leader.trouble:
-        return f"leader: not known ({leader.trouble})"
+        return plain(f"leader: not known ({leader.trouble})")
     if not leader.holder:
         return "leader: none; no controller runs, or none can take the Lease: see the log of its pods"
     ago = "" if leader.renewed_seconds_ago is None else f", renewed {leader.renewed_seconds_ago:.0f} s ago"

@@ -65,7 +65,7 @@ def explain_recorded(path: Path, name: str, at_seconds: float | None, announce: 
         followed.add(again, name)
     last, job = followed.last, followed.job
     if last is None or job is None or followed.newest is None:
-        raise UsageError(f"explain: {_unknown(name, list(followed.names))} ({path})")
+        raise UsageError(f"explain: {unknown_job(name, list(followed.names))} ({path})")
     full = f"{job.namespace}/{job.name}"
     lines = [Line(job.namespace, job.name, action) for action in followed.actions]
     return explain(
@@ -73,7 +73,8 @@ def explain_recorded(path: Path, name: str, at_seconds: float | None, announce: 
     )
 
 
-def _unknown(name: str, names: list[str]) -> str:
+def unknown_job(name: str, names: list[str]) -> str:
+    """Why a record has no such job; `names`: those that it has, as `namespace/name`."""
     if not names:
         return f"there is no job {name!r}; the record has seen none up to then."
     return unknown_name("job", name, names if "/" in name else [each.partition("/")[2] for each in names])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slopewise.estimators.move_cost import UNMEASURED_SAVING_SECONDS
 from slopewise.guards.resize import Guard
-from slopewise.model import Job, JobMemory, Migrate, MoveBounds, Veto
+from slopewise.model import Checkpoint, Job, JobMemory, Migrate, MoveBounds, Veto
 
 GRACE_FACTOR = 1.5
 GRACE_SPARE_SECONDS = 2.0
@@ -99,32 +99,41 @@ def no_return(context: MigrationContext, move: Migrate) -> Migrate | Veto:
 
 def checkpoint(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """A trainer that saves on SIGTERM, or a fresh checkpoint. A model that only serves has nothing to save."""
-    saved = context.job.checkpoint
     if context.job.only_serves:
         return move
+    bound = context.limits.max_checkpoint_age_seconds
+    reason = unsaved_reason(context.job.checkpoint, bound, context.now_seconds)
+    return move if reason is None else Veto(reason)
+
+
+def unsaved_reason(saved: Checkpoint | None, max_age_seconds: float, now_seconds: float) -> str | None:
+    """Why too much work of a job would be lost if it ended now; None: it saves on SIGTERM, or has saved lately."""
     if saved is None or (saved.saved_at_seconds is None and not saved.on_sigterm):
-        return Veto(
-            "it reports no checkpoint: training_checkpoint_on_sigterm 1, or training_checkpoint_timestamp_seconds"
-        )
+        return "it reports no checkpoint: training_checkpoint_on_sigterm 1, or training_checkpoint_timestamp_seconds"
     if saved.on_sigterm or saved.saved_at_seconds is None:
-        return move
-    age, bound = context.now_seconds - saved.saved_at_seconds, context.limits.max_checkpoint_age_seconds
+        return None
+    age = now_seconds - saved.saved_at_seconds
     if age < -CLOCK_SKEW_SECONDS:
-        return Veto(f"the last one is {-age:.0f} s in the future, bound {CLOCK_SKEW_SECONDS:.0f} s")
-    return move if age <= bound else Veto(f"the last one is {age:.0f} s old, bound {bound:.0f} s")
+        return f"the last one is {-age:.0f} s in the future, bound {CLOCK_SKEW_SECONDS:.0f} s"
+    return None if age <= max_age_seconds else f"the last one is {age:.0f} s old, bound {max_age_seconds:.0f} s"
 
 
 def grace(context: MigrationContext, move: Migrate) -> Migrate | Veto:
-    """The grace period has to cover a checkpoint on SIGTERM. Worked example: it takes 10 s, so more than 17 s."""
+    """The grace period has to cover a checkpoint on SIGTERM."""
     given = context.job.movability.grace_seconds if context.job.movability is not None else None
-    saved = context.job.checkpoint
-    if given is None or saved is None or not saved.on_sigterm:
-        return move
+    reason = short_grace_reason(context.job.checkpoint, given)
+    return move if reason is None else Veto(reason)
+
+
+def short_grace_reason(saved: Checkpoint | None, given_seconds: float | None) -> str | None:
+    """Why a grace period does not cover a checkpoint on SIGTERM. Worked example: it takes 10 s, so more than 17 s."""
+    if given_seconds is None or saved is None or not saved.on_sigterm:
+        return None
     takes = UNMEASURED_SAVING_SECONDS if saved.duration_seconds is None else saved.duration_seconds
     bound = GRACE_FACTOR * takes + GRACE_SPARE_SECONDS
-    if given > bound:
-        return move
-    return Veto(f"it is given {given:.3g} s to end, bound {bound:.3g} s for a checkpoint of {takes:.3g} s")
+    if given_seconds > bound:
+        return None
+    return f"it is given {given_seconds:.3g} s to end, bound {bound:.3g} s for a checkpoint of {takes:.3g} s"
 
 
 MIGRATION_GUARDS: tuple[Guard[MigrationContext, Migrate], ...] = (

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import structlog
+
 from slopewise.adapters.local.crash_journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
 from slopewise.adapters.local.launcher import Launcher
 from slopewise.adapters.local.limiters.base import Limiter
@@ -53,6 +55,7 @@ class Workshop(ClosesStack):
             self.journal = Journal.open(state_dir, new_run_id())
             stack.callback(self._close_journal)
             self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
+            structlog.get_logger(__name__).info("cpu is given by", actuator=self.limiter.description)
             stack.callback(self.limiter.close)
             self.launcher = Launcher(self.journal)
             self._stack = stack.pop_all()

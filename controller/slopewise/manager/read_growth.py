@@ -62,11 +62,11 @@ def read_growths(connection: Connection, command: str, job: str | None = None) -
 def growths_of(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:
     """Every JobGrowth, page by page; ApiError as soon as one cannot be had."""
     for page in pages(api, growth_path(namespace), {}):
-        yield from map(_read, page.get("items") or ())
+        yield from map(read_growth, page.get("items") or ())
 
 
-def _read(growth: Json) -> ReadGrowth:
-    """A malformed status counts as an empty one."""
+def read_growth(growth: Json) -> ReadGrowth:
+    """From the object; a malformed status counts as an empty one."""
     try:
         status = JobGrowthStatus.model_validate(growth.get("status") or {})
     except ValidationError:

@@ -34,6 +34,7 @@ from slopewise.manager.options import Connection, lease_namespace_of, own_identi
 from slopewise.manager.restorer import Restorer
 from slopewise.manager.run_once import take_lease, wait_for_watches
 from slopewise.manager.signals import StopSignal
+from slopewise.reports.columns import as_text
 from slopewise.telemetry.metrics import configure_logging
 
 TRY_AGAIN_SECONDS = 2.0
@@ -112,11 +113,11 @@ def listing(result: Restoration) -> Table:
         ("NOT restored", result.impossible),
     ):
         for name, detail in details.items():
-            table.add_row(name, became, detail)
+            table.add_row(*as_text(name, became, detail))
     for name in result.policies:
-        table.add_row(f"TrainingPolicy {name}", "released", "its finalizer is removed")
+        table.add_row(*as_text(f"TrainingPolicy {name}", "released", "its finalizer is removed"))
     for problem in result.problems:
-        table.add_row("", "problem", problem)
+        table.add_row(*as_text("", "problem", problem))
     if not table.row_count:
         table.add_row("nothing", "", "no pod was changed, and no policy holds a finalizer")
     return table

@@ -41,6 +41,7 @@ from slopewise.adapters.kube.moves.suspend.state_machine import freed, is_held
 from slopewise.manager.connect import connect
 from slopewise.manager.options import Connection
 from slopewise.manager.signals import StopSignal
+from slopewise.reports.columns import as_text
 from slopewise.telemetry.metrics import configure_logging
 from slopewise.tracking import FirstSeen
 
@@ -84,7 +85,7 @@ def listing(swept: Swept) -> Table:
     results = (("freed", swept.freed), ("NOT freed", swept.failed), ("waits", swept.young), ("held back", swept.held))
     for became, details in results:
         for what, detail in details.items():
-            table.add_row(what, became, detail)
+            table.add_row(*as_text(what, became, detail))
     if not table.row_count:
         table.add_row("nothing", "", "no pod waits behind our gate, and no move is under way")
     return table

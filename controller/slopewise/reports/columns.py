@@ -77,3 +77,8 @@ def table_of(columns: Sequence[Column[R]], rows: Iterable[R]) -> Table:
 def one_line(text: str, style: str = "") -> Text:
     """Foreign text, cut with an ellipsis where it is too long."""
     return Text(plain(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def as_text(*cells: str) -> list[Text]:
+    """Foreign cells of a row that may wrap; none of them is markup."""
+    return [Text(plain(each)) for each in cells]

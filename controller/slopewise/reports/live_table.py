@@ -78,6 +78,11 @@ def live_table(rows: Sequence[LiveRow], header: LiveHeader) -> RenderableType:
     return _LiveTable(rows, header)
 
 
+def jobs_table(rows: Sequence[LiveRow], *, max_name: int = _MAX_NAME) -> RenderableType:
+    """The same table without the line about a run, and without the column of the used CPU where it is not known."""
+    return _LiveTable(rows, None, max_name)
+
+
 def plain_progress_line(rows: Sequence[LiveRow], header: LiveHeader) -> str:
     """One line for a log, e.g. `t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes`."""
     states = [row.state for row in rows]
@@ -109,17 +114,25 @@ class _LiveTable:
     """Laid out when it is drawn, because only then the width is known."""
 
     rows: Sequence[LiveRow]
-    header: LiveHeader
+    header: LiveHeader | None
+    max_name: int = _MAX_NAME
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _header_lines(self.header)
+        if self.header is not None:
+            yield from _header_lines(self.header)
         wide = options.max_width >= _MIN_WIDTH_FOR_REASONS
-        columns = fitting(_wanted(self.rows, wide=wide), _ORDER, options.max_width)
+        columns = fitting(self._wanted(wide=wide), _ORDER, options.max_width)
         yield table_of(columns, self.rows)
         if any(each.heading == _SHORT_CLASS for each in columns) and (meanings := _meanings(self.rows)):
             yield Text(meanings, style="dim", no_wrap=True, overflow="ellipsis")
 
+    def _wanted(self, *, wide: bool) -> Iterator[Column[LiveRow]]:
+        columns = _wanted(self.rows, self.max_name, wide=wide)
+        shows_use = self.header is not None or any(row.cpu_cores_used is not None for row in self.rows)
+        return columns if shows_use else (each for each in columns if each.heading != _USED)
 
+
+_USED = "USED"
 _SHORT_CLASS, _LONG_CLASS = "CLASS", "CLASS "
 """The same to a reader: without and with room for the meaning."""
 
@@ -132,15 +145,15 @@ _ORDER = (
     "TIME / GOAL",
     "",
     "GROWTH",
-    "USED",
+    _USED,
     "NOW → WANTED",
     "REASON",
 )
 
 
-def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]:
+def _wanted(rows: Sequence[LiveRow], max_name: int, *, wide: bool) -> Iterator[Column[LiveRow]]:
     """The columns by importance; losses and objectives only where there are any."""
-    yield sized("JOB", rows, lambda row: one_line(row.name), max_width=_MAX_NAME)
+    yield sized("JOB", rows, lambda row: one_line(row.name), max_width=max_name)
     yield sized("STATE", rows, lambda row: Text(plain(row.state), style=_STATE_STYLES.get(row.state, "")))
     yield sized("NOW → WANTED", rows, _now_and_wanted, min_width=11)
     timed = any(row.objective_seconds is not None for row in rows)
@@ -150,7 +163,7 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
     if learning:
         yield Column("LOSS", 7, lambda row: Text(_figure(row.loss)), "right")
     yield sized(_SHORT_CLASS, rows, lambda row: Text(shortened(plain(row.job_class or UNKNOWN), 8)))
-    yield Column("USED", 5, _used, "right")
+    yield Column(_USED, 5, _used, "right")
     if not wide and _meanings(rows):
         yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS)
     if learning:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from slopewise.model import CpuControl
 from slopewise.reports.estimates import Estimate
+from slopewise.text import printable
 
 UNKNOWN = "–"
 # A request is a weight: it binds only while the others want CPU too, and then as a share of the node's cores.
@@ -19,14 +20,18 @@ _ALLOTMENTS: dict[CpuControl, str] = {
 }
 _LARGEST = 1e300
 _WHITE = re.compile(r"\s+")
-# An escape sequence would drive the terminal; a bidirectional override (U+202E) would turn the rest of a line
-# around; a lone surrogate (a name that was not UTF-8) cannot be written to a file at all.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def plain(text: str) -> str:
     """`text` on one line, without characters that would act on a terminal or a page instead of showing."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", _WHITE.sub(" ", text)).strip()
+    return printable(_WHITE.sub(" ", text)).strip()
+
+
+def no_formula(text: str) -> str:
+    """`plain`; a cell that begins like a formula gets a quote before it, as spreadsheets write such text themselves."""
+    shown = plain(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def shortened(text: str, width: int) -> str:

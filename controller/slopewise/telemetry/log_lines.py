@@ -13,6 +13,9 @@ from types import TracebackType
 from typing import TextIO
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from slopewise.text import printable
 
 
 def configure_logging(
@@ -27,7 +30,7 @@ def configure_logging(
     `renderer`: makes other lines of the events.
     """
     if renderer is None:
-        renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
+        renderer = structlog.processors.JSONRenderer() if as_json else _readable_lines
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -40,6 +43,14 @@ def configure_logging(
     )
     # Its warnings about missed runs repeat `pass skipped`.
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
+
+
+def _readable_lines(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    """A line for people; names and messages of others drive no terminal."""
+    return printable(_LINES(logger, method, event))
+
+
+_LINES = structlog.dev.ConsoleRenderer(colors=False)
 
 
 def only_json_lines() -> None:

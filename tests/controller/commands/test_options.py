@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.api_server import ApiServer
 from typer.testing import CliRunner
 
+from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.commands.app import app
 from slopewise.errors import UsageError
 from slopewise.policies import names
@@ -100,3 +102,26 @@ def test_a_prometheus_of_ones_own_may_be_named_with_its_scrape_interval(tmp_path
 )
 def test_policies_and_scenarios_are_completed(line: str, offered: list[str]) -> None:
     assert completed(line) == offered
+
+
+def test_workloads_of_the_cluster_are_completed_and_one_that_is_silent_holds_no_shell(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(server.kubeconfig)
+        for namespace, name in (("team-a", "train"), ("team-b", "tune"), ("team-b", "tr\x1b[2Jap")):
+            workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}
+            metadata = {"name": name, "namespace": namespace}
+            server.put(growth_path(namespace), {"metadata": metadata, "spec": {"workload": workload}})
+        for command in ("explain", "history"):
+            line = f"slopewise {command} --kubeconfig {kubeconfig}"
+            assert completed(f"{line} t") == ["team-a/train", "train", "team-b/tune", "tune"]
+            assert completed(f"{line} --namespace team-b tu") == ["tune"]
+        server.stop()
+        assert completed(f"slopewise explain --kubeconfig {kubeconfig} t") == []
+        server.restart()
+    assert completed("slopewise explain --kubeconfig nowhere t") == []
+
+
+def test_formats_are_completed() -> None:
+    assert completed("slopewise history -o ") == ["table", "json", "csv"]
+    assert completed("slopewise top --sort ") == ["growth", "cpu", "name"]

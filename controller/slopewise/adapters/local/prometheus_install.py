@@ -73,17 +73,25 @@ def find_prometheus(
     to the package and the release. `announce` gets one message before anything is downloaded.
     MissingToolError names what to install when nothing works.
     """
+    ways = (from_package, from_release) if ways is None else ways
+    try:
+        found = installed_prometheus(cache_dir, search_path=search_path)
+        return found or _bring(cache_dir or default_cache_dir(), announce, ways)
+    except OSError as error:
+        where = error.filename or cache_dir or default_cache_dir()
+        raise MissingToolError(
+            f"{where}: Prometheus cannot be kept there ({error.strerror}); make room, set "
+            "XDG_CACHE_HOME to a folder that can be written, or install Prometheus so that it is on the PATH."
+        ) from error
+
+
+def installed_prometheus(cache_dir: Path | None = None, *, search_path: str | None = None) -> PrometheusBinaries | None:
+    """The one on the PATH or in the cache; None: there is none yet. MissingToolError for a cache of another user's."""
     if found := _on_path(search_path):
         return found
     cache = cache_dir or default_cache_dir()
     _refuse_others_folder(cache)
-    try:
-        return _in_cache(cache) or _bring(cache, announce, (from_package, from_release) if ways is None else ways)
-    except OSError as error:
-        raise MissingToolError(
-            f"{error.filename or cache}: Prometheus cannot be kept there ({error.strerror}); make room, set "
-            "XDG_CACHE_HOME to a folder that can be written, or install Prometheus so that it is on the PATH."
-        ) from error
+    return _in_cache(cache)
 
 
 def default_cache_dir() -> Path:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode
 
 import msgspec
@@ -110,6 +111,20 @@ class KubeApi:
         if self._server_version is None:
             self._server_version = _version_of(self.get("/version"))
         return self._server_version
+
+    def clock_ahead_seconds(self) -> float | None:
+        """By how much the API server's clock is ahead of this machine's, by the date of an answer, to about a second.
+
+        None: its answers have no date, which a proxy may have removed.
+        """
+        request, before = _request_of("GET", "/version"), time.time()
+        response = self._send(request, {}, None, {"Accept": _JSON}, self._timeout_seconds)
+        self._answer_of(request, response)
+        try:
+            date = parsedate_to_datetime(response.headers["Date"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return date.timestamp() + 0.5 - (before + time.time()) / 2  # whole seconds, cut off: half of one on average
 
     def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Json:
         """An object, or a list where the path is a collection's. `metadata_only`: without spec and status."""

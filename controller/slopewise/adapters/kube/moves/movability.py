@@ -42,6 +42,8 @@ _NETWORK_VOLUMES = frozenset({
 })  # fmt: skip
 """Volume sources that another node can read, at the same time or after the first one has released it."""
 
+NO_DISKS: Mapping[str, Disk] = {}
+
 _KUEUE = KUEUE_LABEL.partition("/")[0] + "/"
 
 
@@ -105,7 +107,7 @@ def _reasons(case: MoveCase, fit: NodeFit | None) -> Iterator[str]:
     if facts.do_not_disrupt:
         yield f"its annotation {facts.do_not_disrupt} forbids to disrupt it"
     yield from _beyond_knowing(case)
-    yield from _bound_to_node(case)
+    yield from volume_reasons(case.scheduling, case.disks)
     if not case.moves_allowed:
         yield f"its namespace {pod.namespace} does not opt in to moves; label it {MOVES_LABEL}={MOVES_ALLOWED}"
     if fit is None:
@@ -137,17 +139,20 @@ def _beyond_knowing(case: MoveCase) -> Iterator[str]:
             yield f"its {kind} is required, and where that holds only the scheduler knows; make it preferred"
 
 
-def _bound_to_node(case: MoveCase) -> Iterator[str]:
-    """A checkpoint on one node would be lost: training would start again, and at first unnoticed."""
-    if case.scheduling.needs_no_volume:
+def volume_reasons(scheduling: SchedulingFacts, disks: Mapping[str, Disk] = NO_DISKS) -> Iterator[str]:
+    """Why another node could not read a pod's checkpoints; `disks`: of its claims, as far as they are known.
+
+    A checkpoint on one node would be lost: training would start again, and at first unnoticed.
+    """
+    if scheduling.needs_no_volume:
         return
-    for volume in case.scheduling.volumes:
+    for volume in scheduling.volumes:
         if volume.kind == "hostPath":
             yield f"its volume {volume.name} is a directory of its node; keep checkpoints on a claim"
-    for disk in case.disks.values():
+    for disk in disks.values():
         if disk.blocked_reason:
             yield disk.blocked_reason
-    if not any(_outlives_the_node(volume) for volume in case.scheduling.volumes):
+    if not any(_outlives_the_node(volume) for volume in scheduling.volumes):
         yield (
             "it has no volume that another node can read, so its checkpoints would stay behind; mount a claim, or set "
             "slopewise.dev/checkpoints: external where they go to an object store, none where a served model makes none"

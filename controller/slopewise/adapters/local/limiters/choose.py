@@ -8,8 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
-import structlog
-
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.adapters.local.limiters.cgroup_files import CgroupFiles
@@ -21,8 +19,6 @@ from slopewise.adapters.local.limiters.mounts import PROC_SELF, UNIFIED, own_cgr
 from slopewise.errors import MissingToolError, UsageError
 
 ActuatorChoice = Literal["auto", "cgroup", "duty-cycle"]
-
-_log = structlog.get_logger(__name__)
 
 
 def choose_limiter(
@@ -40,7 +36,7 @@ def choose_limiter(
     if choice not in get_args(ActuatorChoice):
         raise UsageError(f"--actuator {choice}: is none of {', '.join(get_args(ActuatorChoice))}; use one of them.")
     if choice == "duty-cycle":
-        return _chosen(DutyCycleLimiter("as asked for", journal.run_id))
+        return DutyCycleLimiter("as asked for", journal.run_id)
     refusals = []
     for version, limiter in _candidates(journal, proc_self, files or CgroupFiles()).items():
         if limiter is None:
@@ -51,13 +47,13 @@ def choose_limiter(
         except MissingToolError as refusal:
             refusals.append(f"{version}: {refusal}")
         else:
-            return _chosen(limiter)
+            return limiter
     if choice == "cgroup":
         raise MissingToolError(
             f"--actuator cgroup: no cgroup can be used here ({'; '.join(refusals)}); "
             "run as root, or use --actuator duty-cycle."
         )
-    return _chosen(DutyCycleLimiter(f"no cgroups: {'; '.join(refusals)}", journal.run_id))
+    return DutyCycleLimiter(f"no cgroups: {'; '.join(refusals)}", journal.run_id)
 
 
 def _candidates(journal: Journal, proc_self: Path, files: CgroupFiles) -> dict[str, CgroupLimiter | None]:
@@ -70,8 +66,3 @@ def _candidates(journal: Journal, proc_self: Path, files: CgroupFiles) -> dict[s
         "cgroup v2": CgroupV2Limiter(unified, journal, files) if unified else None,
         "cgroup v1": CgroupV1Limiter(cpu, cpuacct, journal, files) if cpu and cpuacct else None,
     }
-
-
-def _chosen(limiter: Limiter) -> Limiter:
-    _log.info("cpu is given by", actuator=limiter.description)
-    return limiter

@@ -1,0 +1,106 @@
+"""`slopewise history` against a cluster and against a record, as a user and a notebook meet it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.api_server import ApiServer, refusal
+from support.command_line import slopewise
+from support.instances import a_sim_job, a_sim_node, an_instance
+from support.recorded_runs import a_document, record_run
+
+from slopewise.adapters.kube.state.job_growth_object import growth_path
+
+HOSTILE = "\x1b[2J\u202e<b>n1</b> [red]to n2"
+FORMULA = "=HYPERLINK(1)"
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(server.kubeconfig)
+    return "--kubeconfig", str(kubeconfig)
+
+
+def put(server: ApiServer, name: str, change: str, detail: str) -> None:
+    action = {
+        "time": "2026-11-21T15:00:00Z", "slot": "0", "action": "Move", "change": change, "result": "resumed",
+        "detail": detail,
+    }  # fmt: skip
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}
+    metadata = {"name": name, "namespace": "team-a"}
+    server.put(
+        growth_path("team-a"), {"metadata": metadata, "spec": {"workload": workload}, "status": {"history": [action]}}
+    )
+
+
+def test_csv_has_a_row_for_each_action_and_neither_escape_nor_formula(
+    server: ApiServer, reach: tuple[str, str]
+) -> None:
+    put(server, "train", HOSTILE, FORMULA)
+    ended = slopewise("history", "-o", "csv", *reach)
+    assert ended.returncode == 0, ended.stderr
+    (row,) = csv.DictReader(io.StringIO(ended.stdout))
+    assert (row["time"], row["workload"], row["result"]) == ("2026-11-21T15:00:00Z", "train", "resumed")
+    assert row["detail"] == f"'{FORMULA}"
+    assert "<b>n1</b> [red]to n2" in row["change"]
+    assert row["after"] == "", "a JobGrowth has no figures"
+    printed = slopewise("history", *reach).stdout
+    assert "[red]to n2" in printed
+    for text in (ended.stdout, printed):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+def test_csv_of_nothing_has_its_headings(reach: tuple[str, str]) -> None:
+    (heading,) = slopewise("history", "-o", "csv", *reach).stdout.splitlines()
+    assert heading.startswith("time,namespace,workload,slot,action,change,result,detail")
+
+
+def test_a_record_is_listed_in_each_format_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "record.jsonl"
+    jobs = [a_sim_job("one", 150.0), a_sim_job("two", 150.0, 20.0)]
+    record_run(monkeypatch, an_instance(jobs, [a_sim_node()]), a_document("flowcon"), path)
+    listed = {form: slopewise("history", "--record", str(path), "-o", form) for form in ("table", "json", "csv")}
+    assert {each.returncode for each in listed.values()} == {0}
+    rows = list(csv.DictReader(io.StringIO(listed["csv"].stdout)))
+    found = json.loads(listed["json"].stdout)
+    assert len(rows) == len(found) > 0
+    assert [int(row["after"]) for row in rows] == [each["after"] for each in found]
+    for each in found:
+        assert f"simulated/{each['workload']}" in listed["table"].stdout
+        assert each["change"] in listed["table"].stdout
+    of_one = slopewise("history", "one", "--record", str(path), "--withheld", "-o", "json")
+    assert {each["workload"] for each in json.loads(of_one.stdout)} == {"one"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--withheld"], "--withheld is for a decision record; add --record FILE"),
+        (["--record", "x.jsonl", "--context", "c"], "--context is for a cluster; leave it or --record out"),
+        (["--record", "x.jsonl"], "there is no such decision record"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    ended = slopewise("history", *arguments, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert message in ended.stderr
+
+
+def test_a_cluster_that_refuses_ends_with_4(server: ApiServer, reach: tuple[str, str]) -> None:
+    server.fault(refusal(403, "Forbidden", "jobgrowths is forbidden"), path="/jobgrowths")
+    ended = slopewise("history", "-o", "csv", *reach)
+    assert (ended.returncode, ended.stdout) == (4, "")
+    assert "the JobGrowths cannot be read" in ended.stderr
