@@ -138,7 +138,9 @@ class Session(ClosesStack):
             self.folder = folder = self.workshop.journal.make_folder("run")
             if self.plan.earlier.memory is not None:
                 inherit(self.plan.earlier.memory, folder / "memory.json")
-            self.telemetry = Telemetry(control=spec.resources.control, interval_seconds=interval)
+            self.telemetry = Telemetry(
+                control=spec.resources.control, interval_seconds=interval, document=self._document.metadata.name
+            )
             logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
             self.supervisor = self._supervisor(logs)
             self.loop = ControllerLoop(self._one_pass, self.telemetry, interval, self._sinks)

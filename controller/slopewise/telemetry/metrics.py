@@ -13,6 +13,7 @@ from slopewise.errors import SlopewiseError
 from slopewise.estimators.contradictions import warnings_of
 from slopewise.guards import moves
 from slopewise.model import CpuControl, Hold, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.telemetry.benefit import MovedCpu
 from slopewise.telemetry.held_jobs import expired
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
@@ -34,6 +35,7 @@ class Instruments:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.last = LastPasses()
+        self.moved_cpu = MovedCpu(self.registry)
         self.registry.register(self.last)
         build = Gauge("slopewise_build_info", "Version of the controller.", ["version"], registry=self.registry)
         build.labels(__version__).set(1)
@@ -127,10 +129,12 @@ class Telemetry:
     def forget(self) -> None:
         """Remove a deleted policy's jobs from the metrics."""
         self._metrics.last.forget(self._document)
+        self._metrics.moved_cpu.forget(self._document)
 
     def record(self, report: PassReport) -> None:
         """Record one pass: metrics and the log line."""
         self._metrics.last.replace_pass(self._document, report, self._control)
+        self._metrics.moved_cpu.replace_pass(self._document, report, self._control)
         self._metrics.passes.labels("held" if report.held else "ok").inc()
         for verb, seconds in report.seconds_by_verb.items():
             self._metrics.durations.labels(verb).observe(seconds)
