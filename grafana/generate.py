@@ -1,7 +1,7 @@
 """Writes the dashboards' JSON: `python grafana/generate.py`, or with `--check` says whether it is up to date.
 
-Before this: `overview.py`. After it: the JSON travels to clusters as a ConfigMap (`kustomization.yaml` beside this
-file), to a Grafana by `slopewise dashboards push`, and into the wheel. The same code gives the same bytes.
+The JSON travels to clusters as a ConfigMap (`kustomization.yaml` beside this file), to a Grafana by `slopewise
+dashboards push`, and into the wheel. The same code gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ sys.path.insert(0, str(HERE.parent))  # run as a file, Python knows only this fo
 from grafana_foundation_sdk.cog.encoder import JSONEncoder  # noqa: E402
 from grafana_foundation_sdk.models.dashboard import Dashboard  # noqa: E402
 
+from grafana.controller import controller  # noqa: E402
+from grafana.job import job  # noqa: E402
+from grafana.nodes import nodes  # noqa: E402
 from grafana.overview import overview  # noqa: E402
 
-DASHBOARDS = {"overview.json": overview}
+DASHBOARDS = {"controller.json": controller, "job.json": job, "nodes.json": nodes, "overview.json": overview}
 
 
 def render(dashboard: Dashboard) -> str:

@@ -13,6 +13,7 @@ from slopewise.adapters.grafana import PushResult, dashboards_folder, push_dashb
 from slopewise.errors import DataSourceError, SlopewiseError, UsageError
 
 TOKEN = "glsa_of_an_editor"
+NAMES = ["controller", "job", "nodes", "overview"]
 
 
 class FakeGrafana(ThreadingHTTPServer):
@@ -155,12 +156,12 @@ def test_the_root_folder_is_used_without_being_made(grafana: FakeGrafana, dashbo
 def test_without_a_folder_of_their_own_the_shipped_dashboards_are_pushed(grafana: FakeGrafana) -> None:
     results = push_dashboards(grafana.url, f"{TOKEN}\n")
 
-    assert [result.uid for result in results] == ["slopewise-overview"]
+    assert [result.uid for result in results] == [f"slopewise-{name}" for name in NAMES]
     assert grafana.folders[0]["title"] == "Slopewise"
 
 
 def test_the_shipped_dashboards_are_found_in_a_checkout() -> None:
-    assert [file.name for file in dashboards_folder().glob("*.json")] == ["overview.json"]
+    assert sorted(file.stem for file in dashboards_folder().glob("*.json")) == NAMES
 
 
 def test_a_wrong_token_is_reported_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
