@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
+from grafana.alert_panels import Shown, panel_by_alert
 from grafana.alerts import alerts, bound_of, runbook_of
-from grafana.frame import frame
-from grafana.overview import INTERVAL_SECONDS, UNSEEN_FOR_SECONDS
+from grafana.frame import Rows, frame
+from grafana.nodes import nodes
+from grafana.overview import INTERVAL_SECONDS, UNSEEN_FOR_SECONDS, overview
 from grafana.panels import Column, Query, lines, markdown, number, rows_now
 from grafana.selectors import OF_CLUSTER, mean, newest, per_minute, quantile, rate
 
@@ -17,19 +21,20 @@ ALERTS_PANEL = "Alerts, with their runbooks"
 
 def controller() -> Dashboard:
     """The dashboard, ready to be written as JSON."""
-    return frame(
-        UID,
-        "Controller health",
-        "Is the controller at work, what does that cost, and what does it wait for?",
-        {
-            "Leadership": _leadership(),
-            "Passes": _passes(),
-            "API server": _api_server(),
-            "Policies and restores": _policies(),
-            "Moves": _moves(),
-            "Alerts": _alerts(),
-        },
-    )
+    rows: Rows = {
+        "Leadership": _leadership(),
+        "Passes": _passes(),
+        "API server": _api_server(),
+        "Policies and restores": _policies(),
+        "Moves": _moves(),
+    }
+    shown = panel_by_alert(alerts(), (overview(), nodes(), _frame(rows)))
+    return _frame({**rows, "Alerts": _alerts(shown)})
+
+
+def _frame(rows: Rows) -> Dashboard:
+    question = "Is the controller at work, what does that cost, and what does it wait for?"
+    return frame(UID, "Controller health", question, rows)
 
 
 def _leadership() -> list[Builder[Panel]]:
@@ -262,7 +267,7 @@ def _moves() -> list[Builder[Panel]]:
     ]
 
 
-def _alerts() -> list[Builder[Panel]]:
+def _alerts(shown: Mapping[str, Shown | None]) -> list[Builder[Panel]]:
     labels = "cluster, alertname, alertstate, severity, job_namespace, job_name, job_node"
     return [
         rows_now(
@@ -274,16 +279,21 @@ def _alerts() -> list[Builder[Panel]]:
                 "job_namespace": "Namespace", "job_name": "Job", "job_node": "Node",
             },
         ),
-        markdown(ALERTS_PANEL, _runbooks(), height=16),
+        markdown(ALERTS_PANEL, _runbooks(shown), height=16),
     ]  # fmt: skip
 
 
-def _runbooks() -> str:
+def _runbooks(shown: Mapping[str, Shown | None]) -> str:
     rows = [
-        f"| [{name}]({runbook_of(name)}) | {rule['labels']['severity']} | {rule['annotations']['summary']} |"
+        f"| [{name}]({runbook_of(name)}) | {rule['labels']['severity']} | {rule['annotations']['summary']} | "
+        f"{_leads_to(shown[name])} |"
         for name, rule in alerts().items()
     ]
-    return "\n".join(["| alert | severity | what it says |", "|---|---|---|", *rows])
+    return "\n".join(["| alert and runbook | severity | what it says | panel |", "|---|---|---|---|", *rows])
+
+
+def _leads_to(panel: Shown | None) -> str:
+    return "–" if panel is None else f"[{panel.title}]({panel.path})"
 
 
 def _above(alert: str) -> float:

@@ -222,6 +222,17 @@ def test_every_alert_is_listed_with_a_runbook_that_there_is() -> None:
     assert linked <= {page.lower() for page in pages}
 
 
+def test_the_list_of_alerts_leads_to_panels_that_there_are_and_that_lead_to_the_same_runbook() -> None:
+    [listed] = [panel for _, panel in PANELS if panel["type"] == "text"]
+    found = re.findall(r"^\| \[(\w+)\].*\[(.+)\]\(/d/slopewise-(\w+)\?viewPanel=(\d+)\) \|$",
+                       listed["options"]["content"], re.MULTILINE)  # fmt: skip
+    assert {name for name, *_ in found} >= {"SlopewiseNoPass", "SlopewiseMoveStuck", "SlopewiseKubeletBehind"}
+    for name, title, dashboard, number in found:
+        [panel] = [each for each in panels(DASHBOARDS[dashboard]) if each["id"] == int(number)]
+        assert panel["title"] == title
+        assert runbook_of(name) in [link["url"] for link in panel["links"]]
+
+
 def test_a_row_of_the_table_leads_to_the_job_with_its_name_encoded_and_to_the_same_time() -> None:
     [table] = [panel for _, panel in PANELS if panel["title"] == "Jobs now"]
     [link] = [p["value"][0] for o in table["fieldConfig"]["overrides"] for p in o["properties"] if p["id"] == "links"]
