@@ -6,11 +6,12 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Panel
 
 from grafana.panels import Query, lines, number
-from grafana.selectors import CONVERGED, OF_CLUSTER, per_job
+from grafana.selectors import CONVERGED, OF_CLUSTER, namespaces, per_job
 
 _CORES = "suffix: cores"
 _CORE_HOURS = "suffix: core-h"
 _OF_NAMESPACE = f'{OF_CLUSTER},job_namespace=~"$namespace"'
+MOST = ',bound="most"'
 _SAVED_TEXT = (
     "Of the selected jobs that run, against fair sharing of the same jobs in the virtual clusters of the policy "
     "marginal; other policies estimate no ends."
@@ -18,9 +19,9 @@ _SAVED_TEXT = (
 
 
 def saved_seconds(bound: str) -> str:
-    """By how much each selected job ends sooner than under fair sharing, for one of the bounds of its end."""
-    fair = per_job("slopewise_job_fair_end_timestamp_seconds")
-    return f"{fair} - {per_job('slopewise_job_expected_end_timestamp_seconds', f',{_quoted(bound)}')}"
+    """By how much all jobs of the chosen namespaces end sooner than under fair sharing, for one of the bounds."""
+    matchers = f',bound="{bound}"'
+    return f"{namespaces('slopewise_namespace_saved_seconds', 'bound', matchers)} or vector(0)"
 
 
 def brought() -> list[Builder[Panel]]:
@@ -46,14 +47,14 @@ def brought() -> list[Builder[Panel]]:
             "Time saved by jobs that run",
             f"How much sooner will jobs end, all together? {_SAVED_TEXT} Below 0: later.",
             "s",
-            f"sum({saved_seconds('expected')}) or vector(0)",
+            saved_seconds("expected"),
             width=6,
         ),
         number(
             "Jobs that end later than under fair sharing",
             f"For how many jobs is even the earliest likely end later than under fair sharing? {_SAVED_TEXT}",
             "none",
-            f"sum(({saved_seconds('earliest')}) < bool 0) or vector(0)",
+            f"count({per_job('slopewise_job_saved_seconds', MOST)} < 0) or vector(0)",
             amber_from=1,
             red_from=5,
             width=6,
@@ -77,16 +78,12 @@ def brought() -> list[Builder[Panel]]:
             f"How sure is it that jobs end sooner? {_SAVED_TEXT} Each bound adds up the bounds of "
             "the jobs, of which each holds with 90 % probability; of jobs that are independent the sum is surer.",
             "s",
-            Query(f"sum({saved_seconds('latest')}) or vector(0)", "at least"),
-            Query(f"sum({saved_seconds('expected')}) or vector(0)", "expected"),
-            Query(f"sum({saved_seconds('earliest')}) or vector(0)", "at most"),
+            Query(saved_seconds("least"), "at least"),
+            Query(saved_seconds("expected"), "expected"),
+            Query(saved_seconds("most"), "at most"),
         ),
     ]
 
 
 def _cores(what: str, by: str) -> str:
     return f"sum by ({by}) (rate(slopewise_{what}_core_seconds_total{{{_OF_NAMESPACE}}}[$__rate_interval]))"
-
-
-def _quoted(bound: str) -> str:
-    return f'bound="{bound}"'

@@ -5,7 +5,6 @@ from __future__ import annotations
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
-from grafana.benefit import saved_seconds
 from grafana.frame import frame
 from grafana.overview import CORES, JOB, PER_SECOND
 from grafana.panels import JOB_HEADINGS, Column, Query, lines, number, rows_now
@@ -20,7 +19,13 @@ def job() -> Dashboard:
         UID,
         "Job",
         "What does this job do, what was it given, and when was that changed?",
-        {"Now": _now(), "Learning": _learning(), "CPU": _cpu(), "Memory": _memory(), "Promises": _promises()},
+        {
+            "Now": _now(),
+            "Learning": _learning(),
+            "CPU": _cpu(),
+            "Memory, end": _memory(),
+            "Promises": _promises(),
+        },
         one_job=True,
     )
 
@@ -155,17 +160,19 @@ def _memory() -> list[Builder[Panel]]:
             Query(per_job("slopewise_job_memory_working_set_bytes"), "working set"),
             Query(per_job("slopewise_job_memory_request_bytes"), "request"),
             Query(per_job("slopewise_job_memory_limit_bytes"), "limit"),
-            width=12,
         ),
         lines(
             "Expected end, against fair sharing",
             "How much sooner will it end than under fair sharing, and how sure is that? No data: its policy estimates "
             "no ends.",
             "s",
-            Query(saved_seconds("latest"), "at least"),
-            Query(saved_seconds("expected"), "expected"),
-            Query(saved_seconds("earliest"), "at most"),
-            width=12,
+            Query(per_job("slopewise_job_saved_seconds", "", "bound"), "{{bound}}"),
+        ),
+        lines(
+            "Time left to the expected end",
+            "When does it end, and how sure is that? No data: its policy estimates no ends.",
+            "s",
+            Query(f"{per_job('slopewise_job_expected_end_timestamp_seconds', '', 'bound')} - time()", "{{bound}}"),
         ),
     ]
 

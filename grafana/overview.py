@@ -1,6 +1,7 @@
 """The Overview dashboard: which jobs learn, who has the CPU, what that brought, and why the rest was left as it was.
 
-Its lines add up over jobs, or show the ten that stand out, because lines of 5,000 jobs are neither read nor quick.
+Its lines are sums over the jobs of namespaces, which the variables cluster, policy and namespace filter; its tables
+show single jobs, which node and job filter too. Lines of 5,000 jobs are neither read nor quick.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 from grafana.benefit import brought
 from grafana.frame import frame
 from grafana.panels import JOB_HEADINGS, Column, Link, Query, lines, number, rows_now
-from grafana.selectors import JOB_LABELS, OF_CLUSTER, newest, per_job, per_minute, per_node, rate
+from grafana.selectors import JOB_LABELS, OF_CLUSTER, namespaces, newest, per_job, per_minute, per_node, rate
 
 UID = "slopewise-overview"
 JOB = "{{job_namespace}}/{{job_name}}"
@@ -68,7 +69,7 @@ def _wrong() -> list[Builder[Panel]]:
             "For how many jobs is there no fresh, finite evaluation? They keep what they have: no metrics, no "
             "action. No data: no managed jobs.",
             "none",
-            f"sum(1 - {per_job('slopewise_job_metrics_available')})",
+            f"sum({_jobs_in('without_metrics')})",
             amber_from=1,
             red_from=5,
             width=6,
@@ -79,7 +80,7 @@ def _wrong() -> list[Builder[Panel]]:
             "How many jobs report a loss that is NaN or infinite? They use CPU and learn nothing. No data: no "
             "managed jobs.",
             "none",
-            f"sum({per_job('slopewise_job_diverged')})",
+            f"sum({_jobs_in('diverged')})",
             amber_from=1,
             red_from=1,
             width=6,
@@ -112,7 +113,7 @@ def _jobs() -> list[Builder[Panel]]:
             "Jobs by class",
             "How many jobs does the policy treat as still learning, slowing down or converged (FlowCon: NL, WL, CL)?",
             "none",
-            Query(f"count by (class) ({_CLASS_OF_JOB})", "{{class}}"),
+            Query(namespaces("slopewise_namespace_jobs_of_class", "class"), "{{class}}"),
             stacked=True,
         ),
         lines(
@@ -121,27 +122,28 @@ def _jobs() -> list[Builder[Panel]]:
             PER_SECOND,
             Query(per_node("slopewise_growth_efficiency_sum"), "{{job_node}}"),
         ),
-        lines(
+        _top(
             "Highest growth efficiency of CPU",
             "Which ten jobs make most of their CPU? Progress per second and per whole node of CPU (Eq. 4.2).",
+            f"topk(10, {efficiency})",
+            "Growth efficiency",
             PER_SECOND,
-            Query(f"topk(10, {efficiency})", JOB),
-            width=12,
+            12,
         ),
-        lines(
+        _top(
             "Oldest evaluations",
-            "Which ten jobs have reported no loss for longest? A climbing line is a job that stopped reporting.",
+            "Which ten jobs have reported no loss for longest? They keep what they have.",
+            f"topk(10, {per_job('slopewise_job_evaluation_age_seconds')})",
+            "Age",
             "s",
-            Query(f"topk(10, {per_job('slopewise_job_evaluation_age_seconds')})", JOB),
-            width=12,
-            alerts=["SlopewiseMetricsMissing"],
+            12,
         ),
         rows_now(
             "Jobs now",
             "Where does each job stand, and what would the policy give it? A job's name leads to its own dashboard.",
             _JOB_COLUMNS,
             {**JOB_HEADINGS, "class": "Class", "policy": "Policy"},
-            links=[Link("Job", "This job", TO_THE_JOB)],
+            links=[_TO_THE_JOB],
             height=10,
         ),
     ]
@@ -151,28 +153,26 @@ def _cpu() -> list[Builder[Panel]]:
     return [
         lines(
             "CPU used, allocated, accepted and wanted",
-            "Is CPU given that no job uses, and does what jobs have follow what the policy wants? Sum over the "
-            "selected jobs. Allocated is in effect, as kubelets report it; accepted is what the API server has stored: "
-            "they stay apart where a kubelet is down. Wanted is the policy's limit; in mode Recommend it and accepted "
-            "stay apart. They do so too under control: requests, where shares add up to the node and limits need not.",
+            "Is CPU given that no job uses, and does what jobs have follow what the policy wants? Sum over the jobs of "
+            "the chosen namespaces. Allocated is in effect, as kubelets report it; accepted is what the API server has "
+            "stored: they stay apart where a kubelet is down. Wanted is the policy's limit; in mode Recommend it and "
+            "accepted stay apart. They do so too under control: requests, where shares add up to the node and limits "
+            "need not.",
             CORES,
-            Query(f"sum({per_job('slopewise_job_cpu_usage_cores')})", "used"),
-            Query(f"sum({per_job('slopewise_job_cpu_allocated_cores')})", "allocated"),
-            Query(f"sum({per_job('slopewise_job_cpu_accepted_cores')})", "accepted"),
-            Query(f"sum({per_job('slopewise_job_cpu_wanted_cores')})", "wanted"),
+            Query(namespaces("slopewise_namespace_cpu_cores", "kind"), "{{kind}}"),
         ),
         lines(
             "CPU used, by namespace",
             "Who uses the CPU? Average over the last measured interval, stacked.",
             CORES,
-            Query(f"sum by (job_namespace) ({per_job('slopewise_job_cpu_usage_cores')})", "{{job_namespace}}"),
+            Query(_cores_by_namespace("used"), "{{job_namespace}}"),
             stacked=True,
         ),
         lines(
             "CPU allocated, by namespace",
             "Who may use the CPU? The limits in effect, or under control: requests the shares of the node, stacked.",
             CORES,
-            Query(f"sum by (job_namespace) ({per_job('slopewise_job_cpu_allocated_cores')})", "{{job_namespace}}"),
+            Query(_cores_by_namespace("allocated"), "{{job_namespace}}"),
             stacked=True,
         ),
     ]
@@ -186,7 +186,7 @@ def _promises() -> list[Builder[Panel]]:
             "How many jobs take more than 10 % longer than their owners ask, and have for two intervals? 0 as well "
             "where no owner states an objective.",
             "none",
-            f"sum({per_job('slopewise_job_objective_missed')}) or vector(0)",
+            f"sum({_jobs_in('objective_missed')}) or vector(0)",
             amber_from=1,
             red_from=3,
             width=6,
@@ -197,7 +197,7 @@ def _promises() -> list[Builder[Panel]]:
             "How many jobs would be late even with all CPU of the largest node, or are late already? 0 as well where "
             "no owner states a deadline.",
             "none",
-            f"sum({per_job('slopewise_job_deadline_hopeless')}) or vector(0)",
+            f"sum({_jobs_in('deadline_hopeless')}) or vector(0)",
             amber_from=1,
             red_from=3,
             width=6,
@@ -207,7 +207,7 @@ def _promises() -> list[Builder[Panel]]:
             "Deadlines missed",
             "How many jobs run on though their deadline has passed? 0 as well where no owner states a deadline.",
             "none",
-            f"sum({per_job('slopewise_job_deadline_missed')}) or vector(0)",
+            f"sum({_jobs_in('deadline_missed')}) or vector(0)",
             amber_from=1,
             red_from=3,
             width=6,
@@ -217,30 +217,34 @@ def _promises() -> list[Builder[Panel]]:
             "Jobs late at their present pace",
             "How many jobs need more CPU to meet their deadline? 0 as well where no owner states a deadline.",
             "none",
-            f"sum({per_job('slopewise_job_deadline_slack_seconds')} < bool 0) or vector(0)",
+            f"sum({_jobs_in('late')}) or vector(0)",
             amber_from=1,
             red_from=5,
             width=6,
         ),
-        lines(
+        _top(
             "Worst deviations from the objective",
             "Which ten jobs are furthest behind what their owners ask? (asked − took) ÷ asked: below −10 % the "
             "objective is missed.",
+            f"bottomk(10, {per_job('slopewise_job_qoe_deviation_ratio')})",
+            "Deviation",
             "percentunit",
-            Query(f"bottomk(10, {per_job('slopewise_job_qoe_deviation_ratio')})", JOB),
+            8,
         ),
-        lines(
+        _top(
             "Least slack before the deadline",
             "Which ten jobs have least time to spare at their present pace, and who is late by how much?",
+            f"bottomk(10, {per_job('slopewise_job_deadline_slack_seconds')})",
+            "Slack",
             "s",
-            Query(f"bottomk(10, {per_job('slopewise_job_deadline_slack_seconds')})", JOB),
+            8,
         ),
         lines(
             "Targets reached",
             "How many jobs have reached the loss that their owners need, and could make room for others?",
             "none",
-            Query(f"sum({per_job('slopewise_job_deliverable_reached')})", "deliverable"),
-            Query(f"sum({per_job('slopewise_job_target_reached')})", "target"),
+            Query(_jobs_in("deliverable"), "deliverable"),
+            Query(_jobs_in("target_reached"), "target"),
         ),
     ]
 
@@ -289,6 +293,23 @@ def _decisions() -> list[Builder[Panel]]:
     ]
 
 
+def _top(title: str, question: str, promql: str, heading: str, unit: str, width: int) -> Builder[Panel]:
+    """Ten jobs, each with a link to its dashboard; as lines they would change their places all the time."""
+    columns = [Column(promql, heading, unit)]
+    return rows_now(title, question, columns, JOB_HEADINGS, links=[_TO_THE_JOB], width=width)
+
+
+def _jobs_in(condition: str) -> str:
+    matchers = f',condition="{condition}"'
+    return namespaces("slopewise_namespace_jobs_in", "condition", matchers)
+
+
+def _cores_by_namespace(kind: str) -> str:
+    matchers = f',kind="{kind}"'
+    return namespaces("slopewise_namespace_cpu_cores", "job_namespace", matchers)
+
+
+_TO_THE_JOB = Link("Job", "This job", TO_THE_JOB)
 _CLASS_OF_JOB = f"{per_job('slopewise_job_class', '', 'class')} == 1"
 _POLICY_OF_JOB = (
     f'max by ({JOB_LABELS}, policy) (slopewise_job_info{{{OF_CLUSTER},policy=~"$policy",'

@@ -36,6 +36,8 @@ from grafana.alerts import runbook_of
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="$datasource")
 LINES_HEIGHT = 8
 NUMBER_HEIGHT = 4
+MAX_POINTS = 100
+"""Of a line: of an hour one in 36 s. A point for each pixel costs five times as much, and passes are 20 s apart."""
 REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 P = TypeVar("P", timeseries.Panel, stat.Panel, table.Panel)
@@ -92,6 +94,7 @@ def lines(
         .stacking(common.StackingConfig().mode(StackingMode.NORMAL if stacked else StackingMode.NONE))
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
         .legend(_legend())
+        .max_data_points(MAX_POINTS)
     )
     if red_from is not None:
         panel.thresholds(_steps(Threshold(None, "transparent"), Threshold(red_from, "red")))

@@ -48,6 +48,11 @@ def panel_queries(dashboard: Mapping[str, Any], *, rate_interval: str = "1m") ->
     ]
 
 
+def substituted(dashboard: Mapping[str, Any], promql: str, *, rate_interval: str = "1m") -> str:
+    """A query of this dashboard with its variables filled in for all jobs."""
+    return _substitute(promql, _values(dashboard, rate_interval))
+
+
 def annotation_queries(dashboard: Mapping[str, Any], *, rate_interval: str = "1m") -> list[tuple[str, str]]:
     """Name and PromQL of every annotation that Prometheus is asked for."""
     values = _values(dashboard, rate_interval)

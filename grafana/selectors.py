@@ -10,6 +10,8 @@ must not count twice.
 
 from __future__ import annotations
 
+import re
+
 JOB_LABELS = "cluster, job_namespace, job_name, job_node"
 OF_CLUSTER = 'cluster=~"$cluster"'
 OF_NODE = f'{OF_CLUSTER},job_node=~"$node"'
@@ -25,6 +27,17 @@ def per_job(metric: str, matchers: str = "", *more_labels: str) -> str:
     """The value of one of the `slopewise_job_…` gauges for each selected job, in parentheses."""
     by = ", ".join((JOB_LABELS, *more_labels))
     return f"(max by ({by}) ({metric}{{{OF_JOB}{matchers}}}) and {IN_POLICY})"
+
+
+def namespaces(metric: str, by: str, matchers: str = "") -> str:
+    """The sum of a `slopewise_namespace_…` gauge over the chosen policies and namespaces, by these labels."""
+    of = f'{OF_CLUSTER},policy=~"$policy",job_namespace=~"$namespace"{matchers}'
+    inner = ", ".join(dict.fromkeys(["cluster", "policy", "job_namespace", *_labels_in(matchers), *by.split(", ")]))
+    return f"sum by ({by}) (max by ({inner}) ({metric}{{{of}}}))"
+
+
+def _labels_in(matchers: str) -> list[str]:
+    return re.findall(r"(\w+)=", matchers)
 
 
 def rate_per_job(counter: str) -> str:

@@ -97,14 +97,14 @@ class EndFamilies:
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         """`labels`: those of every metric of a job."""
-        self.fair = GaugeMetricFamily(
-            "slopewise_job_fair_end_timestamp_seconds",
-            "Mean of its ends in virtual clusters under fair sharing.",
-            labels=labels,
-        )
         self.expected = GaugeMetricFamily(
             "slopewise_job_expected_end_timestamp_seconds",
             "When it is expected to end, with the bounds of 80 % probability.",
+            labels=[*labels, "bound"],
+        )
+        self.saved = GaugeMetricFamily(
+            "slopewise_job_saved_seconds",
+            "By how much it ends sooner than the mean of its ends in virtual clusters under fair sharing.",
             labels=[*labels, "bound"],
         )
 
@@ -113,13 +113,13 @@ class EndFamilies:
         share, ends = known.virtual, known.ends
         if job.state.ended or share is None or ends is None or share.due_at_seconds <= 0:
             return
-        self.fair.add_metric(labels, share.due_at_seconds)
-        for bound, seconds in (
-            ("earliest", ends.earliest_seconds),
-            ("expected", ends.at_seconds),
-            ("latest", ends.latest_seconds),
+        for end, saved, seconds in (
+            ("earliest", "most", ends.earliest_seconds),
+            ("expected", "expected", ends.at_seconds),
+            ("latest", "least", ends.latest_seconds),
         ):
-            self.expected.add_metric([*labels, bound], seconds)
+            self.expected.add_metric([*labels, end], seconds)
+            self.saved.add_metric([*labels, saved], share.due_at_seconds - seconds)
 
     def __iter__(self) -> Iterator[Metric]:
-        return iter((self.fair, self.expected))
+        return iter((self.expected, self.saved))

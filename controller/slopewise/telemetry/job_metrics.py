@@ -30,6 +30,7 @@ from slopewise.model import (
 )
 from slopewise.telemetry.benefit import EndFamilies
 from slopewise.telemetry.held_jobs import HeldJobs, held_jobs
+from slopewise.telemetry.totals import totals
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
 
@@ -293,6 +294,7 @@ class _PromiseFamilies:
 
 def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
     families, promises, ends = _JobFamilies(), _PromiseFamilies(), EndFamilies(_JOB_LABELS)
+    policy_of: dict[tuple[str, str, str], str] = {}
     policies = _family("info", "Always 1; policy: the TrainingPolicy of the job.", "policy", "control")
     for seen in passes:
         cpu = _AllottedCores(
@@ -304,9 +306,10 @@ def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
             families.add(job, known, seen.snapshot, cpu)
             ends.add(labels, job, known)
             policies.add_metric([*labels, seen.document, seen.control], 1.0)
+            policy_of[job.namespace, job.name, job.node] = seen.document
             if (standing := seen.standings.get(job.uid)) is not None:
                 promises.add(job, standing)
-    yield from vars(families).values()
-    yield from vars(promises).values()
-    yield from ends
+    of_jobs: list[Metric] = [*vars(families).values(), *vars(promises).values(), *ends]
+    yield from of_jobs
     yield policies
+    yield from totals(of_jobs, policy_of)

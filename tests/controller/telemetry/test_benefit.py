@@ -11,6 +11,7 @@ from slopewise.model import (
     ContainerHealth,
     CpuAllocation,
     CpuControl,
+    DeadlineStanding,
     Decisions,
     Ends,
     Job,
@@ -18,9 +19,10 @@ from slopewise.model import (
     JobState,
     MemoryState,
     PassReport,
+    Standing,
     VirtualShare,
 )
-from slopewise.telemetry.metrics import Telemetry
+from slopewise.telemetry.metrics import Instruments, Telemetry
 
 CAME_WITH = CpuAllocation(None, 1000)
 
@@ -111,16 +113,16 @@ ENDS = Ends(START + 200, START + 150, START + 320)
 A = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
 
 
-def test_a_job_whose_policy_estimates_ends_has_them_with_their_bounds_beside_that_under_fair_sharing() -> None:
+def test_a_job_whose_policy_estimates_ends_has_them_and_what_they_save_against_fair_sharing() -> None:
     registry = recorded(a_report(0, {a_job("a"): known(virtual=SHARE, ends=ENDS)})).registry
-    fair = registry.get_sample_value("slopewise_job_fair_end_timestamp_seconds", A)
-    ends = {
-        bound: registry.get_sample_value("slopewise_job_expected_end_timestamp_seconds", {**A, "bound": bound})
-        for bound in ("earliest", "expected", "latest")
-    }
 
-    assert fair == START + 300
+    def value(metric: str, bound: str) -> float | None:
+        return registry.get_sample_value(f"slopewise_job_{metric}", {**A, "bound": bound})
+
+    ends = {bound: value("expected_end_timestamp_seconds", bound) for bound in ("earliest", "expected", "latest")}
     assert ends == {"earliest": START + 150, "expected": START + 200, "latest": START + 320}
+    saved = {bound: value("saved_seconds", bound) for bound in ("least", "expected", "most")}
+    assert saved == {"least": -20, "expected": 100, "most": 150}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_a_job_whose_policy_estimates_ends_has_them_with_their_bounds_beside_tha
 def test_a_job_without_both_ends_has_neither(job: Job, memory: JobMemory) -> None:
     registry = recorded(a_report(0, {job: memory})).registry
 
-    assert registry.get_sample_value("slopewise_job_fair_end_timestamp_seconds", A) is None
+    assert registry.get_sample_value("slopewise_job_saved_seconds", {**A, "bound": "expected"}) is None
     assert registry.get_sample_value("slopewise_job_expected_end_timestamp_seconds", {**A, "bound": "latest"}) is None
 
 
@@ -155,3 +157,34 @@ def test_a_job_names_its_policy_and_counts_its_moves_changes_and_throttled_perio
     assert value("moves_total", job_name="b") == 0
     assert value("resized_timestamp_seconds", job_name="b") is None
     assert value("cpu_periods_total", job_name="b") is None
+
+
+def test_a_namespace_has_the_sums_over_its_jobs_under_each_policy() -> None:
+    instruments = Instruments()
+    saving = known(virtual=SHARE, ends=ENDS, job_class="CL", wanted=0.5)
+    for document, uids in (("training", "ab"), ("other", "c")):
+        jobs = {a_job(uid, limit=400, level=None if uid == "b" else 1.0): saving for uid in uids}
+        report = a_report(0, jobs)
+        slow = {"a": Standing(deadline=DeadlineStanding(START, 60.0, slack_seconds=-5.0, confirmed_hopeless=True))}
+        Telemetry(control="limits", interval_seconds=20.0, document=document, instruments=instruments).record(
+            replace(report, standings=slow if document == "training" else {})
+        )
+
+    def value(metric: str, policy: str, **labels: str) -> float | None:
+        of = {"policy": policy, "job_namespace": "team", **labels}
+        return instruments.registry.get_sample_value(f"slopewise_namespace_{metric}", of)
+
+    assert value("cpu_cores", "training", kind="allocated") == pytest.approx(0.8)
+    assert (value("cpu_cores", "training", kind="wanted"), value("cpu_cores", "other", kind="wanted")) == (1.0, 0.5)
+    assert (
+        value("jobs_of_class", "training", **{"class": "CL"}),
+        value("jobs_of_class", "other", **{"class": "CL"}),
+    ) == (2, 1)
+    assert value("saved_seconds", "training", bound="expected") == 200
+    assert value("jobs_in", "training", condition="without_metrics") == 1
+    assert value("jobs_in", "other", condition="without_metrics") == 0
+    assert (
+        value("jobs_in", "training", condition="late"),
+        value("jobs_in", "training", condition="deadline_hopeless"),
+    ) == (1, 1)
+    assert value("jobs_in", "other", condition="late") is None
