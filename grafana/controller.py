@@ -102,6 +102,22 @@ def _passes() -> list[Builder[Panel]]:
             Query(quantile(0.99, "slopewise_pass_duration_seconds", "verb"), "{{verb}}"),
         ),
         lines(
+            "Queries to Prometheus",
+            "How many queries does the controller send, and do they fail? Their number does not grow with the jobs.",
+            "cpm",
+            Query(per_minute("slopewise_query_duration_seconds_count", "outcome"), "{{outcome}}"),
+            stacked=True,
+            width=12,
+        ),
+        lines(
+            "Slowest queries to Prometheus",
+            "How long does Prometheus take (99th percentile)? All queries of a pass together may take a quarter of its "
+            "interval, 15 s at most.",
+            "s",
+            Query(quantile(0.99, "slopewise_query_duration_seconds", "outcome"), "{{outcome}}"),
+            width=12,
+        ),
+        lines(
             "Time since the last pass",
             "Is the controller on time? Above its bound, three intervals and at least three minutes, "
             "SlopewiseNoPass is pending.",

@@ -88,6 +88,7 @@ def _other_dashboards() -> dashboard.DashboardLink:
 
 
 def _variables(*, one_job: bool) -> list[dashboard.QueryVariable]:
+    """Grafana quotes what is special in a regular expression only in values of variables that may have several."""
     of_policy = f'{OF_CLUSTER},policy=~"$policy"'
     of_namespace = f'{of_policy},job_namespace=~"$namespace",job_node=~"$node"'
     job = _filter("job", "Job", f"slopewise_job_info{{{of_namespace}}}", "job_name")
@@ -96,7 +97,7 @@ def _variables(*, one_job: bool) -> list[dashboard.QueryVariable]:
         _all(_filter("policy", "Policy", f"slopewise_job_info{{{OF_CLUSTER}}}", "policy")),
         _all(_filter("namespace", "Namespace", f"slopewise_job_info{{{of_policy}}}", "job_namespace")),
         _all(_filter("node", "Node", f"slopewise_node_allocatable_cores{{{OF_CLUSTER}}}", "job_node")),
-        job if one_job else _all(job),
+        job.multi(True) if one_job else _all(job),
     ]
 
 

@@ -130,6 +130,16 @@ def test_variables_offer_only_values_of_documented_metrics(name: str) -> None:
 
 
 @each_dashboard
+def test_names_that_look_like_patterns_are_quoted_as_grafana_does_for_variables_of_several_values(
+    name: str,
+) -> None:
+    chosen = [variable for variable in DASHBOARDS[name]["templating"]["list"] if variable["type"] == "query"]
+
+    assert all(variable["multi"] for variable in chosen)
+    assert [each["name"] for each in chosen if not each.get("includeAll")] == (["job"] if name == "job" else [])
+
+
+@each_dashboard
 def test_links_and_copies_stay_valid_because_identities_are_stable_and_unique(name: str) -> None:
     dashboard = DASHBOARDS[name]
     ids = [panel["id"] for panel in dashboard["panels"]]

@@ -321,6 +321,7 @@ class Session(ClosesStack):
             responses=[self.plan.policy.spec.responses],
             own=self._own_mappings(),
             points=reads_points(self.plan.policy.spec),
+            on_query=self.telemetry.record_query,
         )
 
     def _own_mappings(self) -> dict[str, OwnMappings]:

@@ -287,6 +287,7 @@ class PolicyRunner:
             resource_matchers={},
             responses=[self.spec.responses],
             points=reads_points(self.spec),
+            on_query=self._telemetry.record_query,
         )
 
     def _make_observer(self) -> KubeObserver:

@@ -21,6 +21,7 @@ from slopewise.telemetry.log_lines import configure_logging
 
 __all__ = ["Instruments", "Telemetry", "configure_logging"]
 
+QUERY_OUTCOMES = ("answered", "failed")
 VERBS = ("observe", "decide", "guard", "act", "report")
 MOVE_KINDS = ("place", "migrate")
 MOVE_STAGES: tuple[MoveStage, ...] = get_args(MoveStage)
@@ -47,6 +48,10 @@ class Instruments:
             buckets=_PASS_BUCKETS,
             registry=self.registry,
         )
+        self.queries = Histogram(
+            "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"],
+            buckets=_PASS_BUCKETS, registry=self.registry,
+        )  # fmt: skip
         self.last_pass = Gauge(
             "slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.", registry=self.registry
         )
@@ -88,6 +93,8 @@ class Instruments:
             self.passes.labels(result)
         for verb in VERBS:
             self.durations.labels(verb)
+        for outcome in QUERY_OUTCOMES:
+            self.queries.labels(outcome)
         for outcome in OUTCOMES:
             self.resizes.labels(outcome)
             self.stops.labels(outcome)
@@ -168,6 +175,10 @@ class Telemetry:
     def record_duration(self, verb: str, seconds: float) -> None:
         """Record the duration of `report`, which ends after `record`."""
         self._metrics.durations.labels(verb).observe(seconds)
+
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """Record one query to Prometheus, which is one of `observe`."""
+        self._metrics.queries.labels(outcome).observe(seconds)
 
     def record_failure(self, error: BaseException) -> None:
         """Record a pass that raised: the message of an expected error, the traceback of a bug."""
