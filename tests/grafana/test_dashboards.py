@@ -232,6 +232,15 @@ def test_every_alert_is_listed_with_a_runbook_that_there_is() -> None:
     assert linked <= {page.lower() for page in pages}
 
 
+def test_every_panel_that_a_runbook_names_is_on_the_dashboard_that_it_names() -> None:
+    titles = {dashboard["title"].removeprefix("Slopewise / "): dashboard for dashboard in DASHBOARDS.values()}
+    text = " ".join((ROOT / "docs/runbooks.md").read_text(encoding="utf-8").split())
+    named = re.findall(rf"\*([^*]+)\* on \*({'|'.join(titles)})\*", text)
+
+    assert len(named) >= 5
+    assert {title for title, name in named if title not in {each["title"] for each in panels(titles[name])}} == set()
+
+
 def test_the_list_of_alerts_leads_to_panels_that_there_are_and_that_lead_to_the_same_runbook() -> None:
     [listed] = [panel for _, panel in PANELS if panel["type"] == "text"]
     found = re.findall(r"^\| \[(\w+)\].*\[(.+)\]\(/d/slopewise-(\w+)\?viewPanel=(\d+)\) \|$",

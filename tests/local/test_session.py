@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from local.conftest import a_policy, eventually, marked_processes, own_prometheus, running, tiny
+from support import fake_grafana
 from support.panel_rows import PanelRows, all_queries, of_a_local_run
 
+from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings
@@ -87,6 +89,16 @@ def test_every_panel_has_rows_against_the_prometheus_of_a_run_but_those_of_clust
     with running(workshop, a_policy("marginal", control=control), asked, tiny("b", 90)) as session:
         eventually(lambda: any(report.count("applied") for report in observed(session)))
         PanelRows(session.prometheus.url, of_a_local_run(all_queries("20s"))).wait(seconds=60)
+
+
+def test_decisions_are_annotated_in_grafana_with_the_job_and_the_policy(workshop: Workshop) -> None:
+    with fake_grafana.running(fake_grafana.FakeGrafana()) as grafana:
+        access = GrafanaAccess(grafana.url, fake_grafana.TOKEN)
+        with running(workshop, a_policy(), tiny("fast", 60), tiny("slow", 60), annotated=access):
+            eventually(lambda: grafana.annotations)
+    tags = grafana.annotations[0]["tags"]
+    assert {"slopewise", "resize", "namespace:test", "policy:default"} <= set(tags)
+    assert {"job:fast", "job:slow"} & set(tags)
 
 
 def test_a_job_that_crashes_is_reported_with_its_last_words_and_the_others_go_on(workshop: Workshop) -> None:
