@@ -140,7 +140,7 @@ def _jobs() -> list[Builder[Panel]]:
         ),
         rows_now(
             "Jobs now",
-            "Where does each job stand, and what would the policy give it? A job's name leads to its own dashboard.",
+            "Where does each job stand, and what does it have? A job's name leads to its own dashboard.",
             _JOB_COLUMNS,
             {**JOB_HEADINGS, "class": "Class", "policy": "Policy"},
             links=[_TO_THE_JOB],
@@ -322,5 +322,4 @@ _JOB_COLUMNS = (
     Column(per_job("slopewise_job_growth_efficiency", ',resource="cpu"'), "Growth efficiency", PER_SECOND),
     Column(per_job("slopewise_job_cpu_usage_cores"), "CPU used", CORES),
     Column(per_job("slopewise_job_cpu_allocated_cores"), "CPU allocated", CORES),
-    Column(per_job("slopewise_job_cpu_wanted_cores"), "CPU wanted", CORES),
 )
