@@ -1,7 +1,7 @@
-"""Writes the dashboards' JSON: `python grafana/generate.py`, or with `--check` says whether it is up to date.
+"""Writes the dashboards' JSON, and the list of their panels: `python grafana/generate.py`; `--check` compares instead.
 
-Before this: `overview.py`. After it: the JSON travels to clusters as a ConfigMap (`kustomization.yaml` beside this
-file), to a Grafana by `slopewise dashboards push`, and into the wheel. The same code gives the same bytes.
+The JSON travels to clusters as a ConfigMap (`kustomization.yaml` beside this file), to a Grafana by `slopewise
+dashboards push`, and into the wheel. The same code gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ sys.path.insert(0, str(HERE.parent))  # run as a file, Python knows only this fo
 from grafana_foundation_sdk.cog.encoder import JSONEncoder  # noqa: E402
 from grafana_foundation_sdk.models.dashboard import Dashboard  # noqa: E402
 
+from grafana.controller import controller  # noqa: E402
+from grafana.job import job  # noqa: E402
+from grafana.nodes import nodes  # noqa: E402
 from grafana.overview import overview  # noqa: E402
+from grafana.page import PAGE, page  # noqa: E402
 
-DASHBOARDS = {"overview.json": overview}
+DASHBOARDS = {"controller.json": controller, "job.json": job, "nodes.json": nodes, "overview.json": overview}
 
 
 def render(dashboard: Dashboard) -> str:
@@ -28,25 +32,24 @@ def render(dashboard: Dashboard) -> str:
     return json.dumps(dashboard, cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def outdated(folder: Path) -> list[Path]:
-    """The files in `folder` whose content is not what the code generates now."""
-    return [
-        folder / name
-        for name, build in DASHBOARDS.items()
-        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != render(build())
-    ]
+def files(folder: Path) -> dict[Path, str]:
+    """All that is generated, by its place: the dashboards in `folder`, and the list of their panels."""
+    built = {name: build() for name, build in DASHBOARDS.items()}
+    ordered = [built[f"{name}.json"] for name in ("overview", "job", "nodes", "controller")]
+    return {**{folder / name: render(each) for name, each in built.items()}, PAGE: page(ordered)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when done or up to date, 1 when `--check` found a file that is not."""
     options = _parser().parse_args(arguments)
-    stale = outdated(options.folder)
+    wanted = files(options.folder)
+    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if options.check:
             print(f"{path} is out of date; run python grafana/generate.py and commit the result.", file=sys.stderr)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(render(DASHBOARDS[path.name]()), encoding="utf-8")
+            path.write_text(wanted[path], encoding="utf-8")
             print(f"wrote {path}", file=sys.stderr)
     return 1 if options.check and stale else 0
 

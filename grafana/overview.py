@@ -1,237 +1,179 @@
-"""The Overview dashboard: what each job does, which jobs have the CPU, and whether Slopewise itself is at work.
+"""The Overview dashboard: which jobs learn, who has the CPU, what that brought, and why the rest was left as it was.
 
-Only metrics of docs/metrics.md are read, and only by labels that the controller itself sets: `job_namespace`,
-`job_name` and `job_node`, never the scrape's own `namespace`, which a controller outside a cluster does not have.
-
-`max by` comes first wherever a gauge is read: after a rollout the old replica's series may still be there, and
-a job must not count twice.
+Its lines are sums over the jobs of namespaces, which the variables cluster, policy and namespace filter; its tables
+show single jobs, which node and job filter too. Lines of 5,000 jobs are neither read nor quick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.models.dashboard import (
-    Dashboard,
-    DashboardCursorSync,
-    Panel,
-    VariableOption,
-    VariableRefresh,
-    VariableSort,
-)
+from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
-from grafana.panels import DATASOURCE, Column, Query, job_table, lines, number
+from grafana.benefit import brought
+from grafana.frame import frame
+from grafana.panels import JOB_HEADINGS, Column, Link, Query, lines, number, rows_now
+from grafana.selectors import JOB_LABELS, OF_CLUSTER, namespaces, newest, per_job, per_minute, per_node, rate
 
 UID = "slopewise-overview"
 JOB = "{{job_namespace}}/{{job_name}}"
-JOB_FILTER = 'job_namespace=~"$namespace",job_name=~"$job"'
 CORES = "suffix: cores"
 PER_SECOND = "suffix:/s"
-UNSEEN_FOR_SECONDS = "time() - max(slopewise_last_pass_timestamp_seconds > 0)"
-"""Zero is a controller that has not finished a pass yet, not one that last looked in 1970."""
-INTERVAL_SECONDS = "clamp_min(max(slopewise_interval_seconds), 60)"
+UNSEEN_FOR_SECONDS = f"time() - max(slopewise_last_pass_timestamp_seconds{{{OF_CLUSTER}}} > 0)"
+"""Zero is a controller that has not finished a pass yet, not one that last passed in 1970."""
+INTERVAL_SECONDS = f"clamp_min(max(slopewise_interval_seconds{{{OF_CLUSTER}}}), 60)"
 """As in the alert: with an interval of 5 s and scrapes 30 s apart, a healthy controller seems up to 35 s late."""
 
-
-def per_job(metric: str, matchers: str = "") -> str:
-    """The value of one of the `slopewise_job_…` gauges for each selected job."""
-    return f"max by (job_namespace, job_name, job_node) ({metric}{{{JOB_FILTER}{matchers}}})"
-
-
-def per_minute(counter: str, label: str) -> str:
-    """How often a minute, for each value of `label`; `rate` needs the counters to start at 0, not at 1."""
-    return f"60 * sum by ({label}) (rate({counter}[$__rate_interval]))"
+KEPT = "${datasource:queryparam}&${cluster:queryparam}&${policy:queryparam}&from=${__from}&to=${__to}"
+"""What a link keeps of the dashboard that it is on."""
+TO_THE_JOB = (
+    "/d/slopewise-job?var-namespace=${__data.fields.Namespace:percentencode}"
+    f"&var-job=${{__data.fields.Job:percentencode}}&{KEPT}"
+)
+"""Encoded, because names of jobs on one machine are whatever their user wrote."""
 
 
 def overview() -> Dashboard:
     """The dashboard, ready to be written as JSON."""
-    builder = (
-        dashboard.Dashboard("Slopewise / Overview")
-        .uid(UID)
-        .description("Which jobs are learning, who has the CPU, and is the controller at work?")
-        .tags(["slopewise"])
-        .time("now-1h", "now")
-        .refresh("30s")
-        .timezone("browser")
-        .tooltip(DashboardCursorSync.CROSSHAIR)
-        .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
-        .with_variable(_filter("namespace", "Namespace", "slopewise_job_metrics_available", "job_namespace"))
-        .with_variable(
-            _filter("job", "Job", 'slopewise_job_metrics_available{job_namespace=~"$namespace"}', "job_name")
-        )
-    )
-    for panel_id, (row, panel) in enumerate(_panels(), start=1):
-        if row:
-            builder.with_row(dashboard.Row(row).id(100 + panel_id))
-        built = panel.build()
-        built.id_val = panel_id
-        builder.with_panel(_Built(built))
-    return builder.build()
-
-
-class _Built(Builder[Panel]):
-    """A finished panel, where the SDK wants a builder: each shape has its own builder type, `id` is common."""
-
-    def __init__(self, panel: Panel) -> None:
-        self._panel = panel
-
-    def build(self) -> Panel:
-        return self._panel
-
-
-def _filter(name: str, label: str, series: str, values_of: str) -> dashboard.QueryVariable:
-    """A choice of jobs. `.*` stands for all, so that a job without a namespace is among them."""
-    return (
-        dashboard.QueryVariable(name)
-        .label(label)
-        .datasource(DATASOURCE)
-        .query(f"label_values({series}, {values_of})")
-        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(VariableSort.ALPHABETICAL_ASC)
-        .multi(True)
-        .include_all(True)
-        .all_value(".*")
-        .current(VariableOption(selected=True, text="All", value="$__all"))
+    question = "Which jobs are learning, who has the CPU, what did that bring, and is anything wrong?"
+    return frame(
+        UID,
+        "Overview",
+        question,
+        {
+            "Is anything wrong?": _wrong(),
+            "What did it bring?": brought(),
+            "Jobs": _jobs(),
+            "CPU": _cpu(),
+            "Promises": _promises(),
+            "Decisions": _decisions(),
+        },
     )
 
 
-def _panels() -> Iterator[tuple[str, Builder[Panel]]]:
-    """Every panel in reading order, each with the title of the row that starts before it, if one does."""
-    for title, panels in (
-        ("Is anything wrong?", _health()),
-        ("Jobs", _jobs()),
-        ("CPU", _cpu()),
-        ("Promises", _promises()),
-        ("The controller", _controller()),
-    ):
-        for position, panel in enumerate(panels):
-            yield title if position == 0 else "", panel
-
-
-def _health() -> list[Builder[Panel]]:
+def _wrong() -> list[Builder[Panel]]:
     return [
         number(
             "Intervals since the last pass",
-            "Is the controller looking? A pass that could observe should end once in each interval (one shorter than "
-            "a minute counts as a minute); from 3 on the alert SlopewiseNoPass is pending. No data: no controller has "
-            "finished a pass.",
+            "Does the controller make its passes? One that could observe should end once in each interval (one shorter "
+            "than a minute counts as a minute); from 3 on the alert SlopewiseNoPass is pending. No data: no controller "
+            "has finished a pass.",
             "short",
             f"({UNSEEN_FOR_SECONDS}) / {INTERVAL_SECONDS}",
             amber_from=2,
             red_from=3,
+            width=6,
+            alerts=["SlopewiseNoPass"],
         ),
         number(
             "Jobs without fresh metrics",
             "For how many jobs is there no fresh, finite evaluation? They keep what they have: no metrics, no "
             "action. No data: no managed jobs.",
             "none",
-            f"sum(1 - {per_job('slopewise_job_metrics_available')})",
+            f"sum({_jobs_in('without_metrics')})",
             amber_from=1,
             red_from=5,
+            width=6,
+            alerts=["SlopewiseMetricsMissing"],
         ),
         number(
             "Diverged jobs",
-            "How many jobs report a loss that is NaN or infinite? They burn CPU and learn nothing. No data: no "
+            "How many jobs report a loss that is NaN or infinite? They use CPU and learn nothing. No data: no "
             "managed jobs.",
             "none",
-            f"sum({per_job('slopewise_job_diverged')})",
+            f"sum({_jobs_in('diverged')})",
             amber_from=1,
             red_from=1,
+            width=6,
+            alerts=["SlopewiseLossNotFinite"],
+        ),
+        number(
+            "Alerts",
+            "How many alerts of Slopewise fire? The dashboard Controller health lists each with its panel and its "
+            "runbook. 0 as well where Prometheus has not loaded our rules.",
+            "none",
+            f'count(ALERTS{{{OF_CLUSTER},alertname=~"Slopewise.+",alertstate="firing"}}) or vector(0)',
+            amber_from=1,
+            red_from=1,
+            width=6,
         ),
     ]
 
 
 def _jobs() -> list[Builder[Panel]]:
+    efficiency = per_job("slopewise_job_growth_efficiency", ',resource="cpu"')
     return [
         lines(
             "Jobs by state",
             "How many managed jobs are there, and what are they doing?",
             "none",
-            Query("max by (state) (slopewise_jobs)", "{{state}}"),
+            Query(newest("slopewise_jobs", "cluster, state"), "{{state}}"),
             stacked=True,
         ),
         lines(
             "Jobs by class",
-            "How many jobs does the policy treat as new, watched or completing (FlowCon: NL, WL, CL)?",
+            "How many jobs does the policy treat as still learning, slowing down or converged (FlowCon: NL, WL, CL)?",
             "none",
-            Query(f"sum by (class) ({_CLASS_OF_JOB})", "{{class}}"),
+            Query(namespaces("slopewise_namespace_jobs_of_class", "class"), "{{class}}"),
             stacked=True,
         ),
         lines(
-            "Age of the evaluation",
-            "How old is the newest loss sample of each job? A climbing line is a job that stopped reporting.",
-            "s",
-            Query(per_job("slopewise_job_evaluation_age_seconds"), JOB),
-        ),
-        lines(
-            "Loss",
-            "Is it still falling? The level that the policy decided on, not a raw sample.",
-            "none",
-            Query(per_job("slopewise_job_evaluation"), JOB),
-            width=12,
-        ),
-        lines(
-            "Growth efficiency of CPU",
-            "What does a job make of its CPU? Progress per second and per whole node of CPU (Eq. 4.2); the "
-            "policy gives CPU to those on top.",
+            "Sum of growth efficiency",
+            "Does the whole node learn faster? The papers' objective of each node (Eq. 4.3).",
             PER_SECOND,
-            Query(per_job("slopewise_job_growth_efficiency", ',resource="cpu"'), JOB),
-            width=12,
+            Query(per_node("slopewise_growth_efficiency_sum"), "{{job_node}}"),
         ),
-        job_table("Jobs now", "Where does each job stand, and what would the policy give it?", _JOB_COLUMNS),
+        _top(
+            "Highest growth efficiency of CPU",
+            "Which ten jobs make most of their CPU? Progress per second and per whole node of CPU (Eq. 4.2).",
+            f"topk(10, {efficiency})",
+            "Growth efficiency",
+            PER_SECOND,
+            12,
+        ),
+        _top(
+            "Oldest evaluations",
+            "Which ten jobs have reported no loss for longest? They keep what they have.",
+            f"topk(10, {per_job('slopewise_job_evaluation_age_seconds')})",
+            "Age",
+            "s",
+            12,
+        ),
+        rows_now(
+            "Jobs now",
+            "Where does each job stand, and what does it have? A job's name leads to its own dashboard.",
+            _JOB_COLUMNS,
+            {**JOB_HEADINGS, "class": "Class", "policy": "Policy"},
+            links=[_TO_THE_JOB],
+            height=10,
+        ),
     ]
 
 
 def _cpu() -> list[Builder[Panel]]:
     return [
         lines(
-            "CPU used",
+            "CPU used, allocated, accepted and wanted",
+            "Is CPU given that no job uses, and does what jobs have follow what the policy wants? Sum over the jobs of "
+            "the chosen namespaces. Allocated is in effect, as kubelets report it; accepted is what the API server has "
+            "stored: they stay apart where a kubelet is down. Wanted is the policy's limit; in mode Recommend it and "
+            "accepted stay apart. They do so too under control: requests, where shares add up to the node and limits "
+            "need not.",
+            CORES,
+            Query(namespaces("slopewise_namespace_cpu_cores", "kind"), "{{kind}}"),
+        ),
+        lines(
+            "CPU used, by namespace",
             "Who uses the CPU? Average over the last measured interval, stacked.",
             CORES,
-            Query(per_job("slopewise_job_cpu_usage_cores"), JOB),
+            Query(_cores_by_namespace("used"), "{{job_namespace}}"),
             stacked=True,
-            width=12,
         ),
         lines(
-            "CPU allocated",
-            "Who may use the CPU? The limit of each job in effect, as its kubelet reports it, stacked. Under control: "
-            "requests it is the job's share of its node: its request ÷ the sum of requests there × the node's cores. "
-            "It may use more while others idle.",
+            "CPU allocated, by namespace",
+            "Who may use the CPU? The limits in effect, or under control: requests the shares of the node, stacked.",
             CORES,
-            Query(per_job("slopewise_job_cpu_allocated_cores"), JOB),
+            Query(_cores_by_namespace("allocated"), "{{job_namespace}}"),
             stacked=True,
-            width=12,
-        ),
-        lines(
-            "CPU used, allocated, accepted and wanted",
-            "Is CPU given that no job uses, and does what jobs have follow what the policy wants? Sum over the "
-            "selected jobs. Allocated is in effect, as kubelets report it; accepted is what the API server has stored: "
-            "they stay apart where a kubelet is down. Wanted is the policy's limit; in mode Recommend it and accepted "
-            "stay apart. They do so too under control: requests, where shares add up to the node and limits need not.",
-            CORES,
-            Query(f"sum({per_job('slopewise_job_cpu_usage_cores')})", "used"),
-            Query(f"sum({per_job('slopewise_job_cpu_allocated_cores')})", "allocated"),
-            Query(f"sum({per_job('slopewise_job_cpu_accepted_cores')})", "accepted"),
-            Query(f"sum({per_job('slopewise_job_cpu_wanted_cores')})", "wanted"),
-            width=12,
-        ),
-        lines(
-            "Sum of growth efficiency",
-            "Does the whole node learn faster? The objective of each node (Eq. 4.3).",
-            PER_SECOND,
-            Query("max by (job_node) (slopewise_growth_efficiency_sum)", "{{job_node}}"),
-            width=12,
-        ),
-        lines(
-            "Cores that a node has left for jobs",
-            "How much of a node do other pods take? Available is what they leave of allocatable to the jobs of the "
-            "policy that was applied last; dqoes and deadline promise no more than that.",
-            CORES,
-            Query("max by (job_node) (slopewise_node_available_cores)", "{{job_node}} available"),
-            Query("max by (job_node) (slopewise_node_allocatable_cores)", "{{job_node}} allocatable"),
-            width=24,
         ),
     ]
 
@@ -244,121 +186,140 @@ def _promises() -> list[Builder[Panel]]:
             "How many jobs take more than 10 % longer than their owners ask, and have for two intervals? 0 as well "
             "where no owner states an objective.",
             "none",
-            f"sum({per_job('slopewise_job_objective_missed')}) or vector(0)",
+            f"sum({_jobs_in('objective_missed')}) or vector(0)",
             amber_from=1,
             red_from=3,
+            width=6,
+            alerts=["SlopewiseObjectiveMissed"],
         ),
         number(
             "Jobs that cannot meet their deadline",
             "How many jobs would be late even with all CPU of the largest node, or are late already? 0 as well where "
             "no owner states a deadline.",
             "none",
-            f"sum({per_job('slopewise_job_deadline_hopeless')}) or vector(0)",
+            f"sum({_jobs_in('deadline_hopeless')}) or vector(0)",
             amber_from=1,
             red_from=3,
+            width=6,
+            alerts=["SlopewiseDeadlineHopeless"],
+        ),
+        number(
+            "Deadlines missed",
+            "How many jobs run on though their deadline has passed? 0 as well where no owner states a deadline.",
+            "none",
+            f"sum({_jobs_in('deadline_missed')}) or vector(0)",
+            amber_from=1,
+            red_from=3,
+            width=6,
+            alerts=["SlopewiseDeadlineMissed"],
         ),
         number(
             "Jobs late at their present pace",
             "How many jobs need more CPU to meet their deadline? 0 as well where no owner states a deadline.",
             "none",
-            f"sum({per_job('slopewise_job_deadline_slack_seconds')} < bool 0) or vector(0)",
+            f"sum({_jobs_in('late')}) or vector(0)",
             amber_from=1,
             red_from=5,
+            width=6,
         ),
-        lines(
-            "Deviation from the objective",
-            "Who is faster than asked, and who is slower? (asked − took) ÷ asked: below −10 % the objective is missed.",
+        _top(
+            "Worst deviations from the objective",
+            "Which ten jobs are furthest behind what their owners ask? (asked − took) ÷ asked: below −10 % the "
+            "objective is missed.",
+            f"bottomk(10, {per_job('slopewise_job_qoe_deviation_ratio')})",
+            "Deviation",
             "percentunit",
-            Query(per_job("slopewise_job_qoe_deviation_ratio"), JOB),
+            8,
         ),
-        lines(
-            "Slack before the deadline",
-            "Who has time to spare at the present pace, and who is late by how much?",
+        _top(
+            "Least slack before the deadline",
+            "Which ten jobs have least time to spare at their present pace, and who is late by how much?",
+            f"bottomk(10, {per_job('slopewise_job_deadline_slack_seconds')})",
+            "Slack",
             "s",
-            Query(per_job("slopewise_job_deadline_slack_seconds"), JOB),
+            8,
         ),
         lines(
             "Targets reached",
             "How many jobs have reached the loss that their owners need, and could make room for others?",
             "none",
-            Query(f"sum({per_job('slopewise_job_deliverable_reached')})", "deliverable"),
-            Query(f"sum({per_job('slopewise_job_target_reached')})", "target"),
-        ),
-        lines(
-            "Jobs held back",
-            "How many arriving jobs wait for room, and how many were let in without it, a minute? The second line "
-            "above 0 is a cluster that is too small for what its jobs are promised.",
-            "none",
-            Query("max(slopewise_held_jobs)", "held back"),
-            Query("60 * sum(rate(slopewise_holds_expired_total[$__rate_interval]))", "let in without room, a minute"),
-            width=12,
-        ),
-        lines(
-            "Longest wait of a held job",
-            "For how long has the job that is held back longest waited? At behaviour.maxHoldSeconds, or earlier where "
-            "its deadline is near, it is let in, with room or without.",
-            "s",
-            Query("max(slopewise_oldest_hold_seconds)", "longest wait"),
-            width=12,
+            Query(_jobs_in("deliverable"), "deliverable"),
+            Query(_jobs_in("target_reached"), "target"),
         ),
     ]
 
 
-def _controller() -> list[Builder[Panel]]:
+def _decisions() -> list[Builder[Panel]]:
     return [
-        lines(
-            "Passes",
-            "Do passes end well? A held pass could not observe and changed nothing.",
-            "cpm",
-            Query(per_minute("slopewise_passes_total", "result"), "{{result}}"),
-            stacked=True,
-        ),
-        lines(
-            "Time of a pass",
-            "Where does a pass spend its time? Mean of each verb, stacked.",
-            "s",
-            Query(
-                "sum by (verb) (rate(slopewise_pass_duration_seconds_sum[$__rate_interval]))"
-                " / sum by (verb) (rate(slopewise_pass_duration_seconds_count[$__rate_interval]))",
-                "{{verb}}",
-            ),
-            stacked=True,
-        ),
-        lines(
-            "Time since the last pass",
-            "Is the controller on time? Above its bound, three intervals and at least three minutes, "
-            "SlopewiseNoPass is pending.",
-            "s",
-            Query(UNSEEN_FOR_SECONDS, "since the last pass"),
-            Query(f"3 * {INTERVAL_SECONDS}", "bound of the alert"),
-        ),
         lines(
             "Resizes by outcome",
             "What was the outcome of the resizes that were let through? Failed ones are tried again on the next pass.",
             "cpm",
             Query(per_minute("slopewise_resizes_total", "outcome"), "{{outcome}}"),
             stacked=True,
-            width=12,
         ),
         lines(
-            "Resizes withheld, by guard",
-            "Which guard holds the policy back, and how often?",
+            "Withheld, by guard",
+            "Why was the policy not followed? Resizes, moves and stops that each guard has withheld.",
             "cpm",
             Query(per_minute("slopewise_withheld_total", "guard"), "{{guard}}"),
+            stacked=True,
+        ),
+        lines(
+            "Moves by outcome",
+            "How many arriving jobs were given a node, how many running ones another, and how did that go?",
+            "cpm",
+            Query(per_minute("slopewise_moves_total", "kind, outcome"), "{{kind}} {{outcome}}"),
+            stacked=True,
+        ),
+        lines(
+            "Jobs held back",
+            "How many arriving jobs wait for room, and how many were let in without it, a minute? The second line "
+            "above 0 is a cluster that is too small for what its jobs are promised.",
+            "none",
+            Query(newest("slopewise_held_jobs"), "held back"),
+            Query(f"60 * {rate('slopewise_holds_expired_total')}", "let in without room, a minute"),
+            width=12,
+            alerts=["SlopewiseJobsHeldBack"],
+        ),
+        lines(
+            "Stops at the target",
+            "How many jobs were signalled to end because they have reached their target?",
+            "cpm",
+            Query(per_minute("slopewise_stops_total", "outcome"), "{{outcome}}"),
             stacked=True,
             width=12,
         ),
     ]
 
 
-_CLASS_OF_JOB = f"max by (job_namespace, job_name, job_node, class) (slopewise_job_class{{{JOB_FILTER}}}) == 1"
+def _top(title: str, question: str, promql: str, heading: str, unit: str, width: int) -> Builder[Panel]:
+    """Ten jobs, each with a link to its dashboard; as lines they would change their places all the time."""
+    columns = [Column(promql, heading, unit)]
+    return rows_now(title, question, columns, JOB_HEADINGS, links=[_TO_THE_JOB], width=width)
+
+
+def _jobs_in(condition: str) -> str:
+    matchers = f',condition="{condition}"'
+    return namespaces("slopewise_namespace_jobs_in", "condition", matchers)
+
+
+def _cores_by_namespace(kind: str) -> str:
+    matchers = f',kind="{kind}"'
+    return namespaces("slopewise_namespace_cpu_cores", "job_namespace", matchers)
+
+
+_TO_THE_JOB = Link("Job", "This job", TO_THE_JOB)
+_CLASS_OF_JOB = f"{per_job('slopewise_job_class', '', 'class')} == 1"
+_POLICY_OF_JOB = (
+    f'max by ({JOB_LABELS}, policy) (slopewise_job_info{{{OF_CLUSTER},policy=~"$policy",'
+    'job_node=~"$node",job_namespace=~"$namespace",job_name=~"$job"})'
+)
 _JOB_COLUMNS = (
+    Column(_POLICY_OF_JOB, "", "none"),
     Column(_CLASS_OF_JOB, "", "none"),
     Column(per_job("slopewise_job_evaluation"), "Loss", "none"),
-    Column(per_job("slopewise_job_progress_per_second"), "Progress", PER_SECOND),
     Column(per_job("slopewise_job_growth_efficiency", ',resource="cpu"'), "Growth efficiency", PER_SECOND),
     Column(per_job("slopewise_job_cpu_usage_cores"), "CPU used", CORES),
     Column(per_job("slopewise_job_cpu_allocated_cores"), "CPU allocated", CORES),
-    Column(per_job("slopewise_job_cpu_wanted_cores"), "CPU wanted", CORES),
-    Column(per_job("slopewise_job_evaluation_age_seconds"), "Age of evaluation", "s"),
 )

@@ -1,17 +1,34 @@
 """Which queries a dashboard sends, and which metrics a query reads: for tests that hold both to the contract.
 
-Before this: the JSON that `generate.py` wrote, or a rule file. After it: tests compare the names with
-docs/metrics.md, and send the queries to a real Prometheus.
+Tests compare the names with docs/metrics.md, and send the queries of the committed dashboards to a real Prometheus.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-METRICS_PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+HERE = Path(__file__).resolve().parent
+METRICS_PAGE = HERE.parent / "docs" / "metrics.md"
+_OF_AN_ALERT = "an alert reads it and names the object; between alerts there is nothing to see"
+
+NOT_SHOWN: Mapping[str, str] = {
+    "slopewise_job_regressed": _OF_AN_ALERT,
+    "slopewise_job_resize_pending_seconds": _OF_AN_ALERT,
+    "slopewise_suspended_jobs": _OF_AN_ALERT,
+    "slopewise_oldest_suspended_seconds": _OF_AN_ALERT,
+    "slopewise_node_departures_total": _OF_AN_ALERT,
+    "slopewise_moves_max_per_node_hour": "a setting, which an alert compares with the moves",
+    "slopewise_moves_max_concurrent": "a setting, which an alert compares with the moves",
+}
+"""Metrics of the controller that no panel shows, each with the reason."""
+
+ONE_JOB = ".+"
+"""What stands for a variable that has no `All`: any one job."""
+
 _HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 _NOT_METRICS = re.compile(
     r'"(?:\\.|[^"\\])*"'  # strings
@@ -23,17 +40,34 @@ _NOT_METRICS = re.compile(
 _NAME = re.compile(r"\b[a-zA-Z_:][a-zA-Z0-9_:]*\b(?!\s*\()")
 
 
+def dashboards(folder: Path = HERE / "dashboards") -> dict[str, Any]:
+    """The committed dashboards, by the names of their files."""
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+
+
 def panel_queries(dashboard: Mapping[str, Any], *, rate_interval: str = "1m") -> list[tuple[str, str]]:
     """Title and PromQL of every query of every panel, with Grafana's variables filled in for all jobs.
 
     `rate_interval` stands for `$__rate_interval`: at least four scrape intervals, e.g. `20s` for a scrape of 5 s.
     """
-    values = {"$__rate_interval": rate_interval, **_variable_values(dashboard)}
+    values = _values(dashboard, rate_interval)
     return [
         (panel["title"], _substitute(target["expr"], values))
         for panel in panels(dashboard)
         for target in panel.get("targets", ())
     ]
+
+
+def substituted(dashboard: Mapping[str, Any], promql: str, *, rate_interval: str = "1m") -> str:
+    """A query of this dashboard with its variables filled in for all jobs."""
+    return _substitute(promql, _values(dashboard, rate_interval))
+
+
+def annotation_queries(dashboard: Mapping[str, Any], *, rate_interval: str = "1m") -> list[tuple[str, str]]:
+    """Name and PromQL of every annotation that Prometheus is asked for."""
+    values = _values(dashboard, rate_interval)
+    found = dashboard.get("annotations", {}).get("list", ())
+    return [(each["name"], _substitute(each["expr"], values)) for each in found if "expr" in each]
 
 
 def panels(dashboard: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -59,10 +93,11 @@ def documented_metrics(page: Path = METRICS_PAGE) -> set[str]:
     return names
 
 
-def _variable_values(dashboard: Mapping[str, Any]) -> dict[str, str]:
-    """What stands for each variable when `All` is chosen: its `allValue`."""
+def _values(dashboard: Mapping[str, Any], rate_interval: str) -> dict[str, str]:
+    """What stands for each variable: its `allValue`, as when `All` is chosen."""
     variables = dashboard["templating"]["list"]
-    return {f"${variable['name']}": variable["allValue"] for variable in variables if variable.get("allValue")}
+    chosen = {f"${each['name']}": each.get("allValue") or ONE_JOB for each in variables if each["type"] == "query"}
+    return {"$__rate_interval": rate_interval, "$__range": "1h", **chosen}
 
 
 def _substitute(promql: str, values: Mapping[str, str]) -> str:

@@ -1,109 +1,24 @@
 import json
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
+from support.fake_grafana import TOKEN, FakeGrafana, running
+from typer.testing import CliRunner
 
-from slopewise.adapters.grafana import PushResult, dashboards_folder, push_dashboards
+from slopewise.adapters.grafana import PushResult, dashboards_folder, export_dashboards, push_dashboards
+from slopewise.commands.app import app
 from slopewise.errors import DataSourceError, SlopewiseError, UsageError
 
-TOKEN = "glsa_of_an_editor"
-
-
-class FakeGrafana(ThreadingHTTPServer):
-    """Folders and dashboards behind real HTTP, as Grafana 10 answers; `answer_with` makes it misbehave."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.folders: list[dict[str, str]] = []
-        self.dashboards: dict[str, dict[str, Any]] = {}
-        self.paths: list[str] = []
-        self.misbehaviour: tuple[int, str, dict[str, str]] | None = None
-        self.silent = threading.Event()
-        self.released = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def answer_with(self, status: int, body: str, **headers: str) -> None:
-        self.misbehaviour = (status, body, headers)
-
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        if path.endswith("/api/folders"):
-            return (200, self.folders) if method == "GET" else (200, self._new_folder(body))
-        if path.endswith("/api/dashboards/db") and method == "POST":
-            return 200, self._save(body)
-        return 404, {"message": "Not found"}
-
-    def _new_folder(self, body: Any) -> dict[str, str]:
-        folder = {"uid": f"folder-{len(self.folders)}", "title": body["title"]}
-        self.folders.append(folder)
-        return folder
-
-    def _save(self, body: Any) -> dict[str, Any]:
-        uid = body["dashboard"]["uid"]
-        version = self.dashboards.get(uid, {}).get("version", 0) + 1
-        self.dashboards[uid] = {**body, "version": version}
-        return {"uid": uid, "version": version, "status": "success", "url": f"/d/{uid}/slug"}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: FakeGrafana
-
-    def _serve(self) -> None:
-        grafana = self.server
-        grafana.paths.append(self.path)
-        if grafana.silent.is_set():
-            grafana.released.wait(30)
-            return
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length) or "null")
-        if grafana.misbehaviour:
-            self._send(*grafana.misbehaviour)
-        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            self._send(401, json.dumps({"message": "Invalid API key"}), {})
-        else:
-            status, answer = grafana.answer(self.command, self.path, body)
-            self._send(status, json.dumps(answer), {"Content-Type": "application/json"})
-
-    def _send(self, status: int, body: str, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body.encode()))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    do_GET = do_POST = _serve  # noqa: N815
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing on stderr."""
+NAMES = ["controller", "job", "nodes", "overview"]
 
 
 @pytest.fixture
 def grafana() -> Iterator[FakeGrafana]:
-    with _running(FakeGrafana()) as server:
+    with running(FakeGrafana()) as server:
         yield server
-
-
-@contextmanager
-def _running(server: FakeGrafana) -> Iterator[FakeGrafana]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture
@@ -155,12 +70,12 @@ def test_the_root_folder_is_used_without_being_made(grafana: FakeGrafana, dashbo
 def test_without_a_folder_of_their_own_the_shipped_dashboards_are_pushed(grafana: FakeGrafana) -> None:
     results = push_dashboards(grafana.url, f"{TOKEN}\n")
 
-    assert [result.uid for result in results] == ["slopewise-overview"]
+    assert [result.uid for result in results] == [f"slopewise-{name}" for name in NAMES]
     assert grafana.folders[0]["title"] == "Slopewise"
 
 
 def test_the_shipped_dashboards_are_found_in_a_checkout() -> None:
-    assert [file.name for file in dashboards_folder().glob("*.json")] == ["overview.json"]
+    assert sorted(file.stem for file in dashboards_folder().glob("*.json")) == NAMES
 
 
 def test_a_wrong_token_is_reported_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
@@ -280,3 +195,40 @@ def test_a_file_that_is_no_dashboard_is_named_and_nothing_is_sent(
 def test_a_folder_without_dashboards_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no dashboards"):
         push_dashboards("http://grafana.example.org", TOKEN, dashboards=tmp_path)
+
+
+def test_an_export_writes_every_dashboard_and_a_provider_that_names_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "grafana" / "slopewise"
+    written = export_dashboards(folder)
+
+    assert [path.name for path in written] == [*(f"slopewise-{name}.json" for name in NAMES), "slopewise-provider.yaml"]
+    for name in NAMES:
+        shipped = (dashboards_folder() / f"{name}.json").read_text(encoding="utf-8")
+        assert (folder / f"slopewise-{name}.json").read_text(encoding="utf-8") == shipped
+    [provider] = yaml.safe_load(written[-1].read_text(encoding="utf-8"))["providers"]
+    assert (provider["type"], provider["options"]["path"]) == ("file", str(folder))
+
+
+def test_an_export_replaces_its_own_files_and_touches_no_others(tmp_path: Path) -> None:
+    (tmp_path / "slopewise-job.json").write_text("an older one")
+    (tmp_path / "mine.json").write_text("mine")
+    export_dashboards(tmp_path)
+
+    assert json.loads((tmp_path / "slopewise-job.json").read_text())["uid"] == "slopewise-job"
+    assert (tmp_path / "mine.json").read_text() == "mine"
+
+
+def test_an_export_into_what_is_no_folder_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(UsageError, match=r"file: cannot be written .*; name another folder"):
+        export_dashboards(tmp_path / "file")
+
+
+def test_the_commands_print_what_they_wrote(tmp_path: Path, grafana: FakeGrafana) -> None:
+    exported = CliRunner().invoke(app, ["dashboards", "export", str(tmp_path), "-o", "json"])
+    pushed = CliRunner().invoke(app, ["dashboards", "push", "--url", grafana.url, "--token", TOKEN])
+
+    assert json.loads(exported.stdout)[0] == str(tmp_path / "slopewise-controller.json")
+    assert pushed.stdout.splitlines()[0].startswith("created Slopewise / Controller health: ")
+    assert sorted(grafana.dashboards) == [f"slopewise-{name}" for name in NAMES]

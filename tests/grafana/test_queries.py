@@ -19,12 +19,15 @@ def test_an_expression_names_its_metrics_and_nothing_else(promql: str, expected:
 
 
 def test_every_variable_of_a_query_is_filled_in_for_all_jobs() -> None:
+    jobs, nodes = {"name": "job", "type": "query", "allValue": ".*"}, {"name": "node", "type": "query"}
+    source = {"name": "datasource", "type": "datasource"}
+    target = {"expr": 'rate(a{b=~"$job",c=~"$node"}[$__rate_interval])'}
     dashboard = {
-        "templating": {"list": [{"name": "job", "allValue": ".*"}, {"name": "datasource"}]},
-        "panels": [{"type": "stat", "title": "T", "targets": [{"expr": 'rate(a{b=~"$job"}[$__rate_interval])'}]}],
+        "templating": {"list": [source, jobs, nodes]},
+        "panels": [{"type": "stat", "title": "T", "targets": [target]}],
     }
 
-    assert panel_queries(dashboard, rate_interval="20s") == [("T", 'rate(a{b=~".*"}[20s])')]
+    assert panel_queries(dashboard, rate_interval="20s") == [("T", 'rate(a{b=~".*",c=~".+"}[20s])')]
 
 
 def test_panels_of_a_collapsed_row_are_not_forgotten() -> None:

@@ -95,7 +95,7 @@ def test_the_libraries_of_reports_and_demo_are_not_inside(image: Image) -> None:
 def test_the_dashboards_are_inside(image: Image) -> None:
     shown = image.run("python3", "-c", _LIST_DASHBOARDS)
 
-    assert shown.stdout.split() == ["overview.json"], shown.stderr
+    assert sorted(shown.stdout.split()) == ["controller.json", "job.json", "nodes.json", "overview.json"], shown.stderr
 
 
 def test_the_labels_show_what_it_is(image: Image) -> None:

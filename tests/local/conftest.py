@@ -80,11 +80,14 @@ def workshop(prometheus_binaries: PrometheusBinaries, state_home: Path) -> Itera
 
 @contextmanager
 def running(
-    workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec, nodes: int = 1, ours: bool = True
+    workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec, nodes: int = 1, ours: bool = True, **more: Any
 ) -> Iterator[Session]:
-    """A session whose jobs run in the background while the test does things to it; not `ours`: a user's commands."""
+    """A session whose jobs run in the background while the test does things to it; not `ours`: a user's commands.
+
+    `more`: of the plan.
+    """
     failures: list[BaseException] = []
-    with Session(workshop, SessionPlan(policy, jobs, namespace="test", nodes=nodes, ours=ours)) as session:
+    with Session(workshop, SessionPlan(policy, jobs, namespace="test", nodes=nodes, ours=ours, **more)) as session:
 
         def body() -> None:
             try:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import requests
 from local.conftest import a_policy, eventually, marked_processes, own_prometheus, running, tiny
+from support import fake_grafana
+from support.panel_rows import PanelRows, all_queries, of_a_local_run
 
-from grafana.queries import panel_queries
-from slopewise.adapters.grafana import dashboards_folder
+from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings
@@ -80,36 +78,27 @@ def test_a_whole_run_ends_by_itself_with_every_job_finished_and_its_cpu_counted(
 
 
 @pytest.mark.parametrize("control", ["limits", "requests"])
-def test_every_panel_of_the_dashboard_has_rows_against_the_prometheus_of_a_run(
+def test_every_panel_has_rows_against_the_prometheus_of_a_run_but_those_of_clusters(
     workshop: Workshop, control: str
 ) -> None:
     if control not in workshop.limiter.controls:
         pytest.skip("no right to make cgroups here")
-    dashboard = json.loads((dashboards_folder() / "overview.json").read_text())
     asked = replace(
         tiny("a", 90), objectives=ASKED, deadline_seconds=600
     )  # the panels of promises need a job that has some
-    with running(workshop, a_policy(control=control), asked, tiny("b", 90)) as session:
+    with running(workshop, a_policy("marginal", control=control), asked, tiny("b", 90)) as session:
         eventually(lambda: any(report.count("applied") for report in observed(session)))
-        missing = dict(panel_queries(dashboard, rate_interval="20s"))
-
-        def all_have_rows() -> bool:
-            for title, query in list(missing.items()):
-                if rows(session, query):
-                    del missing[title]
-            return not missing
-
-        try:
-            eventually(all_have_rows)
-        except AssertionError:
-            pytest.fail(f"no rows for {missing}")
+        PanelRows(session.prometheus.url, of_a_local_run(all_queries("20s"))).wait(seconds=60)
 
 
-def rows(session: Session, promql: str) -> list[dict[str, Any]]:
-    answer = requests.get(f"{session.prometheus.url}/api/v1/query", params={"query": promql}, timeout=10).json()
-    assert answer["status"] == "success", answer
-    found: list[dict[str, Any]] = answer["data"]["result"]
-    return found
+def test_decisions_are_annotated_in_grafana_with_the_job_and_the_policy(workshop: Workshop) -> None:
+    with fake_grafana.running(fake_grafana.FakeGrafana()) as grafana:
+        access = GrafanaAccess(grafana.url, fake_grafana.TOKEN)
+        with running(workshop, a_policy(), tiny("fast", 60), tiny("slow", 60), annotated=access):
+            eventually(lambda: grafana.annotations)
+    tags = grafana.annotations[0]["tags"]
+    assert {"slopewise", "resize", "namespace:test", "policy:default"} <= set(tags)
+    assert {"job:fast", "job:slow"} & set(tags)
 
 
 def test_a_job_that_crashes_is_reported_with_its_last_words_and_the_others_go_on(workshop: Workshop) -> None:

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from slopewise.config.validation import validate
 from slopewise.policies import find
 
 UID = 65532
-EVERYWHERE = ["ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
+EVERYWHERE = [*["ConfigMap"] * 5, "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
 IN_THE_CLUSTER = [
     *EVERYWHERE, "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
     "CustomResourceDefinition", "Namespace", "Role", "RoleBinding", *["ValidatingAdmissionPolicy"] * 5,
@@ -255,14 +256,13 @@ def test_a_shipped_policy_is_valid_and_changes_nothing_until_someone_says_auto(p
     validate(find(policy.spec.policy.name).parameters, policy.spec.policy.parameters, where=str(path))
 
 
-def test_the_dashboards_travel_under_a_stable_name_with_the_label_that_grafana_looks_for(overlay: Documents) -> None:
-    dashboards = only(overlay, "ConfigMap", "slopewise-dashboards")
+def test_each_dashboard_travels_under_a_stable_name_with_the_label_that_grafana_looks_for(overlay: Documents) -> None:
+    for file in (ROOT / "grafana/dashboards").glob("*.json"):
+        dashboard = only(overlay, "ConfigMap", f"slopewise-dashboard-{file.stem}")
 
-    assert dashboards["metadata"]["name"] == "slopewise-dashboards"
-    assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert dashboards["data"] == {
-        file.name: file.read_text(encoding="utf-8") for file in (ROOT / "grafana/dashboards").glob("*.json")
-    }
+        assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert dashboard["data"] == {f"slopewise-{file.stem}.json": file.read_text(encoding="utf-8")}
+        assert len(json.dumps(dashboard)) < 256 * 1024, "what `kubectl apply` keeps in an annotation"
 
 
 def test_the_image_is_that_of_this_version(container: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl, urlsplit
 from kubernetes.client import Configuration
 from support.api_objects import Address, Json, Objects, RefusedError, Selector, page_of
 
-from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.client.client import KubeApi, OnRequest
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 TICK_SECONDS = 0.02
@@ -163,9 +163,10 @@ class ApiServer(AbstractContextManager["ApiServer"]):
             }
         )
 
-    def client(self, timeout_seconds: float = 30.0) -> KubeApi:
+    def client(self, timeout_seconds: float = 30.0, on_request: OnRequest = lambda *_: None) -> KubeApi:
         """Our client, talking to this server. Only with `Hang` does a test wait so long."""
-        return KubeApi(Configuration(host=self.url, proxy=""), timeout_seconds=timeout_seconds)
+        configuration = Configuration(host=self.url, proxy="")
+        return KubeApi(configuration, timeout_seconds=timeout_seconds, on_request=on_request)
 
     def put(self, collection: str, obj: Json) -> Json:
         """Make or replace an object; watches receive it. Returns it with its metadata."""

@@ -149,7 +149,7 @@ def backfilled(
     ]
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
-            _wait_until_ready(f"http://127.0.0.1:{port}")
+            wait_until_ready(f"http://127.0.0.1:{port}")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
@@ -174,7 +174,8 @@ def write_blocks(binaries: PrometheusBinaries, folder: Path, series: Sequence[Se
     text.unlink()
 
 
-def _wait_until_ready(url: str) -> None:
+def wait_until_ready(url: str) -> None:
+    """Until the Prometheus there answers queries; AssertionError after a minute."""
     deadline = time.monotonic() + 60
     with requests.Session() as session:
         session.trust_env = False

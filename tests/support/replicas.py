@@ -214,9 +214,8 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
         options = replace(known, **self.options)
         instruments = Instruments()
         metrics = ClusterMetrics(instruments.registry)
-        self.replica = Replica(
-            options, self.town.server.client(timeout_seconds=2.0), instruments, metrics, policy_of_file(options)
-        ).__enter__()
+        api = self.town.server.client(2.0, metrics.on_request)
+        self.replica = Replica(options, api, instruments, metrics, policy_of_file(options)).__enter__()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         return self

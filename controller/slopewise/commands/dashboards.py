@@ -1,7 +1,8 @@
-"""`slopewise dashboards`: puts the Grafana dashboards into a Grafana."""
+"""`slopewise dashboards`: puts the Grafana dashboards into a Grafana, or into a folder."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,3 +32,23 @@ def push(
     else:
         for each in pushed:
             out.print(str(each), markup=False, highlight=False, soft_wrap=True)
+
+
+@dashboards.command("export")
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made where it is missing.")],
+    output: Output = OutputFormat.table,
+) -> None:
+    """Write the Slopewise dashboards into a folder, with a provider for Grafana's provisioning.
+
+    Example: `slopewise dashboards export /var/lib/grafana/slopewise`. Copy `slopewise-provider.yaml` into Grafana's
+    folder `provisioning/dashboards`.
+    """
+    from slopewise.adapters.grafana import export_dashboards
+
+    written = [str(path) for path in export_dashboards(folder)]
+    if output is OutputFormat.json:
+        print_json(written)
+    else:
+        for path in written:
+            out.print(path, markup=False, highlight=False, soft_wrap=True)

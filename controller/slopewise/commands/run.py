@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -32,6 +33,7 @@ from slopewise.manager.signals import received_signals
 from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
+    from slopewise.adapters.grafana.annotations import GrafanaAccess
     from slopewise.decision_record.recorder import RecordOptions
     from slopewise.local.run import LocalRunOptions
     from slopewise.manager.options import ClusterOptions
@@ -70,6 +72,14 @@ TargetsFile = Annotated[
 LeaseSeconds = Annotated[
     float, typer.Option(min=1.5, max=300, help="Cluster: how long a replica that died holds up the others.")
 ]
+GrafanaUrl = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SLOPEWISE_GRAFANA_URL",
+        help="Annotate each decision in this Grafana, with the token in the variable GRAFANA_TOKEN. Its dashboards are "
+        "put there by `slopewise dashboards push`.",
+    ),
+]
 ResultFormat = Annotated[
     OutputFormat, typer.Option("--output", "-o", help="With --local: print the result as a table or one JSON object.")
 ]
@@ -106,6 +116,7 @@ def run(
     lease_seconds: LeaseSeconds = 15.0,
     record: RecordFolder = None,
     record_max_mib: RecordSize = 256,
+    grafana_url: GrafanaUrl = None,
     output: ResultFormat = OutputFormat.table,
 ) -> None:
     """Run the controller of a cluster; with --local --jobs FILE it starts and manages commands on this machine.
@@ -113,7 +124,7 @@ def run(
     Examples: `slopewise run --prometheus-url http://prometheus:9090 --dry-run --once`;
     `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
     """
-    recording = _recording(call, record, record_max_mib)
+    recording, annotated = _recording(call, record, record_max_mib), _annotated(grafana_url)
     if local:
         _refuse_with_local(call)
         from slopewise.local.run import LocalRunOptions
@@ -121,7 +132,7 @@ def run(
         plain = LocalRunOptions(
             _required(jobs, NO_JOBS), policy_file, dry_run, actuator.value, port, json_logs, policy=policy, again=again
         )
-        plain = replace(plain, record=recording)
+        plain = replace(plain, record=recording, annotated=annotated)
         options = _with_prometheus(call, plain, prometheus_url, prometheus_config, scrape_interval, targets_file)
         _run_here(options, output)
     _refuse_without_local(call, once=once, dry_run=dry_run)
@@ -141,6 +152,7 @@ def run(
             json_logs=json_logs,
             prometheus_config=prometheus_config,
             record=recording,
+            annotated=annotated,
         )
         _run_in_cluster(cluster, lease_seconds, lease_namespace, stop)
 
@@ -156,6 +168,17 @@ def _recording(call: typer.Context, folder: Path | None, max_mebibytes: int) -> 
     except OSError as error:
         raise UsageError(f"--record {folder}: cannot be written ({error.strerror}); name another folder.") from error
     return RecordOptions(folder, max_mebibytes)
+
+
+def _annotated(url: str | None) -> GrafanaAccess | None:
+    if not url:
+        return None
+    from slopewise.adapters.grafana.annotations import GrafanaAccess
+
+    token = os.environ.get("GRAFANA_TOKEN", "")
+    if not token:
+        raise UsageError("--grafana-url needs a token; set GRAFANA_TOKEN to a service account's with the role Editor.")
+    return GrafanaAccess(url, token)
 
 
 def _required(value: _Value | None, message: str) -> _Value:

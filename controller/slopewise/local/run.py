@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.crashed_runs import (
     NOTHING_EARLIER,
     EarlierRun,
@@ -58,6 +59,7 @@ class LocalRunOptions:
     again: bool = False
     """Start every job, also those that an earlier controller had started before it was killed."""
     record: RecordOptions | None = None
+    annotated: GrafanaAccess | None = None
     policy: str | None = None
     """Instead of a policy file: the name of a policy, or the path of one of the user's."""
 
@@ -94,6 +96,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
             scrape_interval_seconds=options.scrape_interval_seconds,
             prometheus=options.prometheus,
             record=options.record,
+            annotated=None if options.dry_run else options.annotated,
             earlier=earlier_jobs(workshop.state_dir, identity, options, jobs, announce),
         )
         session = stack.enter_context(Session(workshop, plan))

@@ -17,6 +17,7 @@ from typing import Self
 import structlog
 
 from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.grafana.annotations import DecisionAnnotations, GrafanaAccess
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.cleanup import EndedJob, RunOf, current_boot_id
@@ -102,6 +103,8 @@ class SessionPlan:
     """None: the session starts its own."""
     record: RecordOptions | None = None
     """Where the passes are recorded; None: nowhere."""
+    annotated: GrafanaAccess | None = None
+    """The Grafana in which decisions are annotated; None: none."""
     earlier: EarlierRun = NOTHING_EARLIER
     """The same jobs of killed controllers."""
 
@@ -139,11 +142,15 @@ class Session(ClosesStack):
             if self.plan.earlier.memory is not None:
                 inherit(self.plan.earlier.memory, folder / "memory.json")
             self.telemetry = Telemetry(
-                control=spec.resources.control, interval_seconds=interval, moving=self._settings.bounds.moving
+                control=spec.resources.control,
+                interval_seconds=interval,
+                moving=self._settings.bounds.moving,
+                document=self._document.metadata.name,
             )
             logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
             self.supervisor = self._supervisor(logs)
-            self.loop = ControllerLoop(self._one_pass, self.telemetry, interval, self._sinks)
+            sinks = (*self._sinks, *self._annotation_sinks(stack))
+            self.loop = ControllerLoop(self._one_pass, self.telemetry, interval, sinks)
             self.health = stack.enter_context(
                 HealthServer(self.telemetry.registry, self.loop.is_alive, LOOPBACK, self.plan.health_port)
             )
@@ -163,6 +170,13 @@ class Session(ClosesStack):
             stack.callback(self.loop.stop)
             self._stack = stack.pop_all()
         return self
+
+    def _annotation_sinks(self, stack: ExitStack) -> tuple[Sink, ...]:
+        if self.plan.annotated is None:
+            return ()
+        annotations = DecisionAnnotations(self.plan.annotated)
+        stack.callback(annotations.close)
+        return (annotations.sink(self._document.metadata.name),)
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
         """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`."""
@@ -310,6 +324,7 @@ class Session(ClosesStack):
             responses=[self.plan.policy.spec.responses],
             own=self._own_mappings(),
             points=reads_points(self.plan.policy.spec),
+            on_query=self.telemetry.record_query,
         )
 
     def _own_mappings(self) -> dict[str, OwnMappings]:

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.kube.leader_election import Terms
 from slopewise.decision_record.recorder import RecordOptions
@@ -89,6 +90,8 @@ class ClusterOptions:
 
     record: RecordOptions | None = None
     """Where the passes of each policy are recorded; None: nowhere."""
+    annotated: GrafanaAccess | None = None
+    """The Grafana in which decisions are annotated; None: none."""
 
     @property
     def prometheus(self) -> Endpoint:

@@ -101,7 +101,8 @@ class PolicyRunner:
         self._waits_for: Callable[[LimitKind, str], bool] = lambda *_: False
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
-        self._sinks = shared.effects.sinks(self._reporter, self._make_departures())
+        annotated = () if shared.annotations is None else (shared.annotations.sink(self._name),)
+        self._sinks = shared.effects.sinks(self._reporter, self._make_departures(), *annotated)
         self._recorder = self._make_recorder(document)
         if self._recorder is not None:
             self._ports = self._recorder.ports(self._ports)
@@ -287,6 +288,7 @@ class PolicyRunner:
             resource_matchers={},
             responses=[self.spec.responses],
             points=reads_points(self.spec),
+            on_query=self._telemetry.record_query,
         )
 
     def _make_observer(self) -> KubeObserver:

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 
 from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.grafana.annotations import DecisionAnnotations
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.fencing import FencedApi
 from slopewise.adapters.kube.client.protocol import MayWrite
@@ -67,6 +68,8 @@ class SharedState:
     instruments: Instruments
     metrics: ClusterMetrics
     clock: SystemClock
+    annotations: DecisionAnnotations | None = None
+    """None: decisions are annotated nowhere."""
 
     def start(self) -> None:
         """Start the writers of statuses and events; the lease fences them."""
@@ -78,6 +81,8 @@ class SharedState:
         deadline = time.monotonic() + _FLUSH_SECONDS
         self.writer.stop(_FLUSH_SECONDS - 1)
         self.events.stop(max(0.5, deadline - time.monotonic()))
+        if self.annotations is not None:
+            self.annotations.close(0.5)
 
     def moves_under_way(self) -> tuple[MoveUnderWay, ...]:
         """All moves of the cluster that are not over, by suspension and by eviction."""
@@ -160,6 +165,7 @@ def make_shared_state(
         instruments=instruments,
         metrics=metrics,
         clock=clock,
+        annotations=None if options.annotated is None else DecisionAnnotations(options.annotated),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from slopewise.allocation import actual_millicores, allotted_cores, capacity_cores
@@ -15,6 +15,7 @@ from slopewise.estimators import growth
 from slopewise.feedback import rollback
 from slopewise.model import (
     ClusterSnapshot,
+    ContainerHealth,
     CpuControl,
     DeadlineStanding,
     Decisions,
@@ -28,7 +29,9 @@ from slopewise.model import (
     Standing,
     TargetStanding,
 )
+from slopewise.telemetry.benefit import EndFamilies
 from slopewise.telemetry.held_jobs import HeldJobs, held_jobs
+from slopewise.telemetry.totals import totals
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
 
@@ -45,6 +48,7 @@ class LastPasses(Collector):
         if not report.held and report.snapshot is not None and report.decisions is not None:
             with self._lock:
                 self._seen[document] = _Seen(
+                    document,
                     report.snapshot,
                     report.decisions,
                     control,
@@ -73,6 +77,7 @@ class LastPasses(Collector):
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
+    document: str
     snapshot: ClusterSnapshot
     decisions: Decisions
     control: CpuControl
@@ -157,6 +162,10 @@ def _family(name: str, help_text: str, *more_labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"slopewise_job_{name}", help_text, labels=[*_JOB_LABELS, *more_labels])
 
 
+def _counter(name: str, help_text: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"slopewise_job_{name}", help_text, labels=_JOB_LABELS)
+
+
 @dataclass(frozen=True, slots=True)
 class _AllottedCores:
     """What each job may use, by uid: as its kubelet reports it, and as the API server has accepted it."""
@@ -188,6 +197,10 @@ class _JobFamilies:
         self.memory_limit = _family("memory_limit_bytes", "Memory limit of its container, as accepted.")
         self.wait_ratio = _family("wait_ratio", "Part of its steps' time in which they waited for their batches.")
         self.job_class = _family("class", "1 for the class the policy put the job in.", "class")
+        self.moves = _counter("moves", "Migrations of the job.")
+        self.resized = _family("resized_timestamp_seconds", "When its CPU was last changed.")
+        self.periods = _counter("cpu_periods", "Periods in which its container wanted CPU under a limit.")
+        self.throttled = _counter("cpu_throttled_periods", "Periods in which its container was throttled.")
 
     def add(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, cpu: _AllottedCores) -> None:
         labels = [job.namespace, job.name, job.node]
@@ -207,14 +220,27 @@ class _JobFamilies:
         if job.wait_ratio is not None:
             self.wait_ratio.add_metric(labels, job.wait_ratio)
         self._add_memory(labels, job)
-        if job.pending is not None:
-            self.pending.add_metric(labels, max(0.0, snapshot.taken_at_seconds - job.pending.since_seconds))
-        if known.original is not None:
-            self.regressed.add_metric(labels, float(rollback.regressed(known, snapshot.taken_at_seconds)))
+        self._add_resizes(labels, job, known, snapshot.taken_at_seconds)
         if known.wanted_cores is not None:
             self.wanted.add_metric(labels, known.wanted_cores)
         if known.job_class is not None:
             self.job_class.add_metric([*labels, known.job_class], 1.0)
+        self.moves.add_metric(labels, known.moves_total)
+        self._add_throttling(labels, job)
+
+    def _add_resizes(self, labels: list[str], job: Job, known: JobMemory, now_seconds: float) -> None:
+        if job.pending is not None:
+            self.pending.add_metric(labels, max(0.0, now_seconds - job.pending.since_seconds))
+        if known.original is not None:
+            self.regressed.add_metric(labels, float(rollback.regressed(known, now_seconds)))
+        if known.last_resized_at_seconds is not None:
+            self.resized.add_metric(labels, known.last_resized_at_seconds)
+
+    def _add_throttling(self, labels: list[str], job: Job) -> None:
+        health = job.container_health or ContainerHealth()
+        if health.cpu_periods_total is not None and health.cpu_throttled_periods_total is not None:
+            self.periods.add_metric(labels, health.cpu_periods_total)
+            self.throttled.add_metric(labels, health.cpu_throttled_periods_total)
 
     def _add_memory(self, labels: list[str], job: Job) -> None:
         memory = job.memory or MemoryAllocation()
@@ -277,15 +303,23 @@ class _PromiseFamilies:
 
 
 def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
-    families, promises = _JobFamilies(), _PromiseFamilies()
+    families, promises, ends = _JobFamilies(), _PromiseFamilies(), EndFamilies(_JOB_LABELS)
+    policy_of: dict[tuple[str, str, str], str] = {}
+    policies = _family("info", "Always 1; policy: the TrainingPolicy of the job.", "policy", "control")
     for seen in passes:
         cpu = _AllottedCores(
             actual=allotted_cores(seen.snapshot, seen.control, has=actual_millicores),
             accepted=allotted_cores(seen.snapshot, seen.control),
         )
         for job in seen.jobs:
-            families.add(job, seen.decisions.memory.jobs[job.uid], seen.snapshot, cpu)
+            known, labels = seen.decisions.memory.jobs[job.uid], [job.namespace, job.name, job.node]
+            families.add(job, known, seen.snapshot, cpu)
+            ends.add(labels, job, known)
+            policies.add_metric([*labels, seen.document, seen.control], 1.0)
+            policy_of[job.namespace, job.name, job.node] = seen.document
             if (standing := seen.standings.get(job.uid)) is not None:
                 promises.add(job, standing)
-    yield from vars(families).values()
-    yield from vars(promises).values()
+    of_jobs: list[Metric] = [*vars(families).values(), *vars(promises).values(), *ends]
+    yield from of_jobs
+    yield policies
+    yield from totals(of_jobs, policy_of)

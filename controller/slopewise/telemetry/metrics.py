@@ -13,6 +13,7 @@ from slopewise.errors import SlopewiseError
 from slopewise.estimators.contradictions import warnings_of
 from slopewise.guards import moves
 from slopewise.model import CpuControl, Hold, MoveBounds, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.telemetry.benefit import MovedCpu
 from slopewise.telemetry.held_jobs import expired
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
@@ -21,6 +22,7 @@ from slopewise.telemetry.move_bounds import MoveBoundMetrics
 
 __all__ = ["Instruments", "Telemetry", "configure_logging"]
 
+QUERY_OUTCOMES = ("answered", "failed")
 VERBS = ("observe", "decide", "guard", "act", "report")
 MOVE_KINDS = ("place", "migrate")
 MOVE_STAGES: tuple[MoveStage, ...] = get_args(MoveStage)
@@ -35,6 +37,7 @@ class Instruments:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.last = LastPasses()
+        self.moved_cpu = MovedCpu(self.registry)
         self.registry.register(self.last)
         build = Gauge("slopewise_build_info", "Version of the controller.", ["version"], registry=self.registry)
         build.labels(__version__).set(1)
@@ -46,6 +49,10 @@ class Instruments:
             buckets=_PASS_BUCKETS,
             registry=self.registry,
         )
+        self.queries = Histogram(
+            "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"],
+            buckets=_PASS_BUCKETS, registry=self.registry,
+        )  # fmt: skip
         self.last_pass = Gauge(
             "slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.", registry=self.registry
         )
@@ -88,6 +95,8 @@ class Instruments:
             self.passes.labels(result)
         for verb in VERBS:
             self.durations.labels(verb)
+        for outcome in QUERY_OUTCOMES:
+            self.queries.labels(outcome)
         for outcome in OUTCOMES:
             self.resizes.labels(outcome)
             self.stops.labels(outcome)
@@ -135,10 +144,12 @@ class Telemetry:
         """Remove a deleted policy's jobs from the metrics."""
         self._metrics.last.forget(self._document)
         self._metrics.move_bounds.forget(self._document)
+        self._metrics.moved_cpu.forget(self._document)
 
     def record(self, report: PassReport) -> None:
         """Record one pass: metrics and the log line."""
         self._metrics.last.replace_pass(self._document, report, self._control)
+        self._metrics.moved_cpu.replace_pass(self._document, report, self._control)
         self._metrics.passes.labels("held" if report.held else "ok").inc()
         for verb, seconds in report.seconds_by_verb.items():
             self._metrics.durations.labels(verb).observe(seconds)
@@ -173,6 +184,10 @@ class Telemetry:
     def record_duration(self, verb: str, seconds: float) -> None:
         """Record the duration of `report`, which ends after `record`."""
         self._metrics.durations.labels(verb).observe(seconds)
+
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """Record one query to Prometheus, which is one of `observe`."""
+        self._metrics.queries.labels(outcome).observe(seconds)
 
     def record_failure(self, error: BaseException) -> None:
         """Record a pass that raised: the message of an expected error, the traceback of a bug."""

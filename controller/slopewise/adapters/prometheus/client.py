@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -38,6 +38,9 @@ _PLUS_INFINITY = re.compile(rb',\s*"\+Inf"\s*\]')
 
 
 R = TypeVar("R")
+
+OnQuery = Callable[[str, float], None]
+"""The outcome of a query, `answered` or `failed`, and how many seconds it took."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -72,13 +75,16 @@ class Target(msgspec.Struct, frozen=True):
 class PrometheusHttp:
     """Sends queries to one Prometheus. Not for several threads at once: a deadline belongs to one reading."""
 
-    def __init__(self, endpoint: Endpoint | str, timeout_seconds: float) -> None:
+    def __init__(self, endpoint: Endpoint | str, timeout_seconds: float, on_query: OnQuery = lambda *_: None) -> None:
         """`timeout_seconds` bounds all queries between two `begin` calls together, not each one.
+
+        `on_query`: called after each query.
 
         UsageError for a URL, or an `http_config` with all that it names, that cannot be used.
         """
         self._endpoint = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self.queries = 0
+        self._on_query = on_query
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
         self._expected: msgspec.json.Decoder[_Whole[Any]] | msgspec.json.Decoder[_WholeTargets] = _decoder(Row)
@@ -211,12 +217,16 @@ class PrometheusHttp:
 
     @contextmanager
     def _message_of(self) -> Iterator[None]:
+        began, outcome = time.monotonic(), "failed"
         try:
             yield
+            outcome = "answered"
         except (requests.RequestException, ValueError, RecursionError) as error:
             failure = self._failures.of(error)
         else:
             return
+        finally:
+            self._on_query(outcome, time.monotonic() - began)
         raise failure  # outside of the block: the text of the cause may quote a secret
 
 

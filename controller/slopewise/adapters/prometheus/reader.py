@@ -16,7 +16,7 @@ from typing import Self
 
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus import node_queries, queries
-from slopewise.adapters.prometheus.client import PrometheusHttp, RangeRow, Row, Target
+from slopewise.adapters.prometheus.client import OnQuery, PrometheusHttp, RangeRow, Row, Target
 from slopewise.adapters.prometheus.container_usage import (
     ContainerKey,
     ContainerRow,
@@ -139,6 +139,7 @@ class PrometheusReader:
         responses: Sequence[ResponseMapping] = (ResponseMapping(),),
         own: Mapping[str, OwnMappings] = NO_OWN,
         points: bool = False,
+        on_query: OnQuery = lambda *_: None,
     ) -> None:
         """A window below four scrapes is widened to four; `timeout_seconds` bounds a whole reading.
 
@@ -146,7 +147,7 @@ class PrometheusReader:
         forced on what is asked of kubelets' series (empty: any kubelet's); None: those are not asked for. UsageError
         for an endpoint, name or value that cannot be used, before anything is sent. `responses` are those of served
         models; `own`: by pod, what takes the place of both. `points`: raw points are read too, which is one query more
-        for each way of naming pods.
+        for each way of naming pods. `on_query`: called after each query.
         """
         if not matchers:
             raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
@@ -161,7 +162,7 @@ class PrometheusReader:
         self._reads_points = points
         self._points_read_at_seconds: float | None = None
         self._render(EVERYTHING)
-        self._http = PrometheusHttp(endpoint, timeout_seconds)
+        self._http = PrometheusHttp(endpoint, timeout_seconds, on_query)
 
     @property
     def shown_url(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -42,6 +43,29 @@ def reported(url: str, timeout_seconds: float = 5.0) -> str:
 
 def test_no_server_there_is_reported_as_refused() -> None:
     assert "connection refused" in reported(f"http://127.0.0.1:{free_loopback_port()}")
+
+
+@pytest.mark.parametrize(
+    ("respond", "outcome"),
+    [
+        (answer(EMPTY), "answered"),
+        (text(b"storage is on fire", status=500), "failed"),
+        (text(b"<html>a login page</html>"), "failed"),
+        (answer({**EMPTY, "warnings": ["a store is gone"]}), "failed"),
+    ],
+)
+def test_each_query_is_reported_with_its_outcome_and_its_time(
+    fake: FakePrometheus, respond: Respond, outcome: str
+) -> None:
+    fake.respond = respond
+    seen: list[tuple[str, float]] = []
+    http = PrometheusHttp(fake.url, 5.0, lambda *query: seen.append(query))
+    http.begin()
+    with suppress(ObservationError):
+        http.ask("up", NOW)
+    http.close()
+    assert [each for each, _ in seen] == [outcome]
+    assert 0 < seen[0][1] < 5
 
 
 def test_one_that_hangs_is_given_up_after_the_timeout(fake: FakePrometheus) -> None:

@@ -1,0 +1,125 @@
+"""Metrics of what was gained: CPU that went from job to job, and ends of jobs beside those under fair sharing.
+
+CPU is compared with what each job came with: a container's original limit, or its part of the node by the original
+requests. A policy that changes nothing therefore moves nothing.
+
+Worked example: three jobs without limits share a node of 3 cores, 1 each. The converged one is lowered to 0.25: from
+then on 0.75 core-seconds a second are freed from it, and the other two have 0.375 each more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from slopewise.allocation import Millicores, actual_millicores, allotted_cores, even_shares, original_millicores
+from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, PassReport
+
+
+@dataclass(frozen=True, slots=True)
+class _Gain:
+    namespace: str
+    job_class: str
+    cores: float
+    """What it has now less what it came with; below 0: freed from it."""
+
+
+class MovedCpu:
+    """Core-seconds that went from job to job, counted from pass to pass, by policy document."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["job_namespace", "class"]
+        self._freed = Counter(
+            "slopewise_freed_core_seconds", "CPU that jobs had less than they came with, by their class.", labels,
+            registry=registry,
+        )  # fmt: skip
+        self._received = Counter(
+            "slopewise_received_core_seconds", "CPU that jobs had more than they came with, by their class.", labels,
+            registry=registry,
+        )  # fmt: skip
+        self._last: dict[str, tuple[float, Mapping[str, _Gain]]] = {}
+        """Time and gains, by uid, of the last pass of each document."""
+
+    def replace_pass(self, document: str, report: PassReport, control: CpuControl) -> None:
+        """Count what the jobs of the last pass had until this one; held passes are ignored.
+
+        A job that has left in between is not counted for that time, because its end is not known.
+        """
+        if report.held or report.snapshot is None or report.decisions is None:
+            return
+        now = report.snapshot.taken_at_seconds
+        gains = _gains(report.snapshot, report.decisions.memory.jobs, control)
+        before, last = self._last.get(document, (now, {}))
+        for uid, gain in last.items():
+            if uid in gains:
+                counter = self._received if gain.cores > 0 else self._freed
+                counter.labels(gain.namespace, gain.job_class).inc(abs(gain.cores) * max(0.0, now - before))
+        for gain in {(each.namespace, each.job_class): each for each in gains.values()}.values():
+            self._freed.labels(gain.namespace, gain.job_class)
+            self._received.labels(gain.namespace, gain.job_class)
+        self._last[document] = now, gains
+
+    def forget(self, document: str) -> None:
+        """Count nothing more of a deleted policy."""
+        self._last.pop(document, None)
+
+
+def _gains(snapshot: ClusterSnapshot, remembered: Mapping[str, JobMemory], control: CpuControl) -> dict[str, _Gain]:
+    def came_with(job: Job, node: Node, control: CpuControl) -> int:
+        return original_millicores(job, remembered, node, control)
+
+    has = _shares(snapshot, control, actual_millicores)
+    had = _shares(snapshot, control, came_with)
+    return {
+        job.uid: _Gain(job.namespace, remembered[job.uid].job_class or "", has[job.uid] - had[job.uid])
+        for job in snapshot.jobs
+        if job.uid in has
+    }
+
+
+def _shares(snapshot: ClusterSnapshot, control: CpuControl, millicores: Millicores) -> dict[str, float]:
+    """The cores that each job gets when all want CPU, by uid: no node gives more than it has."""
+    allotted = allotted_cores(snapshot, control, has=millicores)
+    jobs_on = snapshot.jobs_by_node()
+    shares: dict[str, float] = {}
+    for node in snapshot.nodes:
+        limits = [allotted[job.uid] for job in jobs_on[node.name]]
+        for job, limit, share in zip(jobs_on[node.name], limits, even_shares(limits, node.cpu_cores), strict=True):
+            shares[job.uid] = min(share, limit)  # `even_shares` hands out what hard limits leave idle
+    return shares
+
+
+class EndFamilies:
+    """When jobs are expected to end, where their policy keeps virtual clusters (`estimators/virtual_shares.py`)."""
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        """`labels`: those of every metric of a job."""
+        self.expected = GaugeMetricFamily(
+            "slopewise_job_expected_end_timestamp_seconds",
+            "When it is expected to end, with the bounds of 80 % probability.",
+            labels=[*labels, "bound"],
+        )
+        self.saved = GaugeMetricFamily(
+            "slopewise_job_saved_seconds",
+            "By how much it ends sooner than the mean of its ends in virtual clusters under fair sharing.",
+            labels=[*labels, "bound"],
+        )
+
+    def add(self, labels: list[str], job: Job, known: JobMemory) -> None:
+        """The ends of one job, if it has not ended and both are known."""
+        share, ends = known.virtual, known.ends
+        if job.state.ended or share is None or ends is None or share.due_at_seconds <= 0:
+            return
+        for end, saved, seconds in (
+            ("earliest", "most", ends.earliest_seconds),
+            ("expected", "expected", ends.at_seconds),
+            ("latest", "least", ends.latest_seconds),
+        ):
+            self.expected.add_metric([*labels, end], seconds)
+            self.saved.add_metric([*labels, saved], share.due_at_seconds - seconds)
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter((self.expected, self.saved))

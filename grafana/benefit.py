@@ -1,0 +1,89 @@
+"""The row "What did it bring?" of the Overview: CPU that was freed and who got it, and time against fair sharing."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.dashboard import Panel
+
+from grafana.panels import Query, lines, number
+from grafana.selectors import CONVERGED, OF_CLUSTER, namespaces, per_job
+
+_CORES = "suffix: cores"
+_CORE_HOURS = "suffix: core-h"
+_OF_NAMESPACE = f'{OF_CLUSTER},job_namespace=~"$namespace"'
+MOST = ',bound="most"'
+_SAVED_TEXT = (
+    "Of the selected jobs that run, against fair sharing of the same jobs in the virtual clusters of the policy "
+    "marginal; other policies estimate no ends."
+)
+
+
+def saved_seconds(bound: str) -> str:
+    """By how much all jobs of the chosen namespaces end sooner than under fair sharing, for one of the bounds."""
+    matchers = f',bound="{bound}"'
+    return f"{namespaces('slopewise_namespace_saved_seconds', 'bound', matchers)} or vector(0)"
+
+
+def brought() -> list[Builder[Panel]]:
+    """The panels of the row."""
+    converged = f'{_OF_NAMESPACE},class=~"{CONVERGED}"'
+    return [
+        number(
+            "CPU freed from converged jobs",
+            "How many core-hours did converged jobs, and those whose work can wait, leave to others over the time "
+            "shown? Compared with what they came with; 0 in mode Recommend, which changes nothing.",
+            _CORE_HOURS,
+            f"(sum(increase(slopewise_freed_core_seconds_total{{{converged}}}[$__range])) or vector(0)) / 3600",
+            width=6,
+        ),
+        number(
+            "CPU that others received",
+            "How many core-hours did jobs get above what they came with, over the time shown?",
+            _CORE_HOURS,
+            f"(sum(increase(slopewise_received_core_seconds_total{{{_OF_NAMESPACE}}}[$__range])) or vector(0)) / 3600",
+            width=6,
+        ),
+        number(
+            "Time saved by jobs that run",
+            f"How much sooner will jobs end, all together? {_SAVED_TEXT} Below 0: later.",
+            "s",
+            saved_seconds("expected"),
+            width=6,
+        ),
+        number(
+            "Jobs that end later than under fair sharing",
+            f"For how many jobs is even the earliest likely end later than under fair sharing? {_SAVED_TEXT}",
+            "none",
+            f"count({per_job('slopewise_job_saved_seconds', MOST)} < 0) or vector(0)",
+            amber_from=1,
+            red_from=5,
+            width=6,
+        ),
+        lines(
+            "CPU freed, by class",
+            "Which classes of jobs leave CPU to others? Against what they came with.",
+            _CORES,
+            Query(_cores("freed", "class"), "{{class}}"),
+            stacked=True,
+        ),
+        lines(
+            "Who got it",
+            "Which namespaces, and which classes of their jobs, have more CPU than they came with?",
+            _CORES,
+            Query(_cores("received", "job_namespace, class"), "{{job_namespace}} {{class}}"),
+            stacked=True,
+        ),
+        lines(
+            "Time saved, with its uncertainty",
+            f"How sure is it that jobs end sooner? {_SAVED_TEXT} Each bound adds up the bounds of "
+            "the jobs, of which each holds with 90 % probability; of jobs that are independent the sum is surer.",
+            "s",
+            Query(saved_seconds("least"), "at least"),
+            Query(saved_seconds("expected"), "expected"),
+            Query(saved_seconds("most"), "at most"),
+        ),
+    ]
+
+
+def _cores(what: str, by: str) -> str:
+    return f"sum by ({by}) (rate(slopewise_{what}_core_seconds_total{{{_OF_NAMESPACE}}}[$__rate_interval]))"

@@ -1,0 +1,129 @@
+"""Every panel that reads what only a cluster exports has rows, against a real Prometheus that scrapes a real replica.
+
+The replica is the controller itself, over a small API server. What kubelets and a training would export of its one pod
+is a page of the test's own; the run on one machine in tests/local covers the other panels with real trainings.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+from support.backfilled_prometheus import wait_until_ready
+from support.managed_pods import NAMESPACE, PODS, a_raw_pod
+from support.panel_rows import (
+    NOT_OF_A_LOCAL_RUN,
+    PanelRows,
+    all_queries,
+    cluster_metrics,
+    reading,
+)
+from support.replicas import Town
+
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries, free_loopback_port
+
+RULES = Path(__file__).parents[2] / "manifests/rules/slopewise.rules.yaml"
+SCRAPE_SECONDS = 0.5
+CPU_AND_MEMORY = {"cpu": "100m", "memory": "64Mi"}
+LIMITS = {"cpu": "300m", "memory": "256Mi"}
+POD = f'namespace="{NAMESPACE}",pod="a"'
+
+
+def page(seconds: float) -> str:
+    """What is exported of the pod `a` so long after its start: a loss that falls, waits, CPU that is throttled."""
+    container = f'{POD},container="trainer"'
+    series = {
+        f'training_loss{{{POD},stage="eval"}}': math.exp(-seconds / 60),
+        f"training_steps_total{{{POD}}}": 10 * seconds,
+        f"training_wait_seconds_total{{{POD}}}": 0.2 * seconds,
+        f"training_step_duration_seconds_sum{{{POD}}}": 0.9 * seconds,
+        f"process_start_time_seconds{{{POD}}}": 1e9,
+        f"container_cpu_usage_seconds_total{{{container}}}": 0.3 * seconds,
+        f"container_cpu_cfs_periods_total{{{container}}}": 10 * seconds,
+        f"container_cpu_cfs_throttled_periods_total{{{container}}}": 4 * seconds,
+        f"container_memory_working_set_bytes{{{container}}}": 5e7,
+        'machine_cpu_cores{node="node-a"}': 2,
+        'machine_memory_bytes{node="node-a"}': 8e9,
+    }
+    return "".join(f"{name} {value}\n" for name, value in series.items())
+
+
+@contextmanager
+def exported() -> Iterator[int]:
+    """The port of that page."""
+    start = time.monotonic()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = page(time.monotonic() - start).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Silence."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def prometheus(binaries: PrometheusBinaries, folder: Path, *ports: int) -> Iterator[str]:
+    """The URL of a Prometheus that scrapes these ports and has loaded our rules."""
+    scraped = {"targets": [f"127.0.0.1:{port}" for port in ports]}
+    settings = {
+        "global": {"scrape_interval": f"{round(1000 * SCRAPE_SECONDS)}ms", "evaluation_interval": "1s"},
+        "rule_files": [str(RULES)],
+        "scrape_configs": [{"job_name": "test", "honor_labels": True, "static_configs": [scraped]}],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
+    url = f"http://127.0.0.1:{free_loopback_port()}"
+    command = [
+        str(binaries.prometheus),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--web.listen-address={url.removeprefix('http://')}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--log.level=warn",
+    ]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            wait_until_ready(url)
+            yield url
+        finally:
+            process.terminate()
+
+
+@pytest.mark.processes
+def test_every_panel_of_a_cluster_has_rows_against_the_prometheus_of_a_replica(
+    prometheus_binaries: PrometheusBinaries, tmp_path: Path
+) -> None:
+    port = free_loopback_port()
+    with exported() as training, prometheus(prometheus_binaries, tmp_path, training, port) as url, Town() as town:
+        raw = a_raw_pod({"requests": CPU_AND_MEMORY, "limits": LIMITS})
+        raw["metadata"] |= {"name": "a"}
+        town.server.put(PODS, raw)
+        town.pod("silent")  # reports no loss: SlopewiseMetricsMissing is pending
+        town.policy(mode="Auto")
+        with town.replica(prometheus_url=url, port=port) as replica:
+            replica.wait_until_leading()
+            found = PanelRows(url, reading(all_queries("4s"), cluster_metrics() | NOT_OF_A_LOCAL_RUN))
+            found.wait(seconds=90)
+            assert requests.get(f"{url}/api/v1/rules", timeout=10).json()["data"]["groups"]
