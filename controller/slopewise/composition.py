@@ -92,5 +92,4 @@ def _merged(cpu: JobMemory, placement: JobMemory) -> JobMemory:
         placement=None if decided == _UNDECIDED else decided,
         curve=placement.curve or cpu.curve,
         virtual=placement.virtual or cpu.virtual,
-        ends=placement.ends or cpu.ends,
     )

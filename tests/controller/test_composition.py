@@ -144,6 +144,17 @@ def test_each_keeps_its_own_class_and_marks_and_its_own_evaluations() -> None:
     assert after.placement_nodes["n1"].interval_seconds == PLACEMENT_SECONDS
 
 
+def test_the_end_that_is_expected_is_that_of_the_order_which_is_carried_out() -> None:
+    """`marginal` beside another policy places and moves jobs; its order gives no job CPU."""
+    snapshot, memory = a_slow_job_beside_two_that_grow()
+    alone = part("marginal", PLACEMENT_SECONDS).decide(snapshot, for_placement(memory)).memory
+    assert all(job.ends is not None for job in alone.jobs.values())
+    after = composed("flowcon", "marginal").decide(snapshot, memory).memory
+    assert all(job.ends is None for job in after.jobs.values())
+    after = composed("marginal", "specon").decide(snapshot, memory).memory
+    assert all(job.ends is not None for job in after.jobs.values())
+
+
 def test_a_job_that_neither_decides_on_keeps_its_very_memory() -> None:
     """As identity, which is how a cluster's memory finds what has not changed."""
     snapshot, memory = a_slow_job_beside_two_that_grow()

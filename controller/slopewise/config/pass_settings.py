@@ -133,7 +133,7 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
     spec, behaviour = document.spec, document.spec.behaviour
     return PassSettings(
         spec.policy_name,
-        measuring_of(behaviour.evaluation_seconds, spec.evaluation),
+        replace(measuring_of(behaviour.evaluation_seconds, spec.evaluation), reads_points=reads_points(spec)),
         replace(
             bounds_of(spec.mode, spec.resources.cpu, behaviour, spec.migration),
             memory=spec.resources.memory,

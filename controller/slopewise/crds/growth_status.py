@@ -114,7 +114,7 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
         state=_state_label(jobs),
         progress=UNKNOWN if done is None else f"{math.floor(done * 100)}%",
         progress_ratio=None if done is None else round(done, 4),
-        eta=eta(first, known, view.now_seconds),
+        eta=eta(first, known, view.now_seconds, carried_out=view.mode == "Auto" and first.ineligible_reason is None),
         cpu=cores_text(cpu.actual)
         if cpu.desired == cpu.actual
         else f"{cores_text(cpu.actual)} → {cores_text(cpu.desired)}",

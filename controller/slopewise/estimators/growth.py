@@ -81,6 +81,8 @@ class Measuring:
     """The range is never smaller than this part of what the evaluation could improve by."""
     target_hits: int = 3
     """Measurements in a row that must reach a target, or miss it (`targets.count`)."""
+    reads_points: bool = False
+    """The policy reads raw points, so an evaluation without them is one (`raw_points.measure`)."""
 
 
 def change_per_second(

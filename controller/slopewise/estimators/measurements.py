@@ -13,5 +13,6 @@ def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth
     with_pace = pace.with_arrivals(snapshot, with_pace, remembered)
     with_hits = targets.count(snapshot.jobs, with_pace, remembered, settings.target_hits)
     with_promises = promises.confirm(snapshot, with_hits, settings.interval_seconds)
-    with_points = virtual_shares.with_departed(snapshot, raw_points.measure(snapshot, with_promises), remembered)
-    return workload_classes.measure(snapshot, with_points, remembered)
+    with_points = raw_points.measure(snapshot, with_promises, from_evaluations=settings.reads_points)
+    with_departed = virtual_shares.with_departed(snapshot, with_points, remembered)
+    return workload_classes.measure(snapshot, with_departed, remembered)

@@ -1,9 +1,10 @@
 """Raw points: a job's losses as they were scraped, each with the work that was done at its own time.
 
-`measure` runs between `observe` and `decide`. It changes nothing of jobs without `Job.points`, which only policies with
-`READS_POINTS` get. Work is counted in steps where a job counts them; else in CPU-seconds, interpolated between the
-counts of two passes. A point is kept once the work has grown by 1 %, because a starved job would otherwise weigh one
-moment with hundreds of samples; of more than `KEPT` points, neighbours are averaged. Spikes are left out and counted.
+`measure` runs between `observe` and `decide`. Only policies with `READS_POINTS` get `Job.points`; under them, a job
+without any has its evaluation as a point, as a TrainJob that reports by its status. Work is counted in steps where the
+scrapes of the losses have them; else in CPU-seconds, interpolated between the counts of two passes. A point is kept
+once the work has grown by 1 %, because a starved job would otherwise weigh one moment with hundreds of samples; of more
+than `KEPT` points, neighbours are averaged. Spikes are left out and counted.
 
 Worked example: samples at 10, 15 and 20 s with 0.8, 0.7 and 0.65, of a job that had used 4 CPU-seconds at 10 s and 9 at
 20 s: the points (4, 0.8), (6.5, 0.7) and (9, 0.65).
@@ -29,6 +30,9 @@ KEPT = 200
 MIN_SPACING_RATIO = 0.01
 """The work between two points, at least, as a part of the work done."""
 
+STEPS_GONE_AFTER = 12
+"""So many samples in a row without steps, a minute of scrapes, end the count in steps; fewer are failed scrapes."""
+
 SPIKE_NEIGHBOURS = 7
 """A sample is compared with the median of so many points before it."""
 
@@ -49,14 +53,48 @@ def unpacked(points: Points) -> NDArray[np.float32]:
     return np.frombuffer(points.packed, _PAIR).reshape(-1, 2)
 
 
-def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
-    """Append the samples of this snapshot that are newer than the last ones kept."""
-    changed = {
-        job.uid: known.altered(points=_followed(job, known, snapshot.taken_at_seconds))
-        for job in snapshot.jobs
-        if job.points and (known := memory.jobs.get(job.uid)) is not None
-    }
+def measure(snapshot: ClusterSnapshot, memory: MemoryState, *, from_evaluations: bool = False) -> MemoryState:
+    """Append the samples of this snapshot that are newer than the last ones kept.
+
+    `from_evaluations`: the policy reads points, so a job without any has its evaluation as one.
+    """
+    changed = {}
+    for job in snapshot.jobs:
+        known = memory.jobs.get(job.uid)
+        if known is None:
+            continue
+        sampled = job if job.points or not from_evaluations else _with_evaluation_as_point(job, known)
+        if sampled.points:
+            changed[job.uid] = known.altered(points=_followed(sampled, known, snapshot.taken_at_seconds))
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+
+
+def _with_evaluation_as_point(job: Job, known: JobMemory) -> Job:
+    """The job with its evaluation as a raw point, if that is newer than the last sample.
+
+    Its steps may be of another target, so they do not end a count in CPU.
+    """
+    evaluation, before = job.evaluation, known.points
+    if evaluation is None or not evaluation.finite:
+        return job
+    steps = job.steps_total if before is None or before.unit == "steps" else None
+    sample = RawPoint(evaluation.sampled_at_seconds, evaluation.level, steps)
+    return replace(job, points=tuple(_newer((sample,), before)))
+
+
+def _newer(points: Sequence[RawPoint], before: Points | None) -> Sequence[RawPoint]:
+    """Those after the last sample that was seen."""
+    return [point for point in points if before is None or point.at_seconds > before.sampled_at_seconds]
+
+
+def _unit(points: Sequence[RawPoint], before: Points | None) -> tuple[WorkUnit, int]:
+    """What these samples are counted in, after those before; and how many in a row, to the last, have no steps."""
+    if before is None or before.unit == "cpu":
+        return ("steps" if any(point.steps is not None for point in points) else "cpu"), 0
+    without_steps = before.without_steps
+    for point in points:
+        without_steps = without_steps + 1 if point.steps is None else 0
+    return ("steps", without_steps) if without_steps < STEPS_GONE_AFTER else ("cpu", 0)
 
 
 def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
@@ -64,8 +102,8 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
     before, series = known.points, known.series or ""
     if before is not None and before.workload_class != job.workload_class:
         before = structs.replace(before, workload_class=job.workload_class)
-    has_steps = job.steps_total is not None or any(point.steps is not None for point in job.points)
-    unit: WorkUnit = "steps" if has_steps else "cpu"
+    same_series = before if before is not None and before.series == series else None
+    unit, without_steps = _unit(_newer(job.points, same_series), same_series)
     if before is None or before.series != series or before.unit != unit:
         counted = before or Points(unit, series)
         before = Points(
@@ -78,11 +116,11 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
             workload_class=job.workload_class,
         )
     after = _with_cpu(before, job)
-    fresh = [point for point in job.points if point.at_seconds > before.sampled_at_seconds]
+    fresh = _newer(job.points, before)
     if not fresh:
         return after
     works = _works(fresh, before, after, now_seconds)
-    return _appended(after, fresh, works)
+    return _appended(structs.replace(after, without_steps=without_steps), fresh, works)
 
 
 def _with_cpu(before: Points, job: Job) -> Points:

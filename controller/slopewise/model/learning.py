@@ -40,6 +40,8 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Samples that were left out because they lie far from those before them."""
     doubted: int = 0
     """Of them, those in a row at the end."""
+    without_steps: int = 0
+    """Of points in steps: the samples in a row, to the last one, that had none."""
     dropped: bool = False
     """The level has fallen at once and stayed there, as after a drop of the learning rate."""
     cpu_seconds: float = 0.0

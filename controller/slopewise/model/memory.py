@@ -346,9 +346,11 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return msgspec.structs.replace(self, **changes)
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
-        """The same job after a policy decided on its class and its limit."""
+        """The same job after a policy decided on its class and its limit; what it expected before counts no more."""
         since = self.class_since_seconds if self.job_class == job_class else now_seconds
-        return msgspec.structs.replace(self, job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores)
+        return msgspec.structs.replace(
+            self, job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores, ends=None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,14 @@ def test_how_many_measurements_reach_a_target_is_a_setting_of_the_evaluation() -
     assert pass_settings(with_interval(a_document(None), 5.0)).measuring.target_hits == 3
 
 
+@pytest.mark.parametrize(
+    ("policy", "mode", "read"), [("marginal", "Auto", True), ("marginal", "Observe", False), ("fair", "Auto", False)]
+)
+def test_evaluations_are_points_where_a_policy_that_runs_reads_points(policy: str, mode: str, read: bool) -> None:
+    document = TrainingPolicy.model_validate({"spec": {"mode": mode, "policy": {"name": policy}}})
+    assert pass_settings(with_interval(document, 5.0)).measuring.reads_points is read
+
+
 @pytest.mark.parametrize("memory", ["Requests", "Limits"])
 def test_memory_is_changed_on_a_cluster_alone(memory: Literal["Requests", "Limits"]) -> None:
     document = with_interval(TrainingPolicy(spec=TrainingPolicySpec(resources=ResourceSettings(memory=memory))), 5.0)

@@ -252,19 +252,36 @@ def test_figures_that_move_are_progress_and_facts_that_change_are_transitions() 
 def test_eta_is_the_steps_left_at_the_pace_measured_last() -> None:
     job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0)
     memory = JobMemory(paces=(Pace(1.0, 9.0, None), *(Pace(2.0, 0.5, 1.0) for _ in range(3))))
-    assert eta(job, memory, START) == "5m00s"
-    assert eta(job, JobMemory(), START) == "-"
-    assert eta(replace(job, steps_planned=None), memory, START) == "-"
-    assert eta(replace(job, state=JobState.FINISHED), memory, START) == "-"
+    assert eta(job, memory, START, carried_out=True) == "5m00s"
+    assert eta(job, JobMemory(), START, carried_out=True) == "-"
+    assert eta(replace(job, steps_planned=None), memory, START, carried_out=True) == "-"
+    assert eta(replace(job, state=JobState.FINISHED), memory, START, carried_out=True) == "-"
 
 
 def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is() -> None:
     job = a_job("a")
     memory = JobMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0))
-    assert eta(job, memory, START) == "12m00s (8m20s-20m00s)"
-    assert eta(job, memory, START + 600.0) == "2m00s (0s-10m00s)"
-    assert eta(job, memory, START + 1300.0) == "-"
-    assert eta(replace(job, state=JobState.FINISHED), memory, START) == "-"
+    assert eta(job, memory, START, carried_out=True) == "12m00s (8m20s-20m00s)"
+    assert eta(job, memory, START + 600.0, carried_out=True) == "2m00s (0s-10m00s)"
+    assert eta(job, memory, START + 1300.0, carried_out=True) == "-"
+    assert eta(replace(job, state=JobState.FINISHED), memory, START, carried_out=True) == "-"
+
+
+@pytest.mark.parametrize(
+    ("mode", "ineligible", "shown"),
+    [
+        ("Auto", None, "12m00s (8m20s-20m00s)"),
+        ("Auto", "GPU", "5m00s"),
+        ("Canary", None, "5m00s"),
+        ("Recommend", None, "5m00s"),
+    ],
+)
+def test_an_end_that_is_expected_of_an_order_counts_only_where_that_is_carried_out(
+    mode: str, ineligible: str | None, shown: str
+) -> None:
+    job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0, ineligible_reason=ineligible)
+    memory = JobMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0), paces=(Pace(2.0, 0.5, 1.0),))
+    assert status_of(job, mode=mode, memory={UID: memory}).eta == shown
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from support.searching import examples
 from support.worlds import START, a_job, a_snapshot, known
 
-from slopewise.estimators import raw_points
+from slopewise.estimators import measurements, raw_points
+from slopewise.estimators.growth import Measuring
 from slopewise.model import MEMORY_JSON, JobMemory, MemoryState, Points, RawPoint
 
 
@@ -23,15 +24,20 @@ def after(
     cpu: Sequence[float] = (),
     at_once: int = 4,
     process: Sequence[float] = (),
+    steps_total: Sequence[float] = (),
 ) -> Points:
-    """What is kept after passes over so many scrapes (seconds, level, steps) each; `cpu`: the count at each pass."""
+    """What is kept after passes over so many scrapes (seconds, level, steps) each.
+
+    `cpu`, `steps_total`: the counts at each pass.
+    """
     memory = MemoryState({"job": known()})
     for number in range(0, len(scrapes), at_once):
         some = scrapes[number : number + at_once]
         at, turn = START + some[-1][0], number // at_once
         job = a_job("job", at=at, cpu_seconds=cpu[turn] if cpu else some[-1][0], life=process[turn] if process else 1.0)
         points = tuple(RawPoint(START + seconds, level, steps) for seconds, level, steps in some)
-        memory = raw_points.measure(a_snapshot([replace(job, points=points, steps_total=some[-1][2])], at=at), memory)
+        steps = steps_total[turn] if steps_total else some[-1][2]
+        memory = raw_points.measure(a_snapshot([replace(job, points=points, steps_total=steps)], at=at), memory)
     kept = memory.jobs["job"].points
     assert kept is not None
     return kept
@@ -78,6 +84,63 @@ class TestWork:
         assert [after(slow[:count], cpu=[60.0, 70.0, 80.0, 90.0]).cpu_per_step for count in (4, 8, 12, 16)] == (
             pytest.approx([60.0, 70.0 / 2, 80.0 / 3, 30.0 / 3])
         )
+
+
+class TestUnit:
+    def test_is_cpu_where_the_steps_come_from_another_target_than_the_loss(self) -> None:
+        kept = after(falling(8, steps=False), cpu=[10.0, 50.0], steps_total=[40.0, 80.0])
+        assert (kept.unit, kept.count) == ("cpu", 8)
+        assert kept.cpu_per_step == pytest.approx((50.0 - 10.0) / (80.0 - 40.0))
+
+    def test_stays_through_a_scrape_without_steps_and_no_point_is_lost(self) -> None:
+        scrapes = falling(8)
+        scrapes[5] = (*scrapes[5][:2], None)
+        kept = after(scrapes, at_once=1)
+        assert (kept.unit, kept.count) == ("steps", 7)
+
+    def test_is_cpu_once_steps_are_gone_for_good(self) -> None:
+        gone = raw_points.STEPS_GONE_AFTER
+        scrapes = falling(8) + [(5.0 * n, 1 / n, None) for n in range(9, 9 + gone)]
+        before, later = after(scrapes[:-1], at_once=1), after(scrapes, at_once=1)
+        assert (before.unit, before.count, before.without_steps) == ("steps", 8, gone - 1)
+        assert (later.unit, later.count, later.without_steps) == ("cpu", 1, 0)
+
+
+class TestEvaluations:
+    """Of jobs whose losses are read nowhere but in their status, as of a TrainJob."""
+
+    def passes(self, *seen: tuple[float, float, float | None]) -> Points | None:
+        """Passes each 5 s over evaluations (seconds, level, steps)."""
+        memory = MemoryState({"job": known()})
+        for number, (seconds, level, steps) in enumerate(seen):
+            at = START + 5.0 * number
+            job = a_job("job", at=at, age=at - START - seconds, level=level, cpu_seconds=5.0 * number)
+            snapshot = a_snapshot([replace(job, steps_total=steps)], at=at)
+            memory = raw_points.measure(snapshot, memory, from_evaluations=True)
+        return memory.jobs["job"].points
+
+    def test_are_points_once_each(self) -> None:
+        kept = self.passes((0.0, 1.0, 10.0), (0.0, 1.0, 10.0), (9.0, 0.5, 20.0), (9.0, 0.5, 20.0))
+        assert kept is not None
+        assert raw_points.unpacked(kept).tolist() == [[10.0, 1.0], [20.0, 0.5]]
+        assert kept.unit == "steps"
+        assert kept.cpu_per_step == pytest.approx(9.0 / 10.0)
+
+    def test_without_steps_are_counted_in_cpu_and_go_on_so(self) -> None:
+        kept = self.passes((0.0, 1.0, None), (4.0, 0.9, None), (9.0, 0.5, 20.0))
+        assert kept is not None
+        assert (kept.unit, kept.count) == ("cpu", 3)
+
+    @pytest.mark.parametrize("reads_points", [True, False])
+    def test_are_points_only_where_the_policy_reads_points(self, reads_points: bool) -> None:
+        how = Measuring(20.0, reads_points=reads_points)
+        measured = measurements.measure(a_snapshot([a_job("job")]), MemoryState(), how)
+        assert (measured.jobs["job"].points is not None) is reads_points
+
+    def test_that_are_not_finite_are_none(self) -> None:
+        memory = MemoryState({"job": known()})
+        diverged = a_snapshot([a_job("job", level=float("nan"), finite=False)])
+        assert raw_points.measure(diverged, memory, from_evaluations=True) is memory
 
 
 class TestWhatIsKept:

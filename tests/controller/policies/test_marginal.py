@@ -15,13 +15,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.instances import AT_ONCE, Exponential, a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.searching import examples
-from support.worlds import a_job, a_node
+from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.config.pass_settings import setting_of
 from slopewise.config.training_policy import Behaviour
-from slopewise.estimators import curves
+from slopewise.estimators import curves, measurements
+from slopewise.estimators.growth import Measuring
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import MEMORY_JSON, ClassFigures, CurveFit, Ends, MemoryState, Objectives, PassReport
+from slopewise.model import (
+    MEMORY_JSON,
+    Arrival,
+    ClassFigures,
+    CurveFit,
+    Ends,
+    MemoryState,
+    Objectives,
+    PassReport,
+    RawPoint,
+)
+from slopewise.policies import Setting, marginal
 from slopewise.policies.shared.guarantees import least_service_ratio
 from slopewise.policies.shared.marginal_index import FAVOURS, planned_indices
 from slopewise.policies.shared.marginal_moves import Load, milestones
@@ -226,6 +238,39 @@ class TestPlacement:
         node = Load(a_node("n", 4.0))
         node.add(1.0, [(1.0, 10.0)])
         assert node.rise(1.0, ((0.5, 20.0),)) == pytest.approx(0.5 * 20)
+
+
+class TestBesideOtherPods:
+    """Of the 16 cores of `taken`, other pods leave 0.2 or 12; three jobs share the four cores of `free`."""
+
+    def decided(self, left: float, *, waiting: bool) -> list[tuple[str, str]]:
+        jobs = [
+            replace(
+                a_job(f"job-{n}", node="free", at=START + 100, cpu_seconds=20.0),
+                steps_total=20.0, steps_planned=300.0, migratable=True,
+                points=(RawPoint(START + 99, 0.5, 20.0),),
+            )
+            for n in range(3)
+        ]  # fmt: skip
+        nodes = [a_node("free", 4.0, available_cores=4.0), a_node("taken", 16.0, available_cores=left)]
+        snapshot = a_snapshot(jobs, nodes, at=START + 100)
+        if waiting:
+            snapshot = replace(snapshot, waiting=(Arrival("new", "new", "team", START + 99, 500),))
+        how = Measuring(20.0, reads_points=True)
+        memory = measurements.measure(snapshot, MemoryState(), how)
+        later = replace(snapshot, taken_at_seconds=START + 105)
+        policy = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests"))
+        return [
+            (move.job_uid, move.node) for move in policy.decide(later, measurements.measure(later, memory, how)).moves
+        ]
+
+    def test_an_arrival_goes_where_jobs_can_have_more(self) -> None:
+        assert self.decided(0.2, waiting=True) == [("new", "free")]
+        assert self.decided(12.0, waiting=True) == [("new", "taken")]
+
+    def test_no_job_moves_to_less_than_it_has(self) -> None:
+        assert self.decided(0.2, waiting=False) == []
+        assert [node for _, node in self.decided(12.0, waiting=False)] == ["taken"]
 
 
 def an_outcome(jobs: Sequence[SimJob], nodes: Sequence[SimNode] = (), policy: str = "marginal") -> RunOutcome:

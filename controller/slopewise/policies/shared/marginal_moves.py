@@ -5,6 +5,8 @@ end of each job) are blocks of work and value, in order of value per work; a new
 
 Moves: a node whose jobs leave idle at least half of what a job can use takes it: the job of least index of the most
 crowded node. Jobs that share a node while another one idles are nearly all of what moves can gain.
+
+A node counts as what other pods leave of it, for both.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from slopewise.allocation import promisable
 from slopewise.estimators.move_cost import cost_of
 from slopewise.estimators.speed import useful_cores
 from slopewise.model import Arrival, ClusterSnapshot, Job, MemoryState, Migrate, Node, Place
@@ -42,6 +45,7 @@ class Load:
     """The jobs of one node, as far as placement looks at them."""
 
     node: Node
+    """As large as its capacity for managed jobs."""
     useful: float = 0.0
     blocks: list[Block] = field(default_factory=list)
     _ratios: list[float] = field(default_factory=list)
@@ -101,7 +105,7 @@ def milestones(works: Sequence[float], weights: Weights, weight: float) -> list[
 
 def loads(snapshot: ClusterSnapshot, expected: Prospects, weights: Weights) -> dict[str, Load]:
     """The nodes with their jobs, and with those that are on their way to them."""
-    found = {node.name: Load(node) for node in snapshot.nodes}
+    found = {node.name: Load(promisable(node)) for node in snapshot.nodes}
     for job in snapshot.jobs:
         if job.state.ended or job.node not in found:
             continue
@@ -142,7 +146,8 @@ def places(
         blocks[arrival.uid] = tuple(_typical(work, weights, arrival.objectives.weight * size))
 
     def needs(arrival: Arrival, node: Node) -> tuple[float, tuple[Block, ...]]:
-        return min(node.cpu_cores, arrival.useful_parallelism_cores or node.cpu_cores), blocks[arrival.uid]
+        capacity = found[node.name].node.cpu_cores
+        return min(capacity, arrival.useful_parallelism_cores or capacity), blocks[arrival.uid]
 
     def cost(arrival: Arrival, node: Node) -> float:
         return found[node.name].rise(*needs(arrival, node))
@@ -162,7 +167,7 @@ def moves(
     if len(found) < 2 or snapshot.waiting:
         return ()
     now, room = snapshot.taken_at_seconds, snapshot.memory_room_bytes()
-    on_node = snapshot.jobs_by_node()
+    on_node, whole = snapshot.jobs_by_node(), {node.name: node for node in snapshot.nodes}
     decided: list[Migrate] = []
     by_idle = sorted(found.values(), key=lambda load: (load.useful - load.node.cpu_cores, load.node.name))
     for target in by_idle:
@@ -172,7 +177,7 @@ def moves(
         donors = [load for load in found.values() if load.useful > load.node.cpu_cores and load is not target]
         for donor in sorted(donors, key=lambda load: (-load.useful / load.node.cpu_cores, load.node.name)):
             jobs = _movable(on_node[donor.node.name], memory, expected, now)
-            fits = _fits(target, donor, idle, room)
+            fits = _fits(target, whole[target.node.name], donor, idle, room)
             chosen = next((job for job in jobs if fits(job)), None)
             if chosen is None:
                 continue
@@ -204,9 +209,13 @@ def _movable(jobs: Sequence[Job], memory: MemoryState, expected: Prospects, now_
     return [job for _, _, job in sorted(found, key=lambda each: each[:2])]
 
 
-def _fits(target: Load, donor: Load, idle: float, room: Mapping[str, float]) -> Callable[[Job], bool]:
+def _fits(target: Load, whole: Node, donor: Load, idle: float, room: Mapping[str, float]) -> Callable[[Job], bool]:
+    """Whether a job may go from the donor to the target; `whole`: the target with what other pods take of it."""
+
     def fits(job: Job) -> bool:
-        useful = useful_cores(job, target.node)
+        # What other pods leave may be all that the job can use there, and less than it has: 0.2 of 16 cores.
+        has = useful_cores(job, donor.node) * donor.node.cpu_cores / donor.useful
+        useful = min(useful_cores(job, whole), max(useful_cores(job, target.node), has))
         return (
             idle >= IDLE_RATIO * useful
             and donor.useful - useful_cores(job, donor.node) > 0

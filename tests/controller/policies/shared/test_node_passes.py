@@ -11,6 +11,7 @@ from slopewise.model import (
     CpuAllocation,
     CpuControl,
     Decisions,
+    Ends,
     Job,
     JobMemory,
     JobState,
@@ -130,6 +131,13 @@ def test_a_silent_job_is_left_alone_and_the_policy_sees_a_node_as_large_as_what_
     assert decisions.reasons["silent"] == "unchanged: reports no loss, keeps its original CPU"
     assert decisions.memory.jobs["silent"] == JobMemory()
     assert decisions.memory.nodes["n1"].job_uids == {"a", "b", "silent"}
+
+
+def test_an_expected_end_is_forgotten_with_silence_and_with_the_next_decision() -> None:
+    before = known(job_class="slow", wanted=0.5).altered(ends=Ends(START + 60.0, START + 50.0, START + 90.0))
+    memory = MemoryState({"a": before, "silent": before.altered(first_level=None)}, {"n1": LAST})
+    after = decide(Looks(a=Verdict(0.5, "slow", "why")), [a_job("a"), a_silent_job()], memory).memory.jobs
+    assert (after["a"].ends, after["silent"].ends) == (None, None)
 
 
 def test_a_policy_that_keeps_promises_is_handed_no_more_than_silent_jobs_leave_under_hard_limits() -> None:
