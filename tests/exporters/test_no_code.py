@@ -14,6 +14,7 @@ import termios
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from urllib.error import URLError
@@ -202,6 +203,10 @@ HANDLES = """
 """
 
 
+def has_lines(file: Path, count: int) -> bool:
+    return len(file.read_text().splitlines()) == count
+
+
 @pytest.mark.parametrize("wrap", [(), ("--wrap",)], ids=["itself", "wrapped"])
 def test_each_signal_reaches_the_training_once(
     start: Start, script: Script, series: Series, wrap: tuple[str, ...], tmp_path: Path
@@ -214,7 +219,7 @@ def test_each_signal_reaches_the_training_once(
     for count, number in enumerate(sent, start=1):
         process.send_signal(number)
         # Two of one number that are pending together are one signal.
-        assert eventually(lambda count=count: len(log.read_text().split()) == count)
+        assert eventually(partial(has_lines, log, count))
     status, output, _ = ended(process)
     assert status == 7
     assert output.split(b"\n")[1].decode().split() == [number.name for number in sent]

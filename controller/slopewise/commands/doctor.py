@@ -96,11 +96,11 @@ def _cluster(
     scrape_interval_seconds: float,
 ) -> Iterator[Finding]:
     from slopewise.manager.doctor.cluster import CheckOptions, check_cluster
-    from slopewise.manager.options import Connection, lease_namespace_of
+    from slopewise.manager.options import Connection, lease_namespace_of, lease_namespaces_of
 
     connection = Connection(kubeconfig, context, namespace)
-    where = lease_namespace_of(connection, lease_namespace)
-    return check_cluster(CheckOptions(connection, where, prometheus, scrape_interval_seconds))
+    where, leases = lease_namespace_of(connection, lease_namespace), lease_namespaces_of(connection, lease_namespace)
+    return check_cluster(CheckOptions(connection, where, leases, prometheus, scrape_interval_seconds))
 
 
 def _here(

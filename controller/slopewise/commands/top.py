@@ -78,13 +78,13 @@ def _cluster(
     lease_namespace: LeaseNamespace,
 ) -> Callable[[], View]:
     refuse(call, ("--port",), "is for a controller on this machine; add --local, or leave it out")
-    from slopewise.manager.options import Connection, lease_namespace_of
+    from slopewise.manager.options import Connection, lease_namespaces_of
     from slopewise.manager.watch_growths import GrowthWatch
     from slopewise.telemetry.log_lines import configure_logging
 
     configure_logging(level=logging.CRITICAL)  # a line of the log would stand in the middle of the screen
     connection = Connection(kubeconfig, context, namespace)
-    return stack.enter_context(GrowthWatch(connection, lease_namespace_of(connection, lease_namespace))).view
+    return stack.enter_context(GrowthWatch(connection, lease_namespaces_of(connection, lease_namespace))).view
 
 
 def _local(call: typer.Context, port: int) -> Callable[[], View]:

@@ -6,7 +6,6 @@ leads, it needs the right to read the Lease.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -29,7 +28,7 @@ ABANDONED_LEASES = 4
 """After so many of its own durations a Lease that nobody renews has no holder; clocks of two machines differ."""
 
 
-def read_leader(api: Api, lease_namespaces: Iterable[str]) -> Leader:
+def read_leader(api: Api, lease_namespaces: tuple[str, ...]) -> Leader:
     """Who leads, by the first Lease that has a holder; a Lease that may not be read is no error."""
     found = []
     for namespace in lease_namespaces:

@@ -33,10 +33,10 @@ _POLL_SECONDS = 0.05
 class GrowthWatch:
     """The workloads of a cluster, always the newest. Leave it to end the watch."""
 
-    def __init__(self, connection: Connection, lease_namespace: str) -> None:
+    def __init__(self, connection: Connection, lease_namespaces: tuple[str, ...]) -> None:
         """Nothing is sent yet; UsageError where the kubeconfig cannot be used."""
         self._api = connect(connection)
-        self._lease_namespace = lease_namespace
+        self._lease_namespaces = lease_namespaces
         self._store = Reflector(self._api, growth_path(connection.namespace), read_growth)
         self._losses = Losses()
         self._leader, self._leader_due = "", 0.0
@@ -76,7 +76,7 @@ class GrowthWatch:
 
     def _leader_line(self) -> str:
         if time.monotonic() >= self._leader_due:
-            self._leader = leader_line(read_leader(self._api, self._lease_namespace))
+            self._leader = leader_line(read_leader(self._api, self._lease_namespaces))
             self._leader_due = time.monotonic() + LEADER_SECONDS
         return self._leader
 

@@ -117,7 +117,7 @@ class TestCluster:
 
     def test_changes_arrive_by_the_watch_and_trouble_is_said(self, server: ApiServer, reach: tuple[str, str]) -> None:
         put(server, "train", loss=0.5)
-        with GrowthWatch(Connection(Path(reach[1])), "slopewise-system") as watch:
+        with GrowthWatch(Connection(Path(reach[1])), ("slopewise-system",)) as watch:
             (row,) = watch.view().rows
             assert (row.loss, list(row.loss_history), watch.view().trouble) == (0.5, [0.5], "")
             put(server, "train", loss=0.25)

@@ -34,6 +34,9 @@ class CheckOptions:
 
     connection: Connection
     lease_namespace: str
+    """Where the controller's account is."""
+    lease_namespaces: tuple[str, ...]
+    """Where its Lease can be."""
     prometheus: Endpoint | None
     scrape_interval_seconds: float
 
@@ -59,7 +62,7 @@ def check_cluster(options: CheckOptions) -> Iterator[Finding]:
 def _around(api: KubeApi, options: CheckOptions, policies: Sequence[PolicyRecord]) -> Iterator[Finding]:
     """Leader, rights and nodes."""
     namespace = options.connection.namespace
-    yield check_leader(api, options.lease_namespace)
+    yield check_leader(api, options.lease_namespaces)
     yield from check_rights(api, namespace, options.lease_namespace, moves=moves_wanted(policies))
     if namespace is None:
         yield from check_nodes(api, time.time())

@@ -154,9 +154,9 @@ def read_policies(api: Api) -> tuple[list[Finding], list[PolicyRecord]]:
     return invalid or [Finding("policies", "ok", listed(modes))], valid
 
 
-def check_leader(api: Api, lease_namespace: str) -> Finding:
+def check_leader(api: Api, lease_namespaces: tuple[str, ...]) -> Finding:
     """Whether a controller leads."""
-    leader = read_leader(api, lease_namespace)
+    leader = read_leader(api, lease_namespaces)
     text = leader_line(leader).removeprefix("leader: ")
     if leader.trouble:
         return Finding("leader", "unchecked", text)
