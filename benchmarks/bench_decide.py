@@ -6,6 +6,9 @@ one pass of plain Python over the same jobs, so that a slow machine shows. The w
 to do: half of the jobs have promises, all have paces, a burst of 100 waits for nodes, and the oracle is answered.
 Jobs save on SIGTERM, may be moved, and were moved before; a third are in SpeCon's CC. Moves are bounded so widely that
 for each that is wanted it is worked out what it gains and costs.
+
+`marginal` has 50 raw points of each job, every other job has no plan, and the curves are fitted in a pass before those
+that are timed: a curve is fitted once as its points double, and bench_curves.py times that.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
 
 from slopewise.estimators import growth, pace
 from slopewise.feedback import move_tracking
@@ -43,6 +49,7 @@ from slopewise.model import (
     Objectives,
     Pace,
     PaceAnchor,
+    Points,
     Usage,
 )
 from slopewise.policies import Setting, build, find, names
@@ -56,6 +63,7 @@ BOUND_GROWTH = 5.5
 SIZES = ((2_500, 125), (10_000, 500))
 ROUNDS = 9
 WAITING = 100
+POINTS = 50
 SERIES = 'training_loss{stage="eval"}'
 GIB = 2.0**30
 
@@ -126,6 +134,23 @@ def _arrival(uid: str, rng: random.Random) -> Arrival:
     return Arrival(uid, uid, "team", NOW - rng.uniform(0, 20), 1000, 2 * GIB, 1.0, 1000.0, _objectives(rng))
 
 
+def with_curves(snapshot: ClusterSnapshot, memory: MemoryState) -> World:
+    """The same cluster with raw points of each job, in steps, and a plan for every other one."""
+    luck = np.random.default_rng(7)
+    jobs, remembered = [], {}
+    for index, job in enumerate(snapshot.jobs):
+        steps = np.linspace(0, 1000.0, POINTS + 1)[1:]
+        level = np.exp(-luck.uniform(1, 8) * steps / 1000.0) + 0.02 * luck.normal(size=POINTS)
+        points = Points(
+            "steps", SERIES, np.stack([steps, level], axis=1).astype("<f4").tobytes(), sampled_at_seconds=NOW - 1.0,
+            work=1000.0, cpu_seconds=490.0, counter=490.0, counted_at_seconds=THEN, steps_first=0.0, steps=1000.0,
+            steps_cpu_seconds=490.0, process_started_at_seconds=job.process_started_at_seconds,
+        )  # fmt: skip
+        jobs.append(job if index % 2 else replace(job, steps_planned=None))
+        remembered[job.uid] = memory.jobs[job.uid].altered(points=points)
+    return replace(snapshot, jobs=tuple(jobs)), replace(memory, jobs=remembered)
+
+
 def seconds_of(work: Callable[[], object]) -> list[float]:
     """Times of the rounds, shortest first."""
     times = []
@@ -140,6 +165,11 @@ def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) ->
     """Times of measure + decide + guard, shortest first."""
     policy = build(name, find(name).parameters(), Setting(INTERVAL_SECONDS, "limits"))
     bounds = Bounds("Auto", 250, 64_000, 0.0, 2.0, 0.1, moving=WIDE)
+    if name == "marginal":
+        snapshot, memory = with_curves(snapshot, memory)
+        fits = {uid: each.curve for uid, each in policy.decide(snapshot, memory).memory.jobs.items()}
+        assert all(fit is not None for fit in fits.values()), "no curve was fitted"
+        memory = replace(memory, jobs={uid: each.altered(curve=fits[uid]) for uid, each in memory.jobs.items()})
 
     def one_pass() -> None:
         grown = growth.measure(snapshot, memory, growth.Measuring(INTERVAL_SECONDS))

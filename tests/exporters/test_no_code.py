@@ -214,6 +214,8 @@ def test_each_signal_reaches_the_training_once(
     log = tmp_path / "received"
     log.touch()
     sent = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM]
+    # Under nohup SIGHUP is ignored from the start, and the training keeps that.
+    sent = [number for number in sent if signal.getsignal(number) is not signal.SIG_IGN]
     process = start([*RUN, *wrap, "--", sys.executable, script(HANDLES.format(count=len(sent), log=str(log)))])
     reports(series, LOSS, 1)
     for count, number in enumerate(sent, start=1):
