@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def as_in_the_site(page: str, markdown: str) -> str:
         # GitHub takes `a \| b` in a table for a | b; Python-Markdown shows the backslash.
         return _CODE_IN_ROW.sub(lambda code: code[0].replace("\\|", "|"), text)
 
-    return "".join(prose(text) + code for text, code in _split(markdown))
+    return "".join(prose(text) + _in_its_list(code) for text, code in _split(markdown))
 
 
 def listing(folder: str) -> str:
@@ -127,6 +128,11 @@ def _target(page: str, link: str) -> str | None:
     """What a link of a page leads to, as a path of the repository; None for an address, or where there is nothing."""
     path = Path(os.path.normpath(ROOT / Path(page).parent / link))
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) and path.exists() and path != ROOT else None
+
+
+def _in_its_list(code: str) -> str:
+    """A block of code; one that belongs to an entry of a list is indented by four, as the list is."""
+    return textwrap.indent(code, "  ") if code.startswith("  ```") else code
 
 
 def _split(markdown: str) -> Iterator[tuple[str, str]]:

@@ -92,6 +92,7 @@ def test_each_link_leads_to_something_that_the_site_has(page: str) -> None:
         ("docs/moves.md", "[a](https://example.org/b.md) [c](#d)", "[a](https://example.org/b.md) [c](#d)"),
         ("docs/moves.md", "```\n[a](../README.md)\n```\n", "```\n[a](../README.md)\n```\n"),
         ("docs/moves.md", "- a\n  - b\n", "- a\n    - b\n"),
+        ("docs/moves.md", "- a\n\n  ```sh\n  b\n  ```\n", "- a\n\n    ```sh\n    b\n    ```\n"),
         ("docs/moves.md", "| `a \\| b` |", "| `a | b` |"),
     ],
 )
