@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
+DOCS := .venv-docs
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 SEARCH_TIMES ?= 10
@@ -10,7 +11,7 @@ SEARCH_TIMES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
-	record real-runs release install-check test-long test-cluster test-faults test-queriers test-frameworks test-pythons bench-cluster
+	record real-runs release install-check test-long test-cluster test-faults test-queriers test-frameworks test-pythons bench-cluster docs
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -34,6 +35,7 @@ help:
 	@echo "make test-frameworks  callbacks and checkpoints with the frameworks (downloads 7 GB once, 20 minutes)"
 	@echo "make test-pythons   the tests without real processes under each other Python that is installed (about 5 minutes each)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
+	@echo "make docs      the documentation as a site, in build/site, with every link and anchor checked (1 minute)"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules, references)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
 	@echo "make install-check   install the wheels into an empty environment and run them (1 minute)"
@@ -112,6 +114,11 @@ bench-cluster: $(VENV)/.done
 	@for bench in benchmarks/cluster/bench_*.py; do echo "== $$bench"; \
 		$(BIN)/python -m testbed run -- $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
 
+# Strict: a page that is in no menu, and a link or an anchor that leads nowhere, fail it.
+docs: $(DOCS)/.done
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+	@echo "build/site/index.html; to read it: $(DOCS)/bin/mkdocs serve"
+
 install-check: $(VENV)/.done
 	$(BIN)/python -m release install-check
 
@@ -133,6 +140,7 @@ lock: $(VENV)/.done
 	$(LOCK) --group build --output-file requirements-build.lock
 	$(LOCK) pyproject.toml --extra demo --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(LOCK) --group frameworks --output-file requirements-frameworks.lock
+	$(LOCK) docs/requirements.in --output-file requirements-docs.lock
 
 $(VENV)/.done: requirements-dev.lock pyproject.toml exporters/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -147,6 +155,11 @@ $(VENV)/.done: requirements-dev.lock pyproject.toml exporters/pyproject.toml
 $(FRAMEWORKS)/.done: requirements-frameworks.lock
 	$(PYTHON) -m venv $(FRAMEWORKS)
 	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+$(DOCS)/.done: requirements-docs.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
 clean:

@@ -3,8 +3,12 @@
 import json
 import re
 import shlex
-from itertools import pairwise
+import shutil
+import subprocess
+from functools import cache
+from itertools import pairwise, takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,8 +20,11 @@ from slopewise.config.training_policy import Mode, TrainingPolicy, load_training
 from slopewise.config.validation import validate
 from slopewise.crds.schema.definitions import definitions
 
-PAGES = [ROOT / name for name in ("README.md", "docs/deployment.md", "docs/testbed.md")]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+MOVE_JOBS = [ROOT / name for name in ("README.md", "docs/deployment.md", "docs/testbed.md")]
 POLICY = ROOT / "examples/cluster/policy.yaml"
+VERBS = {"annotate", "apply", "create", "delete", "describe", "exec", "get", "kustomize", "label", "logs", "patch"}
+VERBS |= {"port-forward", "rollout", "scale", "wait"}
 OURS = {
     name
     for definition in definitions().values()
@@ -27,8 +34,9 @@ OURS = {
 
 
 def kubectl_commands(page: Path) -> list[list[str]]:
-    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    commands = [shlex.split(line, comments=True) for line in "".join(blocks).splitlines()]
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    commands = [shlex.split(each, comments=True) for line in lines for each in line.split(" | ")]
     return [words for words in commands if words and Path(words[0]).name == "kubectl"]
 
 
@@ -38,16 +46,56 @@ def test_what_kubectl_is_to_apply_is_there(page: Path) -> None:
         for option, target in pairwise(words):
             if option == "-k":
                 assert (ROOT / target / "kustomization.yaml").exists(), words
-            if option == "-f":
+            if option == "-f" and target != "-":
                 assert list(yaml.safe_load_all((ROOT / target).read_text(encoding="utf-8"))), words
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", MOVE_JOBS, ids=lambda page: page.name)
 def test_each_page_that_moves_jobs_opts_a_namespace_in(page: Path) -> None:
     labels = [words[-1] for words in kubectl_commands(page) if words[1:3] == ["label", "namespace"]]
 
     assert f"{MOVES_LABEL}={MOVES_ALLOWED}" in labels
     assert set(labels) <= {f"{MOVES_LABEL}={MOVES_ALLOWED}", f"{MOVES_LABEL}-"}
+
+
+@cache
+def kubectl_help(*words: str) -> str:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not on the PATH; it lists its options")
+    return subprocess.run(["kubectl", *words], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_kubectl_has_each_command_and_its_options(page: Path) -> None:
+    for words in kubectl_commands(page):
+        own = words[1 : words.index("--")] if "--" in words else words[1:]
+        verb = next(place for place, word in enumerate(own) if word in VERBS)
+        named = takewhile(lambda word: not word.startswith("-"), own[verb:])
+        used = {word.split("=")[0] for word in own if re.match(r"--?[a-z]", word)}
+        listed = kubectl_help(*named, "--help") + kubectl_help("options")
+        assert {option for option in used if not re.search(rf"^ +.*{option}[=,]", listed, re.MULTILINE)} == set(), words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_patch_of_a_policy_makes_a_valid_one(page: Path) -> None:
+    before = load_yaml(POLICY)
+    for words in kubectl_commands(page):
+        if words[1:3] == ["patch", "trainingpolicy"]:
+            assert words[3] in {before["metadata"]["name"], "NAME"}
+            spec = json.loads(words[words.index("-p") + 1])["spec"]
+            assert validate(TrainingPolicy, {**before, "spec": {**before["spec"], **spec}}, where=page.name)
+
+
+def test_the_quick_start_of_sres_types_what_the_tests_run_on_a_cluster() -> None:
+    """All but the step back: tests/cluster/end_to_end runs the README's commands, and restores by deleting."""
+    run = [*kubectl_commands(ROOT / "README.md"), *kubectl_commands(ROOT / "docs/deployment.md")]
+    typed = kubectl_commands(ROOT / "docs/quick-start-sre.md")
+    assert len(typed) > 5
+    assert [words for words in typed if words not in run and "Recommend" not in words[-1]] == []
+
+
+def load_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def test_the_readmes_kinds_and_objects_exist() -> None:
@@ -62,7 +110,7 @@ def test_the_readmes_kinds_and_objects_exist() -> None:
 
 
 def test_the_readmes_patches_make_valid_policies() -> None:
-    before = yaml.safe_load(POLICY.read_text(encoding="utf-8"))
+    before = load_yaml(POLICY)
     patches = [json.loads(words[words.index("-p") + 1]) for words in cluster_commands() if "patch" in words]
     modes = [
         validate(TrainingPolicy, {**before, "spec": {**before["spec"], **patch["spec"]}}, where="README.md").spec.mode

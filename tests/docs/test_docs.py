@@ -6,7 +6,10 @@ import ast
 import re
 import shlex
 import subprocess
+import sys
+import textwrap
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +26,12 @@ from slopewise_exporter.logs import LineParser
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "exporters/README.md", *ROOT.glob("docs/*.md")])
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
-CODE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+"""Blocks of code, also those of a list, which are indented."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return [code for kind, code in CODE.findall(page.read_text()) if kind == language]
+    return [textwrap.dedent(code) for kind, code in CODE.findall(page.read_text()) if kind == language]
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -55,6 +59,40 @@ def test_every_slopewise_command_exists_with_its_options(page: Path) -> None:
         if Path(words[0]).name == "slopewise":
             used = {word.split("=")[0] for word in words if word.startswith("-")}
             assert used <= options_of(words[1:]) | {"--help", "--version"}, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_slopewise_command_of_a_sentence_exists_with_its_options(page: Path) -> None:
+    for code in re.findall(r"`slopewise ([a-z][^`]*)`", page.read_text()):
+        words = re.sub(r"[\[\]]", "", " ".join(code.split())).split()
+        used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert used <= options_of(words) | {"--help", "--version"}, code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_command_of_the_exporter_exists_with_its_options(page: Path) -> None:
+    for line in commands(page):
+        if "slopewise-exporter" in line and line[0] != "pip":
+            words = line[line.index("slopewise-exporter") + 1 :]
+            own = words[: words.index("--")] if "--" in words else words
+            used = {word.split("=")[0] for word in own if re.match(r"--[a-z]", word)}
+            assert used <= exporter_options(own[0]), line
+
+
+@cache
+def exporter_options(command: str) -> set[str]:
+    """The options of a command of `slopewise-exporter`, as its help lists them."""
+    words = [sys.executable, "-m", "slopewise_exporter", command, "--help"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"--[a-z-]+", shown))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_script_of_the_repository_exists(page: Path) -> None:
+    for line in commands(page):
+        for word in line:
+            if re.match(r"(benchmarks|examples|manifests|replication|testbed|tests)/", word):
+                assert (ROOT / word).exists(), line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
