@@ -145,7 +145,7 @@ class TestCluster:
         put_node_lease(server, "node-c", -200.0)
         lines = found(reach, code=1)["clocks"][1:]
         assert lines[0][0] == "failed"
-        assert re.match(r"the clock of node node-b is (89|90) s ahead of this machine's; synchronise", lines[0][1])
+        assert re.match(r"the clock of node node-b is ([78]\d|90) s ahead of this machine's; synchronise", lines[0][1])
         assert lines[1][0] == "note"
         assert lines[1][1].startswith("the kubelets of node-c are silent, or their clocks more than a minute behind")
         assert len(lines) == 2

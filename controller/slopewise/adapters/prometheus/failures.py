@@ -172,5 +172,6 @@ def _text_of(body: bytes) -> str:
 
 
 def _proxy_remedy(text: str) -> str:
-    asks = str(int(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)) in text
+    # Urllib3 says "Tunnel connection failed: 407 ..."; an address such as 127.0.0.1:40737 has the number too.
+    asks = f"failed: {int(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)} " in text
     return _REMEDIES[HTTPStatus.PROXY_AUTHENTICATION_REQUIRED] if asks else "see whether that runs and lets it through"

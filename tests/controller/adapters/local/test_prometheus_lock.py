@@ -259,8 +259,15 @@ def test_a_proxy_that_refuses_is_reported(asker: Asker, fake: FakePrometheus, pr
     assert fake.asked == []
 
 
-def test_a_proxy_that_is_away_is_reported_without_its_password(asker: Asker, fake: FakePrometheus) -> None:
-    message = asker.writes(f"proxy_url: http://me:{SECRET}@127.0.0.1:1").is_reported(fake.url)
+def test_a_proxy_that_refuses_a_tunnel_is_reported(asker: Asker, proxy: ConnectProxy) -> None:
+    message = asker.writes(f"proxy_url: http://me:wrong@{proxy.address}").is_reported("https://127.0.0.1:1")
+    assert "through the proxy" in message
+    assert "; write its user and password into proxy_url in the file that --prometheus-config" in message
+
+
+def test_a_proxy_that_is_away_is_reported_without_its_password(asker: Asker) -> None:
+    """Of a Prometheus whose port has the number 407, which is a proxy's refusal, in it."""
+    message = asker.writes(f"proxy_url: http://me:{SECRET}@127.0.0.1:1").is_reported("http://127.0.0.1:40737")
     assert "cannot be reached through the proxy http://127.0.0.1:1 (connection refused); see whether that" in message
 
 
