@@ -7,15 +7,16 @@ pass's own thread, so that other work on the machine does not blur it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.state.training_policies import PolicyRecord
 from slopewise.adapters.prometheus.container_usage import Machine
+from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.manager.informers import make_watches
@@ -82,30 +83,50 @@ def requests_of(shared: SharedState, **labels: str) -> float:
 
 
 class TimedReader:
-    """A PrometheusReader with a stopwatch and a count."""
+    """A PrometheusReader with a stopwatch, and a count of queries."""
 
     def __init__(self, reader: PrometheusReader, clock: SystemClock) -> None:
         self._reader = reader
         self._clock = clock
-        self.scrape_interval_seconds = reader.scrape_interval_seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from 0."""
         self.seconds = 0.0
         self.queries = 0
-        """Of the last reading."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else an observer asks for, as the reader has it."""
+        return getattr(self._reader, name)
 
     def read(self, at_seconds: float, scope: Scope = EVERYTHING) -> PrometheusReading:
         """As the reader does it."""
-        start = self._clock.monotonic()
-        reading = self._reader.read(at_seconds, scope)
-        self.seconds, self.queries = self._clock.monotonic() - start, reading.queries
+        with self._timed():
+            reading = self._reader.read(at_seconds, scope)
+        self.queries += reading.queries
         return reading
 
     def machines(self, at_seconds: float) -> Mapping[str, Machine]:
-        """As the reader does it."""
-        return self._reader.machines(at_seconds)
+        """As the reader does it; one query."""
+        self.queries += 1
+        with self._timed():
+            return self._reader.machines(at_seconds)
 
-    def close(self) -> None:
-        """As the reader does it."""
-        self._reader.close()
+    def use_of_others(
+        self, at_seconds: float, namespaces: Collection[str], ours: Container[JobKey]
+    ) -> Mapping[str, float]:
+        """As the reader does it; one query."""
+        self.queries += 1
+        with self._timed():
+            return self._reader.use_of_others(at_seconds, namespaces, ours)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        start = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += self._clock.monotonic() - start
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +161,7 @@ class MeasuredRunner(PolicyRunner):
 
     def measured_pass(self) -> Measured:
         """One pass and its report, as the loop runs them; RuntimeError when it could not observe."""
+        self.reader.begin()
         start = self._clock.monotonic()
         report = self.one_pass()
         passed = self._clock.monotonic()
