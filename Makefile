@@ -29,7 +29,7 @@ help:
 	@echo "make test-long  the container image (root, buildah, debootstrap), and long series of killed trainings; 3 minutes"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, and of the long runs, on the same"
-	@echo "make test-chart     the Helm chart against the kustomize overlays (Go, kubectl; Helm is built once, about 2 minutes)"
+	@echo "make test-chart     the Helm chart against the kustomize overlays (Go, kubectl; Helm is built once, about 5 minutes)"
 	@echo "make test-queriers  the queries through Thanos, and of metrics that came by OTLP, into a Prometheus 3; both are built"
 	@echo "               once from their Go modules (Go; about 6 minutes, then 1)"
 	@echo "make test-frameworks  callbacks and checkpoints with the frameworks (downloads 7 GB once, 20 minutes)"

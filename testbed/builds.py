@@ -97,18 +97,18 @@ def thanos_build() -> Build:
 
 def helm_build() -> Build:
     """Renders and checks the chart; built on demand."""
-    return Build("helm", MODULES / "helm", {"helm": "helm.sh/helm/v4/cmd/helm"}, 90)
+    return Build("helm", MODULES / "helm", {"helm": "helm.sh/helm/v4/cmd/helm"}, 290)
 
 
 def flux_builds() -> tuple[Build, Build]:
     """Flux's source-controller and kustomize-controller, for tests of GitOps; built on demand."""
     return (
         Build(
-            "flux-source", MODULES / "flux-source", {"source-controller": "github.com/fluxcd/source-controller"}, 240
+            "flux-source", MODULES / "flux-source", {"source-controller": "github.com/fluxcd/source-controller"}, 530
         ),
         Build(
             "flux-kustomize", MODULES / "flux-kustomize",
-            {"kustomize-controller": "github.com/fluxcd/kustomize-controller"}, 180,
+            {"kustomize-controller": "github.com/fluxcd/kustomize-controller"}, 350,
         ),
     )  # fmt: skip
 
