@@ -1,4 +1,4 @@
-"""Policies and Jobs that lie in Git and are applied by Flux: mistakes, drift, moves, and the order of pruning."""
+"""Policies that lie in Git and are applied by Flux: modes, mistakes, drift, and their removal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import yaml
 from support.fault_stage import ORIGINAL, STORED, Stage
 from support.flux import FIELD_MANAGER, Flux, of_the_page, running_flux
 from support.git_server import GitServer
-from support.moving_stage import MovingStage
-from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.client.protocol import FIELD_MANAGER as OURS
@@ -112,36 +110,3 @@ def _check_that_neither_side_changes_anything(stage: Stage, flux: Flux) -> None:
     assert "f:status" not in fields[FIELD_MANAGER, ""]
     assert fields[OURS, ""].keys() == {"f:metadata"}
     assert fields[OURS, ""]["f:metadata"]["f:finalizers"].keys() == {".", f'v:"{FINALIZER}"'}
-
-
-@pytest.mark.usefixtures("needs_suspending")
-def test_a_job_in_git_is_moved_and_flux_leaves_it_where_it_is(moves: MovingStage, git: GitServer, flux: Flux) -> None:
-    trainings = moves.trainings
-    jobs = {name: {**trainings.job(name)} for name in ("annotated", "plain")}
-    for job in jobs.values():
-        job["metadata"]["namespace"] = moves.stage.namespace
-    jobs["annotated"]["metadata"]["annotations"] = {"kustomize.toolkit.fluxcd.io/ssa": "IfNotPresent"}
-    revision = git.commit("Jobs", {f"{name}/job.yaml": yaml.safe_dump(job) for name, job in jobs.items()})
-    flux.follow(git.url)
-    for name in jobs:
-        flux.kustomization(name, f"./{name}")
-    for name in jobs:
-        flux.wait_applied(name, revision)
-        trainings.wait_for_steps(name, 3)
-
-    moves.controller()
-    for name in jobs:
-        moves.wait_moved(name)
-        moves.wait_until_pinned(name)
-
-    message = wait_for(
-        "Flux cannot write over the move of the one without the annotation",
-        lambda: flux.ready("plain"),
-        lambda condition: condition.get("status") == "False",
-        60,
-    )["message"]
-    assert "field is immutable" in message
-    assert flux.ready("annotated")["status"] == "True"
-    for name in jobs:
-        moves.wait_until_pinned(name)
-        assert len(trainings.diary(name).lives) == 2
