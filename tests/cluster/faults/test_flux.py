@@ -1,4 +1,4 @@
-"""Policies that lie in Git and are applied by Flux: modes, mistakes, drift, and their removal."""
+"""Policies and Jobs that lie in Git and are applied by Flux: mistakes, drift, moves, and the order of pruning."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import yaml
 from support.fault_stage import ORIGINAL, STORED, Stage
 from support.flux import FIELD_MANAGER, Flux, of_the_page, running_flux
 from support.git_server import GitServer
+from support.moving_stage import HERE, THERE, MovingStage
+from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.client.protocol import FIELD_MANAGER as OURS
@@ -110,3 +112,58 @@ def _check_that_neither_side_changes_anything(stage: Stage, flux: Flux) -> None:
     assert "f:status" not in fields[FIELD_MANAGER, ""]
     assert fields[OURS, ""].keys() == {"f:metadata"}
     assert fields[OURS, ""]["f:metadata"]["f:finalizers"].keys() == {".", f'v:"{FINALIZER}"'}
+
+
+EITHER_NODE = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [HERE, THERE]}]}
+"""What an owner may require; a move puts its pin into each such term, which Flux takes for its own."""
+
+
+def _requiring(job: Json) -> Json:
+    affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [EITHER_NODE]}
+    return job
+
+
+@pytest.mark.usefixtures("needs_suspending")
+def test_a_job_in_git_is_moved_and_flux_leaves_it_where_it_is(moves: MovingStage, git: GitServer, flux: Flux) -> None:
+    trainings = moves.trainings
+    jobs = {
+        "preferring": trainings.job("preferring"),
+        "annotated": _requiring(trainings.job("annotated")),
+        "requiring": _requiring(trainings.job("requiring")),
+    }
+    for job in jobs.values():
+        job["metadata"]["namespace"] = moves.stage.namespace
+    jobs["annotated"]["metadata"]["annotations"] = {"kustomize.toolkit.fluxcd.io/ssa": "IfNotPresent"}
+    revision = git.commit("Jobs", {f"{name}/job.yaml": yaml.safe_dump(job) for name, job in jobs.items()})
+    flux.follow(git.url)
+    for name in jobs:
+        flux.kustomization(name, f"./{name}", wait=False)  # a Job is ready for Flux when it has completed
+    for name in jobs:
+        flux.wait_applied(name, revision)
+        trainings.wait_for_steps(name, 3)
+
+    flux.kustomization(
+        "requiring", "./requiring", wait=False, suspend=True
+    )  # or it may write in the middle of the move
+    moves.controller()
+    for name in jobs:
+        moves.wait_moved(name)
+        moves.wait_until_pinned(name)
+    flux.kustomization("requiring", "./requiring", wait=False, suspend=False)
+
+    message = wait_for(
+        "Flux cannot write over the pin of the one that requires nodes and has no annotation",
+        lambda: flux.ready("requiring"),
+        lambda condition: condition.get("status") == "False",
+        60,
+    )["message"]
+    assert "field is immutable" in message
+    time.sleep(RECONCILIATIONS_SECONDS)
+    assert {name: flux.ready(name)["status"] for name in ("preferring", "annotated")} == {
+        "preferring": "True",
+        "annotated": "True",
+    }
+    for name in jobs:
+        moves.wait_until_pinned(name)
+        assert len(trainings.diary(name).lives) == 2

@@ -1,4 +1,4 @@
-"""Slopewise installed by Helm from its chart."""
+"""Slopewise installed by other tools than kubectl: by Flux from a Git repository, and by Helm from its chart."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.accounts import SYSTEM
 from support.cluster import Kubectl, PodShape
 from support.fault_stage import EVEN_SHARES
+from support.flux import Flux, of_the_page, running_flux
+from support.git_server import GitServer
 from support.helm import CHART, RELEASE, Helm, helm_program
 from support.images import Images
 from support.installation import DEPLOYMENT, Installation
@@ -22,7 +25,15 @@ from slopewise.adapters.kube.cache.records import API_VERSION
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
+PRUNED_NEVER = {
+    "op": "add",
+    "path": "/metadata/labels/kustomize.toolkit.fluxcd.io~1prune",
+    "value": "disabled",
+}
+"""As docs/deployment.md has it: the definitions outlast the Kustomization."""
+
 SCRAPE_SECONDS = 5
+CONTROLLER, POLICIES = "cluster/slopewise/kustomization.yaml", "cluster/policies/policy.yaml"
 PODS = ("a", "b")
 
 Json = dict[str, Any]
@@ -70,6 +81,81 @@ def limits(kubectl: Kubectl, namespace: str) -> dict[str, str]:
 def wait_for_limits(kubectl: Kubectl, namespace: str, cpu: str) -> None:
     wanted = dict.fromkeys(PODS, cpu)
     wait_for(f"limits of {cpu}", lambda: limits(kubectl, namespace), lambda seen: seen == wanted, 90)
+
+
+def the_repository(image: str, prometheus_url: str) -> dict[str, str | None]:
+    """Our manifests as a platform engineer has them, beside an overlay."""
+    sources = [
+        *(ROOT / "manifests").rglob("*.yaml"),
+        *(ROOT / "grafana").rglob("*.yaml"),
+        *(ROOT / "grafana").rglob("*.json"),
+    ]
+    copied = {f"slopewise/{path.relative_to(ROOT)}": path.read_text(encoding="utf-8") for path in sources}
+    return {**copied, CONTROLLER: yaml.safe_dump(an_overlay(image, prometheus_url))}
+
+
+def an_overlay(image: str, prometheus_url: str) -> Json:
+    """`minimal` with the image, the Prometheus and the intervals of the test-bed."""
+    name, _, tag = image.rpartition(":")
+    literals = [f"PROMETHEUS_URL={prometheus_url}"]
+    scrape = {
+        "op": "add",
+        "path": "/spec/template/spec/containers/0/args/-",
+        "value": f"--scrape-interval={SCRAPE_SECONDS}",
+    }
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../../slopewise/manifests/overlays/minimal"],
+        "images": [{"name": "slopewise", "newName": name, "newTag": tag}],
+        "configMapGenerator": [
+            {"name": "slopewise-settings", "namespace": SYSTEM, "behavior": "merge", "literals": literals}
+        ],
+        "patches": [
+            {"target": {"kind": "Deployment"}, "patch": yaml.safe_dump([scrape])},
+            {"target": {"kind": "CustomResourceDefinition"}, "patch": yaml.safe_dump([PRUNED_NEVER])},
+        ],
+    }
+
+
+@pytest.mark.usefixtures("nothing_installed", "pods")
+def test_flux_installs_it_keeps_a_broken_release_out_and_prunes_in_the_right_order(
+    kubectl: Kubectl, namespace: str, images: Images, prometheus_url: str, tmp_path: Path
+) -> None:
+    with GitServer(tmp_path) as git, running_flux(kubectl, namespace, tmp_path) as flux:
+        git.commit("Slopewise", the_repository(images.controller, prometheus_url))
+        revision = git.commit("A policy", {POLICIES: yaml.safe_dump(a_policy(namespace, "Recommend"))})
+        flux.follow(git.url)
+        flux.kustomization("policies", "./cluster/policies", depends_on=["slopewise"], **of_the_page())
+        wait_for("the policy waits", lambda: flux.ready("policies"), lambda one: "dependency" in one.get("message", ""))
+        flux.kustomization("slopewise", "./cluster/slopewise", timeout_seconds=120)
+        flux.wait_applied("slopewise", revision, 180)
+        flux.wait_applied("policies", revision)
+        assert limits(kubectl, namespace) == dict.fromkeys(PODS, "300m")
+
+        flux.wait_applied("policies", git.commit("Auto", {POLICIES: yaml.safe_dump(a_policy(namespace, "Auto"))}))
+        wait_for_limits(kubectl, namespace, "1")
+        _a_broken_release(kubectl, git, flux, an_overlay("slopewise:no-such-tag", prometheus_url))
+
+        flux.delete("policies")
+        assert limits(kubectl, namespace) == dict.fromkeys(PODS, "300m")
+        assert kubectl.attempt("get", "trainingpolicy", namespace).returncode != 0
+        flux.delete("slopewise")
+        kubectl.wait_gone("deployment", "slopewise-controller", SYSTEM)
+        assert kubectl.get("customresourcedefinition", "trainingpolicies.slopewise.dev")
+
+
+def _a_broken_release(kubectl: Kubectl, git: GitServer, flux: Flux, overlay: Json) -> None:
+    """The former pod leads on, and the next commit is applied."""
+    leads = ("get", "lease", "slopewise-controller", "-n", SYSTEM, "-o", "jsonpath={.spec.holderIdentity}")
+    leader = kubectl.run(*leads)
+    # Flux ends the health check of one revision before it takes the next one.
+    flux.kustomization("slopewise", "./cluster/slopewise", timeout_seconds=15)
+    refused = flux.wait_refused("slopewise", git.commit("A release", {CONTROLLER: yaml.safe_dump(overlay)}))
+    assert f"Deployment/{SYSTEM}/slopewise-controller status: 'InProgress'" in refused
+    assert kubectl.run(*leads) == leader
+    flux.wait_applied("slopewise", git.revert())
+    assert kubectl.run(*leads) == leader
 
 
 @pytest.mark.usefixtures("nothing_installed", "pods")
