@@ -11,7 +11,8 @@ SEARCH_TIMES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
-	record real-runs release install-check test-long test-cluster test-faults test-queriers test-frameworks test-pythons bench-cluster docs
+	record real-runs release install-check test-long test-cluster test-chart test-faults test-queriers test-frameworks \
+	test-pythons bench-cluster docs
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -30,6 +31,7 @@ help:
 	@echo "make test-long  the container image (root, buildah, debootstrap), and long series of killed trainings; 3 minutes"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, and of the long runs, on the same"
+	@echo "make test-chart     the Helm chart against the kustomize overlays (Go, kubectl; Helm is built once, about 5 minutes)"
 	@echo "make test-queriers  the queries through Thanos, and of metrics that came by OTLP, into a Prometheus 3; both are built"
 	@echo "               once from their Go modules (Go; about 6 minutes, then 1)"
 	@echo "make test-frameworks  callbacks and checkpoints with the frameworks (downloads 7 GB once, 20 minutes)"
@@ -61,6 +63,7 @@ generate: $(VENV)/.done
 	$(BIN)/python -m slopewise.crds
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m release versions
+	$(BIN)/python manifests/chart/generate.py
 
 replicate: $(VENV)/.done
 	$(BIN)/python -m replication
@@ -96,6 +99,9 @@ test-cluster: $(VENV)/.done
 
 test-faults: $(VENV)/.done
 	$(BIN)/python -m testbed run -- $(BIN)/pytest -q -p no:randomly --durations=10 -m faults tests/cluster
+
+test-chart: $(VENV)/.done
+	$(BIN)/pytest -q --durations=10 tests/chart
 
 # The one that is left out kills the only Prometheus; before Thanos there are two.
 test-queriers: $(VENV)/.done

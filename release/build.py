@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import shutil
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +40,7 @@ def build_release(dist: Path = DIST) -> None:
         write_sbom(environment.python, dist / f"slopewise-{version}.cdx.json", version, dated)
     _say("manifests")
     write_manifests(dist, version)
+    write_chart(dist, version)
     _say("image")
     write_image(dist, version)
     write_checksums(dist)
@@ -75,6 +78,20 @@ def write_manifests(folder: Path, version: str) -> None:
     for overlay in sorted((ROOT / "manifests/overlays").iterdir()):
         rendered = call("kubectl", "kustomize", overlay)
         (folder / f"slopewise-{version}-{overlay.name}.yaml").write_text(rendered, encoding="utf-8")
+
+
+def write_chart(folder: Path, version: str) -> None:
+    """The Helm chart as `helm install` takes it."""
+    chart = ROOT / "manifests/chart/slopewise"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path in sorted(path for path in chart.rglob("*") if path.is_file()):
+            entry = tarfile.TarInfo(str(path.relative_to(chart.parent)))  # without owner and date
+            entry.size = path.stat().st_size
+            with path.open("rb") as file:
+                archive.addfile(entry, file)
+    compressed = gzip.compress(packed.getvalue(), mtime=0)
+    (folder / f"slopewise-{version}-chart.tgz").write_bytes(compressed)
 
 
 def write_image(folder: Path, version: str) -> None:

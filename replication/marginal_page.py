@@ -113,7 +113,7 @@ def section(setting: Setting, kept: Kept, baselines: Kept | None) -> str:
         rows[ORACLE] = baselines
     lines = [f'<a id="{setting.name}"></a>\n\n## {setting.title[0].upper()}{setting.title[1:]}\n\n']
     of_others = setting.baselines_of
-    others = f"Other policies are in [{of_others}](#{of_others})." if of_others else ""
+    others = f"Other policies are in [{of_others}](#{of_others})." if of_others and baselines is not None else ""
     lines.append(f"{' '.join(filter(None, (_which(setting, kept), setting.note, others)))}\n\n")
     lines.append(COLUMNS)
     fair_worst = kept.of(FAIR, WORST)

@@ -95,6 +95,24 @@ def thanos_build() -> Build:
     return Build("thanos", MODULES / "thanos", programs, 200, tags="netgo slicelabels")
 
 
+def helm_build() -> Build:
+    """Renders and checks the chart; built on demand."""
+    return Build("helm", MODULES / "helm", {"helm": "helm.sh/helm/v4/cmd/helm"}, 290)
+
+
+def flux_builds() -> tuple[Build, Build]:
+    """Flux's source-controller and kustomize-controller, for tests of GitOps; built on demand."""
+    return (
+        Build(
+            "flux-source", MODULES / "flux-source", {"source-controller": "github.com/fluxcd/source-controller"}, 530
+        ),
+        Build(
+            "flux-kustomize", MODULES / "flux-kustomize",
+            {"kustomize-controller": "github.com/fluxcd/kustomize-controller"}, 350,
+        ),
+    )  # fmt: skip
+
+
 def bring(build: Build, cache: Path, progress: Progress) -> Path:
     """The folder with the programs of a build, built now when the cache has none.
 

@@ -20,7 +20,7 @@ register_profiles()  # before the option --hypothesis-profile is read
 MOST_RERUNS = 3
 """More tests that failed at first fail a run although they passed when run again."""
 
-ASKED_FOR = [Path(__file__).with_name(name) for name in ("cluster", "frameworks", "queriers")]
+ASKED_FOR = [Path(__file__).with_name(name) for name in ("chart", "cluster", "frameworks", "queriers")]
 """Folders whose tests need more than a checkout, and only run when they are named."""
 
 

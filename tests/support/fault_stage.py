@@ -63,15 +63,19 @@ class Stage:
 
     def policy(self, name: str = "policy", mode: str = "Auto", pods: Json | None = None, **spec: Any) -> str:
         """Create or change a policy for this namespace, or for these `pods` of it; returns its full name."""
-        full = self.name(name)
+        self.kubectl.apply(self.policy_document(name, mode, pods, **spec))
+        return self.name(name)
+
+    def policy_document(self, name: str = "policy", mode: str = "Auto", pods: Json | None = None, **spec: Any) -> Json:
+        """A policy as an object, for another tool to apply."""
         here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
         selector = {"namespaces": here, "pods": pods or {}}
         behaviour = {"intervalSeconds": 4, "cooldownSeconds": 0, "maxStepRatio": 8, **spec.pop("behaviour", {})}
         resources = {"control": "limits", "cpu": {"min": "250m"}, **spec.pop("resources", {})}
-        document = {
+        return {
             "apiVersion": API_VERSION,
             "kind": "TrainingPolicy",
-            "metadata": {"name": full, "labels": {TEST_LABEL: self.namespace}},
+            "metadata": {"name": self.name(name), "labels": {TEST_LABEL: self.namespace}},
             "spec": {
                 "mode": mode,
                 "selector": selector,
@@ -81,8 +85,6 @@ class Stage:
                 **spec,
             },
         }
-        self.kubectl.apply(document)
-        return full
 
     def delete_policy(self, name: str = "policy", *, seconds: float = 60.0) -> None:
         """Delete it and wait until its finalizer has let it go."""

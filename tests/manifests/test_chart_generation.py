@@ -1,0 +1,120 @@
+"""The generator of the Helm chart: what it writes, what it refuses, and that what is committed is current."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from manifests.chart import generate
+from manifests.chart.additions import NotExpressibleError, add
+from manifests.chart.template_text import Expression, Items, Structure, When, template
+
+NO_PATHS: frozenset[tuple[str | int, ...]] = frozenset()
+
+
+@pytest.fixture
+def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the committed chart, which the generator takes for it."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not on the PATH; it renders the manifests")
+    shutil.copytree(generate.CHART, tmp_path / "slopewise")
+    monkeypatch.setattr(generate, "CHART", tmp_path / "slopewise")
+    return tmp_path / "slopewise"
+
+
+def test_what_is_committed_is_current(chart: Path) -> None:
+    assert generate.main(["--check"]) == 0
+
+
+def test_a_file_that_differs_or_is_no_longer_made_is_named_and_put_right(
+    chart: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed, extra = chart / "templates/service-slopewise-metrics.yaml", chart / "templates/former.yaml"
+    text = changed.read_text(encoding="utf-8")
+    changed.write_text(text.replace("8080", "8081"), encoding="utf-8")
+    extra.write_text("kind: Pod\n", encoding="utf-8")
+
+    assert generate.main(["--check"]) == 1
+    named = capsys.readouterr().err
+    assert generate.main([]) == 0
+
+    assert [str(path) in named for path in (changed, extra)] == [True, True]
+    assert changed.read_text(encoding="utf-8") == text
+    assert not extra.exists()
+
+
+def test_templates_of_alerts_and_dashboards_pass_through_helm() -> None:
+    text = template({"summary": "{{ $labels.job }} of {{pod}}"})
+
+    assert yaml.safe_load(text.replace('{{ "{{" }}', "{{")) == {"summary": "{{ $labels.job }} of {{pod}}"}
+    assert text.count('{{ "{{" }}') == 2
+
+
+def test_values_and_conditions_stand_where_they_belong() -> None:
+    document: dict[Any, Any] = {
+        "replicas": Expression(".Values.replicas"),
+        "resources": Structure(".Values.resources"),
+        "args": ["run", Items(".Values.more", ("--more",))],
+        When(".Values.policy"): {"policy": [{"name": "one", "text": "two\nlines\n"}]},
+    }
+
+    assert template(document, ".Values.enabled").splitlines() == [
+        "{{- if .Values.enabled }}",
+        "replicas: {{ .Values.replicas }}",
+        "resources:",
+        "  {{- toYaml .Values.resources | nindent 2 }}",
+        "args:",
+        "  - run",
+        "{{- if .Values.more }}",
+        "  - --more",
+        "{{- end }}",
+        "{{- if .Values.policy }}",
+        "policy:",
+        "  - name: one",
+        "    text: |",
+        "      two",
+        "      lines",
+        "{{- end }}",
+        "{{- end }}",
+    ]
+
+
+def test_what_a_component_adds_is_there_under_its_condition() -> None:
+    base = {"spec": {"args": ["run"], "volumes": [{"name": "tmp"}]}}
+    other = {"spec": {"args": ["run", "--record"], "volumes": [{"name": "tmp", "size": 1}], "affinity": {}}}
+    tree = {"spec": {"args": ["run"], "volumes": [{"name": "tmp"}]}}
+
+    add(tree, base, other, "c", NO_PATHS)
+
+    assert tree["spec"] == {
+        "args": ["run", Items("c", ("--record",))],
+        "volumes": [{"name": "tmp", When("c"): {"size": 1}}],
+        When("c"): {"affinity": {}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("other", "place"),
+    [
+        ({"spec": {"replicas": 3, "args": ["run"]}}, r"spec\.replicas: 1 becomes 3 where c"),
+        ({"spec": {"replicas": 1, "args": ["sweep"]}}, r"spec\.args\.0: 'run' becomes 'sweep' where c"),
+        ({"spec": {"replicas": 1}}, r"spec: \['args'\] are left out where c"),
+    ],
+)
+def test_a_component_that_changes_something_is_refused_with_the_place(other: dict[str, Any], place: str) -> None:
+    base = {"spec": {"replicas": 1, "args": ["run"]}}
+
+    with pytest.raises(NotExpressibleError, match=place):
+        add({"spec": dict(base["spec"])}, base, other, "c", NO_PATHS)
+
+
+def test_what_has_a_value_of_its_own_may_differ() -> None:
+    tree = {"spec": {"replicas": 1}}
+
+    add(tree, {"spec": {"replicas": 1}}, {"spec": {"replicas": 2}}, "c", frozenset({("spec", "replicas")}))
+
+    assert tree == {"spec": {"replicas": 1}}
