@@ -25,6 +25,7 @@ from slopewise.adapters.kube.resize.namespace_limits import (
     parse_quota,
 )
 from slopewise.adapters.kube.resize.progress import ResizeProgress
+from slopewise.adapters.kube.state.freezes import FreezeRecord, freeze_path, parse_freeze
 from slopewise.adapters.kube.state.job_growth_object import GrowthRecord, growth_path, parse_growth
 from slopewise.adapters.kube.state.training_policies import PolicyRecord, parse_policy, policy_path
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, parse_autoscaler
@@ -32,7 +33,7 @@ from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, pars
 SILENT_SECONDS = 60.0
 """An idle watch ends and restarts every 30 s; a broken one is resumed within seconds, and is no trouble."""
 
-_OURS = ("jobgrowths", "trainingpolicies")
+_OURS = ("jobgrowths", "trainingpolicies", "freezes")
 
 OTHER_PODS: Mapping[str, str] = {
     "labelSelector": f"!{MANAGED_LABEL}",
@@ -64,6 +65,7 @@ class Watches:
     """The requests of pods that are not managed."""
     extra: Mapping[str, Reflector[Any]] = field(default_factory=dict)
     """Optional watches, which nothing waits for."""
+    freezes: Reflector[FreezeRecord] | None = None
 
     @property
     def stores(self) -> Stores:
@@ -152,11 +154,24 @@ def make_watches(
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
     policies = Reflector(api, policy_path(), parse_policy)
-    named |= {"nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies}
+    freezes = Reflector(api, freeze_path(), parse_freeze)
+    named |= {"nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies, "freezes": freezes}
     other_pods = Reflector(api, path_of("v1", "pods"), parse_other_pod, params=OTHER_PODS)
     extra["otherpods"] = other_pods
     return Watches(
-        pods, resizes, jobs, growths, nodes, namespaces, policies, named, limits, autoscalers, other_pods, extra
+        pods,
+        resizes,
+        jobs,
+        growths,
+        nodes,
+        namespaces,
+        policies,
+        named,
+        limits,
+        autoscalers,
+        other_pods,
+        extra,
+        freezes,
     )
 
 

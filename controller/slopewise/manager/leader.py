@@ -20,6 +20,7 @@ from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import PolicyFacts
 from slopewise.errors import SlopewiseError
 from slopewise.manager.finalization import Finalizations
+from slopewise.manager.freezes import FreezeController
 from slopewise.manager.move_loop import MoveController
 from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import SharedState
@@ -43,6 +44,7 @@ class PolicyManager:
         self._finalizer_tried = TtlMap[str, None](TRY_AGAIN_SECONDS, time.monotonic)
         self._finalizations = finalizations
         self._moves = MoveController(shared)
+        self._freezes = FreezeController(shared)
         self._caught_up = False
         self._log = structlog.get_logger("slopewise")
 
@@ -82,6 +84,7 @@ class PolicyManager:
             self._finalizations.find_orphans({record.name for record in policies.values()})
         for runner in self._runners.values():
             runner.tick()
+        self._freezes.tick()
         self._count(policies)
 
     def is_alive(self) -> bool:
