@@ -23,7 +23,7 @@ MAX_ENDED = 1000
 DELETES_A_TICK = 20
 """Two ticks a second: a thousand are gone after half a minute, at 40 requests a second."""
 
-TRY_AGAIN_SECONDS = 60.0
+TRY_AGAIN_SECONDS = 10.0
 
 
 class FreezeController:
@@ -42,10 +42,13 @@ class FreezeController:
         if store is None or self._shared.options.dry_run:
             return
         records = store.items()
+        over = list(self._over(records, now))
+        going = {record.uid for record in over}
         for record in records:
-            self._show(record, "InForce" if record.is_in_force(now) else "Ended", now)
+            if record.uid not in going:  # a write of its status would come in the way of its deletion
+                self._show(record, "InForce" if record.is_in_force(now) else "Ended", now)
         self._shown.forget_all_but({record.uid for record in records})
-        for record in list(self._over(records, now))[:DELETES_A_TICK]:
+        for record in [each for each in over if each.uid not in self._deleted][:DELETES_A_TICK]:
             self._delete(record)
 
     def _show(self, record: FreezeRecord, state: FreezeState, now_seconds: float) -> None:
@@ -68,12 +71,12 @@ class FreezeController:
         ended.sort(key=_ended_at)
         for number, record in enumerate(ended):
             old = now_seconds - _ended_at(record) > KEPT_SECONDS or len(ended) - number > MAX_ENDED
-            if old and record.uid not in self._deleted and not record.deleting:
+            if old and not record.deleting:
                 yield record
 
     def _delete(self, record: FreezeRecord) -> None:
         self._deleted.put(record.uid, None)
-        with suppress(ApiError):  # tried again in a minute
+        with suppress(ApiError):  # tried again
             self._shared.fail_fast.delete(
                 freeze_path(record.name),
                 {"preconditions": {"uid": record.uid, "resourceVersion": record.resource_version}},
