@@ -95,6 +95,12 @@ def thanos_build() -> Build:
     return Build("thanos", MODULES / "thanos", programs, 200, tags="netgo slicelabels")
 
 
+def alertmanager_build() -> Build:
+    """For tests of alerts that freeze; built on demand. A later version's module lacks its page, and does not build."""
+    programs = {"alertmanager": "github.com/prometheus/alertmanager/cmd/alertmanager"}
+    return Build("alertmanager", MODULES / "alertmanager", programs, 60)
+
+
 def bring(build: Build, cache: Path, progress: Progress) -> Path:
     """The folder with the programs of a build, built now when the cache has none.
 
