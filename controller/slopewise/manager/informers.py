@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_other_pod, parse_pod
@@ -71,6 +71,10 @@ class Watches:
     def stores(self) -> Stores:
         """The stores of an observer."""
         return Stores(self.pods, self.nodes, self.namespaces, self.autoscalers, self.other_pods)
+
+    def without_freezes(self) -> Watches:
+        """The same without the watch of Freezes, which hold back nothing that a person restores."""
+        return replace(self, freezes=None, named={name: each for name, each in self.named.items() if name != "freezes"})
 
     def start(self) -> None:
         """Start to list and watch."""

@@ -121,7 +121,7 @@ def freezes() -> dict[str, Any]:
     schema["properties"]["status"].pop("default", None)
     columns = [
         _column("Scope", ".spec.scope"),
-        _column("Name of", ".spec.name"),
+        _column("Of", ".spec.name"),
         _column("Effect", ".spec.effect"),
         _column("State", ".status.state"),
         _column("Until", ".spec.until"),

@@ -1,0 +1,157 @@
+"""An alert of a real Alertmanager freezes a namespace: an installed controller writes nothing there until it is over.
+
+The policy gives each job of a node an even share at once. A second job that starts under the freeze would halve the
+limit of the first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.accounts import ACCOUNT, GROUP, SYSTEM, api_of_account, refusal
+from support.alertmanager import Alertmanager
+from support.cluster import Kubectl
+from support.fault_stage import EVEN_SHARES
+from support.images import Images
+from support.installation import Installation, installed, overlay
+from support.scene import Json, Scene, limit_millicores
+from support.waiting import wait_for
+
+from slopewise.adapters.http.alert_webhook import PATH
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH
+from slopewise.adapters.kube.state.freezes import ALERT, ENDED_LABEL, MADE_BY_LABEL
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+
+TOKEN = "a-token-of-the-tests"
+COMPONENT = "slopewise/manifests/components/alerts"
+FIRST, SECOND = "first", "second"
+CAME_WITH = 300
+INTERVAL_SECONDS = 20
+SCRAPE_SECONDS = 5.0
+FREEZES = f"{GROUP}/freezes"
+
+
+@pytest.fixture(scope="module")
+def controller(
+    kubectl: Kubectl, images: Images, prometheus_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """Installed with the component that lets Alertmanager call it."""
+    secret = {"name": "slopewise-alerts", "namespace": SYSTEM, "literals": [f"token={TOKEN}"]}
+    more = {"components": [COMPONENT], "secretGenerator": [secret]}
+    made = overlay(
+        tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS, "minimal", **more
+    )
+    with installed(kubectl, made) as installation:
+        yield installation
+
+
+@pytest.fixture
+def alertmanager(scene: Scene, tmp_path: Path) -> Iterator[Alertmanager]:
+    token_file = tmp_path / "token"
+    token_file.write_text(TOKEN)
+    slices = ("endpointslices", "-n", SYSTEM, "--selector=kubernetes.io/service-name=slopewise-alerts")
+    [endpoints] = scene.kubectl.get(*slices)["items"]
+    address = endpoints["endpoints"][0]["addresses"][0]  # Alertmanager runs outside of the cluster
+    with Alertmanager(tmp_path, f"http://{address}:8080{PATH}", token_file) as running:
+        yield running
+
+
+def idle(scene: Scene, name: str, node: str) -> Json:
+    return scene._shape(("sleep", "3600"), node, f"{CAME_WITH}m", cpu_request="20m").job(name)
+
+
+def limits(scene: Scene) -> dict[str, int]:
+    return {name: limit_millicores(pod) for name, pod in scene.running().items()}
+
+
+def freezes(scene: Scene) -> list[Json]:
+    """Those of this namespace whose alert is not resolved."""
+    found = scene.kubectl.get("freezes")["items"]
+    ours = [each for each in found if each["spec"].get("name") == scene.namespace]
+    return [each for each in ours if ENDED_LABEL not in each["metadata"].get("labels", {})]
+
+
+def managed(scene: Scene, name: str) -> tuple[str, str]:
+    """Status and reason of the condition of one JobGrowth; empty before it is there."""
+    conditions = scene.growths().get(name, {}).get("status", {}).get("conditions", [])
+    found = [(each["status"], each["reason"]) for each in conditions if each["type"] == "Managed"]
+    return found[0] if found else ("", "")
+
+
+def test_an_alert_freezes_a_namespace_until_it_is_resolved(
+    scene: Scene, two_nodes: tuple[str, str], alertmanager: Alertmanager
+) -> None:
+    node, _ = two_nodes
+    labels = {"alertname": "StorageSlow", "slopewise_freeze": "namespace", "namespace": scene.namespace}
+    scene.start(idle(scene, FIRST, node))
+    scene.obey(
+        "Auto",
+        policy=EVEN_SHARES,
+        resources={"control": "limits", "cpu": {"min": "100m"}},
+        behaviour={"intervalSeconds": INTERVAL_SECONDS, "cooldownSeconds": 0},
+    )
+    whole = wait_for("it has the whole node", lambda: limits(scene), lambda seen: seen[FIRST] > CAME_WITH, 90)
+
+    started = time.time()
+    alertmanager.fire(labels, started, summary="checkpoints take minutes")
+    [made] = wait_for("the alert has made a Freeze", lambda: freezes(scene), bool, 30)
+    print(f"stored {time.time() - started:.2f} s after the alert: {made['metadata']['name']} {made['spec']}")
+    scene.start(idle(scene, SECOND, node))
+    wait_for("it is frozen", lambda: managed(scene, SECOND), lambda seen: seen == ("False", "Frozen"), 60)
+    time.sleep(2 * INTERVAL_SECONDS + 5)
+    assert limits(scene) == {**whole, SECOND: CAME_WITH}
+    assert managed(scene, FIRST) == ("False", "Frozen")
+    wait_for("it says that it is in force", lambda: freezes(scene)[0].get("status"), bool, 10)
+    assert freezes(scene)[0]["status"]["state"] == "InForce"
+    said = subprocess.run(
+        [sys.executable, "-m", "slopewise", "status", "--kubeconfig", str(scene.kubectl.kubeconfig)],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    print(said)
+    assert f"frozen: Freeze {made['metadata']['name']} (namespace/{scene.namespace}, until" in said
+
+    resolved = time.time()
+    alertmanager.resolve(labels, started)
+    wait_for("the Freeze has ended", lambda: freezes(scene), lambda seen: not seen, 30)
+    half = whole[FIRST] // 2
+    wait_for("changes go on", lambda: limits(scene), lambda seen: set(seen.values()) == {half}, 90)
+    print(f"changed {time.time() - resolved:.1f} s after the alert was resolved")
+    notes = [event["message"] for event in scene.kubectl.get("events", "-n", "default")["items"]
+             if event["reason"] in ("Frozen", "Unfrozen") and scene.namespace in event["message"]]  # fmt: skip
+    assert len(notes) >= 1, "its begin is an event"
+
+
+def test_the_controllers_account_touches_no_freeze_of_a_person(scene: Scene, tmp_path: Path) -> None:
+    kubectl, name = scene.kubectl, scene.namespace
+    spec = {"scope": "namespace", "name": name}
+    document = {"apiVersion": "slopewise.dev/v1alpha1", "kind": "Freeze", "metadata": {"name": name}, "spec": spec}
+    kubectl.apply(document)
+    api = api_of_account(kubectl, SYSTEM, ACCOUNT, tmp_path)
+    path, of_alerts = f"{FREEZES}/{name}", "makes, changes and deletes only Freezes of alerts"
+    mine = {"name": f"alert-{name}", "labels": {MADE_BY_LABEL: ALERT}}
+    try:
+
+        def no_policy_yet() -> str:
+            return refusal(lambda: api.delete(path, {"dryRun": ["All"]}))
+
+        wait_for("the admission policy is in force", no_policy_yet, lambda said: of_alerts in said, 30)
+        end = {"spec": {"until": "2026-01-01T00:00:00Z"}}
+        assert of_alerts in refusal(lambda: api.patch(path, end, MERGE_PATCH))
+        taken = {"metadata": {"labels": {MADE_BY_LABEL: ALERT}}}
+        assert of_alerts in refusal(lambda: api.patch(path, taken, MERGE_PATCH))
+        assert of_alerts in refusal(lambda: api.create(FREEZES, {**document, "metadata": {"name": f"{name}-b"}}))
+        owned = {**mine, "finalizers": ["example.org/stay"]}
+        assert "metadata.finalizers" in refusal(lambda: api.create(FREEZES, {**document, "metadata": owned}))
+        assert refusal(lambda: api.create(FREEZES, {**document, "metadata": mine})) == ""
+        state = {"status": {"state": "InForce"}}
+        assert refusal(lambda: api.patch(f"{path}/status", state, MERGE_PATCH)) == ""
+        assert refusal(lambda: api.delete(f"{FREEZES}/{mine['name']}")) == ""
+    finally:
+        api.close()
+        kubectl.run("delete", "freeze", name, str(mine["name"]), "--ignore-not-found")
