@@ -21,9 +21,6 @@ NOT_SHOWN: Mapping[str, str] = {
     "slopewise_suspended_jobs": _OF_AN_ALERT,
     "slopewise_oldest_suspended_seconds": _OF_AN_ALERT,
     "slopewise_node_departures_total": _OF_AN_ALERT,
-    "slopewise_freezes": "`slopewise status` names each; panels of what is withheld have the guard `frozen`",
-    "slopewise_alert_calls_total": "of the webhook alone, which few installations have",
-    "slopewise_alerts_total": "of the webhook alone, which few installations have",
     "slopewise_moves_max_per_node_hour": "a setting, which an alert compares with the moves",
     "slopewise_moves_max_concurrent": "a setting, which an alert compares with the moves",
 }
