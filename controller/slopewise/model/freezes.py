@@ -34,7 +34,7 @@ class Freezes:
 
     def of(self, namespace: str, *nodes: str) -> Freeze | None:
         """The strictest freeze of a job in this namespace, on or between these nodes; None: it may be changed."""
-        if self == NO_FREEZES:
+        if not (self.everywhere or self.namespaces or self.nodes):
             return None
         places = (self.everywhere, self.namespaces.get(namespace), *map(self.nodes.get, nodes))
         return strictest(freeze for freeze in places if freeze is not None)
