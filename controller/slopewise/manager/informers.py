@@ -42,6 +42,7 @@ OTHER_PODS: Mapping[str, str] = {
 """The pods that take CPU of nodes and are not watched as jobs."""
 
 OnPod = Callable[[PodRecord | None, PodRecord | None], None]
+OnFreeze = Callable[[FreezeRecord | None, FreezeRecord | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +131,16 @@ def _reason_of(name: str, store: Reflector[Any]) -> str:
 
 
 def make_watches(
-    api: Api, namespace: str | None, on_pod: OnPod, on_limit: Callable[[LimitKind, str], None] = lambda *_: None
+    api: Api,
+    namespace: str | None,
+    on_pod: OnPod,
+    on_limit: Callable[[LimitKind, str], None] = lambda *_: None,
+    on_freeze: OnFreeze = lambda old, new: None,
 ) -> Watches:
     """The watches of a cluster; of one namespace, without anything that belongs to the cluster, when it is named.
 
     `on_pod(old, new)` is called for each change of a managed pod, `on_limit(kind, namespace)` for each of a LimitRange
-    or ResourceQuota.
+    or ResourceQuota, `on_freeze(old, new)` for each of a Freeze.
     """
     resizes = ResizeProgress()
 
@@ -158,7 +163,7 @@ def make_watches(
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
     policies = Reflector(api, policy_path(), parse_policy)
-    freezes = Reflector(api, freeze_path(), parse_freeze)
+    freezes = Reflector(api, freeze_path(), parse_freeze, on_change=on_freeze)
     named |= {"nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies, "freezes": freezes}
     other_pods = Reflector(api, path_of("v1", "pods"), parse_other_pod, params=OTHER_PODS)
     extra["otherpods"] = other_pods

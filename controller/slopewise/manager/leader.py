@@ -15,6 +15,7 @@ import structlog
 from slopewise.adapters.kube.cache.records import FINALIZER, PodRecord
 from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.reporting.pass_reporter import emit_invalid
+from slopewise.adapters.kube.state.freezes import FreezeRecord
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import PolicyFacts
@@ -69,6 +70,12 @@ class PolicyManager:
         """A LimitRange or ResourceQuota of a namespace has changed."""
         for runner in list(self._runners.values()):
             runner.note_limit(kind, namespace)
+
+    def note_freeze(self, old: FreezeRecord | None, new: FreezeRecord | None) -> None:
+        """A Freeze has begun, changed or ended: an early pass shows it. Its status, which we write, is no change."""
+        if old is None or new is None or (old.spec, old.deleting) != (new.spec, new.deleting):
+            for runner in list(self._runners.values()):
+                runner.trigger()
 
     def tick(self) -> None:
         """Reconcile the runners with the current policies."""

@@ -141,6 +141,7 @@ class Replica:
             options.connection.namespace,
             lambda old, new: self.leadership.trigger(old, new),
             lambda kind, namespace: self.leadership.note_limit(kind, namespace),
+            lambda old, new: self.leadership.note_freeze(old, new),
         )
         metrics.follow_watches(self.watches.watches)
         metrics.follow_resizes(self.watches.resizes.by_node)

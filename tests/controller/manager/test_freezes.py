@@ -84,6 +84,19 @@ def test_a_freeze_holds_changes_back_shows_it_and_lets_go(town: Town) -> None:
         wait_for(lambda: condition(town).get("reason") == "Managed", "the job says so", town)
 
 
+def test_a_freeze_and_its_end_wait_for_no_regular_pass(town: Town) -> None:
+    town.policy(behaviour={"intervalSeconds": 600})
+    with town.replica() as replica:
+        wait_for(lambda: town.limit() == SHARE, "it is resized", town)
+        put(town)
+        wait_for(lambda: condition(town).get("reason") == "Frozen", "the job says so", town)
+        wait_for(lambda: freeze(town)["status"].get("state") == "InForce", "the Freeze says so", town)
+        passes = replica.passes()
+        assert not eventually(lambda: replica.passes() > passes, 4), "the state that we write triggers none"
+        town.server.remove(freeze_path("f"))
+        wait_for(lambda: condition(town).get("reason") == "Managed", "the job says so", town)
+
+
 def test_it_ends_by_itself_and_says_so(town: Town) -> None:
     put(town, spec={**OF_THE_NAMESPACE, "until": in_utc(time.time() + 4).isoformat()})
     town.policy()
