@@ -63,7 +63,7 @@ def unfreeze(
     context: KubeContext = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """Delete the Freezes of a scope, whoever made them; exit 1 where there is none.
+    """Delete all Freezes of a scope, also those of others; exit 1 where there is none.
 
     One that an alert made comes back while the alert fires: silence it first. Example:
     `slopewise unfreeze namespace/team-a`.
