@@ -131,6 +131,8 @@ def test_a_conflict_is_read_again(alerts: Alerts) -> None:
     alerts.send(60)
     alerts.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH", times=2)
     assert alerts.send(60, 5) == "ended"
+    versions = [each.body["metadata"].get("resourceVersion") for each in alerts.server.asked("PATCH")]
+    assert (len(versions), None in versions) == (3, False), "it overwrites no change that it has not read"
 
 
 @pytest.mark.parametrize(
