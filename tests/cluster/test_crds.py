@@ -16,8 +16,10 @@ from slopewise.adapters.kube.state.freezes import parse_freeze
 from slopewise.adapters.kube.state.training_policies import parse_policy
 from slopewise.config.freeze import FreezeSpec
 from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.validation import validate
 from slopewise.crds.schema.definitions import definitions, job_growths, training_policies
 from slopewise.crds.schema.parameters import runnable_policies
+from slopewise.errors import UsageError
 
 API_VERSION = "slopewise.dev/v1alpha1"
 _METADATA = {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -315,8 +317,8 @@ def test_a_freeze_that_cannot_be_read_is_refused(kubectl: Kubectl, spec: dict[st
     body = json.dumps(a_freeze(spec))
     done = kubectl.attempt("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=body)
     assert (done.returncode != 0, words in done.stderr) == (True, True), done.stderr
-    with pytest.raises((ValueError, KeyError)):
-        parse_freeze({"metadata": _METADATA, "spec": spec})
+    with pytest.raises(UsageError):
+        validate(FreezeSpec, spec, where="freeze")
 
 
 def test_people_see_a_freeze_in_one_line(kubectl: Kubectl) -> None:

@@ -39,6 +39,7 @@ from slopewise.model import (
     strictest,
 )
 from slopewise.ports import Actuator, Clock
+from slopewise.text import bounded
 
 MADE_BY_LABEL = f"{GROUP}/made-by"
 ALERT = "alert"
@@ -102,8 +103,21 @@ def someone_else_wrote(error: ApiError) -> bool:
     return error.is_conflict or error.already_exists or error.is_not_found
 
 
+_KEYS = frozenset(field.alias or name for name, field in FreezeSpec.model_fields.items())
+
+
+def read_spec(raw: Json) -> FreezeSpec:
+    """The spec, without keys of a later version. One that cannot be read freezes everything, until it is deleted."""
+    try:
+        return FreezeSpec.model_validate({key: value for key, value in raw.items() if key in _KEYS})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "spec"
+        return FreezeSpec(scope="all", reason=bounded(f"this version cannot read its {place}: {first['msg']}", 200))
+
+
 def parse_freeze(raw: Json) -> FreezeRecord:
-    """ValueError or KeyError for what the schema would not admit."""
+    """KeyError without metadata; a spec that cannot be read is no error."""
     meta = raw["metadata"]
     annotations, labels = meta.get("annotations") or {}, meta.get("labels") or {}
     try:
@@ -114,7 +128,7 @@ def parse_freeze(raw: Json) -> FreezeRecord:
         uid=meta["uid"],
         name=meta["name"],
         resource_version=meta.get("resourceVersion", ""),
-        spec=FreezeSpec.model_validate(raw["spec"]),
+        spec=read_spec(raw.get("spec") or {}),
         created_at_seconds=datetime.fromisoformat(meta["creationTimestamp"]).timestamp(),
         state=state,
         made_by_alert=labels.get(MADE_BY_LABEL) == ALERT,

@@ -72,10 +72,25 @@ def test_the_strictest_of_one_place_counts() -> None:
     assert found.namespaces["team"].effect == "Freeze"
 
 
-@pytest.mark.parametrize("raw", [{}, {"spec": {}}, {"spec": {"scope": "pod"}}, {"spec": {"scope": "all", "x": 1}}])
-def test_what_the_schema_would_not_admit_is_unreadable(raw: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, KeyError)):
-        parse_freeze({"metadata": RAW, **raw})
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        ({}, "scope"),
+        ({"spec": {}}, "scope"),
+        ({"spec": {"scope": "rack", "name": "a"}}, "scope"),
+        ({"spec": {"scope": "node", "name": "n", "until": "soon"}}, "until"),
+        ({"spec": {"scope": "node"}}, "spec"),
+    ],
+)
+def test_one_that_cannot_be_read_freezes_everything_and_says_so(raw: dict[str, Any], place: str) -> None:
+    spec = parse_freeze({"metadata": RAW, **raw}).spec
+    assert (spec.scope, spec.effect, spec.until) == ("all", "Freeze", None)
+    assert spec.reason.startswith(f"this version cannot read its {place}: ")
+
+
+def test_a_key_of_a_later_version_is_not_minded() -> None:
+    raw = {"scope": "node", "name": "n", "fromTheFuture": "yes"}
+    assert parse_freeze({"metadata": RAW, "spec": raw}).spec.subject == "node/n"
 
 
 def test_a_status_of_somebody_else_is_ignored() -> None:
