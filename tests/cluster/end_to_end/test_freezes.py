@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.accounts import ACCOUNT, GROUP, SYSTEM, api_of_account, refusal
+from support.accounts import SYSTEM
 from support.alertmanager import Alertmanager
 from support.cluster import Kubectl
 from support.fault_stage import EVEN_SHARES
@@ -27,11 +27,8 @@ from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.http.alert_webhook import PATH
 from slopewise.adapters.kube.cache.reflector import Reflector
 from slopewise.adapters.kube.client.client import KubeApi
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH
 from slopewise.adapters.kube.state.freezes import (
-    ALERT,
     ENDED_LABEL,
-    MADE_BY_LABEL,
     KubeFreezes,
     freeze_path,
     parse_freeze,
@@ -45,7 +42,6 @@ FIRST, SECOND = "first", "second"
 CAME_WITH = 300
 INTERVAL_SECONDS = 20
 SCRAPE_SECONDS = 5.0
-FREEZES = f"{GROUP}/freezes"
 
 
 @pytest.fixture(scope="module")
@@ -152,33 +148,3 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
     notes = [event["message"] for event in scene.kubectl.get("events", "-n", "default")["items"]
              if event["reason"] in ("Frozen", "Unfrozen") and scene.namespace in event["message"]]  # fmt: skip
     assert len(notes) >= 1, "its begin is an event"
-
-
-def test_the_controllers_account_touches_no_freeze_of_a_person(scene: Scene, tmp_path: Path) -> None:
-    kubectl, name = scene.kubectl, scene.namespace
-    spec = {"scope": "namespace", "name": name}
-    document = {"apiVersion": "slopewise.dev/v1alpha1", "kind": "Freeze", "metadata": {"name": name}, "spec": spec}
-    kubectl.apply(document)
-    api = api_of_account(kubectl, SYSTEM, ACCOUNT, tmp_path)
-    path, of_alerts = f"{FREEZES}/{name}", "makes, changes and deletes only Freezes of alerts"
-    mine = {"name": f"alert-{name}", "labels": {MADE_BY_LABEL: ALERT}}
-    try:
-
-        def no_policy_yet() -> str:
-            return refusal(lambda: api.delete(path, {"dryRun": ["All"]}))
-
-        wait_for("the admission policy is in force", no_policy_yet, lambda said: of_alerts in said, 30)
-        end = {"spec": {"until": "2026-01-01T00:00:00Z"}}
-        assert of_alerts in refusal(lambda: api.patch(path, end, MERGE_PATCH))
-        taken = {"metadata": {"labels": {MADE_BY_LABEL: ALERT}}}
-        assert of_alerts in refusal(lambda: api.patch(path, taken, MERGE_PATCH))
-        assert of_alerts in refusal(lambda: api.create(FREEZES, {**document, "metadata": {"name": f"{name}-b"}}))
-        owned = {**mine, "finalizers": ["example.org/stay"]}
-        assert "metadata.finalizers" in refusal(lambda: api.create(FREEZES, {**document, "metadata": owned}))
-        assert refusal(lambda: api.create(FREEZES, {**document, "metadata": mine})) == ""
-        state = {"status": {"state": "InForce"}}
-        assert refusal(lambda: api.patch(f"{path}/status", state, MERGE_PATCH)) == ""
-        assert refusal(lambda: api.delete(f"{FREEZES}/{mine['name']}")) == ""
-    finally:
-        api.close()
-        kubectl.run("delete", "freeze", name, str(mine["name"]), "--ignore-not-found")
