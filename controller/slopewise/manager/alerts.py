@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 
 import structlog
 
@@ -24,7 +23,8 @@ from slopewise.text import bounded
 WRITERS = 8
 """Requests to the API server at the same time: a thousand new alerts take a few seconds."""
 
-_FEW_MISTAKES = 3
+_FEW = 3
+"""Mistakes and scopes that are named."""
 
 
 class AlertHandler:
@@ -58,11 +58,14 @@ class AlertHandler:
                 for result in pool.map(lambda each: self._store(each, now), wanted):
                     done[result] += 1
         finally:
-            for result in chain.from_iterable([name] * count for name, count in done.items()):
+            for result in done.elements():
                 self._on_alert(result)
+            if done["stored"] or done["ended"]:
+                few = [each.spec.subject for each in wanted[:_FEW]]
+                self._log.info("alerts handled", scopes=few, **{name: count for name, count in done.items() if count})
         if mistakes:
-            more = len(mistakes) - _FEW_MISTAKES
-            raise UsageError(" ".join(mistakes[:_FEW_MISTAKES]) + (f" And {more} more." if more > 0 else ""))
+            more = len(mistakes) - _FEW
+            raise UsageError(" ".join(mistakes[:_FEW]) + (f" And {more} more." if more > 0 else ""))
         return ", ".join(f"{count} {result}" for result, count in done.items() if count) or "no alerts"
 
     def _store(self, wanted: AlertFreeze, now_seconds: float) -> str:
@@ -72,7 +75,6 @@ class AlertHandler:
         result, written = store(self._api, wanted, now_seconds, is_new=known is None)
         if written is not None:
             self._freezes.observe(written)
-            self._log.info("alert handled", name=wanted.name, scope=wanted.spec.subject, result=result)
         return result
 
 
