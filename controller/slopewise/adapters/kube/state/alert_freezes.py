@@ -71,8 +71,10 @@ def _write(api: Api, wanted: AlertFreeze, now_seconds: float, found: Json | None
         return "outdated", None  # the end of an earlier one
     # An earlier start would let the end of an earlier alert count: that of a replica of Prometheus, or one sent again.
     body = _body(wanted, max(started, wanted.started_at_seconds))
-    # What is there and is not in the patch would stay: the name, for example, of a scope that has none.
-    body["spec"] = {**dict.fromkeys(found.get("spec") or {}), **body["spec"]}
+    if ends is None:  # what is there and is not in the patch would stay: the name, for example, of a scope without one
+        body["spec"] = {**dict.fromkeys(found.get("spec") or {}), **body["spec"]}
+    else:  # its scope and reason stay for those who look for what was frozen
+        body["spec"] = {"until": body["spec"]["until"]}
     body["metadata"]["resourceVersion"] = meta["resourceVersion"]
     written = api.patch(freeze_path(wanted.name), body, MERGE_PATCH, PARAMS)
     return ("stored" if ends is None else "ended"), written

@@ -60,7 +60,8 @@ def alerts(server: ApiServer, now: float) -> Alerts:
 
 def test_an_alert_fires_and_is_resolved(alerts: Alerts) -> None:
     assert (alerts.send(60), alerts.is_in_force) == ("stored", True)
-    assert (alerts.send(60, 5), alerts.is_in_force) == ("ended", False)
+    assert (alerts.send(60, 5, annotations={}), alerts.is_in_force) == ("ended", False)
+    assert alerts.record.spec.reason == "a disk is slow", "it stays for those who look for what was frozen"
     labels = alerts.server.get(freeze_path(NAME))["metadata"]["labels"]
     assert labels[ENDED_LABEL] == "true"
 
