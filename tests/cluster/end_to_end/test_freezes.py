@@ -62,9 +62,10 @@ def controller(
 def alertmanager(scene: Scene, tmp_path: Path) -> Iterator[Alertmanager]:
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN)
-    slices = ("endpointslices", "-n", SYSTEM, "--selector=kubernetes.io/service-name=slopewise-alerts")
-    [endpoints] = scene.kubectl.get(*slices)["items"]
-    address = endpoints["endpoints"][0]["addresses"][0]  # Alertmanager runs outside of the cluster
+    replicas = scene.kubectl.get("pods", "-n", SYSTEM, "--selector=app.kubernetes.io/component=controller")["items"]
+    address = replicas[0]["status"][
+        "podIP"
+    ]  # Alertmanager runs outside of the cluster, where the Service leads nowhere
     with Alertmanager(tmp_path, f"http://{address}:8080{PATH}", token_file) as running:
         yield running
 
