@@ -209,6 +209,26 @@ def _policies() -> list[Builder[Panel]]:
             red_from=_above("SlopewiseRestorePending"),
             alerts=["SlopewiseRestorePending"],
         ),
+        lines(
+            "Freezes in force",
+            "Is anything frozen, by hand, from Git or by an alert? `slopewise status` names each and its reason.",
+            "none",
+            Query(newest("slopewise_freezes", "scope, effect"), "{{effect}} of {{scope}}"),
+        ),
+        lines(
+            "Alerts of the webhook",
+            "What became of the alerts that Alertmanager sent? Refused ones have labels that cannot be used.",
+            "cpm",
+            Query(per_minute("slopewise_alerts_total", "result"), "{{result}}"),
+            stacked=True,
+        ),
+        lines(
+            "Calls of the webhook",
+            "Does Alertmanager reach us with the right token? Other replicas take calls too.",
+            "cpm",
+            Query(per_minute("slopewise_alert_calls_total", "outcome"), "{{outcome}}"),
+            stacked=True,
+        ),
     ]
 
 

@@ -113,6 +113,12 @@ def flux_builds() -> tuple[Build, Build]:
     )  # fmt: skip
 
 
+def alertmanager_build() -> Build:
+    """For tests of alerts that freeze; built on demand. A later version's module lacks its page, and does not build."""
+    programs = {"alertmanager": "github.com/prometheus/alertmanager/cmd/alertmanager"}
+    return Build("alertmanager", MODULES / "alertmanager", programs, 60)
+
+
 def bring(build: Build, cache: Path, progress: Progress) -> Path:
     """The folder with the programs of a build, built now when the cache has none.
 

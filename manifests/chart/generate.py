@@ -40,6 +40,7 @@ COMPONENTS = {
     "prometheus-operator": "",  # its objects have a condition of their kind
     "prometheus-credentials": ".Values.prometheus.credentials",
     "decision-record": ".Values.decisionRecord.enabled",
+    "alerts": ".Values.alerts.enabled",
 }
 """The components that are values of the chart, in the order in which an overlay names them, and their conditions."""
 

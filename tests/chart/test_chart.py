@@ -30,6 +30,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "prometheus-operator": {"prometheusOperator": {"monitors": True, "rules": True}},
     "prometheus-credentials": {"prometheus": {"credentials": True}},
     "decision-record": {"decisionRecord": {"enabled": True}},
+    "alerts": {"alerts": {"enabled": True}},
 }
 PAGE = (ROOT / "docs/helm.md").read_text(encoding="utf-8")
 _LINES = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)).replace("\\\n", "").splitlines()

@@ -12,10 +12,14 @@ import pytest
 from support.cluster import Kubectl
 from support.waiting import wait_for
 
+from slopewise.adapters.kube.state.freezes import parse_freeze
 from slopewise.adapters.kube.state.training_policies import parse_policy
+from slopewise.config.freeze import FreezeSpec
 from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.validation import validate
 from slopewise.crds.schema.definitions import definitions, job_growths, training_policies
 from slopewise.crds.schema.parameters import runnable_policies
+from slopewise.errors import UsageError
 
 API_VERSION = "slopewise.dev/v1alpha1"
 _METADATA = {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -25,9 +29,11 @@ _METADATA = {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z
 def applied(kubectl: Kubectl) -> None:
     """The definitions as they are generated now; they stay, for other tests."""
     kubectl.apply(*definitions().values())
-    for name in ("trainingpolicies", "jobgrowths"):
+    for name in ("trainingpolicies", "jobgrowths", "freezes"):
         kubectl.run("wait", "--for=condition=Established", f"crd/{name}.slopewise.dev", "--timeout=30s")
-    wait_for("the kinds are served", lambda: kubectl.attempt("get", "growth,tp", "-A"), lambda it: it.returncode == 0)
+    wait_for(
+        "the kinds are served", lambda: kubectl.attempt("get", "growth,tp,freezes", "-A"), lambda it: it.returncode == 0
+    )
 
 
 @pytest.fixture
@@ -288,3 +294,42 @@ class TestWhereOthersAreAdmitted:
         code, found = tried(kubectl, {"policy": choice})
         assert code != 0
         assert words in found
+
+
+def a_freeze(spec: dict[str, Any], name: str = "refused") -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": "Freeze", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"scope": "all", "name": "a"}, "scope all takes no name"),
+        ({"scope": "node"}, "scope node needs the name of what is frozen"),
+        ({"scope": "pod", "name": "a"}, 'spec.scope: Unsupported value: "pod"'),
+        ({"scope": "node", "name": "a b"}, "spec.name in body should match"),
+        ({"scope": "all", "effect": "recommend"}, 'spec.effect: Unsupported value: "recommend"'),
+        ({"scope": "all", "until": "soon"}, "spec.until in body must be of type date-time"),
+        ({"scope": "all", "untill": "x"}, ".spec.untill: field not declared in schema"),
+        ({}, "spec.scope: Required value"),
+    ],
+)
+def test_a_freeze_that_cannot_be_read_is_refused(kubectl: Kubectl, spec: dict[str, Any], words: str) -> None:
+    body = json.dumps(a_freeze(spec))
+    done = kubectl.attempt("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=body)
+    assert (done.returncode != 0, words in done.stderr) == (True, True), done.stderr
+    with pytest.raises(UsageError):
+        validate(FreezeSpec, spec, where="freeze")
+
+
+def test_people_see_a_freeze_in_one_line(kubectl: Kubectl) -> None:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    spec = {"scope": "namespace", "name": "no-such-namespace", "until": "2027-01-01T00:00:00Z", "reason": "a test"}
+    try:
+        kubectl.apply(a_freeze(spec, name))
+        stored = kubectl.get("freeze", name)
+        assert parse_freeze(stored).spec == FreezeSpec.model_validate(spec)
+        lines = kubectl.run("get", "fz", name).splitlines()
+        assert lines[0].split() == ["NAME", "SCOPE", "OF", "EFFECT", "STATE", "UNTIL", "REASON", "AGE"]
+        assert lines[1].split()[:4] == [name, "namespace", "no-such-namespace", "Freeze"]
+    finally:
+        kubectl.run("delete", "freeze", name, "--ignore-not-found")

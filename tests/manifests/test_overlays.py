@@ -17,8 +17,8 @@ UID = 65532
 EVERYWHERE = [*["ConfigMap"] * 5, "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
 IN_THE_CLUSTER = [
     *EVERYWHERE, "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
-    "CustomResourceDefinition", "Namespace", "Role", "RoleBinding", *["ValidatingAdmissionPolicy"] * 5,
-    *["ValidatingAdmissionPolicyBinding"] * 5,
+    "CustomResourceDefinition", "CustomResourceDefinition", "Namespace", "Role", "RoleBinding",
+    *["ValidatingAdmissionPolicy"] * 6, *["ValidatingAdmissionPolicyBinding"] * 6,
 ]  # fmt: skip
 KINDS = {
     "minimal": IN_THE_CLUSTER,

@@ -10,7 +10,9 @@ from support.requests_made import WRITES, Right, made_by_the_controller, made_by
 
 from slopewise.manager.doctor.rights import LEASE_NEEDS, MOVE_NEEDS, NEEDS, OF_THE_CLUSTER, Need
 
-NOT_IN_A_NAMESPACE = {"nodes", "namespaces", "trainingpolicies", "trainingpolicies/status"}
+NOT_IN_A_NAMESPACE = {
+    "nodes", "namespaces", "trainingpolicies", "trainingpolicies/status", "freezes", "freezes/status",
+}  # fmt: skip
 
 
 def rights(role: dict[str, Any]) -> set[Right]:
@@ -129,6 +131,7 @@ def test_the_admission_policies_know_the_accounts_that_the_pods_run_as(moves: Do
     assert bound == {
         "slopewise-resize": {"slopewise-controller"},
         "slopewise-policies": {"slopewise-controller"},
+        "slopewise-freezes": {"slopewise-controller"},
         "slopewise-events": {"slopewise-controller"},
         "slopewise-leases": {"slopewise-controller"},
         "slopewise-gates": accounts,

@@ -71,8 +71,13 @@ def installed(kubectl: Kubectl, folder: Path) -> Iterator[Installation]:
         installation.remove()
 
 
-def overlay(folder: Path, image: str, prometheus_url: str, scrape_seconds: float, variant: str = "minimal") -> Path:
-    """Write a kustomization like that of docs/deployment.md into an empty folder; returns the folder."""
+def overlay(
+    folder: Path, image: str, prometheus_url: str, scrape_seconds: float, variant: str = "minimal", **more: Any
+) -> Path:
+    """Write a kustomization like that of docs/deployment.md into an empty folder; returns the folder.
+
+    `more`: of the kustomization.
+    """
     name, _, tag = image.rpartition(":")
     kustomization: dict[str, Any] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -88,6 +93,7 @@ def overlay(folder: Path, image: str, prometheus_url: str, scrape_seconds: float
             }
         ],
         "patches": [{"target": {"kind": "Deployment"}, "patch": yaml.safe_dump([_argument(scrape_seconds)])}],
+        **more,
     }
     os.symlink(ROOT, folder / "slopewise")
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")

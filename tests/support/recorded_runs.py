@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from slopewise.config.training_policy import TrainingPolicy, as_json
 from slopewise.decision_record.files import BoundedFile
 from slopewise.decision_record.recorder import Recorder
 from slopewise.feedback.pass_settings import PassSettings
-from slopewise.model import PassReport
+from slopewise.model import NO_FREEZES, ClusterSnapshot, Freezes, PassReport
 from slopewise.policies import PolicyProtocol
-from slopewise.ports import Ports
+from slopewise.ports import Observer, Ports
 from slopewise.reconcile import reconcile
 from slopewise.simulator import engine
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
@@ -34,18 +35,31 @@ def a_document(policy: str, interval_seconds: float = 20.0, **spec: Any) -> Trai
     )
 
 
+@dataclass
+class Freezing:
+    """An Observer that adds freezes."""
+
+    observer: Observer
+    freezes: Freezes
+
+    def observe(self) -> ClusterSnapshot:
+        return replace(self.observer.observe(), freezes=self.freezes)
+
+
 def record_run(
     monkeypatch: pytest.MonkeyPatch,
     instance: Instance,
     document: TrainingPolicy,
     path: Path,
     max_bytes: int = 64 * MEBIBYTE,
+    freezes: Freezes = NO_FREEZES,
 ) -> list[PassReport]:
     """Drive the instance to its end under the document; every pass is in the record at `path`."""
     recorder = Recorder(BoundedFile(path, max_bytes), as_json(document))
     reports: list[PassReport] = []
 
     def recorded(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
+        ports = replace(ports, observer=Freezing(ports.observer, freezes))
         report = reconcile(recorder.ports(ports), policy, settings)
         recorder(report)
         reports.append(report)

@@ -24,6 +24,7 @@ from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.leader_election import Terms
 from slopewise.adapters.kube.moves.node_affinity import pinned
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
+from slopewise.adapters.kube.state.freezes import FreezeDocument, freeze_path
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, add_finalizer
 from slopewise.crds.policy_status import PolicyFacts
 from slopewise.manager.connect import make_elector
@@ -106,6 +107,13 @@ class Office(AbstractContextManager["Office"]):
         document.show(PolicyFacts(1, "Auto"), 1.0)
         self.shared.job_growths.write_now(document)
 
+    def show_freeze(self) -> None:
+        self.server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": {"scope": "node", "name": "no-such"}})
+        assert self.shared.watches.freezes is not None
+        assert eventually(self.shared.watches.freezes.items)
+        [record] = self.shared.watches.freezes.items()
+        self.shared.job_growths.write_now(FreezeDocument(record, "InForce", 1.0))
+
     def hold_policy(self) -> None:
         add_finalizer(self.shared.fail_fast, "p")
 
@@ -163,6 +171,7 @@ WRITES: Mapping[Right, tuple[Act, Act]] = {
     ("patch", "", "pods/resize"): (Office.change, Office.restore_originals),
     ("patch", _OURS, "trainingpolicies"): (nothing, Office.hold_policy),
     ("patch", _OURS, "trainingpolicies/status"): (nothing, Office.show_policy),
+    ("patch", _OURS, "freezes/status"): (nothing, Office.show_freeze),
     ("create", "events.k8s.io", "events"): (nothing, Office.report),
     ("patch", "events.k8s.io", "events"): (nothing, Office.report),
     ("patch", "", "pods"): (nothing, Office.release),
@@ -185,7 +194,8 @@ def made_by_the_controller(*, moves: bool) -> frozenset[Right]:
         office.server.fault(refusal(409, "AlreadyExists", "there is one"), method="POST", path="/jobgrowths$")
         office.server.fault(_CONFLICT, method="PATCH", path="/resize$")
         office.change()
-        for act in (Office.restore_originals, Office.show_policy, Office.hold_policy, Office.report, Office.retire):
+        shown = (Office.show_policy, Office.show_freeze)
+        for act in (Office.restore_originals, *shown, Office.hold_policy, Office.report, Office.retire):
             act(office)
         if moves:
             office.release()

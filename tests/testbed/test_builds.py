@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from slopewise.errors import MissingToolError, SlopewiseError, UsageError
-from testbed.builds import MODULES, Build, all_builds, bring, flux_builds, helm_build, kwok_build, thanos_build
+from testbed.builds import (
+    MODULES,
+    Build,
+    alertmanager_build,
+    all_builds,
+    bring,
+    flux_builds,
+    helm_build,
+    kwok_build,
+    thanos_build,
+)
 from testbed.progress import Progress
 
 COMPILER = """#!/bin/sh
@@ -104,7 +114,8 @@ def test_a_release_without_a_module_names_those_that_are_there() -> None:
 
 @pytest.mark.parametrize("version", ["1.35.4", "1.36.3"])
 def test_every_program_is_a_tool_of_its_committed_module(version: str) -> None:
-    for build in (*all_builds(version), kwok_build(), thanos_build(), helm_build(), *flux_builds()):
+    on_demand = (kwok_build(), thanos_build(), helm_build(), alertmanager_build(), *flux_builds())
+    for build in (*all_builds(version), *on_demand):
         module = (build.module / "go.mod").read_text()
         assert all(package in module for package in build.programs.values()), build.name
 

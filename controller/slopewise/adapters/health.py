@@ -1,9 +1,9 @@
-"""The controller's own endpoint: `/healthz` and `/readyz` for the kubelet, `/metrics` for Prometheus."""
+"""The controller's own endpoint: `/healthz` and `/readyz` for the kubelet, `/metrics` for Prometheus; and others."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from socketserver import ThreadingMixIn
 from types import TracebackType
@@ -40,13 +40,20 @@ class HealthServer(AbstractContextManager["HealthServer"]):
         address: str,
         port: int,
         not_ready_reason: Callable[[], str | None] = lambda: None,
+        more: Mapping[str, WSGIApplication] | None = None,
     ) -> None:
-        """`not_ready_reason`: None once it may be counted on; else what it still waits for, in words."""
+        """`not_ready_reason`: None once it may be counted on; else what it still waits for, in words.
+
+        `more`: applications by their path.
+        """
+        paths = dict(more or {})
         metrics: WSGIApplication = make_wsgi_app(registry)
 
         def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             if environ["PATH_INFO"] == "/metrics":
                 return metrics(environ, start_response)
+            if (there := paths.get(environ["PATH_INFO"])) is not None:
+                return there(environ, start_response)
             status, text = _answer(environ["PATH_INFO"], is_alive, not_ready_reason)
             start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
             return [text.encode()]

@@ -15,6 +15,7 @@ from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
 from slopewise.commands.doctor import doctor
 from slopewise.commands.explain import explain
+from slopewise.commands.freeze import freeze, unfreeze
 from slopewise.commands.history import history
 from slopewise.commands.policies import policies
 from slopewise.commands.replay import replay
@@ -47,6 +48,8 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     top,
     history,
     explain,
+    freeze,
+    unfreeze,
     replay,
     sweep,
     simulate,

@@ -80,6 +80,12 @@ GrafanaUrl = Annotated[
         "put there by `slopewise dashboards push`.",
     ),
 ]
+AlertTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Cluster: let Alertmanager call /alerts with the token in this file: its alerts freeze and unfreeze.",
+    ),
+]
 ResultFormat = Annotated[
     OutputFormat, typer.Option("--output", "-o", help="With --local: print the result as a table or one JSON object.")
 ]
@@ -117,6 +123,7 @@ def run(
     record: RecordFolder = None,
     record_max_mib: RecordSize = 256,
     grafana_url: GrafanaUrl = None,
+    alert_token_file: AlertTokenFile = None,
     output: ResultFormat = OutputFormat.table,
 ) -> None:
     """Run the controller of a cluster; with --local --jobs FILE it starts and manages commands on this machine.
@@ -136,6 +143,8 @@ def run(
         options = _with_prometheus(call, plain, prometheus_url, prometheus_config, scrape_interval, targets_file)
         _run_here(options, output)
     _refuse_without_local(call, once=once, dry_run=dry_run)
+    if alert_token_file is not None and (once or dry_run or namespace is not None):
+        refuse(call, ("--alert-token-file",), "is for a controller of the cluster that keeps running and writes")
     url = _required(prometheus_url, NO_PROMETHEUS)
     with received_signals() as stop:
         from slopewise.manager.options import ClusterOptions, Connection  # takes seconds on a busy node
@@ -153,6 +162,7 @@ def run(
             prometheus_config=prometheus_config,
             record=recording,
             annotated=annotated,
+            alert_token_file=alert_token_file,
         )
         _run_in_cluster(cluster, lease_seconds, lease_namespace, stop)
 
@@ -246,7 +256,10 @@ def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> 
         refuse(call, ("--lease-namespace", "--lease-seconds"), reason)
 
 
-_OF_CLUSTERS = ("--once", "--host", "--kubeconfig", "--context", "--namespace", "--lease-namespace", "--lease-seconds")
+_OF_CLUSTERS = (
+    "--once", "--host", "--kubeconfig", "--context", "--namespace", "--lease-namespace", "--lease-seconds",
+    "--alert-token-file",
+)  # fmt: skip
 
 
 def _refuse_with_local(call: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""`slopewise status`: who leads, the policies, the jobs, and what somebody should look at."""
+"""`slopewise status`: who leads, the policies, the freezes, the jobs, and what somebody should look at."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def status(
     """
     from slopewise.explain import overview
     from slopewise.manager.connect import connect
+    from slopewise.manager.freeze_by_hand import read_freezes
     from slopewise.manager.options import Connection, lease_namespaces_of
     from slopewise.manager.read_status import read_jobs, read_leader, read_policies
 
@@ -28,14 +29,17 @@ def status(
     with closing(connect(connection)) as api:
         leader = read_leader(api, lease_namespaces_of(connection, lease_namespace))
         policies = read_policies(api, namespace)
+        freezes = read_freezes(api)
         if output is OutputFormat.json:
-            print_json(overview.as_json(leader, policies, read_jobs(api, namespace)))
+            print_json(overview.as_json(leader, policies, freezes, read_jobs(api, namespace)))
             return
         out.print(overview.leader_line(leader), markup=False, highlight=False, soft_wrap=True)
         if policies.rows:
             out.print(overview.policies_table(policies.rows, out.width))
         else:
             out.print(overview.no_policies_line(policies), markup=False)
+        for line in overview.freeze_lines(freezes):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
         jobs = read_jobs(api, namespace)
     out.print(overview.jobs_line(jobs), markup=False, highlight=False, soft_wrap=True)
     troubles = [*overview.troubles_of_policies(policies.rows), *jobs.troubles]

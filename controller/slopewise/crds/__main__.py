@@ -16,8 +16,8 @@ from slopewise.crds.schema.definitions import definitions, patches
 
 FOLDER = Path(__file__).resolve().parents[3] / "manifests"
 _HEAD = (
-    "# Generated from controller/slopewise/config/training_policy.py, crds/job_growth.py and crds/policy_status.py:\n"
-    "# change those, then `make generate`.\n"
+    "# Generated from the models of controller/slopewise/config and controller/slopewise/crds: change those, then\n"
+    "# `make generate`.\n"
 )
 
 

@@ -359,6 +359,8 @@ def _managed(job: Job, view: PassView) -> Wanted:
         return not_managed("BackingOff", known.backoff_reason or "it regressed after a change")
     if not acts(view.mode):
         return not_managed(f"Mode{view.mode}", f"mode is {view.mode}: nothing is changed")
+    if (freeze := view.snapshot.freezes.of(job.namespace, job.node)) is not None:
+        return not_managed("Frozen", freeze.message)
     if withheld is not None and withheld.guard == "canary":
         return not_managed("NotInCanary", withheld.reason)
     return Wanted(type="Managed", status="True", reason="Managed", message="its CPU may be changed")

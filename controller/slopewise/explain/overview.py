@@ -10,14 +10,18 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from slopewise.config.freeze import FreezeSpec
 from slopewise.crds.policy_status import TrainingPolicyStatus
 from slopewise.explain.troubles import troubles
 from slopewise.model.job_classes import with_meaning
 from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, counted, listed, plain
 
-MODE_REASONS = frozenset({"ModeObserve", "ModeRecommend", "Ended", "NotInCanary"})
-"""Why jobs are not managed although nothing is wrong."""
+MODE_REASONS = frozenset({"ModeObserve", "ModeRecommend", "Ended", "NotInCanary", "Frozen"})
+"""Why jobs are not managed although nothing is wrong; a Freeze has a line of its own."""
+
+
+MAX_FREEZES = 5
 
 
 class Leader(NamedTuple):
@@ -43,6 +47,21 @@ class Policies(NamedTuple):
     """The TrainingPolicies of a cluster."""
 
     rows: Sequence[PolicyRow] = ()
+    trouble: str = ""
+    """Why they cannot be read."""
+
+
+class FreezeRow(NamedTuple):
+    """One Freeze in force."""
+
+    name: str
+    spec: FreezeSpec
+
+
+class FreezesInForce(NamedTuple):
+    """The Freezes of a cluster."""
+
+    rows: Sequence[FreezeRow] = ()
     trouble: str = ""
     """Why they cannot be read."""
 
@@ -142,6 +161,15 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or UNKNOWN
 
 
+def freeze_lines(freezes: FreezesInForce) -> list[str]:
+    """A line for each of a few Freezes, and for the number of the others."""
+    if freezes.trouble:
+        return [plain(f"freezes: not known ({freezes.trouble})")]
+    shown = [plain(f"frozen: {row.spec.message(row.name)}") for row in freezes.rows[:MAX_FREEZES]]
+    more = len(freezes.rows) - len(shown)
+    return [*shown, f"frozen: {more} more; kubectl get freezes"] if more else shown
+
+
 def troubles_table(found: Sequence[Trouble]) -> Table:
     """A row for each trouble, with the names of a few that have it."""
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -153,7 +181,7 @@ def troubles_table(found: Sequence[Trouble]) -> Table:
     return table
 
 
-def as_json(leader: Leader, policies: Policies, jobs: Jobs) -> dict[str, Any]:
+def as_json(leader: Leader, policies: Policies, freezes: FreezesInForce, jobs: Jobs) -> dict[str, Any]:
     """For `--output json`."""
     return {
         "leader": leader._asdict(),
@@ -169,6 +197,15 @@ def as_json(leader: Leader, policies: Policies, jobs: Jobs) -> dict[str, Any]:
             for row in policies.rows
         ],
         "policiesTrouble": policies.trouble,
+        "freezes": [
+            {
+                "name": row.name,
+                **row.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"name"}),
+                "of": row.spec.name,
+            }
+            for row in freezes.rows
+        ],
+        "freezesTrouble": freezes.trouble,
         "workloads": {"total": jobs.total, "byState": dict(jobs.states), "byClass": dict(jobs.classes)},
         "attention": [each._asdict() for each in (*troubles_of_policies(policies.rows), *jobs.troubles)],
     }

@@ -19,7 +19,8 @@ from msgspec import structs
 
 from slopewise.estimators.growth import is_usable
 from slopewise.feedback import move_tracking
-from slopewise.guards.resize import Guard, Refusal, apply_guards, not_in_canary, paused_by_mode, withheld_by
+from slopewise.guards.permission import not_in_canary, one_under_a_freeze, paused_by_mode
+from slopewise.guards.resize import Guard, Refusal, apply_guards, withheld_by
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
@@ -57,6 +58,7 @@ class StopContext:
     known: JobMemory
     under_way: Mapping[str, str]
     """The target of every job that is being moved, by uid."""
+    snapshot: ClusterSnapshot
 
 
 def stop_paused(context: StopContext, stop: Stop) -> Stop | Veto:
@@ -67,6 +69,11 @@ def stop_paused(context: StopContext, stop: Stop) -> Stop | Veto:
 def stop_canary(context: StopContext, stop: Stop) -> Stop | Veto:
     """Mode Canary stops a share of the jobs."""
     return not_in_canary(stop.job_uid, context.bounds) or stop
+
+
+def stop_frozen(context: StopContext, stop: Stop) -> Stop | Veto:
+    """No job is stopped under a freeze."""
+    return one_under_a_freeze(context.snapshot, context.pods) or stop
 
 
 def stop_checkpointing(context: StopContext, stop: Stop) -> Stop | Veto:
@@ -101,6 +108,7 @@ def reached_at_first(context: StopContext, stop: Stop) -> Stop | Veto:
 STOP_GUARDS: tuple[Guard[StopContext, Stop], ...] = (
     stop_paused,
     stop_canary,
+    stop_frozen,
     stop_checkpointing,
     stop_under_way,
     reached_at_first,
@@ -133,7 +141,8 @@ def review(decisions: Decisions, snapshot: ClusterSnapshot, bounds: Bounds) -> S
         stop = _stop(pods, memory, snapshot)
         if stop is None:
             continue
-        verdict = apply_guards(STOP_GUARDS, StopContext(bounds, pods, memory.jobs[stop.job_uid], under_way), stop)
+        context = StopContext(bounds, pods, memory.jobs[stop.job_uid], under_way, snapshot)
+        verdict = apply_guards(STOP_GUARDS, context, stop)
         if isinstance(verdict, Refusal):
             withheld.append(withheld_by(stop, verdict))
             continue

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from slopewise.estimators.holding import hold_until_seconds
-from slopewise.guards.resize import not_in_canary, paused_by_mode
+from slopewise.guards.permission import not_in_canary, paused_by_mode, under_a_freeze
 from slopewise.model import Bounds, ClusterSnapshot, Decisions, Hold, JobMemory, Move
 
 MAX_HELD = 200
@@ -36,6 +36,8 @@ def review_holds(
     for arrival in snapshot.waiting:
         reason = decisions.held.get(arrival.uid)
         if reason is None or paused_by_mode(bounds) or not_in_canary(arrival.uid, bounds):
+            continue
+        if under_a_freeze(snapshot, arrival.namespace):  # else it would wait for what may not be done
             continue
         until = hold_until_seconds(arrival, arriving.get(arrival.uid), bounds.max_hold_seconds)
         if snapshot.taken_at_seconds < until and len(held) < MAX_HELD:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from slopewise.estimators.growth import stale_after_seconds
 from slopewise.feedback.rollback import CPU_COUNT_AGE_SECONDS
-from slopewise.guards.resize import Guard, Refusal, apply_guards, not_in_canary, paused_by_mode, withheld_by
+from slopewise.guards.permission import not_in_canary, paused_by_mode, under_a_freeze
+from slopewise.guards.resize import Guard, Refusal, apply_guards, withheld_by
 from slopewise.memory_sizing import limit_within
 from slopewise.model import (
     Bounds,
@@ -65,6 +66,11 @@ def memory_paused(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory 
 def memory_canary(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """Mode Canary changes a share of the jobs."""
     return not_in_canary(resize.job_uid, context.bounds) or resize
+
+
+def memory_frozen(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
+    """Nothing is changed under a freeze."""
+    return under_a_freeze(context.snapshot, context.job.namespace, context.job.node) or resize
 
 
 def memory_ineligible(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
@@ -166,6 +172,7 @@ def node_memory(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | 
 GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (
     memory_paused,
     memory_canary,
+    memory_frozen,
     memory_ineligible,
     memory_moving,
     memory_refused,
@@ -179,7 +186,7 @@ GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (
     node_memory,
 )
 
-ROLLBACK_GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (memory_paused, memory_ineligible)
+ROLLBACK_GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (memory_paused, memory_frozen, memory_ineligible)
 
 _UNKNOWN = JobMemory()
 

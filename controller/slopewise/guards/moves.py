@@ -14,14 +14,13 @@ from slopewise.feedback import move_tracking
 from slopewise.guards.at_target import STOP_GUARDS, STOPPING
 from slopewise.guards.migrations import MIGRATION_GUARDS, MigrationContext, all_or_nothing
 from slopewise.guards.move_budgets import JOINT_GUARDS, Ledger, Unit, UnitContext, migrations_of
+from slopewise.guards.permission import not_in_canary, paused_by_mode, under_a_freeze
 from slopewise.guards.resize import (
     CAPACITY,
     GUARDS,
     Guard,
     Refusal,
     apply_guards,
-    not_in_canary,
-    paused_by_mode,
     withheld_by,
 )
 from slopewise.model import (
@@ -34,6 +33,7 @@ from slopewise.model import (
     Migrate,
     Move,
     MoveUnderWay,
+    Place,
     Resize,
     Veto,
     Withheld,
@@ -60,6 +60,8 @@ class MoveContext:
     going: Mapping[str, str]
     """The node of each job after this pass, if all its moves are made, by uid."""
     under_way: Mapping[str, str]
+    namespaces: Mapping[str, str]
+    """Of running and of arriving jobs, by uid."""
 
 
 # --- guards of every move -------------------------------------------------------------------------------------
@@ -73,6 +75,13 @@ def move_paused(context: MoveContext, move: Move) -> Move | Veto:
 def move_canary(context: MoveContext, move: Move) -> Move | Veto:
     """Mode Canary moves a share of the jobs."""
     return not_in_canary(move.job_uid, context.bounds) or move
+
+
+def move_frozen(context: MoveContext, move: Move) -> Move | Veto:
+    """No job leaves or enters what is frozen; the default scheduler places arrivals meanwhile."""
+    namespace = context.namespaces.get(move.job_uid, "")
+    here = () if isinstance(move, Place) else (move.from_node,)
+    return under_a_freeze(context.snapshot, namespace, move.node, *here) or move
 
 
 def unknown_node(context: MoveContext, move: Move) -> Move | Veto:
@@ -102,7 +111,14 @@ def may_migrate(context: MoveContext, move: Move) -> Move | Veto:
     return move if job.migratable else Veto("job does not say that it may be moved")
 
 
-MOVE_GUARDS: tuple[Guard[MoveContext, Move], ...] = (move_paused, move_canary, unknown_node, refused_node, may_migrate)
+MOVE_GUARDS: tuple[Guard[MoveContext, Move], ...] = (
+    move_paused,
+    move_canary,
+    move_frozen,
+    unknown_node,
+    refused_node,
+    may_migrate,
+)
 
 
 # --- the review -----------------------------------------------------------------------------------------------
@@ -140,7 +156,9 @@ def _the_pass(moves: Sequence[Move], snapshot: ClusterSnapshot, memory: MemorySt
     refused = {job.uid: job.movability.refused_nodes for job in snapshot.jobs if job.movability is not None}
     refused |= {arrival.uid: arrival.refused_nodes for arrival in snapshot.waiting}
     nodes = frozenset(node.name for node in snapshot.nodes)
-    return MoveContext(snapshot, memory, bounds, jobs, nodes, refused, going, under_way)
+    namespaces = {job.uid: job.namespace for job in snapshot.jobs}
+    namespaces |= {arrival.uid: arrival.namespace for arrival in snapshot.waiting}
+    return MoveContext(snapshot, memory, bounds, jobs, nodes, refused, going, under_way, namespaces)
 
 
 def units(moves: Sequence[Move], snapshot: ClusterSnapshot) -> list[Unit]:

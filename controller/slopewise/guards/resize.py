@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from slopewise.allocation import MIN_MILLICORES
 from slopewise.estimators.growth import age_seconds, is_fresh, stale_after_seconds
+from slopewise.guards.permission import not_in_canary, paused_by_mode, under_a_freeze
 from slopewise.guards.shares import Shares
 from slopewise.model import (
     Bounds,
@@ -34,8 +35,6 @@ from slopewise.model import (
     Stop,
     Veto,
     Withheld,
-    acts,
-    in_canary,
 )
 
 Decided = TypeVar("Decided", bound=Resize | ResizeMemory | Place | Migrate | Stop)
@@ -85,18 +84,6 @@ class ResizeContext:
     """`spec.resources.cpu.max`, likewise."""
 
 
-def paused_by_mode(bounds: Bounds) -> Veto | None:
-    """A veto in a mode that changes nothing."""
-    return None if acts(bounds.mode) else Veto(f"mode is {bounds.mode}, and only Canary and Auto change anything")
-
-
-def not_in_canary(job_uid: str, bounds: Bounds) -> Veto | None:
-    """A veto in mode Canary, for a job that is not in its share."""
-    if bounds.mode != "Canary" or in_canary(job_uid, bounds.canary_ratio):
-        return None
-    return Veto(f"mode is Canary, and the job is not in its share of {bounds.canary_ratio:.0%}")
-
-
 def paused(context: ResizeContext, resize: Resize) -> Resize | Veto:
     """Only modes Auto and Canary change anything."""
     return paused_by_mode(context.bounds) or resize
@@ -105,6 +92,11 @@ def paused(context: ResizeContext, resize: Resize) -> Resize | Veto:
 def canary(context: ResizeContext, resize: Resize) -> Resize | Veto:
     """Mode Canary changes a share of the jobs."""
     return not_in_canary(resize.job_uid, context.bounds) or resize
+
+
+def frozen(context: ResizeContext, resize: Resize) -> Resize | Veto:
+    """Nothing is changed under a freeze."""
+    return under_a_freeze(context.snapshot, context.job.namespace, context.job.node) or resize
 
 
 def ended(context: ResizeContext, resize: Resize) -> Resize | Veto:
@@ -259,6 +251,7 @@ def minimum_change(context: ResizeContext, resize: Resize) -> Resize | Veto:
 GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (
     paused,
     canary,
+    frozen,
     ended,
     ineligible,
     backoff,
@@ -275,7 +268,7 @@ GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (
     minimum_change,
 )
 
-ROLLBACK_GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (paused, ended, ineligible, accepted_range)
+ROLLBACK_GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (paused, frozen, ended, ineligible, accepted_range)
 """Not `canary`: a job outside of the share has no change to roll back. Leaving a mode restores
 (`feedback/restore.py`)."""
 

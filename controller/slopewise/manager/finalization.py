@@ -48,7 +48,7 @@ class Finalization:
         document = record.document if record is not None and record.document is not None else TrainingPolicy()
         self._restorer = Restorer(
             name, shared.api, shared.watches, shared.owners, shared.job_growths, shared.rate_limiter,
-            document.spec.resources,
+            document.spec.resources, freezes=shared.freezes,
         )  # fmt: skip
         reporter = StatusReporter(
             name, document.spec, shared.job_growths, self._restorer.index, shared.events, policy_uid=self.uid or ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_other_pod, parse_pod
@@ -25,6 +25,7 @@ from slopewise.adapters.kube.resize.namespace_limits import (
     parse_quota,
 )
 from slopewise.adapters.kube.resize.progress import ResizeProgress
+from slopewise.adapters.kube.state.freezes import FreezeRecord, freeze_path, parse_freeze
 from slopewise.adapters.kube.state.job_growth_object import GrowthRecord, growth_path, parse_growth
 from slopewise.adapters.kube.state.training_policies import PolicyRecord, parse_policy, policy_path
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, parse_autoscaler
@@ -32,7 +33,7 @@ from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, pars
 SILENT_SECONDS = 60.0
 """An idle watch ends and restarts every 30 s; a broken one is resumed within seconds, and is no trouble."""
 
-_OURS = ("jobgrowths", "trainingpolicies")
+_OURS = ("jobgrowths", "trainingpolicies", "freezes")
 
 OTHER_PODS: Mapping[str, str] = {
     "labelSelector": f"!{MANAGED_LABEL}",
@@ -41,6 +42,7 @@ OTHER_PODS: Mapping[str, str] = {
 """The pods that take CPU of nodes and are not watched as jobs."""
 
 OnPod = Callable[[PodRecord | None, PodRecord | None], None]
+OnFreeze = Callable[[FreezeRecord | None, FreezeRecord | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,16 @@ class Watches:
     """The requests of pods that are not managed."""
     extra: Mapping[str, Reflector[Any]] = field(default_factory=dict)
     """Optional watches, which nothing waits for."""
+    freezes: Reflector[FreezeRecord] | None = None
 
     @property
     def stores(self) -> Stores:
         """The stores of an observer."""
         return Stores(self.pods, self.nodes, self.namespaces, self.autoscalers, self.other_pods)
+
+    def without_freezes(self) -> Watches:
+        """The same without the watch of Freezes, which hold back nothing that a person restores."""
+        return replace(self, freezes=None, named={name: each for name, each in self.named.items() if name != "freezes"})
 
     def start(self) -> None:
         """Start to list and watch."""
@@ -124,12 +131,16 @@ def _reason_of(name: str, store: Reflector[Any]) -> str:
 
 
 def make_watches(
-    api: Api, namespace: str | None, on_pod: OnPod, on_limit: Callable[[LimitKind, str], None] = lambda *_: None
+    api: Api,
+    namespace: str | None,
+    on_pod: OnPod,
+    on_limit: Callable[[LimitKind, str], None] = lambda *_: None,
+    on_freeze: OnFreeze = lambda old, new: None,
 ) -> Watches:
     """The watches of a cluster; of one namespace, without anything that belongs to the cluster, when it is named.
 
     `on_pod(old, new)` is called for each change of a managed pod, `on_limit(kind, namespace)` for each of a LimitRange
-    or ResourceQuota.
+    or ResourceQuota, `on_freeze(old, new)` for each of a Freeze.
     """
     resizes = ResizeProgress()
 
@@ -152,11 +163,24 @@ def make_watches(
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
     policies = Reflector(api, policy_path(), parse_policy)
-    named |= {"nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies}
+    freezes = Reflector(api, freeze_path(), parse_freeze, on_change=on_freeze)
+    named |= {"nodes": nodes, "namespaces": namespaces, "trainingpolicies": policies, "freezes": freezes}
     other_pods = Reflector(api, path_of("v1", "pods"), parse_other_pod, params=OTHER_PODS)
     extra["otherpods"] = other_pods
     return Watches(
-        pods, resizes, jobs, growths, nodes, namespaces, policies, named, limits, autoscalers, other_pods, extra
+        pods,
+        resizes,
+        jobs,
+        growths,
+        nodes,
+        namespaces,
+        policies,
+        named,
+        limits,
+        autoscalers,
+        other_pods,
+        extra,
+        freezes,
     )
 
 

@@ -15,11 +15,13 @@ import structlog
 from slopewise.adapters.kube.cache.records import FINALIZER, PodRecord
 from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.reporting.pass_reporter import emit_invalid
+from slopewise.adapters.kube.state.freezes import FreezeRecord
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import PolicyFacts
 from slopewise.errors import SlopewiseError
 from slopewise.manager.finalization import Finalizations
+from slopewise.manager.freezes import FreezeController
 from slopewise.manager.move_loop import MoveController
 from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import SharedState
@@ -43,6 +45,7 @@ class PolicyManager:
         self._finalizer_tried = TtlMap[str, None](TRY_AGAIN_SECONDS, time.monotonic)
         self._finalizations = finalizations
         self._moves = MoveController(shared)
+        self._freezes = FreezeController(shared)
         self._caught_up = False
         self._log = structlog.get_logger("slopewise")
 
@@ -68,6 +71,12 @@ class PolicyManager:
         for runner in list(self._runners.values()):
             runner.note_limit(kind, namespace)
 
+    def note_freeze(self, old: FreezeRecord | None, new: FreezeRecord | None) -> None:
+        """A Freeze has begun, changed or ended: an early pass shows it. Its status, which we write, is no change."""
+        if old is None or new is None or (old.spec, old.deleting) != (new.spec, new.deleting):
+            for runner in list(self._runners.values()):
+                runner.trigger()
+
     def tick(self) -> None:
         """Reconcile the runners with the current policies."""
         if not self._caught_up:
@@ -82,6 +91,7 @@ class PolicyManager:
             self._finalizations.find_orphans({record.name for record in policies.values()})
         for runner in self._runners.values():
             runner.tick()
+        self._freezes.tick()
         self._count(policies)
 
     def is_alive(self) -> bool:

@@ -1,15 +1,19 @@
-"""Metrics of the process beside its passes: leadership, API requests, watches, status writes, restores, moves."""
+"""Metrics of the process beside its passes: leadership, API requests, watches, statuses, restores, moves, freezes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from slopewise.adapters.http.alert_webhook import CallOutcome
+from slopewise.adapters.kube.state.alert_freezes import Stored
 from slopewise.feedback.restore import RestoreReport
+from slopewise.model import FreezeEffect, FreezeScope
 
 _API_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -53,7 +57,25 @@ class ClusterMetrics:
         )
         for outcome in ("written", "unchanged", "failed"):
             self._status_writes.labels(outcome)
+        self._alert_calls = Counter(
+            "slopewise_alert_calls", "Calls of the webhook for alerts, by outcome.", ["outcome"], registry=registry
+        )
+        for outcome in get_args(CallOutcome):
+            self._alert_calls.labels(outcome)
+        self._alerts = Counter(
+            "slopewise_alerts", "Alerts in those calls, by what became of their Freeze.", ["result"], registry=registry
+        )
+        for result in (*get_args(Stored), "ignored", "refused"):
+            self._alerts.labels(result)
         self.leader.set(0)
+
+    def on_alert_call(self, outcome: CallOutcome) -> None:
+        """One call of the webhook."""
+        self._alert_calls.labels(outcome).inc()
+
+    def on_alert(self, result: str) -> None:
+        """One alert of a call."""
+        self._alerts.labels(result).inc()
 
     def on_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """One answered (or failed, code 0) request."""
@@ -95,6 +117,25 @@ class ClusterMetrics:
     def follow_suspended(self, waited: Callable[[], Sequence[float]]) -> None:
         """`waited`: for how many seconds each Job that a move has suspended has had no pod; called at each scrape."""
         self._registry.register(_Suspended(waited))
+
+    def follow_freezes(self, freezes: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        """`freezes`: how many are in force, by scope and effect; called at each scrape."""
+        self._registry.register(_Freezes(freezes))
+
+
+class _Freezes(Collector):
+    """Also of a standby replica."""
+
+    def __init__(self, freezes: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        self._freezes = freezes
+
+    def collect(self) -> Iterator[Metric]:
+        in_force = GaugeMetricFamily("slopewise_freezes", "Freezes in force.", labels=["scope", "effect"])
+        found = self._freezes()
+        for scope in get_args(FreezeScope):
+            for effect in get_args(FreezeEffect):
+                in_force.add_metric([scope, effect], found.get((scope, effect), 0))
+        yield in_force
 
 
 class _Watches(Collector):

@@ -90,6 +90,8 @@ class ClusterOptions:
 
     record: RecordOptions | None = None
     """Where the passes of each policy are recorded; None: nowhere."""
+    alert_token_file: Path | None = None
+    """The token by which Alertmanager may call the webhook; None: there is no webhook."""
     annotated: GrafanaAccess | None = None
     """The Grafana in which decisions are annotated; None: none."""
 

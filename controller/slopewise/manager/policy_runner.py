@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from slopewise.adapters.kube.cache.records import PodRecord
 from slopewise.adapters.kube.capacity import capacity_message
@@ -22,6 +23,7 @@ from slopewise.adapters.kube.observer import KubeObserver
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
 from slopewise.adapters.kube.resize.arrival_sizes import ArrivalSizer
+from slopewise.adapters.kube.state.freezes import UnlessFrozen
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.state.unwatched import UnwatchedPods
@@ -204,6 +206,7 @@ class PolicyRunner:
             return
         behaviour = self.spec.behaviour
         kept = (selected | self._not_scheduled(state)) - self._observer.autoscaled
+        kept -= self._shared.freezes.to_recommend(self._name, state.jobs, self._index.find)
         uids = due(state, self.spec.mode, behaviour.canary_ratio, kept)
         if not uids and self._retry is None:
             return
@@ -312,6 +315,7 @@ class PolicyRunner:
             self._shared.watches.resizes.waited_seconds,
             self._memory.original_memory,
             TrainerStatuses(self._shared.api, self.spec.evaluation, self._reader.scrape_interval_seconds),
+            lambda: self._shared.freezes.of(self._name),
         )
 
     def _make_actuator(self) -> Actuator:
@@ -330,7 +334,8 @@ class PolicyRunner:
             KubeStopper(self._name, self._index, self._shared.job_stops).stop,
         )
         self._waits_for = actuator.waits_for
-        return self._shared.effects.actuator(actuator, self._memory)
+        freezes = partial(self._shared.freezes.before_write, self._name)
+        return self._shared.effects.actuator(UnlessFrozen(actuator, freezes, self._index.find), self._memory)
 
     def _make_departures(self) -> Departures:
         return Departures(

@@ -15,6 +15,7 @@ from typing import Self
 import structlog
 
 from slopewise.adapters.health import HealthServer
+from slopewise.adapters.http import alert_webhook
 from slopewise.adapters.http.access import read_access
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.leader_election import Elector, NoElection
@@ -23,9 +24,11 @@ from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.training_policy import load_training_policy
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.loop import calm_garbage_collector
+from slopewise.manager.alerts import AlertHandler
 from slopewise.manager.assignment import checked
 from slopewise.manager.connect import connect, make_elector, other_leaders
 from slopewise.manager.finalization import Finalizations, NoFinalizations
+from slopewise.manager.freezes import counted
 from slopewise.manager.informers import make_watches
 from slopewise.manager.leader import PolicyManager
 from slopewise.manager.metrics import ClusterMetrics
@@ -50,6 +53,8 @@ REPEAT_SECONDS = 60.0
 def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[str], None]) -> int:
     """Run until a signal comes (0) or the lease is lost (1); with `once`, one pass of each policy (`run_once.py`)."""
     file_policy = policy_of_file(options)
+    if options.alert_token_file is not None:
+        alert_webhook.check_token_file(options.alert_token_file)
     cautions = read_access(options.prometheus).cautions
     configure_logging(as_json=options.json_logs)
     log_own_policies()
@@ -66,6 +71,8 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
         if options.once:
             return run_once(replica.shared, replica.elector, stop, announce)
         announce(f"/healthz, /readyz and /metrics on {options.host}:{replica.health.port}.")
+        if options.alert_token_file is not None:
+            announce(f"Alertmanager may call {alert_webhook.PATH} there.")
         return replica.run(stop)
 
 
@@ -134,6 +141,7 @@ class Replica:
             options.connection.namespace,
             lambda old, new: self.leadership.trigger(old, new),
             lambda kind, namespace: self.leadership.note_limit(kind, namespace),
+            lambda old, new: self.leadership.note_freeze(old, new),
         )
         metrics.follow_watches(self.watches.watches)
         metrics.follow_resizes(self.watches.resizes.by_node)
@@ -145,6 +153,8 @@ class Replica:
         )
         metrics.follow_moves(self.shared.gated_seconds, self.shared.moving_seconds)
         metrics.follow_suspended(self.shared.suspended_jobs.seconds)
+        if (freezes := self.watches.freezes) is not None:
+            metrics.follow_freezes(lambda: counted(freezes.items(), self.shared.clock.now))
         finalizations = (NoFinalizations if options.dry_run else Finalizations)(self.shared)
         self.leadership = PolicyManager(self.shared, finalizations)
 
@@ -187,7 +197,19 @@ class Replica:
 
     def _health_server(self) -> HealthServer:
         registry, options = self.shared.instruments.registry, self._options
-        return HealthServer(registry, self.is_alive, options.host, options.port, self.watches.waits_for)
+        webhook = self._webhook()
+        more = {} if webhook is None else {alert_webhook.PATH: webhook}
+        return HealthServer(registry, self.is_alive, options.host, options.port, self.watches.waits_for, more)
+
+    def _webhook(self) -> alert_webhook.AlertWebhook | None:
+        """What Alertmanager calls; None without a token, and where Freezes may not be written."""
+        token_file, freezes = self._options.alert_token_file, self.watches.freezes
+        if token_file is None or freezes is None:
+            return None
+        handler = AlertHandler(self._api, freezes, self.shared.clock.now, self._metrics.on_alert)
+        return alert_webhook.AlertWebhook(
+            token_file, handler, self._metrics.on_alert_call, lambda error: self._log_once("webhook failed", str(error))
+        )
 
     def _tick_safely(self) -> None:
         """An unexpected error is logged, and counts as no tick: if it persists, the process is restarted."""

@@ -139,7 +139,7 @@ def restore_all(
     api = connect(connection)
     namespace = lease_namespace_of(connection, lease_namespace)
     elector = make_elector(api, connection, namespace, f"restore-{own_identity()}", terms or Terms())
-    watches = make_watches(api, connection.namespace, lambda old, new: None)
+    watches = make_watches(api, connection.namespace, lambda old, new: None).without_freezes()
     watches.start()
     try:
         wait_for_watches(watches, stop)

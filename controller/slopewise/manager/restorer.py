@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 
 import structlog
 
@@ -16,6 +17,7 @@ from slopewise.adapters.kube.cache.records import ContainerRecord, PodRecord
 from slopewise.adapters.kube.client.protocol import Api
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext, Turns
+from slopewise.adapters.kube.state.freezes import KubeFreezes, UnlessFrozen
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory
 from slopewise.adapters.kube.state.unwatched import READ_AGAIN_SECONDS, UnwatchedPods
@@ -26,6 +28,7 @@ from slopewise.feedback.restore import RestoreReport, restore_originals
 from slopewise.manager.informers import Watches
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.model import JobUid
+from slopewise.ports import Actuator
 from slopewise.tracking import OncePerChange
 
 MAX_NAMED = 20
@@ -46,17 +49,18 @@ class Restorer:
         settings: ResourceSettings | None = None,
         *,
         by_a_person: bool = False,
+        freezes: KubeFreezes | None = None,
     ) -> None:
         """`settings`: the policy's, where they are known: a limit that we added stays at its ceiling.
 
         `by_a_person`: a user with rights of their own, who may also restore pods whose label was removed, and waits for
-        each answer.
+        each answer. `freezes`: None where they hold nothing back.
         """
         self.policy = policy
         self._job_growths = job_growths
         self.index = WatchedJobIndex(watches.pods, owners, self._changed_container)
         self._memory = KubeMemory(policy, job_growths, self.index)
-        self._actuator = KubeActuator(
+        actuator = KubeActuator(
             api,
             self.index,
             settings or ResourceSettings(),
@@ -71,6 +75,9 @@ class Restorer:
                 restores_unlabelled=by_a_person,
             ),
         )
+        self._actuator: Actuator = actuator
+        if freezes is not None:
+            self._actuator = UnlessFrozen(actuator, partial(freezes.before_write, policy), self.index.find)
 
     def restore(self) -> RestoreReport:
         """Restore every pod; what waits or fails is tried by the next call."""

@@ -24,6 +24,7 @@ from slopewise.adapters.kube.moves.suspend.begin import JobMover
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper
 from slopewise.adapters.kube.moves.suspend.suspended_jobs import SuspendedJobs
 from slopewise.adapters.kube.resize.rate_limiter import Rate, RateLimiter
+from slopewise.adapters.kube.state.freezes import KubeFreezes
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
 from slopewise.adapters.kube.state.training_policies import PolicyRecord
@@ -68,6 +69,7 @@ class SharedState:
     instruments: Instruments
     metrics: ClusterMetrics
     clock: SystemClock
+    freezes: KubeFreezes
     annotations: DecisionAnnotations | None = None
     """None: decisions are annotated nowhere."""
 
@@ -165,6 +167,7 @@ def make_shared_state(
         instruments=instruments,
         metrics=metrics,
         clock=clock,
+        freezes=KubeFreezes(fail_fast, watches.freezes, clock),
         annotations=None if options.annotated is None else DecisionAnnotations(options.annotated),
     )  # fmt: skip
 

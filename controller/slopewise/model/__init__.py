@@ -23,6 +23,7 @@ from slopewise.model.decisions import (
     Stop,
     Withheld,
 )
+from slopewise.model.freezes import NO_FREEZES, Freeze, FreezeEffect, Freezes, FreezeScope, strictest
 from slopewise.model.jobs import (
     NO_OBJECTIVES,
     Absence,
@@ -94,6 +95,7 @@ __all__ = [
     "MAX_HOLD_SECONDS",
     "MEMORY_JSON",
     "MOVES_KEPT",
+    "NO_FREEZES",
     "NO_OBJECTIVES",
     "Absence",
     "AbsentState",
@@ -117,6 +119,10 @@ __all__ = [
     "Doubts",
     "Ends",
     "Evaluation",
+    "Freeze",
+    "FreezeEffect",
+    "FreezeScope",
+    "Freezes",
     "Growth",
     "Hold",
     "Job",
@@ -175,4 +181,5 @@ __all__ = [
     "acts",
     "in_canary",
     "reaches",
+    "strictest",
 ]

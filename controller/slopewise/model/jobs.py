@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from slopewise.model.freezes import NO_FREEZES, Freezes
 from slopewise.model.learning import RawPoint
 from slopewise.model.movability import Checkpoint, Movability
 
@@ -369,6 +370,8 @@ class ClusterSnapshot:
     """Moves under way of this policy's jobs, also of jobs that are not in `jobs`."""
     absent: tuple[Absence, ...] = ()
     """Jobs of this policy that are on no node, where the cause is known."""
+    freezes: Freezes = NO_FREEZES
+    """What may not be changed meanwhile."""
 
     def jobs_by_node(self) -> dict[str, list[Job]]:
         """The jobs that have not ended, by node; also nodes without any.

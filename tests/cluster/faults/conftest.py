@@ -26,7 +26,7 @@ _LOCK = Path(tempfile.gettempdir()) / "cluster-fault.lock"
 def kinds(kubectl: Kubectl) -> None:
     """Our custom resources are served, as they are defined today: a test-bed may be older."""
     kubectl.apply(*definitions().values())
-    looks = ("get", "growth,tp", "-A")
+    looks = ("get", "growth,tp,freezes", "-A")
     wait_for("the kinds are served", lambda: kubectl.attempt(*looks), lambda seen: seen.returncode == 0)
 
 

@@ -59,7 +59,7 @@ def test_the_server_finds_no_fault_in_the_expressions_of_the_admission_policies(
 
     checked = wait_for("types are checked", statuses, lambda found: all("typeChecking" in one for one in found))
 
-    assert len(checked) == 9
+    assert len(checked) == 10
     assert not any(status["typeChecking"].get("expressionWarnings") for status in checked)
 
 

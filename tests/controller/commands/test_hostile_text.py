@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from support.api_server import ApiServer, refusal
 from support.command_line import slopewise
 
+from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.commands import console
@@ -43,6 +44,8 @@ def reach(tmp_path: Path) -> Iterator[tuple[str, str]]:
         server.put(growth_path("team-a"), {"metadata": metadata, "spec": {"workload": workload}, "status": status})
         spec = {"mode": HOSTILE, "policy": {"name": HOSTILE}}
         server.put(policy_path(), {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": [condition]}})
+        frozen = {"scope": "all", "reason": HOSTILE, "source": HOSTILE}
+        server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": frozen})
         server.fault(refusal(403, "Forbidden", HOSTILE), path="/leases", times=99)
         yield "--kubeconfig", str(kubeconfig)
 
@@ -50,7 +53,7 @@ def reach(tmp_path: Path) -> Iterator[tuple[str, str]]:
 COMMANDS = (
     ("status",), ("history",), ("history", "-o", "csv"), ("explain", "train"), ("top",), ("doctor",),
     ("status", "-o", "json"), ("history", "-o", "json"), ("explain", "train", "-o", "json"), ("top", "-o", "json"),
-    ("doctor", "-o", "json"),
+    ("doctor", "-o", "json"), ("freeze", "all", "--reason", HOSTILE),
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from slopewise.decision_record.reader import read
 from slopewise.decision_record.recorder import Recorder, RecordOptions
 from slopewise.decision_record.replay import replay
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import ClusterSnapshot, MemoryState, PassReport
+from slopewise.model import ClusterSnapshot, Freeze, Freezes, MemoryState, PassReport
 from slopewise.ports import Ports
 from slopewise.simulator.world.model import Instance
 
@@ -217,6 +217,18 @@ def test_a_policy_whose_name_is_a_path_writes_into_the_folder_alone(tmp_path: Pa
     recorder.close()
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == [".._.._up.jsonl"]
     assert (tmp_path / "records" / ".._.._up.jsonl").exists()
+
+
+def test_passes_under_a_freeze_are_decided_again_with_what_it_withheld(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, freeze = tmp_path / "record.jsonl", Freeze("f", "Freeze", "Freeze f (all)", 1e9)
+    record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path, freezes=Freezes(everywhere=freeze))
+    passes = [line for line in lines_of(path) if isinstance(line, Pass)]
+    decided = [each for line in passes for each in line.result.decided]
+    assert {each.guard for each in decided} == {"frozen"}
+    assert {line.inputs.snapshot.freezes.everywhere for line in passes if line.inputs is not None} == {freeze}
+    assert differing(path) == []
 
 
 def test_every_part_of_the_memory_is_in_a_record() -> None:

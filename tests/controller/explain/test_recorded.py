@@ -58,7 +58,7 @@ def test_an_applied_resize_is_explained_with_what_each_guard_made_of_it(
     wanted = next(each for each in decided.resizes if each.job_uid == uid)
     assert resize == f"requests {wanted.from_millicores}m to {wanted.to_millicores}m: {wanted.reason}"
     guards = texts(explanation, "guards")
-    assert guards[0].startswith("paused, canary, ended, ineligible")
+    assert guards[0].startswith("paused, canary, frozen, ended, ineligible")
     assert guards[-1].endswith("minimum_change: no objection")
     assert texts(explanation, "outcome") == ["applied"]
     assert len(texts(explanation, "done")) >= 1

@@ -397,9 +397,9 @@ def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
 
 
 def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
-    whether = ["moving", "paused", "canary", "ended", "ineligible", "backoff"]
+    whether = ["moving", "paused", "canary", "frozen", "ended", "ineligible", "backoff"]
     known_enough = ["non_finite_metrics", "stale_metrics", "restarted", "pending"]
-    assert guard_names()[:10] == whether + known_enough
-    assert guard_names()[17] == "node_capacity"
+    assert guard_names()[:11] == whether + known_enough
+    assert guard_names()[18] == "node_capacity"
     of_moves = [*MOVE_GUARDS, *MIGRATION_GUARDS, *JOINT_GUARDS]
     assert len(guard_names()) == len(set(guard_names())) == len(GUARDS) + len(of_moves) + len(STOP_GUARDS) + 4

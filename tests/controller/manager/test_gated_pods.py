@@ -11,6 +11,7 @@ from support.managed_pods import PODS, a_raw_pod
 from support.replicas import POLICIES, Json, RunningReplica, Town, policy_document, wait_for
 
 from slopewise.adapters.kube.cache.quantities import cpu_millicores
+from slopewise.adapters.kube.state.freezes import freeze_path
 
 GATE = [{"name": "slopewise.dev/place"}]
 
@@ -98,5 +99,14 @@ def test_where_the_namespace_does_not_opt_in_to_moves_a_placed_pod_is_tied_to_no
 def test_a_policy_that_only_recommends_places_nothing(town: Town, replica: RunningReplica) -> None:
     town.policy(mode="Recommend", policy={"name": "procon"})
     put_gated_pod(town)
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert (pinned_nodes(pod(town)), wished_nodes(pod(town))) == ([], [])
+
+
+def test_under_a_freeze_a_gated_pod_is_let_go_and_tied_to_no_node(town: Town, replica: RunningReplica) -> None:
+    town.server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": {"scope": "all"}})
+    town.policy(policy={"name": "procon"})
+    town.server.put(JOBS, a_raw_job())
+    put_gated_pod(town, job="train")
     wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
     assert (pinned_nodes(pod(town)), wished_nodes(pod(town))) == ([], [])

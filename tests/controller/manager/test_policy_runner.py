@@ -12,6 +12,7 @@ from support.replicas import ORIGINAL, Town
 from support.waiting import eventually
 
 from slopewise.adapters.kube.resize.rate_limiter import RateLimiter
+from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.manager.informers import make_watches
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.options import ClusterOptions, Connection
@@ -98,4 +99,35 @@ def test_a_runner_holds_originals_from_its_first_change_until_they_are_back(town
     assert lets_go.holds_originals()  # accepted, and not yet in effect
     assert eventually(lambda: lets_go.one_pass() and not lets_go.holds_originals())
     lets_go.stop()
+    assert town.limit("a") == town.limit("b") == ORIGINAL
+
+
+def test_a_freeze_that_comes_in_the_middle_of_a_pass_holds_the_next_write_back(town: Town, shared: SharedState) -> None:
+    def freeze() -> bool:
+        town.server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": {"scope": "all"}})
+        return True
+
+    turns = AsksAtEachTurn(freeze)
+    runner = a_runner(replace(shared, rate_limiter=cast("RateLimiter", turns)))
+
+    report = runner.one_pass()
+    runner.stop()
+
+    assert [outcome.result for outcome in report.outcomes] == ["applied", "deferred"]
+    assert report.outcomes[1].detail == "frozen: Freeze f (all)"
+    assert len(turns.answers) == 1, "the second one has no turn"
+    assert {town.limit("a"), town.limit("b")} == {"1", ORIGINAL}
+    lists = [each for each in town.server.asked("GET", "/freezes$") if "limit" in each.params and not each.is_watch]
+    assert len(lists) == 3, "one by the watch, one before each write"
+
+
+def test_where_freezes_cannot_be_read_nothing_is_written(town: Town, shared: SharedState) -> None:
+    runner = a_runner(shared)
+    town.server.fault(refusal(500, "InternalError", "etcd"), path="/freezes$", times=99)
+
+    report = runner.one_pass()
+    runner.stop()
+
+    assert {outcome.result for outcome in report.outcomes} == {"deferred"}
+    assert "whether it is frozen cannot be read" in report.outcomes[0].detail
     assert town.limit("a") == town.limit("b") == ORIGINAL

@@ -41,7 +41,9 @@ def test_it_waits_for_an_api_server_that_is_away_and_says_what_it_waits_for(town
         wait_for(lambda: town.lines("not ready"), "it says so", town)
         answer = replica.get("/readyz")
         assert answer.status_code == 503
-        assert answer.text.startswith("waiting for pods, jobs, jobgrowths, nodes, namespaces, trainingpolicies (")
+        assert answer.text.startswith(
+            "waiting for pods, jobs, jobgrowths, nodes, namespaces, trainingpolicies, freezes ("
+        )
         assert replica.get("/healthz").status_code == 200
 
         town.server.restart()

@@ -16,6 +16,7 @@ from support.replicas import GROWTHS, LEASE, LEASES, ORIGINAL, Town, is_held, wa
 from support.suspended_jobs import JOBS, NAME, left_behind
 
 from slopewise.adapters.kube.leader_election import Terms
+from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.errors import SlopewiseError
 from slopewise.feedback.restore import RestoreReport
 from slopewise.manager.options import Connection
@@ -201,3 +202,10 @@ def test_what_is_impossible_is_left_and_distinguished() -> None:
     result.add(RestoreReport(impossible={"u:0": "vpa resizes it now"}), lambda uid: "ns/a")
     assert not result.complete
     assert "NOT restored" in shown(result)
+
+
+def test_a_freeze_holds_nothing_back_that_a_person_restores(town: Town, connection: Connection) -> None:
+    town.server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": {"scope": "all"}})
+    town.server.fault(refusal(403, "Forbidden", "no right to freezes"), path="/freezes", times=99)
+    assert restore(connection).complete
+    assert {town.limit("a"), town.limit("b")} == {ORIGINAL}

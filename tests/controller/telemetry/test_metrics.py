@@ -86,6 +86,7 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     cluster.follow_resizes(lambda: {"node-a": [7.0, 31.0]})
     cluster.follow_moves(lambda: [7.0, 31.0], list)
     cluster.follow_suspended(list)
+    cluster.follow_freezes(dict)
     text = generate_latest(telemetry.registry).decode()
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
     exported = {name for name in exported if not name.endswith("_created")}

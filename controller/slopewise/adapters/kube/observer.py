@@ -45,10 +45,12 @@ from slopewise.config.selectors import Selection
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.errors import ObservationError
 from slopewise.model import (
+    NO_FREEZES,
     Absence,
     Arrival,
     ClusterSnapshot,
     CpuAllocation,
+    Freezes,
     Job,
     MemoryAllocation,
     Movability,
@@ -117,11 +119,13 @@ class KubeObserver:
         waited_seconds: WaitedSeconds = nothing_awaited,
         original_memory: Callable[[str], MemoryAllocation | None] = lambda _: None,
         trainer_statuses: TrainerStatuses | None = None,
+        freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
     ) -> None:
         """`select`: whether this policy manages a pod. `original`: what a job had before its first resize, by uid.
 
         `moving`: None where moves are impossible. `waited_seconds`: since when what was accepted for a pod is not in
-        effect (`ResizeProgress`). `trainer_statuses`: None where TrainJobs are not read.
+        effect (`ResizeProgress`). `trainer_statuses`: None where TrainJobs are not read. `freezes`: those of this
+        policy's jobs now.
         """
         self._stores = stores
         self._owners = owners
@@ -134,6 +138,7 @@ class KubeObserver:
         self._original_memory = original_memory
         self._waited_seconds = waited_seconds
         self._trainer_statuses = trainer_statuses
+        self._freezes = freezes
         self._autoscalers = Autoscalers(stores.autoscalers)
         self._resolution = Resolution({}, {})
         self._job_facts: dict[str, JobFacts] = {}
@@ -195,7 +200,9 @@ class KubeObserver:
         nodes = self._nodes(sizes, records, found)
         waiting = self._waiting({job.uid for job in found} | {each.job_uid for each in moving}, now)
         scrape_seconds, absent = self._reader.scrape_interval_seconds, self._absent(shown, moving, now)
-        return ClusterSnapshot(now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent)
+        return ClusterSnapshot(
+            now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent, freezes=self._freezes()
+        )
 
     def movability(self, job_uid: str) -> Movability | None:
         """How a job of the last snapshot could be moved; None: not in it, or not migratable."""

@@ -1,4 +1,4 @@
-"""The two CustomResourceDefinitions: `TrainingPolicy`, which people write, and `JobGrowth`, which they read.
+"""The CustomResourceDefinitions: `TrainingPolicy` and `Freeze`, which people write, and `JobGrowth`, which they read.
 
 There is one version, `v1alpha1`; fields are added with defaults and never change their meaning, so
 that what is stored stays readable when the definitions are applied again.
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slopewise.config.training_policy import PlacementChoice, PolicyChoice, TrainingPolicy, TrainingPolicySpec
+from slopewise.crds.freezes import Freeze
 from slopewise.crds.job_growth import JobGrowth, JobGrowthSpec
 from slopewise.crds.policy_status import TrainingPolicyStatus
 from slopewise.crds.schema.from_models import Rule, Schema, Translation
@@ -29,8 +30,12 @@ _READY = '.status.conditions[?(@.type=="Ready")]'
 
 
 def definitions() -> dict[str, dict[str, Any]]:
-    """Both definitions by the name of their file."""
-    return {"trainingpolicies.yaml": training_policies(), "jobgrowths.yaml": job_growths()}
+    """All definitions by the name of their file."""
+    return {
+        "trainingpolicies.yaml": training_policies(),
+        "jobgrowths.yaml": job_growths(),
+        "freezes.yaml": freezes(),
+    }
 
 
 def patches() -> dict[str, list[dict[str, Any]]]:
@@ -108,6 +113,24 @@ def job_growths() -> dict[str, Any]:
     ]
     names = {"kind": "JobGrowth", "plural": "jobgrowths", "singular": "jobgrowth", "shortNames": ["growth", "jg"]}
     return _definition(names, "Namespaced", schema, columns)
+
+
+def freezes() -> dict[str, Any]:
+    """`freezes.slopewise.dev`: cluster-scoped, because a node and a policy are too."""
+    schema = Translation(rules=RULES).structural(Freeze)
+    schema["properties"]["status"].pop("default", None)
+    columns = [
+        _column("Scope", ".spec.scope"),
+        _column("Of", ".spec.name"),
+        _column("Effect", ".spec.effect"),
+        _column("State", ".status.state"),
+        _column("Until", ".spec.until"),
+        _column("Reason", ".spec.reason"),
+        _column("Age", ".metadata.creationTimestamp", kind="date"),
+        _column("Source", ".spec.source", wide=True),
+    ]
+    names = {"kind": "Freeze", "plural": "freezes", "singular": "freeze", "shortNames": ["fz"]}
+    return _definition(names, "Cluster", schema, columns)
 
 
 def _column(name: str, path: str, *, kind: str = "string", wide: bool = False) -> Schema:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from slopewise import policies
+from slopewise.config.freeze import FreezeSpec
 from slopewise.config.quantities import cpu_quantity
 from slopewise.config.selectors import LabelRequirement
 from slopewise.config.training_policy import FORGOTTEN_UNIT_CORES, Behaviour, CpuBounds
@@ -106,6 +107,18 @@ RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
             "self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
             "operators Exists and DoesNotExist take no values",
             "'operator ' + self.operator + ' takes no values'",
+        ),
+    ),
+    FreezeSpec: (
+        Rule(
+            "self.scope != 'all' || !has(self.name)",
+            "scope all takes no name",
+            field_path=".name",
+        ),
+        Rule(
+            "self.scope == 'all' || has(self.name)",
+            "this scope needs the name of what is frozen",
+            "'scope ' + self.scope + ' needs the name of what is frozen'",
         ),
     ),
 }

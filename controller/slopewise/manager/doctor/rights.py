@@ -52,6 +52,8 @@ NEEDS = (
     Need(_OURS, "trainingpolicies/status", ("patch",)),
     Need(_OURS, "jobgrowths", ("get", "list", "watch", "create", "delete")),
     Need(_OURS, "jobgrowths/status", ("patch",)),
+    Need(_OURS, "freezes", ("list", "watch")),
+    Need(_OURS, "freezes/status", ("patch",), "a Freeze shows no state"),
     Need("events.k8s.io", "events", ("create", "patch"), "no events are written"),
 )
 """As manifests/cluster/controller-role.yaml grants them, which tests/manifests compares."""
@@ -67,7 +69,12 @@ MOVE_NEEDS = (
     Need("", "persistentvolumes", ("get",)),
 )
 
-OF_THE_CLUSTER = frozenset({"nodes", "namespaces", "trainingpolicies", "trainingpolicies/status", "persistentvolumes"})
+OF_THE_CLUSTER = frozenset(
+    {
+        "nodes", "namespaces", "trainingpolicies", "trainingpolicies/status", "freezes", "freezes/status",
+        "persistentvolumes",
+    }
+)  # fmt: skip
 """They belong to no namespace: a controller of one namespace has no right to them, and does without."""
 
 

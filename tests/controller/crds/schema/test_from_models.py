@@ -49,6 +49,7 @@ def test_check_says_what_is_out_of_date(tmp_path: Path, capsys: pytest.CaptureFi
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")} == {
         "crds/trainingpolicies.yaml",
         "crds/jobgrowths.yaml",
+        "crds/freezes.yaml",
         "components/policies/admits-others.yaml",
     }
     assert yaml.safe_load((tmp_path / "crds/jobgrowths.yaml").read_text()) == job_growths()

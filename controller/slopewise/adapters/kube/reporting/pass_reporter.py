@@ -39,7 +39,7 @@ _REASON: Mapping[OutcomeResult, str] = {
     "failed": "ResizeFailed",
 }
 
-_ROUTINE = {"paused", "canary", "cooldown", "minimum_change", "moving"}
+_ROUTINE = {"paused", "canary", "frozen", "cooldown", "minimum_change", "moving"}
 _ROUTINE_GUARDS = frozenset({*_ROUTINE, *(f"memory_{guard}" for guard in _ROUTINE), "few_samples", STOPPING})
 """These hold changes back in every other pass and need no action: no events."""
 

@@ -1,0 +1,261 @@
+"""Freeze objects as records, those in force for a policy, and an Actuator that writes nothing that is frozen.
+
+A pass reads freezes from the watch. Before each write they are read from the API server again: a call of the webhook is
+acknowledged once its Freeze is stored, so the next write has to see it, also where the watch is behind.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from slopewise.adapters.kube.cache.records import API_VERSION, GROUP, ManagedPod
+from slopewise.adapters.kube.cache.reflector import Reflector, pages
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.state.status_writer import StatusDocument
+from slopewise.config.freeze import FreezeSpec
+from slopewise.crds.conditions import timestamp
+from slopewise.crds.freezes import FreezeState, FreezeStatus
+from slopewise.model import (
+    NO_FREEZES,
+    CpuAllocation,
+    Freeze,
+    Freezes,
+    MemoryAllocation,
+    Migrate,
+    Move,
+    Outcome,
+    Resize,
+    ResizeMemory,
+    Restored,
+    Stop,
+    strictest,
+)
+from slopewise.ports import Actuator, Clock
+from slopewise.text import bounded
+
+MADE_BY_LABEL = f"{GROUP}/made-by"
+ALERT = "alert"
+"""The controller changes and deletes no Freeze without this value of the label."""
+
+ENDED_LABEL = f"{GROUP}/ended"
+"""A Freeze whose alert is resolved: kept for a while, so that the same alert cannot be sent again."""
+
+STARTED = f"{GROUP}/alert-started"
+RESOLVED = f"{GROUP}/alert-resolved"
+"""Unix seconds of the alert that made it: its start, and the end of the last one that is resolved."""
+
+D = TypeVar("D", Resize, ResizeMemory, Stop, Move)
+
+
+def freeze_path(name: str | None = None) -> str:
+    """The path of one Freeze, or of all."""
+    return path_of(API_VERSION, "freezes", name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeRecord:
+    """One Freeze."""
+
+    uid: str
+    name: str
+    resource_version: str
+    spec: FreezeSpec
+    created_at_seconds: float
+    state: FreezeState | None = None
+    made_by_alert: bool = False
+    resolved_at_seconds: float | None = None
+    deleting: bool = False
+
+    def is_in_force(self, now_seconds: float) -> bool:
+        """Whether it holds changes back at this moment."""
+        until = self.spec.until_seconds
+        return not self.deleting and (until is None or now_seconds < until)
+
+    @property
+    def freeze(self) -> Freeze:
+        """As a pass has it."""
+        return Freeze(self.name, self.spec.effect, self.spec.message(self.name), self.spec.until_seconds)
+
+
+WRITE_TRIES = 4
+
+
+def read_freeze(api: Api, name: str) -> Json | None:
+    """The object; None: there is none. ApiError when it cannot be read."""
+    try:
+        return api.get(freeze_path(name))
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+
+
+def someone_else_wrote(error: ApiError) -> bool:
+    """Whether a Freeze was made, changed or deleted since it was read."""
+    return error.is_conflict or error.already_exists or error.is_not_found
+
+
+_KEYS = frozenset(field.alias or name for name, field in FreezeSpec.model_fields.items())
+
+
+def read_spec(raw: Json) -> FreezeSpec:
+    """The spec, without keys of a later version. One that cannot be read freezes everything, until it is deleted."""
+    try:
+        return FreezeSpec.model_validate({key: value for key, value in raw.items() if key in _KEYS})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "spec"
+        return FreezeSpec(scope="all", reason=bounded(f"this version cannot read its {place}: {first['msg']}", 200))
+
+
+def parse_freeze(raw: Json) -> FreezeRecord:
+    """KeyError without metadata; a spec that cannot be read is no error."""
+    meta = raw["metadata"]
+    annotations, labels = meta.get("annotations") or {}, meta.get("labels") or {}
+    try:
+        state = FreezeStatus.model_validate(raw.get("status") or {}).state
+    except ValidationError:  # somebody else has written into it
+        state = None
+    return FreezeRecord(
+        uid=meta["uid"],
+        name=meta["name"],
+        resource_version=meta.get("resourceVersion", ""),
+        spec=read_spec(raw.get("spec") or {}),
+        created_at_seconds=datetime.fromisoformat(meta["creationTimestamp"]).timestamp(),
+        state=state,
+        made_by_alert=labels.get(MADE_BY_LABEL) == ALERT,
+        resolved_at_seconds=seconds_of(annotations.get(RESOLVED)),
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def seconds_of(text: str | None) -> float | None:
+    """The value of an annotation of ours; None: missing, or damaged."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def in_force(records: Iterable[FreezeRecord], policy: str, now_seconds: float) -> Freezes:
+    """The freezes of the jobs of this policy at one moment."""
+    everywhere: list[Freeze] = []
+    places: dict[str, dict[str, list[Freeze]]] = {"namespace": defaultdict(list), "node": defaultdict(list)}
+    for record in records:
+        scope, name = record.spec.scope, record.spec.name or ""
+        if not record.is_in_force(now_seconds) or (scope == "policy" and name != policy):
+            continue
+        (places[scope][name] if scope in places else everywhere).append(record.freeze)
+    namespaces, nodes = (
+        {name: found for name, freezes in each.items() if (found := strictest(freezes)) is not None}
+        for each in places.values()
+    )
+    return Freezes(strictest(everywhere), namespaces, nodes)
+
+
+class KubeFreezes:
+    """The freezes of the cluster. Safe from any thread."""
+
+    def __init__(self, api: Api, store: Reflector[FreezeRecord] | None, clock: Clock) -> None:
+        """`store`: None where a controller of one namespace may not read them."""
+        self._api = api
+        self._store = store
+        self._clock = clock
+
+    def of(self, policy: str) -> Freezes:
+        """Those of the jobs of a policy, as the watch has them."""
+        return NO_FREEZES if self._store is None else in_force(self._store.items(), policy, self._clock.now())
+
+    def before_write(self, policy: str) -> Freezes:
+        """The same with those that were stored up to now; ApiError when they cannot be read."""
+        if self._store is not None:
+            for page in pages(self._api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"}):
+                for each in page.get("items") or ():
+                    self._store.observe(each)
+        return self.of(policy)
+
+    def to_recommend(
+        self, policy: str, job_uids: Iterable[str], find: Callable[[str], ManagedPod | None]
+    ) -> frozenset[str]:
+        """Those of the jobs that a Freeze treats as if the mode were Recommend. `find`: a job's pod, by uid."""
+        freezes = self.of(policy)
+        if freezes == NO_FREEZES:
+            return frozenset()
+        pods = ((uid, managed.pod) for uid in job_uids if (managed := find(uid)) is not None)
+        under = ((uid, freezes.of(pod.namespace, pod.node or "")) for uid, pod in pods)
+        return frozenset(uid for uid, freeze in under if freeze is not None and freeze.effect == "Recommend")
+
+
+class UnlessFrozen:
+    """An Actuator that asks for the freezes before each write, and writes nothing under one.
+
+    The wrapped actuator is called without a pause in between. `deferred` is the outcome under a freeze; the next pass
+    withholds the decision by its guard.
+    """
+
+    def __init__(
+        self, actuator: Actuator, freezes: Callable[[], Freezes], find: Callable[[str], ManagedPod | None]
+    ) -> None:
+        """`freezes`: those now, ApiError when unknown. `find`: a job's pod by the job's uid."""
+        self._actuator = actuator
+        self._freezes = freezes
+        self._find = find
+
+    def resize(self, resize: Resize) -> Outcome[Resize]:
+        """As the wrapped actuator; `deferred`, and nothing sent, under a freeze."""
+        return self._held(resize, resize.node) or self._actuator.resize(resize)
+
+    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        """As `resize`."""
+        return self._held(resize, resize.node) or self._actuator.resize_memory(resize)
+
+    def move(self, move: Move) -> Outcome[Move]:
+        """As `resize`, also under a freeze of the node that it leaves."""
+        here = (move.from_node,) if isinstance(move, Migrate) else ()
+        return self._held(move, move.node, *here) or self._actuator.move(move)
+
+    def stop(self, stop: Stop) -> Outcome[Stop]:
+        """As `resize`."""
+        return self._held(stop, stop.node) or self._actuator.stop(stop)
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """As the wrapped actuator; `deferred` under the effect Freeze. Recommend is there to restore."""
+        managed = self._find(job_uid)
+        nodes = () if managed is None or managed.pod.node is None else (managed.pod.node,)
+        reason = self._reason(job_uid, nodes, "Freeze")
+        return self._actuator.restore(job_uid, original, memory) if reason is None else Restored("deferred", reason)
+
+    def _held(self, decision: D, *nodes: str) -> Outcome[D] | None:
+        reason = self._reason(decision.job_uid, nodes)
+        return None if reason is None else Outcome(decision, "deferred", reason)
+
+    def _reason(self, job_uid: str, nodes: Iterable[str], effect: str | None = None) -> str | None:
+        try:
+            freezes = self._freezes()
+        except ApiError as error:
+            return f"whether it is frozen cannot be read: {error}"
+        managed = self._find(job_uid)
+        freeze = freezes.of("" if managed is None else managed.pod.namespace, *nodes)
+        return None if freeze is None or effect not in (None, freeze.effect) else f"frozen: {freeze.message}"
+
+
+class FreezeDocument(StatusDocument):
+    """The status of one Freeze."""
+
+    def __init__(self, record: FreezeRecord, state: FreezeState, now_seconds: float) -> None:
+        super().__init__(f"freeze {record.uid}", freeze_path(record.name), record.uid)
+        self._status = FreezeStatus(state=state, since=timestamp(now_seconds))
+        self.stored(record.uid, record.resource_version, {})
+
+    def render(self) -> Json:
+        """The state, and since when."""
+        status: Json = self._status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return status

@@ -1,0 +1,215 @@
+"""Freezes in force for a policy, and an actuator that asks for them before each write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from support.api_server import ApiServer, refusal
+from support.worlds import FakeActuator
+
+from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.cache.reflector import Reflector
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.state.freezes import (
+    ENDED_LABEL,
+    FreezeRecord,
+    KubeFreezes,
+    UnlessFrozen,
+    freeze_path,
+    in_force,
+    parse_freeze,
+)
+from slopewise.config.freeze import in_utc
+from slopewise.model import (
+    NO_FREEZES,
+    CpuAllocation,
+    Freeze,
+    Freezes,
+    Migrate,
+    Outcome,
+    Place,
+    Resize,
+    ResizeMemory,
+    Restored,
+    Stop,
+)
+
+NOW = 1_790_000_000.0
+RAW = {"name": "f", "uid": "u", "creationTimestamp": "2026-11-23T10:00:00Z"}
+
+
+def a_record(scope: str, name: str | None = None, *, lasts: float | None = 60.0, **more: Any) -> FreezeRecord:
+    until = None if lasts is None else in_utc(NOW + lasts).isoformat()
+    spec = {"scope": scope, "name": name, "until": until, **more.pop("spec", {})}
+    return parse_freeze({"metadata": {**RAW, "name": f"{scope}-{name}", **more}, "spec": spec})
+
+
+def test_each_scope_is_in_its_place_and_other_policies_have_none() -> None:
+    records = [a_record("namespace", "team"), a_record("node", "n"), a_record("policy", "mine")]
+    found = in_force(records, "mine", NOW)
+    assert found.everywhere is not None
+    assert (found.everywhere.name, set(found.namespaces), set(found.nodes)) == ("policy-mine", {"team"}, {"n"})
+    assert in_force(records, "another", NOW).everywhere is None
+    assert in_force([a_record("all")], "another", NOW).everywhere is not None
+
+
+@pytest.mark.parametrize(("lasts", "holds"), [(None, True), (1.0, True), (0.0, False), (-1.0, False)])
+def test_it_ends_by_itself(lasts: float | None, holds: bool) -> None:
+    assert (in_force([a_record("all", lasts=lasts)], "p", NOW) != NO_FREEZES) is holds
+
+
+def test_one_that_is_being_deleted_does_not_count() -> None:
+    assert in_force([a_record("all", deletionTimestamp="2026-11-23T10:00:00Z")], "p", NOW) == NO_FREEZES
+
+
+def test_the_strictest_of_one_place_counts() -> None:
+    weak = a_record("namespace", "team", lasts=None, spec={"effect": "Recommend"})
+    found = in_force([weak, a_record("namespace", "team")], "p", NOW)
+    assert found.namespaces["team"].effect == "Freeze"
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        ({}, "scope"),
+        ({"spec": {}}, "scope"),
+        ({"spec": {"scope": "rack", "name": "a"}}, "scope"),
+        ({"spec": {"scope": "node", "name": "n", "until": "soon"}}, "until"),
+        ({"spec": {"scope": "node"}}, "spec"),
+    ],
+)
+def test_one_that_cannot_be_read_freezes_everything_and_says_so(raw: dict[str, Any], place: str) -> None:
+    spec = parse_freeze({"metadata": RAW, **raw}).spec
+    assert (spec.scope, spec.effect, spec.until) == ("all", "Freeze", None)
+    assert spec.reason.startswith(f"this version cannot read its {place}: ")
+
+
+def test_a_key_of_a_later_version_is_not_minded() -> None:
+    raw = {"scope": "node", "name": "n", "fromTheFuture": "yes"}
+    assert parse_freeze({"metadata": RAW, "spec": raw}).spec.subject == "node/n"
+
+
+def test_a_status_of_somebody_else_is_ignored() -> None:
+    assert parse_freeze({"metadata": RAW, "spec": {"scope": "all"}, "status": {"state": 3}}).state is None
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+def kube_freezes(server: ApiServer) -> KubeFreezes:
+    """Their watch never starts: it is as far behind as one can be."""
+    return KubeFreezes(server.client(), Reflector(server.client(), freeze_path(), parse_freeze), SystemClock())
+
+
+def put(server: ApiServer, name: str, **labels: str) -> None:
+    server.put(freeze_path(), {"metadata": {"name": name, "labels": labels}, "spec": {"scope": "all"}})
+
+
+def test_before_a_write_one_counts_that_the_watch_has_not_shown(server: ApiServer) -> None:
+    freezes = kube_freezes(server)
+    put(server, "new")
+    assert freezes.of("p") == NO_FREEZES
+    assert freezes.before_write("p").everywhere is not None
+    assert freezes.of("p").everywhere is not None
+
+
+def test_before_a_write_those_of_resolved_alerts_are_not_read(server: ApiServer) -> None:
+    freezes = kube_freezes(server)
+    put(server, "old", **{ENDED_LABEL: "true"})
+    assert freezes.before_write("p") == NO_FREEZES
+    assert server.asked("GET")[-1].params["labelSelector"] == f"!{ENDED_LABEL}"
+
+
+def test_without_an_answer_it_is_not_known(server: ApiServer) -> None:
+    server.fault(refusal(500, "InternalError", "etcd"), path="/freezes")
+    with pytest.raises(ApiError):
+        kube_freezes(server).before_write("p")
+
+
+def test_a_controller_of_one_namespace_has_none_and_sends_nothing(server: ApiServer) -> None:
+    freezes = KubeFreezes(server.client(), None, SystemClock())
+    assert freezes.before_write("p") == freezes.of("p") == NO_FREEZES
+    assert server.requests == []
+
+
+@dataclass
+class Pod:
+    namespace: str = "team"
+    node: str = "n1"
+
+
+@dataclass
+class Managed:
+    pod: Pod
+
+
+RESIZE = Resize("j", "n1", "limits", 1000, 500, "why")
+MEMORY = ResizeMemory("j", "n1", "request", 2, 1, "why")
+STOP = Stop("j", "n1", "why")
+GO, COME = Migrate("j", "n1", "n2", "why"), Place("j", "n2", "why")
+OF_TEAM = Freezes(namespaces={"team": Freeze("f", "Freeze", "Freeze f: fan")})
+TO_RECOMMEND = Freezes(namespaces={"team": Freeze("f", "Recommend", "Freeze f: fan")})
+
+
+def results(freezes: Freezes | ApiError) -> list[str]:
+    """Of each kind of write, by an actuator that carries everything out."""
+
+    def now() -> Freezes:
+        if isinstance(freezes, ApiError):
+            raise freezes
+        return freezes
+
+    wrapped = FakeActuator()
+    actuator = UnlessFrozen(wrapped, now, lambda _: Managed(Pod()))  # type: ignore[arg-type, return-value]
+    outcomes: list[Outcome[Any] | Restored] = [
+        actuator.resize(RESIZE), actuator.resize_memory(MEMORY), actuator.stop(STOP), actuator.move(GO),
+        actuator.move(COME), actuator.restore("j", CpuAllocation(1000, 1000)),
+    ]  # fmt: skip
+    return [f"{each.result}: {each.detail}" if each.detail else each.result for each in outcomes]
+
+
+def test_without_a_freeze_everything_is_carried_out() -> None:
+    assert results(NO_FREEZES) == ["applied"] * 6
+
+
+def test_under_a_freeze_nothing_is_and_nothing_is_restored() -> None:
+    assert results(OF_TEAM) == ["deferred: frozen: Freeze f: fan"] * 6
+
+
+def test_the_effect_recommend_lets_restores_through() -> None:
+    assert results(TO_RECOMMEND) == [*["deferred: frozen: Freeze f: fan"] * 5, "applied"]
+
+
+def test_where_freezes_cannot_be_read_nothing_is_written() -> None:
+    found = results(ApiError(0, "", "connection refused"))
+    assert {each.partition(":")[0] for each in found} == {"deferred"}
+    assert all("whether it is frozen cannot be read" in each for each in found)
+
+
+def test_a_frozen_node_neither_loses_nor_gets_a_job() -> None:
+    freeze = Freeze("f", "Freeze", "m")
+    kinds = ["resize", "memory", "stop", "go", "come", "restore"]
+    held = {
+        node: {
+            kind for kind, result in zip(kinds, results(Freezes(nodes={node: freeze})), strict=True) if ":" in result
+        }
+        for node in ("n1", "n2", "n3")
+    }
+    assert held == {"n1": set(kinds) - {"come"}, "n2": {"go", "come"}, "n3": set()}
+
+
+def test_the_jobs_that_are_to_be_as_in_mode_recommend(server: ApiServer) -> None:
+    freezes = kube_freezes(server)
+    until = in_utc(time.time() + 60).isoformat()
+    spec = {"scope": "namespace", "name": "team", "effect": "Recommend", "until": until}
+    server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": spec})
+    freezes.before_write("p")
+    pods = {"a": Managed(Pod()), "b": Managed(Pod(namespace="other"))}
+    assert freezes.to_recommend("p", ["a", "b", "gone"], pods.get) == {"a"}  # type: ignore[arg-type]
