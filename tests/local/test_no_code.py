@@ -63,6 +63,8 @@ def test_a_script_that_only_prints_its_loss_is_managed_to_its_end(workshop: Work
     other = JobSpec("flat", a_script(tmp_path, "flat.py", FLAT), 0.0)
     with running(workshop, a_policy(), job, other, ours=False) as session:
         eventually(lambda: has_a_loss(session, "plain") and has_a_loss(session, "flat"))
+        # The first scrape may come between the first loss and the first plan.
+        eventually(lambda: (seen := newest(session, "plain")) is not None and seen.steps_planned is not None)
         assert value(session, 'training_steps_planned{pod="plain"}') == 60
         seen = newest(session, "plain")
         assert seen is not None
