@@ -26,19 +26,6 @@ Found = Mapping[str, list[tuple[str, str]]]
 """Verdict and line of each finding, by its check."""
 
 
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    return "--kubeconfig", str(kubeconfig)
-
-
 def put_healthy(server: ApiServer) -> Stage:
     """A leader, a policy, three nodes and a pod: nothing is wrong."""
     renewed = datetime.now(UTC).isoformat()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +47,6 @@ STATUS: dict[str, Any] = {
         }
     ],
 }
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    return "--kubeconfig", str(kubeconfig)
 
 
 def put(server: ApiServer, namespace: str, name: str, status: Any) -> None:

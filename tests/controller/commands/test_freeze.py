@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,19 +14,6 @@ from support.command_line import slopewise
 from slopewise.adapters.kube.state.freezes import ENDED_LABEL, freeze_path, parse_freeze
 from slopewise.config.freeze import in_utc
 from slopewise.manager.freeze_by_hand import name_by_hand
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    return "--kubeconfig", str(kubeconfig)
 
 
 def run(reach: tuple[str, str], *words: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,19 +17,6 @@ from slopewise.adapters.kube.state.job_growth_object import growth_path
 
 HOSTILE = "\x1b[2J\u202e<b>n1</b> [red]to n2"
 FORMULA = "=HYPERLINK(1)"
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    return "--kubeconfig", str(kubeconfig)
 
 
 def put(server: ApiServer, name: str, change: str, detail: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,19 +16,6 @@ from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.kube.state.training_policies import policy_path
 
 SINCE = "2026-11-21T15:00:00Z"
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    return "--kubeconfig", str(kubeconfig)
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, str]:
