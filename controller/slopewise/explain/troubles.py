@@ -16,9 +16,15 @@ _NEUTRAL = frozenset({"Finished", "Deliverable", "TargetReached"})
 """True or not, they ask for nothing."""
 
 
+_NEUTRAL_AT_THE_END = frozenset({"Managed", "MetricsAvailable"})
+"""A job that has succeeded is changed no more, and reports no more."""
+
+
 def troubles(conditions: Iterable[Condition]) -> list[Condition]:
     """Those that are not as they should be."""
-    return [each for each in conditions if _is_trouble(each)]
+    found = list(conditions)
+    ended = any((each.type, each.status, each.reason) == ("Finished", "True", "Succeeded") for each in found)
+    return [each for each in found if _is_trouble(each) and not (ended and each.type in _NEUTRAL_AT_THE_END)]
 
 
 def _is_trouble(condition: Condition) -> bool:
