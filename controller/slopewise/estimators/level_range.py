@@ -1,7 +1,6 @@
 """The range that growth is measured against: the first and the best level of a job, which no spike must get into.
 
-`growth` divides by the range. Plain arithmetic on one job's levels. docs/spikes.md has the alternatives and the effect
-of each rule.
+`growth` divides by the range. Plain arithmetic on one job's levels.
 
 - The first level is settled by the first three different ones: it may be the loss of a first batch.
 - From then on a level far outside of all before it (`FAR` ranges) is an outlier: it is held back, and the interval goes
