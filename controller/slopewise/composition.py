@@ -1,5 +1,7 @@
 """Composes two policies into one: the first decides CPU (`spec.policy`), the second nodes (`spec.placement`).
 
+`CpuRestored` adds to a policy that decides no CPU the restores of what the policy before it changed.
+
 FlowCon on each node under SpeCon's moves is the thesis' "local optimisation" within its "global optimisation". Neither
 policy depends on the other. Each gets a view of the memory in which the fields that policies write are its own (class,
 marks, wanted cores, the evaluations of nodes); measurements are common to both. The resizes are those of the first, the
@@ -13,7 +15,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
 
-from slopewise.model import ClusterSnapshot, Decisions, JobMemory, MemoryState, PlacementMemory
+from slopewise.allocation import accepted_millicores, original_millicores
+from slopewise.model import (
+    ClusterSnapshot,
+    CpuControl,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Node,
+    PlacementMemory,
+    Resize,
+)
 from slopewise.policies import PolicyProtocol
 
 _DECIDED = PlacementMemory.__struct_fields__
@@ -93,3 +106,41 @@ def _merged(cpu: JobMemory, placement: JobMemory) -> JobMemory:
         curve=placement.curve or cpu.curve,
         virtual=placement.virtual or cpu.virtual,
     )
+
+
+_EITHER: tuple[CpuControl, ...] = ("limits", "requests")
+"""A limit first: a request may not rise above it."""
+
+
+class CpuRestored:
+    """A policy that decides no CPU, with the restores of jobs that the policy before it has changed."""
+
+    def __init__(self, policy: PolicyProtocol) -> None:
+        self._policy = policy
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """The policy's decisions; a job whose CPU is not its original is restored, and its reason says so."""
+        decided = self._policy.decide(snapshot, memory)
+        nodes = {node.name: node for node in snapshot.nodes}
+        due = {
+            job.uid: resize
+            for job in snapshot.jobs
+            if not job.state.ended and (resize := _restoring(job, nodes[job.node], memory)) is not None
+        }
+        if not due:
+            return decided
+        reasons = {**decided.reasons, **{uid: resize.reason for uid, resize in due.items()}}
+        return replace(decided, resizes=(*decided.resizes, *due.values()), reasons=reasons)
+
+
+def _restoring(job: Job, node: Node, memory: MemoryState) -> Resize | None:
+    """The change that brings a job to its original; None: it has that, or was never changed."""
+    known = memory.jobs.get(job.uid)
+    if known is None or known.original is None or known.original == job.allocation:
+        return None
+    for control in _EITHER:
+        has, original = accepted_millicores(job, node, control), original_millicores(job, memory.jobs, node, control)
+        if has != original:
+            reason = f"restores its {control[:-1]} of {original}m, which another policy changed"
+            return Resize(job.uid, job.node, control, has, original, reason, is_rollback=True)
+    return None

@@ -13,7 +13,7 @@ from hypothesis import given
 from support.searching import examples
 from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot, known
 
-from slopewise.composition import Composed, composed_name, parts_of
+from slopewise.composition import Composed, CpuRestored, composed_name, parts_of
 from slopewise.estimators.growth import Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
@@ -23,6 +23,7 @@ from slopewise.model import (
     Arrival,
     Bounds,
     ClusterSnapshot,
+    CpuAllocation,
     Decisions,
     Growth,
     Job,
@@ -44,7 +45,7 @@ from slopewise.own_policies.contract import (
     measured,
 )
 from slopewise.own_policies.drawn_worlds import worlds
-from slopewise.policies import PolicyProtocol, Setting, build, find
+from slopewise.policies import PolicyProtocol, Setting, build, find, names
 from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 
@@ -322,3 +323,37 @@ def test_the_next_pass_is_due_when_the_first_of_the_two_is() -> None:
 def test_the_name_of_two_policies_has_both(policy: str, placement: str | None, name: str) -> None:
     assert composed_name(policy, placement) == name
     assert parts_of(name) == tuple(each for each in (policy, placement) if each)
+
+
+class TestWhatThePolicyBeforeItChanged:
+    @staticmethod
+    def decided(allocation: CpuAllocation, original: CpuAllocation, policy: str = "fair") -> Decisions:
+        job = replace(a_job("j"), allocation=allocation)
+        memory = MemoryState({"j": JobMemory(original=original), "untouched": JobMemory()})
+        world = a_snapshot([job, a_job("untouched")], [a_node(cpu_cores=4.0)])
+        return CpuRestored(part(policy, CPU_SECONDS)).decide(world, memory)
+
+    @pytest.mark.parametrize("policy", sorted(name for name in names() if "resize" not in find(name).actions))
+    def test_a_policy_that_decides_no_cpu_restores_it_and_says_so(self, policy: str) -> None:
+        decisions = self.decided(CpuAllocation(None, 5), CpuAllocation(None, 1000), policy)
+        (resize,) = decisions.resizes
+        assert (resize.control, resize.from_millicores, resize.to_millicores) == ("requests", 5, 1000)
+        assert resize.is_rollback, "no step cap and no cooldown hold it back"
+        assert decisions.reasons["j"] == "restores its request of 1000m, which another policy changed"
+        assert decisions.reasons["untouched"] != decisions.reasons["j"]
+
+    def test_what_has_its_original_is_unchanged(self) -> None:
+        decisions = self.decided(CpuAllocation(2000, 1000), CpuAllocation(2000, 1000))
+        assert decisions.resizes == ()
+        assert decisions.reasons["j"] == "fair sharing: unchanged"
+
+    def test_a_limit_comes_before_a_request_that_may_not_exceed_it(self) -> None:
+        (resize,) = self.decided(CpuAllocation(100, 100), CpuAllocation(2000, 1000)).resizes
+        assert (resize.control, resize.to_millicores) == ("limits", 2000)
+        (resize,) = self.decided(CpuAllocation(2000, 100), CpuAllocation(2000, 1000)).resizes
+        assert (resize.control, resize.to_millicores) == ("requests", 1000)
+
+    def test_a_limit_that_was_added_is_as_large_as_the_node(self) -> None:
+        (resize,) = self.decided(CpuAllocation(250, 250), CpuAllocation(None, 250)).resizes
+        assert (resize.control, resize.to_millicores) == ("limits", 4000)
+        assert self.decided(CpuAllocation(4000, 250), CpuAllocation(None, 250)).resizes == ()

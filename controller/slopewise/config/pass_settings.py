@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from slopewise.composition import Composed, composed_name
+from slopewise.composition import Composed, CpuRestored, composed_name
 from slopewise.config.training_policy import (
     Behaviour,
     CpuBounds,
@@ -73,9 +73,12 @@ def build_policy(
 ) -> PolicyProtocol:
     """A policy with its parameters, composed with its placement where it has one; UsageError says where a mistake is.
 
-    `where` is the place that both `policy` and `placement` are in.
+    `where` is the place that both `policy` and `placement` are in. A policy that decides no CPU restores what the one
+    before it changed.
     """
     cpu = build(policy.name, policy_parameters(policy, where=f"{where}.policy"), setting)
+    if "resize" not in find(policy.name).actions:
+        cpu = CpuRestored(cpu)
     if placement is None:
         return cpu
     parameters = placement_parameters(policy, placement, where=where)

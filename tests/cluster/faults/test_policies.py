@@ -96,6 +96,17 @@ def test_leaving_auto_gives_everything_back_and_lets_the_policy_go(stage: Stage)
     assert stage.cpu() == {"a": ORIGINAL, "b": ORIGINAL}
 
 
+def test_a_policy_that_decides_no_cpu_restores_what_the_one_before_it_changed(stage: Stage) -> None:
+    stage.pods("a", "b")
+    stage.policy()
+    stage.controller()
+    stage.wait_for_limits({"a": 1000, "b": 1000})
+    stage.policy(policy={"name": "fair"})
+    stage.wait_for_limits({"a": 300, "b": 300})
+    assert stage.cpu() == {"a": ORIGINAL, "b": ORIGINAL}
+    stage.delete_policy()
+
+
 def test_restore_all_gives_everything_back_when_no_controller_runs(stage: Stage) -> None:
     stage.pods("a", "b")
     stage.policy()

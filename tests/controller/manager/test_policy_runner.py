@@ -102,6 +102,22 @@ def test_a_runner_holds_originals_from_its_first_change_until_they_are_back(town
     assert town.limit("a") == town.limit("b") == ORIGINAL
 
 
+def test_a_policy_that_decides_no_cpu_restores_what_the_one_before_it_changed(town: Town, shared: SharedState) -> None:
+    runner = a_runner(shared)
+    runner.one_pass()
+    runner.stop()
+    assert town.limit("a") == town.limit("b") == "1"
+
+    town.policy(policy={"name": "fair"})
+    assert eventually(lambda: shared.claims.policies()[0].generation == 2)
+    successor = a_runner(shared)
+    report = successor.one_pass()
+    assert {outcome.result for outcome in report.outcomes} == {"applied"}
+    assert town.limit("a") == town.limit("b") == ORIGINAL
+    assert eventually(lambda: not successor.one_pass().outcomes), "once"
+    successor.stop()
+
+
 def test_a_freeze_that_comes_in_the_middle_of_a_pass_holds_the_next_write_back(town: Town, shared: SharedState) -> None:
     def freeze() -> bool:
         town.server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": {"scope": "all"}})
