@@ -40,6 +40,9 @@ WINDOWS = 168
 WINDOWS_PER_QUERY = 24
 """So that an answer about 10,000 jobs that run all the time is 5 MB."""
 
+MOMENTS = 10
+"""Of the period, at which the series are counted."""
+
 MIN_WINDOW_SECONDS, MAX_WINDOW_SECONDS = 60.0, 3600.0
 
 POINTS_PER_JOB = 500
@@ -156,11 +159,11 @@ class PrometheusHistory:
         self._matchers: Matchers = (("namespace", AnyOf(tuple(namespaces))), ("pod", AnyOf()))
         self._namespaces = frozenset(namespaces)
         self._metric, self._objective = metric, objective
-        self.period, self._max_jobs = period, max_jobs
+        self.period, self._max_jobs = _in_whole_seconds(period), max_jobs
         history_queries.counts(metric, self._matchers)
         self._http = PrometheusHttp(endpoint, timeout_seconds)
-        raw = period.seconds / WINDOWS
-        self._window_seconds = min(MAX_WINDOW_SECONDS, max(MIN_WINDOW_SECONDS, raw))
+        longest = math.ceil(self.period.seconds / WINDOWS)
+        self._window_seconds = float(min(MAX_WINDOW_SECONDS, max(MIN_WINDOW_SECONDS, longest)))
 
     @property
     def shown_url(self) -> str:
@@ -227,9 +230,9 @@ class PrometheusHistory:
             end -= windows * self._window_seconds
 
     def _refuse_too_many_now(self) -> None:
-        """UsageError for a metric with more series or jobs than are read, found by ten moments of the period."""
+        """UsageError for a metric with more series or jobs than are read, found by some moments of the period."""
         query = history_queries.counts(self._metric, self._matchers)
-        step = self.period.seconds / 10
+        step = max(1.0, self.period.seconds // MOMENTS)
         most = {"series": 0.0, "jobs": 0.0}
         for row in self._range(query, self.period.from_seconds, self.period.until_seconds, step):
             kind = row.labels.get(VALUE_LABEL, "")
@@ -255,8 +258,9 @@ class PrometheusHistory:
     def _read_group(self, group: Sequence[Lifetime]) -> Iterator[JobHistory]:
         step = group[0].step_seconds
         pods = {each.key.pod for each in group}
-        start = min(each.from_seconds for each in group)
         end = min(self.period.until_seconds, max(each.until_seconds for each in group))
+        # Whole steps back from the end: a last point before it would leave the last samples out.
+        start = end - step * math.ceil((end - min(each.from_seconds for each in group)) / step)
         losses = _Losses(self._metric)
         uses: dict[tuple[JobKey, str], list[tuple[float, float]]] = defaultdict(list)
         loss_query = history_queries.losses(self._metric, self._matchers, pods, step)
@@ -337,6 +341,11 @@ class _Losses:
         """The points of the best series, and the node that its target is labelled with."""
         series = self._series.pop(key, {})
         return (_points(series[min(series)]) if series else _EMPTY), self._nodes.get(key, "")
+
+
+def _in_whole_seconds(period: Period) -> Period:
+    """Prometheus is asked in milliseconds: of rounded fractions the last point would lie beyond the end, unanswered."""
+    return Period(math.floor(period.from_seconds), math.floor(period.until_seconds))
 
 
 def groups(lifetimes: Sequence[Lifetime]) -> Iterator[list[Lifetime]]:

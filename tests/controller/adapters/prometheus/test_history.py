@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -207,6 +210,78 @@ def test_every_request_fits_the_url_of_a_proxy_and_the_bound_of_points() -> None
         prometheus.close()
     assert max(lengths) < 16 * 1024
     assert max(steps) < 11_000
+
+
+def _answer_as_prometheus_does(jobs: Mapping[str, tuple[float, float]], handler: BaseHTTPRequestHandler) -> None:
+    """Points at start, start + step and so on, none beyond the end; a job is there where its window holds any of it."""
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(handler.path).query).items()}
+    start, end, step = (round(1000 * float(asked[name])) for name in ("start", "end", "step"))
+    windows = re.search(r"present_over_time\(training_loss.*\[(\d+)ms\]", asked["query"])
+    window = int(windows[1]) if windows else 0
+    rows = [
+        {
+            "metric": {"namespace": "team", "pod": name},
+            "values": [
+                [at / 1000, "1"]
+                for at in range(start, end + 1, step)
+                if at - window < 1000 * until and at >= 1000 * since
+            ],
+        }
+        for name, (since, until) in jobs.items()
+    ]
+    found = [row for row in rows if row["values"]] if window else []
+    send(handler, 200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}).encode())
+
+
+@pytest.mark.parametrize(
+    "hours", [1, 2, 3, 5, 7, 12, 13, 24, 25, 36, 47, 60, 72, 96, 100, 120, 167, 168, 240, 719, 720]
+)
+def test_a_job_is_found_whole_wherever_in_the_period_it_ran(hours: int) -> None:
+    """Ten-minute jobs one after the other, to the end of the period; its ends are no whole seconds."""
+    until = 1_790_000_000.4567
+    brief = 600.0
+    begins = [until - brief * number for number in range(min(6 * hours, 1000), 0, -1)]
+    ran = {f"job-{number}": (begin, begin + brief - 1) for number, begin in enumerate(begins)}
+    prometheus = FakePrometheus()
+    prometheus.respond = partial(_answer_as_prometheus_does, ran)
+    try:
+        period = Period(until - hours * HOUR, until)
+        reader = PrometheusHistory(
+            Endpoint(prometheus.url), period, metric="training_loss", max_jobs=2000, timeout_seconds=30
+        )
+        found = {each.key.pod: each for each in reader.find()}
+    finally:
+        prometheus.close()
+    assert sorted(found) == sorted(ran)
+    for name, (begin, end) in ran.items():
+        assert found[name].from_seconds <= begin + 1, name
+        assert found[name].until_seconds >= end, name
+    searched = [each for each in prometheus.asked if "present_over_time(training_loss" in each["query"]]
+    assert {float(each["step"]) % 1 for each in searched} == {0}
+
+
+def test_the_last_point_of_a_jobs_values_is_at_its_end() -> None:
+    """A point before it would leave out the samples between the two."""
+    prometheus = FakePrometheus()
+    prometheus.respond = partial(_answer_as_prometheus_does, {})
+    until = 1_790_000_000.0
+    job = Lifetime(JobKey("team", "job-0"), until - 20_000, until - 7_777, reports_loss=True)
+    try:
+        reader = PrometheusHistory(
+            Endpoint(prometheus.url),
+            Period(until - 24 * HOUR, until),
+            metric="training_loss",
+            max_jobs=10,
+            timeout_seconds=30,
+        )
+        with suppress(ObservationError):  # the facts are no matrix
+            list(reader.read([job]))
+    finally:
+        prometheus.close()
+    start, end, step = (float(prometheus.asked[0][name]) for name in ("start", "end", "step"))
+    assert end == job.until_seconds
+    assert (end - start) % step == 0
+    assert start <= job.from_seconds
 
 
 def test_groups_hold_jobs_of_one_step_that_ran_at_about_the_same_time() -> None:
