@@ -10,13 +10,15 @@ SEARCH_TIMES ?= 10
 # Hundreds of processes of the tests import the same modules; where it is set, each of them would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
-	record real-runs release install-check test-long test-cluster test-chart test-faults test-queriers test-frameworks \
+.PHONY: help demo test unit search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
+	record real-runs release install-check test-long test-shares test-cluster test-chart test-faults test-queriers test-frameworks \
 	test-pythons bench-cluster docs
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
-	@echo "make test      everything that must hold before a change lands"
+	@echo "make test      everything that must hold before a change lands; every stage runs, and the end lists what failed"
+	@echo "make unit      its first stages: lint, types, generated files, tests without processes (2 minutes)"
+	@echo "make test-shares   the tests that measure how much CPU processes get; on a quiet machine (1 minute)"
 	@echo "make search    the property tests over random examples, ten times as many (SEARCH_TIMES=10); 5 minutes"
 	@echo "make bench     speed and memory against their bounds"
 	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
@@ -48,6 +50,13 @@ demo: $(VENV)/.done
 
 test: $(VENV)/.done
 	bash .ci/test
+
+unit: $(VENV)/.done
+	bash .ci/test unit
+
+# Nothing may run beside them. In the order of the files: tests of a module share one real Prometheus.
+test-shares: $(VENV)/.done
+	$(BIN)/pytest -q -p no:randomly --durations=10 -m alone tests/local tests/controller
 
 # What it finds is printed, and written as a patch that adds it to its test: `git apply` that, then mend what it shows.
 search: $(VENV)/.done

@@ -1,18 +1,38 @@
-# Sourced by .ci/test and .ci/run: `stage NAME COMMAND…` runs one stage and remembers its time; `stage_times` prints all.
+# Sourced by .ci/test, .ci/run and .ci/test-pythons: `stage NAME COMMAND…` runs one stage and keeps its time, and the next
+# stage runs whatever its status. `stage_times` prints all times, then what failed with the command that repeats it.
+# `stages_wanted`, where it is not empty, are the beginnings of the names that run.
+stages_wanted=()
 stage_names=()
 stage_seconds=()
+stage_failures=0
+# One list for the stages of a stage as well (`make test` within .ci/run), and for the tests that failed (tests/conftest.py).
+if [ -z "${STAGES_FAILED:-}" ]; then
+    STAGES_FAILED=$(mktemp "${TMPDIR:-/tmp}/slopewise-failed.XXXXXX")
+    export STAGES_FAILED
+    trap 'rm -f "$STAGES_FAILED"' EXIT
+fi
+
+wanted() {
+    local each
+    [ "${#stages_wanted[@]}" -eq 0 ] && return 0
+    for each in "${stages_wanted[@]}"; do
+        case $1 in "$each"*) return 0 ;; esac
+    done
+    return 1
+}
 
 stage() {
     local name=$1 start=$SECONDS status=0
     shift
+    wanted "$name" || return 0
     printf '\n=== %s\n' "$name"
     "$@" || status=$?
     stage_names+=("$name")
     stage_seconds+=($((SECONDS - start)))
     if [ "$status" -ne 0 ]; then
         printf '\n=== %s failed with status %s after %s s\n' "$name" "$status" "$((SECONDS - start))" >&2
-        stage_times
-        exit "$status"
+        printf 'bash .ci/%s "%s"\n' "${0##*/}" "$name" >>"$STAGES_FAILED"
+        stage_failures=$((stage_failures + 1))
     fi
 }
 
@@ -22,4 +42,8 @@ stage_times() {
     for i in "${!stage_names[@]}"; do
         printf '%6s  %s\n' "${stage_seconds[$i]}" "${stage_names[$i]}"
     done
+    [ "$stage_failures" -eq 0 ] && return 0
+    printf '\nFailed; to repeat each:\n'
+    cat "$STAGES_FAILED"
+    return 1
 }

@@ -17,8 +17,8 @@ from slopewise.own_policies import catalogue
 
 register_profiles()  # before the option --hypothesis-profile is read
 
-MOST_RERUNS = 3
-"""More tests that failed at first fail a run although they passed when run again."""
+FAILED_VARIABLE = "STAGES_FAILED"
+"""The file that collects what failed, of which `.ci/stages.sh` prints the end of a run."""
 
 ASKED_FOR = [Path(__file__).with_name(name) for name in ("chart", "cluster", "frameworks", "queriers")]
 """Folders whose tests need more than a checkout, and only run when they are named."""
@@ -56,30 +56,18 @@ def no_policies_of_others() -> Generator[None]:
         os.environ[catalogue.FOLDERS_VARIABLE] = folders
 
 
-def reruns(config: pytest.Config) -> dict[str, pytest.TestReport]:
-    """The tests that failed and were run again (`--reruns`, as CI does), each with its first failure."""
-    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-    reports = [] if reporter is None else reporter.getreports("rerun")
-    return {each.nodeid: each for each in reversed(reports)}
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A test or two may fail on a busy machine and pass when run again; more of them are a defect."""
-    if len(reruns(session.config)) > MOST_RERUNS and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print why a test was run again, and the order of the tests, which --quiet leaves out.
+    """Print the order of the tests, which --quiet leaves out; list what failed for the end of the whole run.
 
     The order repeats a failure that depends on it.
     """
-    for name, report in reruns(config).items():
-        terminalreporter.section(f"run again: {name}")
-        terminalreporter.write_line(report.longreprtext)
     seed = config.getoption("randomly_seed", None)
     if seed is not None:
         terminalreporter.write_line(f"order of the tests: --randomly-seed={seed}")
+    failed = {each.nodeid for kind in ("failed", "error") for each in terminalreporter.getreports(kind)}
+    if (file := os.environ.get(FAILED_VARIABLE)) and failed:
+        with Path(file).open("a", encoding="utf-8") as collected:
+            collected.writelines(f".venv/bin/pytest '{name}'\n" for name in sorted(failed))
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,10 @@
-"""CI's stages: every test is in one of them, whatever its marks."""
+"""CI's stages: every test is in one of them, whatever its marks; all run, and the end lists what failed."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Collection
 from itertools import product
 from pathlib import Path
@@ -13,15 +15,36 @@ ROOT = Path(__file__).parents[2]
 REAL = ({"processes"}, {"cgroups"}, {"processes", "cgroups"})
 MARKS: list[set[str]] = [set(), {"image"}, *(real | more for real, more in product(REAL, (set(), {"alone"}, {"long"})))]
 """What a test may be marked with."""
+THREE_STAGES = """
+set -euo pipefail
+. .ci/stages.sh
+fails() { echo ".venv/bin/pytest 'tests/a.py::b'" >>"$STAGES_FAILED"; return 3; }
+stages_wanted=("$@")
+stage "one" true
+stage "two: a" fails
+stage "two: b" true
+stage_times
+"""
 
 
-def stages() -> list[Expression]:
-    """What each stage of pytest selects, in `make test` and in `make test-long`."""
+def stages(*, of_unit: bool) -> list[Expression]:
+    """What each stage of pytest selects in `make test`, `make test-long` and `make test-shares`.
+
+    Of the folders of `make unit`, which are left out of a later stage, or of all others.
+    """
     script = (ROOT / ".ci/test").read_text()
     (real,) = re.findall(r'^real="(.+)"$', script, re.MULTILINE)
-    written = re.findall(r'^stage "pytest.* -m "?([^"]+?)"? ["-]', script, re.MULTILINE)
-    written += re.findall(r'^test-long:.*\n.* -m "(.+?)"', (ROOT / "Makefile").read_text(), re.MULTILINE)
-    return [Expression.compile(each.replace("$real", real)) for each in written]
+    written = re.findall(r'^stage "(.*pytest.*)" pytest .*?-m "(.+?)"(.*)$', script, re.MULTILINE)
+    assert len(written) == 3
+    selecting = [
+        expression
+        for name, expression, rest in written
+        if (name == "unit: pytest") <= of_unit and ("--ignore=" in rest) <= (not of_unit)
+    ]
+    selecting += re.findall(
+        r'^test-(?:long|shares):.*\n.* -m "?([a-z ]+?)"? tests', (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    return [Expression.compile(each.replace("$real", real)) for each in selecting]
 
 
 def selects(stage: Expression, marks: Collection[str]) -> bool:
@@ -29,6 +52,34 @@ def selects(stage: Expression, marks: Collection[str]) -> bool:
 
 
 def test_each_test_is_in_one_stage_whatever_its_marks() -> None:
-    assert len(stages()) == 4
-    for marks in MARKS:
-        assert sum(selects(stage, marks) for stage in stages()) == 1, marks
+    for of_unit in (True, False):
+        found = stages(of_unit=of_unit)
+        assert len(found) == 4
+        for marks in MARKS:
+            assert sum(selects(stage, marks) for stage in found) == 1, (of_unit, marks)
+
+
+def run_stages(*names: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "STAGES_FAILED"}
+    return subprocess.run(
+        ["bash", "-c", THREE_STAGES, ".ci/test", *names],
+        check=False,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_all_stages_run_and_the_end_lists_what_failed_with_the_command_that_repeats_it() -> None:
+    ran = run_stages()
+    assert ran.returncode == 1
+    assert re.findall(r"^=== (.+)$", ran.stdout, re.MULTILINE) == ["one", "two: a", "two: b"]
+    end = ran.stdout.split("Failed; to repeat each:\n")[1]
+    assert end.splitlines() == [".venv/bin/pytest 'tests/a.py::b'", 'bash .ci/test "two: a"']
+
+
+def test_named_stages_run_alone() -> None:
+    ran = run_stages("one", "two: b")
+    assert (ran.returncode, re.findall(r"^=== (.+)$", ran.stdout, re.MULTILINE)) == (0, ["one", "two: b"])
+    assert "Failed" not in ran.stdout
