@@ -142,7 +142,7 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
             memory=spec.resources.memory,
             max_guaranteed_cpu_ratio=spec.tenancy.max_guaranteed_cpu_ratio,
         ),
-        rollback_settings_of(behaviour.evaluation_seconds, behaviour),
+        rollback_settings_of(spec.policy.name, behaviour.evaluation_seconds, behaviour),
     )
 
 
@@ -166,6 +166,11 @@ def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour, migration: Migra
     )
 
 
-def rollback_settings_of(interval_seconds: float, behaviour: Behaviour) -> RollbackSettings:
-    """The settings of rollbacks."""
-    return RollbackSettings(interval_seconds, behaviour.deferred_deadline_seconds, behaviour.backoff_seconds)
+def rollback_settings_of(policy: str, interval_seconds: float, behaviour: Behaviour) -> RollbackSettings:
+    """The settings of rollbacks under the policy that decides CPU."""
+    return RollbackSettings(
+        interval_seconds,
+        behaviour.deferred_deadline_seconds,
+        behaviour.backoff_seconds,
+        judges_cuts=not find(policy).in_turns,
+    )

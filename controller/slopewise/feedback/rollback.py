@@ -2,7 +2,8 @@
 
 A regression is an OOM kill, a restart, throttling or lower growth per CPU.
 A resize is judged for a few intervals, and only where the container's health is known. The verdict stays in the job's
-memory until the former CPU is restored, across API errors and restarts of the controller.
+memory until the former CPU is restored, across API errors and restarts of the controller. Throttling and growth judge a
+cut with which a job is to run on; under a policy that serves jobs in turns a cut is a wait, in which they say nothing.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class RollbackSettings:
     interval_seconds: float
     deferred_deadline_seconds: float
     backoff_seconds: float
+    judges_cuts: bool = True
+    """By throttling and growth; False where the policy serves jobs in turns (`PolicyFile.in_turns`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,8 @@ def _regression(case: _Case, change: Change, container_health: ContainerHealth) 
     if not actual or not _is_recent(change, case.now_seconds, case.settings):
         return None
     what = _ended_by_it(change.container_health, container_health)
-    if what is None and change.to_millicores <= (1 - SMALL_CUT) * change.from_millicores:
+    is_cut = change.to_millicores <= (1 - SMALL_CUT) * change.from_millicores
+    if what is None and is_cut and case.settings.judges_cuts:
         what = _throttled(change, container_health, case) or _grows_less(change, case.known)
     return what and f"{what} after its CPU went from {change.from_millicores}m to {change.to_millicores}m"
 

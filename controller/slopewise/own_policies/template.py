@@ -35,6 +35,7 @@ from slopewise.policy_api import (
 )
 
 PURPOSE = "an example: the newest job is served first"
+IN_TURNS = True  # a cut is a wait: lower growth in it is no regression
 
 
 class Parameters(PolicyParameters):

@@ -32,6 +32,7 @@ from slopewise.policies.shared.silence import none_is_silent, without_a_report
 
 PURPOSE = "the baseline without losses: who had least CPU so far goes first"
 ACTIONS = ("resize",)
+IN_TURNS = True
 DECIDES_ON = "reports"
 
 

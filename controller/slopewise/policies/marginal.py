@@ -45,6 +45,7 @@ from slopewise.policies.shared.work_priors import priors
 PURPOSE = "good and done sooner, none much later than under fair sharing"
 ACTIONS = ("resize", "place", "migrate")
 READS_POINTS = True
+IN_TURNS = True
 
 FIRST, WAITS, DUE, LAGS, PROMISED = "first", "waits", "due", "lags", "promised"
 

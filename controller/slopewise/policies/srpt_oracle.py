@@ -24,6 +24,7 @@ from slopewise.policies.shared.silence import without_a_report
 
 PURPOSE = "the bound: who has least work left goes first"
 ACTIONS = ("resize",)
+IN_TURNS = True
 DECIDES_ON = "reports"
 
 SIMULATOR_ONLY = True

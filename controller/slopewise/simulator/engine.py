@@ -240,5 +240,5 @@ def pass_settings(run: PolicyRun) -> PassSettings:
         composed_name(run.name, None if run.placement is None else run.placement.name),
         measuring_of(run.interval_seconds, run.evaluation),
         bounds_of("Auto", run.cpu, run.behaviour, run.migration),
-        rollback_settings_of(run.interval_seconds, run.behaviour),
+        rollback_settings_of(run.name, run.interval_seconds, run.behaviour),
     )

@@ -52,12 +52,13 @@ def reviewed(
     wishes: tuple[Resize, ...] = (),
     job: Job | None = None,
     at: float = START,
+    settings: RollbackSettings = PATIENCE,
 ) -> RollbackReview:
     """What becomes of the wishes for job `j`, which has `limit` since a minute."""
     job = job or replace(a_job("j", limit=limit), container_health=container_health)
     memory = MemoryState({"j": known or changed()})
     decisions = Decisions("p", wishes, {"j": "because"}, memory)
-    return review(decisions, a_snapshot([job], [a_node(cpu_cores=4.0)], at=at), PATIENCE)
+    return review(decisions, a_snapshot([job], [a_node(cpu_cores=4.0)], at=at), settings)
 
 
 def reason(verdict: RollbackReview) -> str:
@@ -246,6 +247,13 @@ class TestGrowth:
     def test_a_cut_by_less_than_a_quarter_is_not_judged_by_growth(self) -> None:
         assert untouched(reviewed(HEALTHY, self.known(growth(0.0), to=760), limit=760))
         assert not untouched(reviewed(HEALTHY, self.known(growth(0.0), to=750), limit=750))
+
+    def test_a_wait_under_a_policy_that_serves_jobs_in_turns_is_judged_by_kills_and_restarts_alone(self) -> None:
+        in_turns = replace(PATIENCE, judges_cuts=False)
+        known = self.known(growth(0.0), to=9)
+        assert untouched(reviewed(HEALTHY, known, limit=9, settings=in_turns))
+        restarted = structs.replace(HEALTHY, restarts_total=1)
+        assert "restarted" in reason(reviewed(restarted, known, limit=9, settings=in_turns))
 
     def test_a_raise_is_not_judged_by_growth(self) -> None:
         assert untouched(reviewed(HEALTHY, self.known(growth(0.0), to=2000), limit=2000))

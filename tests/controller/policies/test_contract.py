@@ -259,6 +259,10 @@ def test_every_policy_names_what_it_may_decide(action: Action, expected: set[str
     assert {name for name in names() if action in find(name).actions} == expected
 
 
+def test_the_policies_that_serve_jobs_one_after_another_say_so() -> None:
+    assert {name for name in names() if find(name).in_turns} == {"las", "marginal", "srpt_oracle"}
+
+
 def test_an_action_that_a_file_does_not_name_breaks_the_contract() -> None:
     arrival = Arrival("new", "new", "team", START, 1000)
     world = replace(a_snapshot([a_job("a")]), waiting=(arrival,))
