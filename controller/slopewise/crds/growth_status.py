@@ -22,7 +22,6 @@ from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
 from slopewise.crds.memory_columns import memory_of, memory_reason
 from slopewise.crds.progress import eta, progress_ratio
 from slopewise.estimators import growth
-from slopewise.estimators.contradictions import warnings_of
 from slopewise.model import (
     Change,
     ClusterSnapshot,
@@ -184,7 +183,7 @@ def _job_key(job: Job, view: PassView) -> Key:
         None if here.standing is None else promise_status.transitions(here.standing),
         known.stop.result if known and known.stop else None,
         here.stop_withheld.guard if here.stop_withheld else None,
-        len(warnings_of(job, known)),
+        len(job.warnings),
     )
 
 
@@ -340,7 +339,7 @@ def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Conditio
         _in_effect(jobs, view),
         notices.resize_pending(jobs),
         notices.finished(jobs),
-        notices.warned(warning for job in jobs for warning in warnings_of(job, view.known(job))),
+        notices.warned(warning for job in jobs for warning in job.warnings),
         *promise_status.conditions(workload_standing(jobs, view)),
     )
     now = updated(wanted, previous, now_seconds=view.shown_at_seconds or view.now_seconds)

@@ -27,7 +27,7 @@ def stopping_reason(here: JobView) -> str | None:
 
 
 def warned(warnings: Iterable[str]) -> Wanted:
-    """Annotations that cannot be used, promises that contradict each other, measurements that are missing."""
+    """Annotations that cannot be used, and measurements that are missing."""
     different = dict.fromkeys(warnings)
     if not different:
         return Wanted(type="Warned", status="False", reason="NoWarning")

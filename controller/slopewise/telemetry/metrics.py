@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from slopewise import __version__
 from slopewise.errors import SlopewiseError
-from slopewise.estimators.contradictions import warnings_of
 from slopewise.guards import moves
 from slopewise.model import CpuControl, Hold, MoveBounds, MoveEvent, MoveStage, OutcomeResult, PassReport
 from slopewise.telemetry.benefit import MovedCpu
@@ -207,7 +206,7 @@ class Telemetry:
         here = {job.uid for job in jobs}
         self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}
         for job in jobs:
-            for warning in warnings_of(job, report.by_job[job.uid].known):
+            for warning in job.warnings:
                 if (job.uid, warning) not in self._warned:
                     self._log.warning("job warning raised", job=f"{job.namespace}/{job.name}", warning=warning)
                     self._warned.add((job.uid, warning))

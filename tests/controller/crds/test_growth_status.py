@@ -33,7 +33,6 @@ from slopewise.model import (
     MissingEvaluation,
     Movability,
     NodeMemory,
-    Objectives,
     Outcome,
     OutcomeResult,
     Pace,
@@ -396,20 +395,15 @@ def test_a_workload_that_was_stopped_keeps_its_figures_and_the_reason_and_counts
 
 
 def test_warnings_of_a_job_are_a_condition_each_text_once() -> None:
-    contradictory = replace(
-        a_job(UID), warnings=("annotation x is not known",), objectives=Objectives(deliverable_level=0.4)
-    )
-    warned = of(status_of(contradictory), "Warned")
+    mistaken = replace(a_job(UID), warnings=("annotation x is not known", "a deadline before its start"))
+    warned = of(status_of(mistaken), "Warned")
     assert (warned.status, warned.reason) == ("True", "SeeMessage")
-    assert warned.message == (
-        "annotation x is not known; its deliverable loss 0.4 has no target loss beside it, so it is never done; state "
-        "a target loss, too"
-    )
-    other_pod = replace(contradictory, uid=f"{UID}-1")
-    both = running_status([contradictory, other_pod], a_view(contradictory, other_pod), NEW)
+    assert warned.message == "annotation x is not known; a deadline before its start"
+    other_pod = replace(mistaken, uid=f"{UID}-1")
+    both = running_status([mistaken, other_pod], a_view(mistaken, other_pod), NEW)
     assert of(both, "Warned").message == warned.message
     assert of(status_of(a_job(UID)), "Warned").status == "False"
-    assert transition_key([contradictory], a_view(contradictory)) != transition_key([a_job(UID)], a_view(a_job(UID)))
+    assert transition_key([mistaken], a_view(mistaken)) != transition_key([a_job(UID)], a_view(a_job(UID)))
 
 
 class TestMemory:

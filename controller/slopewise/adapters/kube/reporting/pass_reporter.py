@@ -27,7 +27,6 @@ from slopewise.crds.growth_status import Key, PassView, change_text, transition_
 from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
 from slopewise.crds.promise_status import Change
-from slopewise.estimators.contradictions import warnings_of
 from slopewise.feedback.restore import RestoreReport
 from slopewise.guards.at_target import STOPPING
 from slopewise.model import Job, JobUid, Outcome, OutcomeResult, PassReport, Resize, ResizeMemory, Withheld
@@ -303,8 +302,8 @@ class StatusReporter:
         self._without_loss = messages
 
     def _emit_warnings(self, view: PassView) -> None:
-        """Emit each other warning of a job once: annotations that cannot be used, promises that contradict."""
-        before, self._warned = self._warned, {job.uid: _warnings(job, view) for job in view.snapshot.jobs}
+        """Emit each other warning of a job once: annotations that cannot be used."""
+        before, self._warned = self._warned, {job.uid: _warnings(job) for job in view.snapshot.jobs}
         for uid, warnings in self._warned.items():
             for warning in sorted(warnings - before.get(uid, frozenset())):
                 self._emit_pod(uid, "JobWarning", warning, warning=True)
@@ -353,11 +352,10 @@ def _no_loss_reason(job: Job) -> str | None:
     return missing.message
 
 
-def _warnings(job: Job, view: PassView) -> frozenset[str]:
+def _warnings(job: Job) -> frozenset[str]:
     """Without a missing loss, which has an event of its own."""
     missing = job.missing_evaluation
-    warnings = warnings_of(job, view.known(job))
-    return frozenset(each for each in warnings if missing is None or missing.message not in each)
+    return frozenset(each for each in job.warnings if missing is None or missing.message not in each)
 
 
 def _failed_by_job(outcomes: Sequence[Outcome[Resize | ResizeMemory]]) -> dict[str, str]:

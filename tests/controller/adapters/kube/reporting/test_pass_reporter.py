@@ -296,21 +296,18 @@ def test_a_warning_is_reported_once_and_again_when_it_comes_back(passes: Reporte
     assert passes.recorder.of("Pod") == [("JobWarning", "annotation x is not known")] * 2
 
 
-def test_a_contradiction_is_reported_as_an_event_and_a_missing_loss_is_not_reported_twice(
-    passes: ReportedPasses,
-) -> None:
+def test_a_missing_loss_is_not_reported_twice(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     missing = MissingEvaluation("NoMetric", "the endpoint has none")
     passes.a_pass(
         replace(
             a_job(uid, level=None),
-            objectives=Objectives(deliverable_level=0.4),
             missing_evaluation=missing,
-            warnings=("reports no loss: the endpoint has none",),
+            warnings=("reports no loss: the endpoint has none", "annotation x is not known"),
         )
     )
     assert [reason for reason, _ in passes.recorder.of("Pod")] == ["NoLoss", "JobWarning"]
-    assert passes.recorder.of("Pod")[1][1].startswith("its deliverable loss 0.4 has no target loss beside it")
+    assert passes.recorder.of("Pod")[1][1] == "annotation x is not known"
 
 
 MIB = 2**20
