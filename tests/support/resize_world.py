@@ -58,9 +58,7 @@ class World:
         self.written: list[dict[str, Any]] = []
         self.waited: float | None = None
         """For how long its kubelet has not followed."""
-        self.unlabelled: ManagedPod | None = None
         """What is there although the watch does not show it."""
-        self.by_a_person = False
         self.changes = 0
         """Of the LimitRanges and ResourceQuotas of its namespace."""
         self.use(ResourceSettings())
@@ -78,8 +76,6 @@ class World:
             context=ResizeContext(
                 waited_seconds=lambda pod_uid: self.waited,
                 changes_of=lambda kind, namespace: self.changes,
-                unwatched=lambda job_uid: self.unlabelled,
-                restores_unlabelled=self.by_a_person,
             ),
         )
 

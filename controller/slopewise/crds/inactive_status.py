@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from slopewise.crds import promise_status
 from slopewise.crds.conditions import Condition, Wanted, updated
@@ -24,7 +24,6 @@ _ENDED: Mapping[AbsentState, str] = {"finished": "Succeeded", "failed": "Failed"
 class Departure:
     """Why a workload that has a pod is no longer among the jobs of its policy."""
 
-    reason: Literal["LabelRemoved", "NotSelected"]
     message: str
     actual_millicores: int | None
     """CPU of its pod, in the dimension that was controlled; None: not known."""
@@ -62,7 +61,7 @@ def _target(kept: Sequence[Condition]) -> TargetStanding | None:
 
 def departed_status(departure: Departure, previous: JobGrowthStatus, now_seconds: float) -> JobGrowthStatus:
     """The status of a workload that its policy no longer selects."""
-    cpu, reason = departure.actual_millicores, departure.reason
+    cpu, reason = departure.actual_millicores, "NotSelected"
     wanted = (
         _unknown("MetricsAvailable", reason),
         not_managed(reason, departure.message),

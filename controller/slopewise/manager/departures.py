@@ -1,8 +1,8 @@
-"""Finds workloads that a policy has memory of and no longer manages, although a pod of theirs exists.
+"""Finds workloads that a policy has memory of and no longer manages, although a pod of theirs is watched.
 
-After each pass: a workload whose owner removed the label, or that the policy no longer selects, would still be shown as
-managed. Its JobGrowth stays, with the reason, until its original resources are restored; without an original it is
-deleted. A workload without any pod is between two pods, or deleted, and is not checked here.
+After each pass: a workload that the policy no longer selects would still be shown as managed. Its JobGrowth stays, with
+the reason, until its original resources are restored; without an original it is deleted. A workload without any watched
+pod is between two pods, or deleted, or without the label, and is not checked here.
 """
 
 from __future__ import annotations
@@ -12,19 +12,13 @@ from collections.abc import Callable
 import structlog
 
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, PodRecord
-from slopewise.adapters.kube.resize.actuator import label_removed
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.state.unwatched import FindUnwatched
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.crds.inactive_status import Departure
-from slopewise.errors import ActuationError
 from slopewise.model import CpuControl, JobUid, PassReport
 from slopewise.ports import Clock
 from slopewise.tracking import OncePerChange
-
-MAX_CHECKED = 20
-"""Workloads after one pass: for each a pod may be read by name, in some 5 ms."""
 
 
 class Departures:
@@ -36,7 +30,6 @@ class Departures:
         control: CpuControl,
         job_growths: JobGrowthStore,
         index: JobIndex,
-        unwatched: FindUnwatched,
         is_managed: Callable[[PodRecord], bool],
         clock: Clock,
     ) -> None:
@@ -45,10 +38,8 @@ class Departures:
         self._control = control
         self._job_growths = job_growths
         self._index = index
-        self._unwatched = unwatched
         self._is_managed = is_managed
         self._clock = clock
-        self._checked_at: dict[str, float] = {}
         self._reported = OncePerChange[str, Departure]()
         """Of each, by the workload's uid."""
         self._log = structlog.get_logger("slopewise")
@@ -62,15 +53,9 @@ class Departures:
         uids += [each.job_uid for each in snapshot.moving] + [each.job_uid for each in snapshot.absent]
         present = {JobUid.of(uid).workload for uid in uids}
         missing = {each.key: each for each in self._job_growths.of(self._policy) if each.key not in present}
-        self._checked_at = {key: at for key, at in self._checked_at.items() if key in missing}
         self._reported.forget_all_but(missing)
-        in_turn = sorted(missing, key=lambda key: self._checked_at.get(key, 0.0))
-        try:
-            for key in in_turn[:MAX_CHECKED]:
-                self._checked_at[key] = report.taken_at_seconds
-                self._check(missing[key])
-        except ActuationError as error:  # the others' turn comes with the next pass
-            self._log.warning("departure check failed", name=self._policy, reason=str(error))
+        for document in missing.values():
+            self._check(document)
 
     def _check(self, document: GrowthDocument) -> None:
         departure = self._departure(document)
@@ -89,14 +74,11 @@ class Departures:
         self._job_growths.changed(document, transition=True)
 
     def _departure(self, document: GrowthDocument) -> Departure | None:
-        """Of the first existing pod; ActuationError when that is unknown."""
+        """Of the first watched pod."""
         for slot in list(document.slots.values()):
             watched = self._index.find(slot.job_uid)
             if watched is not None:
                 return self._not_selected(watched)
-            unlabelled = self._unwatched(slot.job_uid)
-            if unlabelled is not None:
-                return Departure("LabelRemoved", label_removed(unlabelled), self._actual_millicores(unlabelled))
         return None
 
     def _not_selected(self, managed: ManagedPod) -> Departure | None:
@@ -108,9 +90,7 @@ class Departures:
         reason = (
             f"{self._policy} no longer selects it" if opted_in else f"its label {MANAGED_LABEL} is not true any more"
         )
-        return Departure(
-            "NotSelected", f"{reason}; its original resources are restored", self._actual_millicores(managed)
-        )
+        return Departure(f"{reason}; its original resources are restored", self._actual_millicores(managed))
 
     def _actual_millicores(self, managed: ManagedPod) -> int | None:
         actual = managed.container.actual

@@ -26,7 +26,6 @@ from slopewise.adapters.kube.resize.arrival_sizes import ArrivalSizer
 from slopewise.adapters.kube.state.freezes import UnlessFrozen
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
-from slopewise.adapters.kube.state.unwatched import UnwatchedPods
 from slopewise.adapters.kube.trainer_status import TrainerStatuses
 from slopewise.adapters.kube.workloads.autoscalers import Autoscalers
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
@@ -88,7 +87,6 @@ class PolicyRunner:
         self._claims = Claims()
         self._index = WatchedJobIndex(shared.watches.pods, shared.owners, trainer_under(self.spec))
         self._memory = shared.effects.memory(record, self._index, status)
-        self._unwatched = UnwatchedPods(shared.fail_fast, shared.job_growths).find
         self._reporter = self._make_reporter(status)
         self._telemetry = Telemetry(
             control=self.spec.resources.control,
@@ -328,9 +326,7 @@ class PolicyRunner:
             self._memory.original,
             self._shared.watches.pods.observe,
             self._make_mover().move,
-            ResizeContext(
-                self._shared.watches.resizes.waited_seconds, self._shared.watches.limits.changes, self._unwatched
-            ),
+            ResizeContext(self._shared.watches.resizes.waited_seconds, self._shared.watches.limits.changes),
             KubeStopper(self._name, self._index, self._shared.job_stops).stop,
         )
         self._waits_for = actuator.waits_for
@@ -343,7 +339,6 @@ class PolicyRunner:
             self.spec.resources.control,
             self._shared.job_growths,
             self._index,
-            self._unwatched,
             lambda pod: pod.uid in self._claims.policy_of,
             self._shared.clock,
         )

@@ -183,7 +183,7 @@ class _Restorer:
         return result
 
     def _restorer(self, policy: str) -> Restorer:
-        return Restorer(policy, self._api, self._watches, self._owners, self._job_growths, NoTurns(), by_a_person=True)
+        return Restorer(policy, self._api, self._watches, self._owners, self._job_growths, NoTurns())
 
     @contextmanager
     def _writing(self, result: Restoration) -> Iterator[None]:

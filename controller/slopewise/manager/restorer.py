@@ -20,7 +20,6 @@ from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext,
 from slopewise.adapters.kube.state.freezes import KubeFreezes, UnlessFrozen
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory
-from slopewise.adapters.kube.state.unwatched import READ_AGAIN_SECONDS, UnwatchedPods
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
 from slopewise.adapters.kube.workloads.owners import Identity, Owners
 from slopewise.config.training_policy import ResourceSettings
@@ -48,13 +47,11 @@ class Restorer:
         turns: Turns,
         settings: ResourceSettings | None = None,
         *,
-        by_a_person: bool = False,
         freezes: KubeFreezes | None = None,
     ) -> None:
         """`settings`: the policy's, where they are known: a limit that we added stays at its ceiling.
 
-        `by_a_person`: a user with rights of their own, who may also restore pods whose label was removed, and waits for
-        each answer. `freezes`: None where they hold nothing back.
+        `freezes`: None where they hold nothing back.
         """
         self.policy = policy
         self._job_growths = job_growths
@@ -71,8 +68,6 @@ class Restorer:
             context=ResizeContext(
                 watches.resizes.waited_seconds,
                 watches.limits.changes,
-                UnwatchedPods(api, job_growths, 0.0 if by_a_person else READ_AGAIN_SECONDS).find,
-                restores_unlabelled=by_a_person,
             ),
         )
         self._actuator: Actuator = actuator

@@ -302,13 +302,13 @@ def test_hostile_text_stays_on_one_short_line() -> None:
 def test_a_workload_that_no_policy_has_any_more_is_wanted_nothing_for() -> None:
     before = status_of(a_job(UID, limit=1000), withheld=(Withheld(a_resize(), "cooldown", "cooldown"),))
     assert before.cpu == "1 → 1.5"
-    after = departed_status(Departure("LabelRemoved", "its label was taken off", 1000), before, START + 10)
+    after = departed_status(Departure("p no longer selects it", 1000), before, START + 10)
     assert (after.state, after.cpu, after.cpu_wanted_millicores) == ("Unmanaged", "1", None)
-    assert after.reason == "its label was taken off"
+    assert after.reason == "p no longer selects it"
     managed = of(after, "Managed")
-    assert (managed.status, managed.reason, managed.message) == ("False", "LabelRemoved", "its label was taken off")
+    assert (managed.status, managed.reason, managed.message) == ("False", "NotSelected", "p no longer selects it")
     assert {each.type for each in after.conditions} == {each.type for each in before.conditions}
-    assert departed_status(Departure("NotSelected", "", None), before, START).cpu == "-"
+    assert departed_status(Departure("", None), before, START).cpu == "-"
 
 
 def test_a_pass_that_was_held_has_nothing_to_show() -> None:

@@ -187,7 +187,7 @@ def test_a_workload_without_a_pod_of_which_nothing_is_known_has_no_empty_columns
 
 
 def test_a_workload_that_no_policy_manages_shows_nothing_of_promises() -> None:
-    after = departed_status(Departure("LabelRemoved", "label removed", 500), shown(Standing(MISSED, LATE)), START)
+    after = departed_status(Departure("no longer selected", 500), shown(Standing(MISSED, LATE)), START)
     assert (after.promise, after.took_seconds, promised(after)) == ("-", None, {})
 
 

@@ -106,35 +106,31 @@ def managed(town: Town) -> tuple[str | None, str | None, str | None]:
     return found.get("status"), found.get("reason"), status.get("cpu")
 
 
-def test_a_pod_whose_label_was_taken_off_is_managed_no_more_and_keeps_what_it_has(
-    town: Town, replica: RunningReplica
-) -> None:
+def test_a_pod_whose_label_is_false_gets_its_original(town: Town, replica: RunningReplica) -> None:
+    town.policy()
+    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share", town)
+
+    town.label("false")
+
+    wait_for(lambda: town.limit() == ORIGINAL, "its original resources are restored", town)
+    wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
+
+
+def test_a_pod_whose_label_is_removed_counts_as_gone_and_keeps_what_it_has(town: Town, replica: RunningReplica) -> None:
     town.policy()
     wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "the pod gets its share", town)
 
     town.label(None)
 
-    wait_for(lambda: managed(town) == ("False", "LabelRemoved", SHARE), "its label is missed", town)
-    reason = town.found(f"{GROWTHS}/a")["status"]["reason"]
-    assert reason.startswith("its label slopewise.dev/managed was taken off, so it may not be changed any more")
-    wait_for(lambda: replica.metric("slopewise_restore_pending_pods", name="p") == 1, "it is not given back", town)
-    assert replica.metric("slopewise_restores_total", outcome="gone") == 0
+    wait_for(lambda: replica.metric("slopewise_restores_total", outcome="gone") == 1, "it counts as gone", town)
     assert town.limit() == SHARE
-
-    town.label("true")
-    wait_for(lambda: managed(town) == ("True", "Managed", SHARE), "it is managed again", town)
-    assert town.found(f"{GROWTHS}/a")["status"]["pods"][0]["original"]["cpuLimit"] == ORIGINAL
-
-    town.label("false")
-    wait_for(lambda: town.limit() == ORIGINAL, "its original resources are restored", town)
-    wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
 
 
 def test_a_pod_that_was_never_changed_and_is_managed_no_more_is_not_shown(town: Town, replica: RunningReplica) -> None:
     town.policy(mode="Recommend")
     wait_for(lambda: managed(town) == ("False", "ModeRecommend", f"0.3 → {SHARE}"), "it is shown", town)
 
-    town.label(None)
+    town.label("false")
 
     wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
 

@@ -99,12 +99,6 @@ def test_what_a_kubelet_that_is_down_has_not_carried_out_is_not_back_and_is_repo
     assert restore(connection).complete
 
 
-def test_a_pod_whose_label_was_taken_off_gets_what_it_came_with_too(town: Town, connection: Connection) -> None:
-    town.label(None, "b")
-    assert restore(connection).restored == {"pod team-a/a": "", "pod team-a/b": ""}
-    assert town.limit("b") == ORIGINAL
-
-
 def test_a_job_that_a_move_has_suspended_is_resumed_since_nothing_does_so_afterwards(
     town: Town, connection: Connection
 ) -> None:

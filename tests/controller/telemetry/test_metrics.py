@@ -30,7 +30,6 @@ from slopewise.model import (
     MoveEvent,
     MoveRecord,
     MoveStage,
-    Objectives,
     Outcome,
     PassReport,
     PendingResize,
@@ -474,11 +473,11 @@ def test_stops_at_the_target_are_counted_and_logged_and_a_withheld_one_once() ->
     assert held["withheld"] == {"cooldown": 1, "stop_checkpointing": 1}
 
 
-def test_contradictory_promises_are_logged_once() -> None:
-    job = replace(a_job("a"), objectives=Objectives(deliverable_level=0.4))
+def test_a_warning_of_a_job_is_logged_once() -> None:
+    job = replace(a_job("a"), warnings=("annotation x is not known",))
     report = replace(a_report(), snapshot=a_snapshot([job]))
     warned = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
-    assert [line["warning"][:28] for line in warned] == ["its deliverable loss 0.4 has"]
+    assert [line["warning"] for line in warned] == ["annotation x is not known"]
 
 
 def test_a_job_that_waits_for_its_batches_has_the_ratio_and_no_other_has() -> None:

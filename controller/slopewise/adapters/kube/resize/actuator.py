@@ -27,7 +27,6 @@ from slopewise.adapters.kube.resize.namespace_limits import ChangesOf, unknown_c
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
 from slopewise.adapters.kube.resize.restore_goal import RestoreGoal
 from slopewise.adapters.kube.resize.target import Impossible
-from slopewise.adapters.kube.state.unwatched import FindUnwatched, nothing_unwatched
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import (
@@ -100,10 +99,6 @@ class ResizeContext:
     """Since when accepted CPU is not in effect (`ResizeProgress`)."""
     changes_of: ChangesOf = unknown_changes
     """How often the limits of its namespace have changed (`NamespaceLimits`)."""
-    unwatched: FindUnwatched = nothing_unwatched
-    """Finds pods whose label was removed (`UnwatchedPods`)."""
-    restores_unlabelled: bool = False
-    """Such pods are restored too: a person does it, with rights of their own."""
 
 
 class KubeActuator:
@@ -170,12 +165,10 @@ class KubeActuator:
         limit that was added stays, and the detail says so. A request that finds no room is retried with pauses, in
         which it blocks no other pod: `deferred` until it is in effect. A memory limit that cannot go down stays.
         """
-        managed = self._index.find(job_uid) or self._context.unwatched(job_uid)
+        managed = self._index.find(job_uid)
         if managed is None:
             return Restored("gone", "its pod is gone")
         pod = managed.pod
-        if MANAGED_LABEL not in pod.labels and not self._context.restores_unlabelled:
-            return Restored("infeasible", label_removed(managed))
         if pod.ended or pod.deleting:
             return Restored("gone", "its pod has ended" if pod.ended else "its pod is being deleted")
         if pod.foreign_resizers:
@@ -314,7 +307,7 @@ class KubeActuator:
         if isinstance(fresh, _Attempt):
             return fresh
         has, had = fresh.container.resources, managed.container.resources
-        if MANAGED_LABEL not in fresh.pod.labels and not self._context.restores_unlabelled:
+        if MANAGED_LABEL not in fresh.pod.labels:
             return _Attempt("infeasible", label_removed(fresh))
         if fresh.pod.foreign_resizers:
             return _Attempt("failed", f"{_names(fresh.pod.foreign_resizers)} has resized it; it is left to that")

@@ -343,28 +343,6 @@ class TestRestoring:
         assert world.actuator.restore("j", ORIGINAL).result == "gone"
         assert world.server.requests == []
 
-    def test_a_pod_whose_label_was_taken_off_is_not_gone_and_keeps_what_it_has(self, world: World) -> None:
-        raw = a_raw_pod(self.SQUEEZED)
-        del raw["metadata"]["labels"]
-        world.put(raw)
-        world.unlabelled, world.index.seen = world.index.seen, None
-        restored = world.actuator.restore("j", ORIGINAL)
-        assert (restored.result, world.server.requests) == ("infeasible", [])
-        assert restored.detail == (
-            "its label slopewise.dev/managed was taken off, so it may not be changed any more and keeps limit 800m, "
-            'request 500m; set the label to "false" to restore its original resources'
-        )
-
-    def test_a_person_gives_back_what_a_pod_without_the_label_came_with(self, world: World) -> None:
-        raw = a_raw_pod(self.SQUEEZED)
-        del raw["metadata"]["labels"]
-        world.put(raw)
-        world.unlabelled, world.index.seen = world.index.seen, None
-        world.by_a_person = True
-        world.use(ResourceSettings())
-        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
-        assert (world.cpu(), world.written) == (self.WHOLE, [])
-
     def test_a_pod_that_vanished_unnoticed_is_not_waited_for(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED))
         world.server.remove(P)
