@@ -26,7 +26,6 @@ from slopewise.adapters.kube.resize.arrival_sizes import ArrivalSizer
 from slopewise.adapters.kube.state.freezes import UnlessFrozen
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
-from slopewise.adapters.kube.trainer_status import TrainerStatuses
 from slopewise.adapters.kube.workloads.autoscalers import Autoscalers
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
@@ -312,7 +311,6 @@ class PolicyRunner:
             ),
             self._shared.watches.resizes.waited_seconds,
             self._memory.original_memory,
-            TrainerStatuses(self._shared.api, self.spec.evaluation, self._reader.scrape_interval_seconds),
             lambda: self._shared.freezes.of(self._name),
         )
 

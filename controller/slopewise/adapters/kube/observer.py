@@ -31,7 +31,6 @@ from slopewise.adapters.kube.moves.movability_inputs import MovabilityInputs, Mo
 from slopewise.adapters.kube.reader import Reader
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited
 from slopewise.adapters.kube.snapshot import jobs, with_cpu
-from slopewise.adapters.kube.trainer_status import TrainerStatuses
 from slopewise.adapters.kube.unreported import REMEDIES, explained
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, ScaledBy, Target, scaled_by
 from slopewise.adapters.kube.workloads.eligibility import other_resizer
@@ -118,14 +117,12 @@ class KubeObserver:
         moving: Moving | None = None,
         waited_seconds: WaitedSeconds = nothing_awaited,
         original_memory: Callable[[str], MemoryAllocation | None] = lambda _: None,
-        trainer_statuses: TrainerStatuses | None = None,
         freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
     ) -> None:
         """`select`: whether this policy manages a pod. `original`: what a job had before its first resize, by uid.
 
         `moving`: None where moves are impossible. `waited_seconds`: since when what was accepted for a pod is not in
-        effect (`ResizeProgress`). `trainer_statuses`: None where TrainJobs are not read. `freezes`: those of this
-        policy's jobs now.
+        effect (`ResizeProgress`). `freezes`: those of this policy's jobs now.
         """
         self._stores = stores
         self._owners = owners
@@ -137,7 +134,6 @@ class KubeObserver:
         self._original = original
         self._original_memory = original_memory
         self._waited_seconds = waited_seconds
-        self._trainer_statuses = trainer_statuses
         self._freezes = freezes
         self._autoscalers = Autoscalers(stores.autoscalers)
         self._resolution = Resolution({}, {})
@@ -180,8 +176,6 @@ class KubeObserver:
         self._movability_inputs = self._movability_inputs_of(shown, now)
         reading = self._reader.read(now, _scope(shown))
         found = list(jobs(shown, reading, now, self._first_seen, self._movability_inputs, self._waited_seconds))
-        if self._trainer_statuses is not None:
-            found = self._trainer_statuses.filled(found, shown, now)
         found = explained(found, shown, reading, self._missing, now)
         self._first_seen.forget_before(now)
         self.autoscaled = frozenset(each.managed.job_uid for each in shown if each.is_autoscaled)
