@@ -16,7 +16,7 @@ from slopewise.allocation import accepted_millicores, actual_millicores
 from slopewise.composition import parts_of
 from slopewise.config.quantities import cpu_quantity
 from slopewise.config.training_policy import Mode
-from slopewise.crds import notices, promise_status
+from slopewise.crds import promise_status
 from slopewise.crds.conditions import Condition, Status, Wanted, timestamp, updated
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
 from slopewise.crds.memory_columns import memory_of, memory_reason
@@ -183,7 +183,6 @@ def _job_key(job: Job, view: PassView) -> Key:
         None if here.standing is None else promise_status.transitions(here.standing),
         known.stop.result if known and known.stop else None,
         here.stop_withheld.guard if here.stop_withheld else None,
-        len(job.warnings),
     )
 
 
@@ -266,7 +265,7 @@ def _rounded(value: float | None) -> float | None:
     return float(f"{value:.4g}")
 
 
-_MODE_GUARDS = ("paused", "canary", "move_paused", "move_canary")
+_MODE_GUARDS = ("paused", "canary", "move_paused", "move_canary", "stop_paused", "stop_canary")
 """Their reasons are the same for every job; the policy's reason is more useful, and the Managed condition has the
 mode."""
 
@@ -277,7 +276,7 @@ def _reason(job: Job, view: PassView) -> str:
         return f"job is {job.state}"
     here = view.of(job)
     outcome, withheld = here.outcome, here.withheld
-    if (stopping := notices.stopping_reason(here)) is not None:
+    if (stopping := _stopping_reason(here)) is not None:
         return stopping
     if here.moving is not None:
         return f"moves to {here.moving.node or 'another node'}: {here.moving.step}"
@@ -294,6 +293,16 @@ def _reason(job: Job, view: PassView) -> str:
     if job.ineligible_reason is None and job.missing_evaluation is not None:
         return f"no loss: {job.missing_evaluation.message}"
     return job.ineligible_reason or here.reason
+
+
+def _stopping_reason(here: JobView) -> str | None:
+    """That a job is stopped at its target, or why it goes on there; None: it is not at its target."""
+    stop = None if here.known is None else here.known.stop
+    if stop is not None and stop.is_done:
+        return f"{stop.reason}; its pods save and end"
+    if here.stop_withheld is not None and here.stop_withheld.guard not in _MODE_GUARDS:
+        return f"not stopped at its target: {here.stop_withheld.reason}"
+    return None if stop is None else f"not stopped at its target: {stop.detail or 'not known whether it was done'}"
 
 
 def _not_moved(job: Job, here: JobView) -> str | None:
@@ -337,14 +346,31 @@ def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Conditio
         Wanted(type="MetricsAvailable", status=status, reason=reason, message=message),
         _managed(first, view),
         _in_effect(jobs, view),
-        notices.resize_pending(jobs),
-        notices.finished(jobs),
-        notices.warned(warning for job in jobs for warning in job.warnings),
+        _resize_pending(jobs),
+        _finished(jobs),
         *promise_status.conditions(workload_standing(jobs, view)),
     )
     now = updated(wanted, previous, now_seconds=view.shown_at_seconds or view.now_seconds)
     ended = all(job.state.ended for job in jobs)
     return (*now, *promise_status.last_conditions(previous, now)) if ended else now
+
+
+def _resize_pending(jobs: Sequence[Job]) -> Wanted:
+    """Whether a pod of the workload waits for what was accepted for it."""
+    pending = next((job.pending for job in jobs if job.pending is not None), None)
+    if pending is None:
+        return Wanted(type="ResizePending", status="False", reason="NothingPending")
+    return Wanted(type="ResizePending", status="True", reason=pending.result.capitalize(), message=pending.detail)
+
+
+def _finished(jobs: Sequence[Job]) -> Wanted:
+    """Whether all pods of the workload have ended, and how."""
+    if not all(job.state.ended for job in jobs):
+        return Wanted(type="Finished", status="False", reason="Running")
+    failed = [job.name for job in jobs if job.state is JobState.FAILED]
+    if failed:
+        return Wanted(type="Finished", status="True", reason="Failed", message=f"{failed[0]} has failed")
+    return Wanted(type="Finished", status="True", reason="Succeeded", message="the training has ended")
 
 
 def _managed(job: Job, view: PassView) -> Wanted:

@@ -40,7 +40,6 @@ def absent_status(absence: Absence, previous: JobGrowthStatus, now_seconds: floa
         Wanted(type="Finished", status="True", reason=ended, message=absence.reason)
         if ended
         else Wanted(type="Finished", status="False", reason=state),
-        _unknown("Warned", state),
     )
     status = _inactive(previous, wanted, now_seconds, state=state, cpu=UNKNOWN, reason=absence.reason, node=None)
     kept = promise_status.last_conditions(previous.conditions, status.conditions)
@@ -68,7 +67,6 @@ def departed_status(departure: Departure, previous: JobGrowthStatus, now_seconds
         _unknown("InEffect", reason),
         _unknown("ResizePending", reason),
         _unknown("Finished", reason),
-        _unknown("Warned", reason),
     )
     shown = UNKNOWN if cpu is None else cores_text(cpu)
     status = _inactive(previous, wanted, now_seconds, state="Unmanaged", cpu=shown, reason=departure.message)

@@ -394,18 +394,6 @@ def test_a_workload_that_was_stopped_keeps_its_figures_and_the_reason_and_counts
     assert of(status_of(a_job(UID), after), "Finished").status == "False", "its owner has resumed it"
 
 
-def test_warnings_of_a_job_are_a_condition_each_text_once() -> None:
-    mistaken = replace(a_job(UID), warnings=("annotation x is not known", "a deadline before its start"))
-    warned = of(status_of(mistaken), "Warned")
-    assert (warned.status, warned.reason) == ("True", "SeeMessage")
-    assert warned.message == "annotation x is not known; a deadline before its start"
-    other_pod = replace(mistaken, uid=f"{UID}-1")
-    both = running_status([mistaken, other_pod], a_view(mistaken, other_pod), NEW)
-    assert of(both, "Warned").message == warned.message
-    assert of(status_of(a_job(UID)), "Warned").status == "False"
-    assert transition_key([mistaken], a_view(mistaken)) != transition_key([a_job(UID)], a_view(a_job(UID)))
-
-
 class TestMemory:
     def job(self, uid: str = UID, **more: Any) -> Job:
         usage = Usage(START, 0.0, 100.0 * 2**20)
