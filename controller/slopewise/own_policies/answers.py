@@ -67,6 +67,8 @@ class CheckedPolicy:
         try:
             decisions = self._policy.decide(snapshot, lent)
             mistake = first_mistake(decisions, snapshot, memory, self._control)
+        except PolicyError as error:
+            raise PolicyError(f"policy {self._name} gave an answer that cannot be used: {error}") from error
         except (Exception, SystemExit) as error:
             raise PolicyError(f"policy {self._name} failed: {self._describe(error)}") from error
         if mistake is not None:

@@ -23,7 +23,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 
 from slopewise import policies
-from slopewise.errors import PolicyError
+from slopewise.errors import PolicyError, UsageError
 from slopewise.model import (
     Arrival,
     ClusterSnapshot,
@@ -43,6 +43,7 @@ from slopewise.own_policies import contract, drawn_worlds
 from slopewise.own_policies.catalogue import name_file
 from slopewise.own_policies.contract import ContractError, Make
 from slopewise.own_policies.drawn_worlds import INTERVAL, START
+from slopewise.own_policies.endless import EndlessError, LimitedPolicy, limited
 from slopewise.policies import PolicyFile, PolicyProtocol, Setting
 
 API = "slopewise.policy_api"
@@ -98,7 +99,11 @@ class CheckResult:
 def check_file(path: Path, worlds: int = WORLDS) -> CheckResult:
     """Hold the policy in this file to the contract; UsageError where it cannot even be loaded."""
     start = time.perf_counter()
-    policy = name_file(path)
+    try:
+        with limited(path):
+            policy = name_file(path)
+    except EndlessError as error:
+        raise UsageError(f"{path}: cannot be loaded: it {error}; mend it.") from error
     loading_seconds = time.perf_counter() - start
     found: list[Finding] = []
     with _hypothesis_elsewhere():
@@ -190,8 +195,11 @@ def _types_of_shipped() -> Mapping[str, str]:
 
 
 def _maker(policy: PolicyFile, control: CpuControl) -> Make:
+    file = Path(policy.file or "")
+
     def make() -> PolicyProtocol:
-        return policy.build(policy.parameters(), Setting(INTERVAL, control))
+        with limited(file):
+            return LimitedPolicy(policy.build(policy.parameters(), Setting(INTERVAL, control)), file)
 
     return make
 
@@ -203,14 +211,21 @@ def _everything(policy: PolicyFile, control: CpuControl, snapshot: ClusterSnapsh
 
 Hold = Callable[[PolicyFile, CpuControl], None]
 
+BROKEN = (ContractError, PolicyError, EndlessError)
+"""What a check raises of a policy that breaks the contract."""
+
 
 def _tried(check: str, policy: PolicyFile, hold: Hold) -> Finding:
     try:
         for control in CONTROLS:
             hold(policy, control)
-    except (ContractError, PolicyError) as error:
-        return Finding(check, str(error))
+    except BROKEN as error:
+        return Finding(check, _sentence(error))
     return Finding(check)
+
+
+def _sentence(error: BaseException) -> str:
+    return f"decide {error}" if isinstance(error, EndlessError) else str(error)
 
 
 def _ordinary(policy: PolicyFile, control: CpuControl) -> None:
@@ -249,13 +264,12 @@ def _random(policy: PolicyFile, worlds: int) -> Finding:
 
 
 def _adds_up(policy: PolicyFile, worlds: int) -> Finding:
-    finding = Finding("limits that add up")
-    failed = search(lambda *world: contract.check_limits_add_up(_maker(policy, "limits"), *world), worlds)
-    if failed is None:
-        return finding
-    return replace(
-        finding, note=f"{failed[0]}: fine for shares, but hard limits then do not bound the node", world=failed[1]
-    )
+    def hold(snapshot: ClusterSnapshot, memory: MemoryState) -> None:
+        for control in CONTROLS:
+            contract.check_limits_add_up(_maker(policy, control), snapshot, memory, soft=policy.soft_limits)
+
+    mistake, world = search(hold, worlds) or (None, None)
+    return Finding("limits that add up", mistake, world)
 
 
 def search(hold: Callable[[ClusterSnapshot, MemoryState], object], worlds: int) -> tuple[str, str] | None:
@@ -276,13 +290,13 @@ def search(hold: Callable[[ClusterSnapshot, MemoryState], object], worlds: int) 
     def holds(world: tuple[ClusterSnapshot, MemoryState]) -> None:
         try:
             hold(*world)
-        except (ContractError, PolicyError) as error:
-            smallest[:] = [(str(error), f"{written(world[0])}\n{written(world[1])}")]
+        except BROKEN as error:
+            smallest[:] = [(_sentence(error), f"{written(world[0])}\n{written(world[1])}")]
             raise
 
     try:
         holds()
-    except (ContractError, PolicyError, Flaky):  # flaky: it does not fail again in the same world
+    except (*BROKEN, Flaky):  # flaky: it does not fail again in the same world; an endless one is not shrunk
         return smallest[0]
     return None
 
@@ -300,6 +314,8 @@ def _timed(policy: PolicyFile) -> Finding:
         make.decide(snapshot, memory)
     except PolicyError as error:
         return Finding("many jobs", str(error))
+    except EndlessError as error:
+        return Finding("many jobs", f"with {SPEED_JOBS} jobs on {SPEED_NODES} nodes {_sentence(error)}")
     milliseconds = 1000 * (time.perf_counter() - start)
     return Finding("many jobs", note=f"{SPEED_JOBS} jobs on {SPEED_NODES} nodes take {milliseconds:.0f} ms a pass")
 

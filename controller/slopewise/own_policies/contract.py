@@ -195,13 +195,19 @@ def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) ->
     _require(not too_large, "places a job where its memory does not fit; see snapshot.memory_room_bytes, or place_each")
 
 
-def check_limits_add_up(make: Make, snapshot: ClusterSnapshot, memory: MemoryState) -> None:
-    """What a policy wants for the jobs of a node, all of them evaluated for the first time, fits the node."""
+def check_limits_add_up(make: Make, snapshot: ClusterSnapshot, memory: MemoryState, *, soft: bool) -> None:
+    """What a policy wants for the jobs of a node, all of them evaluated for the first time, fits the node.
+
+    Of one with soft limits each job's fits the node, and their sum need not.
+    """
     fresh = {uid: known.altered(wanted_cores=None) for uid, known in memory.jobs.items()}
     decisions = decide(make(), snapshot, MemoryState(fresh))
     jobs_on = snapshot.jobs_by_node()
     for node in snapshot.nodes:
         wanted = [decisions.memory.jobs[job.uid].wanted_cores for job in jobs_on[node.name]]
-        total = sum(cores for cores in wanted if cores is not None)
-        text = f"wants {total:.4g} cores together for the jobs of a node that has {node.cpu_cores:.4g}"
-        _require(total <= node.cpu_cores * (1 + 1e-9), text)
+        most, has = node.cpu_cores * (1 + 1e-9), f"of a node that has {node.cpu_cores:.4g}"
+        known = [cores for cores in wanted if cores is not None]
+        largest, total = max(known, default=0.0), math.fsum(known)
+        _require(largest <= most, f"wants {largest:.4g} cores for one job {has}; a Verdict is in cores of its node")
+        together = f"wants {total:.4g} cores together for the jobs {has}; divide what it has, or say SOFT_LIMITS = True"
+        _require(soft or total <= most, together)

@@ -10,9 +10,9 @@ every field made by `parameter`, with unit, default, bounds and source) and a cl
 A file says `PURPOSE`, what one would choose it for in a few words, and `ACTIONS`, what its policy may decide: `resize`
 jobs, `place` arriving ones, `migrate` running ones (`("resize",)` where it does not say). It may say `SIMULATOR_ONLY =
 True`: its policy needs an oracle's knowledge; and `DECIDES_ON = "reports"`: its policy decides on something else than a
-loss; and `READS_POINTS = True`: it reads raw points (`Job.points`); and `IN_TURNS = True`: it serves jobs one after
-another, so that a cut is a wait, and lower growth in it is no regression. Code that several policies share lies in
-`shared/`.
+loss; `READS_POINTS = True`: it reads raw points (`Job.points`); `IN_TURNS = True`: it serves jobs one after another,
+so that a cut is a wait, and lower growth in it is no regression; and `SOFT_LIMITS = True`: its limits are ceilings of
+single jobs and may add up to more than the node. Code that several policies share lies in `shared/`.
 
 `decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
 the snapshot by `growth.measure`. It gives a reason for every job, also for unchanged ones. Policies do not depend on
@@ -115,6 +115,8 @@ class PolicyFile:
     """It reads the raw points of jobs (`Job.points`), which cost one more query a pass."""
     in_turns: bool = False
     """It serves jobs one after another: a cut is a wait, judged by kills and restarts (`feedback/rollback.py`)."""
+    soft_limits: bool = False
+    """Its limits may add up to more than the node."""
     file: str | None = None
     """The file of a policy that is a single one of the user's, by which another process finds it."""
     actions: frozenset[Action] = frozenset({"resize"})
@@ -146,6 +148,7 @@ class PolicyFile:
             decides_on=getattr(module, "DECIDES_ON", "loss"),
             reads_points=bool(getattr(module, "READS_POINTS", False)),
             in_turns=bool(getattr(module, "IN_TURNS", False)),
+            soft_limits=bool(getattr(module, "SOFT_LIMITS", False)),
             origin=origin,
             file=file,
             actions=frozenset(getattr(module, "ACTIONS", ("resize",))),

@@ -48,6 +48,7 @@ from slopewise.policies.shared.silence import unknown_reason
 
 PURPOSE = "trainings of which nothing is known but their loss"
 ACTIONS = ("resize",)
+SOFT_LIMITS = True  # as the paper says (thesis 5.1.1)
 
 NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
 

@@ -19,6 +19,7 @@ from slopewise.policies.shared.placement import place_each
 
 PURPOSE = "the same on several nodes, where arriving jobs are placed too"
 ACTIONS = ("resize", "place")
+SOFT_LIMITS = True
 
 
 class Parameters(flowcon.Parameters):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +14,10 @@ from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
 
 from slopewise.errors import UsageError
 from slopewise.model import ClusterSnapshot, JobState, MemoryState, Node
+from slopewise.own_policies import endless
 from slopewise.own_policies.check import CheckResult, check_file, written
 from slopewise.own_policies.drawn_worlds import START
+from slopewise.own_policies.template import template
 
 FEW = 25
 
@@ -101,14 +107,80 @@ def test_a_mistake_in_an_odd_world_comes_with_the_smallest_one(tmp_path: Path) -
     assert world.endswith("MemoryState()")
 
 
-def test_limits_that_do_not_add_up_are_a_note_and_no_mistake(tmp_path: Path) -> None:
-    greedy = (
-        "memory = replace(memory, jobs={u: known.with_decision('x', 1e3, START) for u, known in memory.jobs.items()})"
-    )
-    result = check(tmp_path, greedy, "return self.fair(snapshot, memory)", head=f"START = {START}\n")
-    (note,) = [finding.note for finding in result.findings if finding.check == "limits that add up"]
-    assert result.kept
-    assert "cores together for the jobs of a node that has" in (note or "")
+def wanting(of_cores: float, *, soft: bool = False) -> str:
+    """A policy that decides this part of its node for each job."""
+    text = template("mine").replace("Verdict(cores[job.uid],", f"Verdict({of_cores} * node.cpu_cores,")
+    return text.replace("PURPOSE", "SOFT_LIMITS = True\nPURPOSE") if soft else text
+
+
+@pytest.mark.parametrize(
+    ("of_cores", "soft", "sentence"),
+    [
+        (7.0, False, "cores for one job of a node that has"),
+        (7.0, True, "cores for one job of a node that has"),
+        (1.0, False, "cores together for the jobs of a node that has"),
+        (1.0, True, None),
+    ],
+)
+def test_shares_beyond_the_node_are_refused(tmp_path: Path, of_cores: float, soft: bool, sentence: str | None) -> None:
+    result = check_file(a_file(tmp_path, wanting(of_cores, soft=soft)), FEW)
+    mistakes = [finding.mistake for finding in result.findings if finding.check == "limits that add up"]
+    assert result.kept == (sentence is None)
+    assert len(mistakes) == 1
+    assert (sentence or "") in (mistakes[0] or "")
+
+
+def test_a_missing_verdict_is_a_sentence(tmp_path: Path) -> None:
+    text = template("mine").replace("enumerate(order, start=1)", "enumerate(order[1:], start=2)")
+    (mistake,) = filter(None, (finding.mistake for finding in check_file(a_file(tmp_path, text), FEW).findings))
+    assert "gave an answer that cannot be used: no verdict for " in mistake
+    assert "KeyError" not in mistake
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (["while True:", "    pass"], "ordinary worlds"),
+        (["while True:", "    try: 1 / 0", "    except Exception: pass"], "ordinary worlds"),
+        (["while snapshot.moving: pass", "return fair"], f"{FEW} random worlds"),
+        (["while len(snapshot.jobs) > 500: pass", "return fair"], "many jobs"),
+    ],
+)
+def test_a_policy_that_loops_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], place: str
+) -> None:
+    monkeypatch.setattr(endless, "LIMIT_SECONDS", 1.0)
+    path = a_file(tmp_path, deciding(*lines))
+    alarm = signal.getsignal(signal.SIGALRM)
+    result = check_file(path, FEW)
+    last = result.findings[-1]
+    loop = next(number for number, text in enumerate(path.read_text().splitlines(), start=1) if "while" in text)
+    assert (result.kept, last.check) == (False, place)
+    (line,) = re.findall(r"decide has not ended within 1 s \(line (\d+)\)", last.mistake or "")
+    assert loop <= int(line) <= loop + 2
+    assert (last.world is not None) == ("random" in place)
+    assert signal.getsignal(signal.SIGALRM) == alarm
+
+
+def test_a_file_that_loops_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endless, "LIMIT_SECONDS", 0.5)
+    with pytest.raises(UsageError, match=r"cannot be loaded: it has not ended within 0.5 s \(line 1\)"):
+        check_file(a_file(tmp_path, failing("while True: pass")))
+
+
+def test_what_no_alarm_ends_ends_the_process(tmp_path: Path) -> None:
+    """A loop in C: it returns to no line of Python."""
+    path = a_file(tmp_path, deciding("return sum(iter(int, 1))"))
+    code = f"""
+from pathlib import Path
+from slopewise.own_policies import check, endless
+endless.LIMIT_SECONDS = 0.5
+check.check_file(Path({str(path)!r}), 5)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stderr
+    assert f'File "{path}", line' in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,6 @@ from slopewise.policies import Action, DecidesOn, PolicyProtocol, Setting, build
 
 CONTROLS = ("limits", "requests")
 
-SOFT_LIMITS = {"flowcon", "flowcon2"}
-"""Policies whose limits may add up to more than the node, as their paper says (thesis 5.1.1)."""
-
 PLACING = {name for name in names() if "place" in find(name).actions}
 """Policies that choose the node of an arriving job; with the others the default scheduler does."""
 
@@ -98,8 +95,7 @@ class TestEveryPolicy:
     @given(world=worlds())
     def test_keeps_to_the_contract_in_any_world(self, name: str, control: CpuControl, world: World) -> None:
         check_everything(maker(name, control), control, *world, decides_on(name), find(name).actions)
-        if name not in SOFT_LIMITS:
-            check_limits_add_up(maker(name, control), *world)
+        check_limits_add_up(maker(name, control), *world, soft=find(name).soft_limits)
 
     @pytest.mark.parametrize("jobs", [[], [a_job("only", level=None)], [a_job("only")]])
     def test_survives_no_jobs_one_job_and_unknown_growth(self, name: str, control: CpuControl, jobs: list[Job]) -> None:

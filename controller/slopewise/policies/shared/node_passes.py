@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slopewise.allocation import allotment_texts, resizes, targets_millicores
+from slopewise.errors import PolicyError
 from slopewise.estimators.growth import EARLY_RATIO
 from slopewise.model import (
     ClusterSnapshot,
@@ -97,6 +98,8 @@ def decide_by_node(
             decision = decide_node(
                 left, reporting, last and replace(last, job_uids=last.job_uids - silent.keys() - new)
             )
+            if without := [job.uid for job in reporting if job.uid not in decision.verdicts]:
+                raise PolicyError(f"no verdict for {without[0]} on {node.name}; give one for each job of `decide_node`")
             nodes[node.name] = NodeMemory(frozenset(job.uid for job in jobs), now, decision.interval_seconds)
             node_reasons |= {job.uid: decision.verdicts[job.uid].reason for job in reporting}
             jobs_memory |= {
