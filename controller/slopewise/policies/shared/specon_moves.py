@@ -126,7 +126,7 @@ def reallocate(plan: Plan, job: Job, known: JobMemory, weights: Floats, because:
     fits = plan.room_bytes >= (job.memory_to_move_bytes or 0.0)
     fits[[plan.index[name] for name in refused_nodes(job) if name in plan.index]] = False
     fits[here] = True
-    scores = np.where(fits, plan.counts @ weights, np.inf)
+    scores = np.where(fits, (plan.counts * weights).sum(axis=1), np.inf)
     least = scores == scores.min()
     if least[here]:
         plan.marks[job.uid] = frozenset({MIGRATED})
