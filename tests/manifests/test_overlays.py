@@ -295,3 +295,35 @@ def test_another_namespace_takes_all_bindings_along(name: str, tmp_path: Path) -
     assert len(subjects) >= 2
     assert {subject["namespace"] for subject in subjects} == {"elsewhere"}
     assert only(documents, "Deployment")["metadata"]["namespace"] == "elsewhere"
+
+
+COMPONENTS = sorted(folder.name for folder in (MANIFESTS / "components").iterdir())
+
+
+def nowhere(documents: Documents) -> list[str]:
+    """Objects whose namespace is not the controller's, and Services that select no pod of a Deployment beside them."""
+    namespace = only(documents, "Deployment")["metadata"]["namespace"]
+    labels = [d["spec"]["template"]["metadata"]["labels"] for d in documents if d["kind"] == "Deployment"]
+    found = []
+    for document in documents:
+        name = f"{document['kind']} {document['metadata']['name']}"
+        if document["kind"] not in OF_THE_CLUSTER and document["metadata"].get("namespace") != namespace:
+            found.append(f"{name} lies in {document['metadata'].get('namespace', 'default')}")
+        selector = document["spec"]["selector"] if document["kind"] == "Service" else {}
+        if not any(selector.items() <= each.items() for each in labels):
+            found.append(f"{name} selects no pod")
+    return found
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_object_lies_beside_the_controller_and_every_service_selects_it(name: str) -> None:
+    assert nowhere(render(MANIFESTS / "overlays" / name)) == []
+
+
+@pytest.mark.parametrize("namespace", [None, "elsewhere"])
+@pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "policies"])
+def test_so_do_those_of_a_component(tmp_path: Path, name: str, namespace: str | None) -> None:
+    where = {} if namespace is None else {"namespace": namespace}
+    documents = render_mine(tmp_path, "minimal", components=[f"slopewise/manifests/components/{name}"], **where)
+    assert only(documents, "Deployment")["metadata"]["namespace"] == (namespace or "slopewise-system")
+    assert nowhere(documents) == []

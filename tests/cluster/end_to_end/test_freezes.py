@@ -62,10 +62,8 @@ def controller(
 def alertmanager(scene: Scene, tmp_path: Path) -> Iterator[Alertmanager]:
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN)
-    replicas = scene.kubectl.get("pods", "-n", SYSTEM, "--selector=app.kubernetes.io/component=controller")["items"]
-    address = replicas[0]["status"][
-        "podIP"
-    ]  # Alertmanager runs outside of the cluster, where the Service leads nowhere
+    # Alertmanager runs outside of the cluster, where no DNS of it answers: its address stands for the Service's name.
+    address = scene.kubectl.get("service", "slopewise-alerts", "-n", SYSTEM)["spec"]["clusterIP"]
     with Alertmanager(tmp_path, f"http://{address}:8080{PATH}", token_file) as running:
         yield running
 

@@ -66,6 +66,62 @@ def found(reach: tuple[str, ...], *more: str, code: int = 0) -> Found:
     return by_check
 
 
+def put_alerts(server: ApiServer, *, option: bool = True, service: bool = True, **slices: Any) -> None:
+    """A controller that takes alerts, its Service, and what the Service leads to."""
+    args = ["--alert-token-file=/etc/slopewise-alerts/token"] if option else []
+    template = {"spec": {"containers": [{"name": "controller", "args": args}]}}
+    deployment = {"metadata": {"name": "slopewise-controller"}, "spec": {"template": template}}
+    server.put(path_of("apps/v1", "deployments", "slopewise-system"), deployment)
+    if service:
+        spec = {"ports": [{"port": 8080, "targetPort": "http"}]}
+        server.put(
+            path_of("v1", "services", "slopewise-system"), {"metadata": {"name": "slopewise-alerts"}, "spec": spec}
+        )
+    labels = {"kubernetes.io/service-name": "slopewise-alerts"}
+    metadata = {"name": "slopewise-alerts-x", "labels": labels}
+    server.put(path_of("discovery.k8s.io/v1", "endpointslices", "slopewise-system"), {"metadata": metadata, **slices})
+
+
+class TestTheWayOfAlerts:
+    READY = {"conditions": {"ready": True}}
+    PORT = {"name": "alerts", "port": 8080}
+
+    def test_leads_over_the_service_to_the_port_of_pods_that_are_ready(
+        self, server: ApiServer, reach: tuple[str, str]
+    ) -> None:
+        put_healthy(server).put_pod("train-0")
+        put_alerts(server, endpoints=[self.READY, {"conditions": {"ready": False}}], ports=[self.PORT])
+        [(verdict, line)] = found(reach)["alerts"]
+        expected = "http://slopewise-alerts.slopewise-system.svc:8080/alerts leads to 1 ready pod"
+        assert (verdict, line) == ("ok", expected)
+
+    @pytest.mark.parametrize(
+        ("world", "expected"),
+        [
+            ({"service": False}, "there is no Service slopewise-system/slopewise-alerts: none arrives; apply"),
+            ({"option": False}, "leads to a controller without --alert-token-file; apply"),
+            ({"endpoints": [], "ports": [PORT]}, "leads to no ready pod: no alert arrives; see whether"),
+            ({"endpoints": [READY], "ports": [{"name": "alerts"}]}, "leads to no port of its pods; name"),
+        ],
+        ids=["no service", "no option", "no endpoint", "no port"],
+    )
+    def test_where_it_ends_is_a_failure_with_a_remedy(
+        self, server: ApiServer, reach: tuple[str, str], world: dict[str, Any], expected: str
+    ) -> None:
+        put_healthy(server).put_pod("train-0")
+        put_alerts(server, **world)
+        [(verdict, line)] = found(reach, code=1)["alerts"]
+        assert verdict == "failed"
+        assert expected in line
+
+    def test_says_nothing_where_no_alert_is_taken_and_services_may_not_be_read(
+        self, server: ApiServer, reach: tuple[str, str]
+    ) -> None:
+        put_healthy(server).put_pod("train-0")
+        server.fault(refusal(403, "Forbidden", "no right"), path="/services/")
+        assert "alerts" not in found(reach)
+
+
 class TestCluster:
     def test_of_a_healthy_cluster_every_line_is_ok(self, server: ApiServer, reach: tuple[str, str]) -> None:
         put_healthy(server).put_pod("train-0")

@@ -14,6 +14,7 @@ from slopewise.adapters.kube.state.training_policies import PolicyRecord
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.explain.findings import Finding
 from slopewise.manager.connect import connect
+from slopewise.manager.doctor.alerts import check_alerts
 from slopewise.manager.doctor.jobs import Sought, check_jobs, read_pods
 from slopewise.manager.doctor.prometheus import check_labels, check_prometheus
 from slopewise.manager.doctor.rights import check_rights
@@ -60,11 +61,12 @@ def check_cluster(options: CheckOptions) -> Iterator[Finding]:
 
 
 def _around(api: KubeApi, options: CheckOptions, policies: Sequence[PolicyRecord]) -> Iterator[Finding]:
-    """Leader, rights and nodes."""
+    """Leader, rights, the way of alerts, and nodes."""
     namespace = options.connection.namespace
     yield check_leader(api, options.lease_namespaces)
     yield from check_rights(api, namespace, options.lease_namespace, moves=moves_wanted(policies))
     if namespace is None:
+        yield from check_alerts(api, options.lease_namespace)
         yield from check_nodes(api, time.time())
 
 

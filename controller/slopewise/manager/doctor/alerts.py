@@ -1,0 +1,84 @@
+"""Checks the way of an alert: from the Service `slopewise-alerts` over its endpoints to the port of the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slopewise.adapters.http.alert_webhook import PATH
+from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.explain.findings import Finding
+from slopewise.manager.connect import LEASE_NAME
+from slopewise.reports.wording import counted
+
+SERVICE = "slopewise-alerts"
+OPTION = "--alert-token-file"
+_CHECK = "alerts"
+_APPLY = "apply manifests/components/alerts in the namespace of the controller"
+
+
+def check_alerts(api: Api, namespace: str) -> Iterator[Finding]:
+    """`namespace`: the controller's. No finding where neither the controller nor a Service is for alerts."""
+    listens = None
+    try:
+        listens = _listens(api, namespace)
+        service = _found(api, path_of("v1", "services", namespace, SERVICE))
+        if service is None:
+            if listens:
+                text = f"the controller takes alerts, and there is no Service {namespace}/{SERVICE}: none arrives"
+                yield Finding(_CHECK, "failed", text, _APPLY)
+            return
+        yield _of_service(api, namespace, service, listens=listens)
+    except ApiError as error:
+        if listens is False and error.is_forbidden:
+            return  # the controller's own account may not read Services, and needs none here
+        yield Finding(_CHECK, "unchecked", f"the way of alerts cannot be read: {error}")
+
+
+def _listens(api: Api, namespace: str) -> bool:
+    """Whether the Deployment of the controller has the option; False where there is none."""
+    deployment = _found(api, path_of("apps/v1", "deployments", namespace, LEASE_NAME)) or {}
+    template: Json = (deployment.get("spec") or {}).get("template") or {}
+    containers = (template.get("spec") or {}).get("containers") or ()
+    return any(str(arg).startswith(OPTION) for each in containers for arg in each.get("args") or ())
+
+
+def _found(api: Api, path: str) -> Json | None:
+    try:
+        return api.get(path)
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+
+
+def _of_service(api: Api, namespace: str, service: Json, *, listens: bool) -> Finding:
+    """What the Service leads to."""
+    name = f"Service {namespace}/{SERVICE}"
+    if not listens:
+        return Finding(_CHECK, "failed", f"{name} leads to a controller without {OPTION}", _APPLY)
+    path = path_of("discovery.k8s.io/v1", "endpointslices", namespace)
+    params = {"labelSelector": f"kubernetes.io/service-name={SERVICE}"}
+    slices = [each for page in pages(api, path, params) for each in page.get("items") or ()]
+    ready = [(each, slice_) for slice_ in slices for each in slice_.get("endpoints") or () if _is_ready(each)]
+    if not ready:
+        remedy = "see whether the controller is ready, and compare the Service's selector with its pods' labels"
+        return Finding(_CHECK, "failed", f"{name} leads to no ready pod: no alert arrives", remedy)
+    if not all(_port(slice_) for _, slice_ in ready):
+        return Finding(
+            _CHECK, "failed", f"{name} leads to no port of its pods", "name the pods' port in its targetPort"
+        )
+    port = next((each.get("port") for each in (service.get("spec") or {}).get("ports") or ()), None)
+    url = f"http://{SERVICE}.{namespace}.svc:{port}{PATH}"
+    return Finding(_CHECK, "ok", f"{url} leads to {counted(len(ready), 'ready pod')}")
+
+
+def _is_ready(endpoint: Json) -> bool:
+    """Kubernetes takes an unknown state for ready."""
+    return (endpoint.get("conditions") or {}).get("ready") is not False
+
+
+def _port(slice_: Json) -> bool:
+    return any(each.get("port") for each in slice_.get("ports") or ())
