@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.pictures import show_the_same
 
 from replication.explained import FEW, FOLDER, draw_ends, draw_fits, draw_turns, draw_value, outcomes
 from slopewise.policies.marginal import DUE, FIRST, LAGS, PROMISED, WAITS
@@ -19,13 +20,13 @@ AGAIN = "run `python -m replication.explained`"
 def test_pictures_of_the_arithmetic_are_those_of_today(draw: object, tmp_path: Path) -> None:
     assert callable(draw)
     name = draw(tmp_path)
-    assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes(), AGAIN
+    assert show_the_same(tmp_path / name, FOLDER / name), AGAIN
 
 
 def test_pictures_of_runs_are_those_of_today(tmp_path: Path) -> None:
     few, all_of_them = outcomes(FEW), outcomes({})
     for name in (draw_turns(*few, tmp_path), draw_ends(*all_of_them, tmp_path)):
-        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes(), AGAIN
+        assert show_the_same(tmp_path / name, FOLDER / name), AGAIN
 
 
 def test_in_the_runs_that_are_drawn_jobs_end_sooner_and_the_whole_no_later() -> None:

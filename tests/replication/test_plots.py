@@ -6,10 +6,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from support.pictures import show_the_same
 
 from replication.plots import GANTT_SETTING, SWEEPS, draw_all
 from replication.run import SETTINGS, Result
 from slopewise.reports.estimates import Estimate
+
+ROOT = Path(__file__).parents[2]
 
 
 def a_result(name: str, offset: float = 0.0) -> Result:
@@ -36,6 +39,24 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 def test_the_same_figures_give_the_same_bytes(once: dict[str, bytes], tmp_path: Path) -> None:
     assert drawn(["flowcon-fixed", GANTT_SETTING], tmp_path) == once
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("L 576 288 ", "L 576.1 288 ", True),  # as another processor sums
+        ("L 576 288 ", "L 570 288 ", False),
+        ("Matplotlib v", "Another v", True),
+        ("<!-- 10 -->", "<!-- 11 -->", False),
+        ("stroke-width: 0.8", "stroke-width: 9", False),
+    ],
+)
+def test_a_picture_is_compared_by_what_it_shows(old: str, new: str, same: bool, tmp_path: Path) -> None:
+    committed = ROOT / "docs/images/replication/flowcon-fixed-alpha.svg"
+    written = committed.read_text(encoding="utf-8")
+    assert old in written
+    (tmp_path / "other.svg").write_text(written.replace(old, new), encoding="utf-8")
+    assert show_the_same(tmp_path / "other.svg", committed) == same
 
 
 def test_other_figures_give_another_picture(once: dict[str, bytes], tmp_path: Path) -> None:
