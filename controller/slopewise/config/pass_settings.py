@@ -30,6 +30,9 @@ from slopewise.policies import PolicyParameters, PolicyProtocol, Setting
 MIN_INTERVAL_SECONDS = 20.0
 """The thesis's interval, for a document that names none; where Prometheus scrapes every 15 s it is 60 s."""
 
+POINTS_INTERVALS = 2
+"""A reading after passes without an answer is not dearer than that, and one such pass loses no point."""
+
 
 def with_interval(document: TrainingPolicy, scrape_interval_seconds: float) -> TrainingPolicy:
     """The document with its interval: its own, or else four scrapes, at least 20 s."""
@@ -121,6 +124,11 @@ def reads_points(spec: TrainingPolicySpec) -> bool:
     """Whether a policy of a document reads raw points; mode Observe runs none."""
     choices = (spec.policy, spec.placement)
     return spec.mode != "Observe" and any(each is not None and find(each.name).reads_points for each in choices)
+
+
+def points_seconds(spec: TrainingPolicySpec) -> float | None:
+    """How far back raw points are read at most; None: not at all."""
+    return POINTS_INTERVALS * spec.behaviour.evaluation_seconds if reads_points(spec) else None
 
 
 def local_memory_mistake(document: TrainingPolicy) -> str | None:

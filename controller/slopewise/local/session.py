@@ -39,8 +39,8 @@ from slopewise.config.pass_settings import (
     interval_mistake,
     local_memory_mistake,
     pass_settings,
+    points_seconds,
     policy_of,
-    reads_points,
     with_interval,
 )
 from slopewise.config.training_policy import TrainingPolicy
@@ -323,8 +323,9 @@ class Session(ClosesStack):
             window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,
             responses=[self.plan.policy.spec.responses],
             own=self._own_mappings(),
-            points=reads_points(self.plan.policy.spec),
+            points_seconds=points_seconds(self._document.spec),
             on_query=self.telemetry.record_query,
+            on_left_out=self.telemetry.record_left_out,
         )
 
     def _own_mappings(self) -> dict[str, OwnMappings]:

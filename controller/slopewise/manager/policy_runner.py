@@ -31,7 +31,7 @@ from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader
-from slopewise.config.pass_settings import pass_settings, policy_of, reads_points
+from slopewise.config.pass_settings import pass_settings, points_seconds, policy_of
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import OtherResizers
 from slopewise.decision_record.recorder import Recorder
@@ -236,7 +236,8 @@ class PolicyRunner:
         if not left_out:
             return None
         name, reason = next(iter(left_out.items()))
-        return f"{len(left_out)} pods are left out; {name}: {reason}"
+        pods = "1 pod is" if len(left_out) == 1 else f"{len(left_out)} pods are"
+        return f"{pods} left out; {name}: {reason}"
 
     def _others(self) -> OtherResizers | None:
         """Who else resizes pods of this policy; from the last pass."""
@@ -287,8 +288,9 @@ class PolicyRunner:
             timeout_seconds=reading_seconds(self.spec.behaviour.evaluation_seconds),
             resource_matchers={},
             responses=[self.spec.responses],
-            points=reads_points(self.spec),
+            points_seconds=points_seconds(self.spec),
             on_query=self._telemetry.record_query,
+            on_left_out=self._telemetry.record_left_out,
         )
 
     def _make_observer(self) -> KubeObserver:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any, get_args
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -52,6 +52,12 @@ class Instruments:
             "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"],
             buckets=_PASS_BUCKETS, registry=self.registry,
         )  # fmt: skip
+        self.left_out = Gauge(
+            "slopewise_left_out_series",
+            "Series of a pod that is left out of readings because it has too many.",
+            ["name", "job_namespace", "job_name"],
+            registry=self.registry,
+        )
         self.last_pass = Gauge(
             "slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.", registry=self.registry
         )
@@ -133,6 +139,8 @@ class Telemetry:
         self._warned: set[tuple[str, str]] = set()
         self._held: Mapping[str, Hold] = {}
         """Of the last pass that observed, by uid."""
+        self._left_out: frozenset[tuple[str, str]] = frozenset()
+        """Pods by namespace and name."""
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -143,6 +151,7 @@ class Telemetry:
         """Remove a deleted policy's jobs from the metrics."""
         self._metrics.last.forget(self._document)
         self._metrics.move_bounds.forget(self._document)
+        self.record_left_out({})
         self._metrics.moved_cpu.forget(self._document)
 
     def record(self, report: PassReport) -> None:
@@ -187,6 +196,14 @@ class Telemetry:
     def record_query(self, outcome: str, seconds: float) -> None:
         """Record one query to Prometheus, which is one of `observe`."""
         self._metrics.queries.labels(outcome).observe(seconds)
+
+    def record_left_out(self, series: Mapping[Any, int]) -> None:
+        """Record the pods, by namespace and name, that the reading leaves out, and how many series each has."""
+        for pod in self._left_out - series.keys():
+            self._metrics.left_out.remove(self._document, *pod)
+        for pod, count in series.items():
+            self._metrics.left_out.labels(self._document, *pod).set(count)
+        self._left_out = frozenset(series)
 
     def record_failure(self, error: BaseException) -> None:
         """Record a pass that raised: the message of an expected error, the traceback of a bug."""

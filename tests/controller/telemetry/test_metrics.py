@@ -86,6 +86,7 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     cluster.follow_moves(lambda: [7.0, 31.0], list)
     cluster.follow_suspended(list)
     cluster.follow_freezes(dict)
+    telemetry.record_left_out({("team", "loud"): 100_000})
     text = generate_latest(telemetry.registry).decode()
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
     exported = {name for name in exported if not name.endswith("_created")}
@@ -98,6 +99,25 @@ def test_counters_are_there_before_their_first_event() -> None:
     assert value(telemetry, "slopewise_passes_total", result="held") == 0
     assert value(telemetry, "slopewise_resizes_total", outcome="failed") == 0
     assert value(telemetry, "slopewise_withheld_total", guard="node_capacity") == 0
+
+
+def test_pods_with_too_many_series_are_named_until_they_have_fewer_and_each_policy_names_its_own() -> None:
+    instruments = Instruments()
+    first, second = (
+        Telemetry(control="limits", interval_seconds=20.0, document=name, instruments=instruments) for name in "ab"
+    )
+    first.record_left_out({("team", "loud"): 5_000})
+    second.record_left_out({("team", "loud"): 5_001})
+    second.record_left_out({})
+    assert series_left_out(instruments, "a") == 5_000
+    assert series_left_out(instruments, "b") is None
+    first.forget()
+    assert series_left_out(instruments, "a") is None
+
+
+def series_left_out(instruments: Instruments, policy: str) -> float | None:
+    pod = {"name": policy, "job_namespace": "team", "job_name": "loud"}
+    return instruments.registry.get_sample_value("slopewise_left_out_series", pod)
 
 
 def test_a_pass_is_counted_with_its_outcomes_and_what_was_withheld() -> None:

@@ -39,7 +39,7 @@ from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
 from slopewise.adapters.kube.workloads.owners import Identity, Owners, Resolution
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations
-from slopewise.adapters.prometheus.reader import Scope
+from slopewise.adapters.prometheus.reader import PrometheusReading, Scope
 from slopewise.config.selectors import Selection
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.errors import ObservationError
@@ -186,7 +186,7 @@ class KubeObserver:
         }
         self.behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
         sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
-        self._note_left_out(found, sizes)
+        self._note_left_out(found, sizes, reading)
         found = [job for job in found if job.node in sizes]
         cores = {name: size for name, (size, _) in sizes.items()}
         reserved = reserved_cores(found, self._original)
@@ -312,8 +312,13 @@ class KubeObserver:
         machines = self._reader.machines(now_seconds)
         return {name: (machine.cpu_cores, machine.memory_bytes) for name, machine in machines.items()}
 
-    def _note_left_out(self, found: Iterable[Job], sizes: Mapping[str, tuple[float, int]]) -> None:
-        """Records jobs on nodes of unknown size; ObservationError when no node's size is known."""
+    def _note_left_out(
+        self, found: Iterable[Job], sizes: Mapping[str, tuple[float, int]], reading: PrometheusReading
+    ) -> None:
+        """Records pods with too many series, and jobs on nodes of unknown size.
+
+        ObservationError when no node's size is known.
+        """
         homeless = {f"{job.namespace}/{job.name}": job.node for job in found if job.node not in sizes}
         if homeless and not sizes:
             names = ", ".join(sorted(set(homeless.values()))[:_FEW_NAMES])
@@ -323,7 +328,10 @@ class KubeObserver:
                 "nodes; nothing is changed meanwhile."
             )
         unknown = {pod: f"the size of its node {node} is not known" for pod, node in homeless.items()}
-        self.left_out = {**self._resolution.left_out, **unknown}
+        crowded = {
+            f"{key.namespace}/{key.pod}": f"it exports {count} series" for key, count in reading.left_out.items()
+        }
+        self.left_out = {**self._resolution.left_out, **unknown, **crowded}
 
     def _nodes(
         self, sizes: Mapping[str, tuple[float, int]], records: Mapping[str, NodeRecord], found: Sequence[Job]

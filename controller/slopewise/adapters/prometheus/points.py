@@ -30,9 +30,6 @@ from slopewise.config.metric_mappings import EvaluationMapping, SeriesName
 from slopewise.model import RawPoint
 from slopewise.model.reported import is_figure, is_level
 
-MAX_SECONDS = 600.0
-"""How far back a reading goes at most, after passes without an answer."""
-
 MAX_POINTS = 120
 """Of a job in one reading: the newest."""
 

@@ -31,7 +31,14 @@ class AnyOf:
     values: tuple[str, ...] = ()
 
 
-Matchers = Sequence[tuple[str, str | AnyOf]]
+@dataclass(frozen=True, slots=True)
+class NoneOf:
+    """None of several values of a label, compared as text."""
+
+    values: tuple[str, ...]
+
+
+Matchers = Sequence[tuple[str, str | AnyOf | NoneOf]]
 """Pairs of label and value, not a mapping: a user's `namespace` narrows the controller's, never replaces it."""
 
 MAX_PATTERN = 200
@@ -244,20 +251,25 @@ max by (namespace, pod) (
 
 
 # What a job exports besides what every process does: asked for a few jobs that report no evaluation. By the addresses
-# of their own targets, because kubelets and kube-state-metrics have series about every pod.
+# of their own targets, because kubelets and kube-state-metrics have series about every pod. Of each pod so many names
+# at most, for it may export any number.
 METRIC_NAMES = Template("""\
-count by (__name__, namespace, pod) ({
+topk by (namespace, pod) ($most, count by (__name__, namespace, pod) ({
     __name__!~"up|(scrape|python|process|go|promhttp)_.+|.+_(bucket|created)",
     $matchers
     instance=~"$instances",
     pod=~"$pods"
-  })
+  }))
 """)
+
+MAX_NAMES = 1_000
+"""Names of metrics of one pod: a model server has some 200."""
 
 
 def metric_names(matchers: Matchers, instances: Sequence[str], pods: Sequence[str]) -> str:
     """The query for the names of the metrics of a few pods whose own targets are at these addresses."""
     return METRIC_NAMES.substitute(
+        most=MAX_NAMES,
         matchers=render_matchers(matchers),
         instances=escaped("|".join(map(re.escape, instances))),
         pods=escaped("|".join(map(re.escape, pods))),
@@ -341,11 +353,18 @@ def render_matchers(matchers: Matchers) -> str:
     return "".join(f"{checked_label_name(name)}{_comparison(value)}," for name, value in matchers)
 
 
-def _comparison(value: str | AnyOf) -> str:
+def pattern(values: Sequence[str]) -> str:
+    """A regular expression for these values as text."""
+    return "|".join(re.escape(each) for each in values)
+
+
+def _comparison(value: str | AnyOf | NoneOf) -> str:
     if isinstance(value, str):
         return f'="{escaped(value)}"'
-    pattern = "|".join(re.escape(each) for each in value.values)
-    return f'=~"{escaped(pattern)}"' if value.values and len(pattern) <= MAX_PATTERN else '!=""'
+    any_of = pattern(value.values)
+    if isinstance(value, NoneOf):
+        return f'!~"{escaped(any_of)}"'
+    return f'=~"{escaped(any_of)}"' if value.values and len(any_of) <= MAX_PATTERN else '!=""'
 
 
 def checked_metric_name(name: str) -> str:

@@ -1,21 +1,22 @@
 """Reads all jobs' losses, facts and container usage from Prometheus at one moment.
 
 An Observer joins a `PrometheusReading` with cgroups, processes or pods into a `ClusterSnapshot`. Whatever the number
-of jobs, a reading costs two queries, one for each evaluation mapping and, where kubelets are scraped, one for
+of jobs, a reading costs three queries, one for each evaluation mapping and, where kubelets are scraped, one for
 container usage, all evaluated at the same moment; and one more where a policy reads raw points. It is complete, or
-ObservationError is raised.
+ObservationError is raised. Only pods with far too many series are left out (`series_bound.py`); a namespace that has
+such a pod costs the same queries again.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from slopewise.adapters.http.config import Endpoint
-from slopewise.adapters.prometheus import node_queries, queries
+from slopewise.adapters.prometheus import node_queries, queries, series_bound
 from slopewise.adapters.prometheus.client import OnQuery, PrometheusHttp, RangeRow, Row, Target
 from slopewise.adapters.prometheus.container_usage import (
     ContainerKey,
@@ -27,6 +28,7 @@ from slopewise.adapters.prometheus.container_usage import (
     use_of_others,
 )
 from slopewise.adapters.prometheus.evaluations import (
+    SCRAPE_LABELS,
     Candidates,
     JobKey,
     candidates_by_job,
@@ -48,7 +50,6 @@ from slopewise.adapters.prometheus.mapped_queries import (
 from slopewise.adapters.prometheus.mapped_rows import MappedRows, without_step_labels
 from slopewise.adapters.prometheus.moving_labels import MovingLabels
 from slopewise.adapters.prometheus.points import (
-    MAX_SECONDS,
     PointsBySeries,
     PointsQuery,
     points_by_series,
@@ -107,6 +108,8 @@ class PrometheusReading:
     queries: int
     resources: Mapping[ContainerKey, ContainerUse] = field(default_factory=dict)
     """Empty where kubelets are not queried."""
+    left_out: Mapping[JobKey, int] = field(default_factory=dict)
+    """The series of each pod that has too many; its job has no series here, and the reason as a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,9 @@ class Scope:
 EVERYTHING = Scope()
 NO_OWN: Mapping[str, OwnMappings] = {}
 _NO_FACTS = Facts()
-_NO_POINTS: PointsBySeries = {}
+
+OnLeftOut = Callable[[Mapping[JobKey, int]], None]
+"""The pods with too many series, and how many."""
 
 
 class PrometheusReader:
@@ -138,16 +143,19 @@ class PrometheusReader:
         *,
         responses: Sequence[ResponseMapping] = (ResponseMapping(),),
         own: Mapping[str, OwnMappings] = NO_OWN,
-        points: bool = False,
+        points_seconds: float | None = None,
+        max_series: int = series_bound.MAX_SERIES,
         on_query: OnQuery = lambda *_: None,
+        on_left_out: OnLeftOut = lambda _: None,
     ) -> None:
         """A window below four scrapes is widened to four; `timeout_seconds` bounds a whole reading.
 
         `evaluations` are tried in order: the first with a series for a job speaks for it. `resource_matchers` are
         forced on what is asked of kubelets' series (empty: any kubelet's); None: those are not asked for. UsageError
         for an endpoint, name or value that cannot be used, before anything is sent. `responses` are those of served
-        models; `own`: by pod, what takes the place of both. `points`: raw points are read too, which is one query more
-        for each way of naming pods. `on_query`: called after each query.
+        models; `own`: by pod, what takes the place of both. `points_seconds`: how far back raw points are read at most,
+        which is one query more for each way of naming pods; None: not at all. `max_series`: of one pod. `on_query`:
+        called after each query; `on_left_out`: after each count of series, with the pods that have too many.
         """
         if not matchers:
             raise UsageError("No matchers for Prometheus: name at least one label, such as the namespace.")
@@ -159,9 +167,11 @@ class PrometheusReader:
         self._mapped = MappedRows(self._evaluations, self._responses)
         self._moving = MovingLabels[JobKey]()
         self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
-        self._reads_points = points
+        self._points_seconds = None if points_seconds is None else max(points_seconds, self.window_seconds)
+        self._max_series = max_series
+        self._on_left_out = on_left_out
         self._points_read_at_seconds: float | None = None
-        self._render(EVERYTHING)
+        self._render(self._forced)
         self._http = PrometheusHttp(endpoint, timeout_seconds, on_query)
 
     @property
@@ -171,18 +181,26 @@ class PrometheusReader:
 
     def read(self, at_seconds: float, scope: Scope = EVERYTHING) -> PrometheusReading:
         """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
-        asked = self._render(scope)
+        since_seconds = self._points_since(at_seconds)
         self._http.begin()
+        left_out = self._count(scope, at_seconds, max(self.window_seconds, at_seconds - since_seconds))
         # No rows are kept for longer than they are read: those about 5,000 jobs are 30 MB an answer.
+        asked_of_kubelets = self._resources(scope)
         resources = (
-            use_by_container(self._http.ask_for(ContainerRow, asked.resources, at_seconds)) if asked.resources else {}
+            use_by_container(self._http.ask_for(ContainerRow, asked_of_kubelets, at_seconds))
+            if asked_of_kubelets
+            else {}
         )
+        asked = [self._render((*self._forced, *part)) for part in series_bound.parts(scope.namespaces, left_out)]
         # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
-        levels = [self._http.ask(query, at_seconds) for query in asked.levels]
-        facts_rows = self._http.ask(asked.facts, at_seconds)
-        events, labelled = without_step_labels(self._http.ask(asked.events, at_seconds), len(levels))
+        levels = [
+            self._ask_all(queries_of_one, at_seconds)
+            for queries_of_one in zip(*(of.levels for of in asked), strict=True)
+        ]
+        facts_rows = self._ask_all([of.facts for of in asked], at_seconds)
+        events, labelled = without_step_labels(self._ask_all([of.events for of in asked], at_seconds), len(levels))
         facts = facts_by_job(facts_rows, events, self._mapped)
-        points = self._points(asked.points, at_seconds, facts) if asked.points else _NO_POINTS
+        points = self._points([each for of in asked for each in of.points], at_seconds, since_seconds, facts)
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
             self._candidates(source, (*rows, *of_labels), oldest_seconds, facts)
@@ -196,7 +214,8 @@ class PrometheusReader:
         }
         if points:
             jobs = {key: _with_points(key, job, points) for key, job in jobs.items()}
-        return PrometheusReading(jobs, self._http.queries, resources)
+        jobs |= {key: JobSeries(warnings=(reason,)) for key, reason in self._reasons(left_out, at_seconds).items()}
+        return PrometheusReading(jobs, self._http.queries, resources, left_out)
 
     def machines(self, at_seconds: float) -> dict[str, Machine]:
         """The size of every node whose kubelet is scraped, by the node's name; one query, a reading of its own."""
@@ -266,14 +285,46 @@ class PrometheusReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _points(self, asked: Sequence[PointsQuery], at_seconds: float, facts: Mapping[JobKey, Facts]) -> PointsBySeries:
-        """The samples since the last reading, and one scrape before it, which may have come late."""
-        before = self._points_read_at_seconds
-        since = at_seconds - self.window_seconds if before is None else before - self.scrape_interval_seconds
-        window = min(MAX_SECONDS, max(self.window_seconds, at_seconds - since))
+    def _count(self, scope: Scope, at_seconds: float, window_seconds: float) -> dict[JobKey, int]:
+        """The pods with too many series in what this reading is about to read, and how many."""
+        forced = (*self._forced, *(matcher for part in series_bound.parts(scope.namespaces, ()) for matcher in part))
+        query = series_bound.counted(self._evaluations, self._responses, forced, window_seconds, self._max_series)
+        pod_labels = {source.mapping.pod_labels for source in self._evaluations}
+        pod_labels |= {source.mapping.pod_labels for source in self._responses}
+        rows = self._http.ask(query, at_seconds)
+        left_out = series_bound.above_bound(rows, (*pod_labels, SCRAPE_LABELS), self._max_series)
+        self._on_left_out(left_out)
+        return left_out
+
+    def _reasons(self, left_out: Mapping[JobKey, int], at_seconds: float) -> dict[JobKey, str]:
+        """Why each pod is left out, also beside others."""
+        reasons: dict[JobKey, str] = {}
+        if namespaces := series_bound.whole_namespaces(left_out):
+            for row in self._http.ask(series_bound.pods_of(namespaces, self._forced), at_seconds):
+                if (key := job_key(row.labels)) is not None:
+                    pods = sum(each.namespace == key.namespace for each in left_out)
+                    reasons[key] = series_bound.message_of_namespace(pods, self._max_series)
+        return reasons | {key: series_bound.message(series, self._max_series) for key, series in left_out.items()}
+
+    def _ask_all(self, asked: Sequence[str], at_seconds: float) -> list[Row]:
+        return [row for query in asked for row in self._http.ask(query, at_seconds)]
+
+    def _points_since(self, at_seconds: float) -> float:
+        """From the last reading on, and one scrape before it, which may have come late."""
+        if self._points_seconds is None or self._points_read_at_seconds is None:
+            return at_seconds - self.window_seconds
+        since_seconds = min(
+            at_seconds - self.window_seconds, self._points_read_at_seconds - self.scrape_interval_seconds
+        )
+        return max(at_seconds - self._points_seconds, since_seconds)
+
+    def _points(
+        self, asked: Sequence[PointsQuery], at_seconds: float, since_seconds: float, facts: Mapping[JobKey, Facts]
+    ) -> PointsBySeries:
+        """The samples since then."""
         found: dict[tuple[JobKey, str], tuple[RawPoint, ...]] = {}
         for each in asked:
-            rows = self._http.ask_samples(each.query(window), at_seconds)
+            rows = self._http.ask_samples(each.query(at_seconds - since_seconds), at_seconds)
             found |= points_by_series(rows, lambda key: facts.get(key, _NO_FACTS).target_labels, each.mappings)
         self._points_read_at_seconds = at_seconds
         return found
@@ -297,9 +348,12 @@ class PrometheusReader:
     def _matchers(self, source: Source[EvaluationMapping], forced: queries.Matchers) -> queries.Matchers:
         return (*source.matchers(forced), *source.mapping.labels.items())
 
-    def _render(self, scope: Scope) -> _Queries:
-        here = (("namespace", AnyOf(scope.namespaces)),) if scope.namespaces else ()
-        forced: queries.Matchers = (*self._forced, *here)
+    def _resources(self, scope: Scope) -> str | None:
+        if self._of_kubelets is None:
+            return None
+        return queries.resources(self._of_kubelets, AnyOf(scope.containers))
+
+    def _render(self, forced: queries.Matchers) -> _Queries:
         window = self.window_seconds
         return _Queries(
             levels=[
@@ -326,10 +380,9 @@ class PrometheusReader:
                 window,
                 (*reset_parts(self._evaluations, forced, window), *step_label_parts(self._evaluations, forced)),
             ),
-            points=points_queries([each.mapping for each in self._evaluations], forced) if self._reads_points else (),
-            resources=None
-            if self._of_kubelets is None
-            else queries.resources(self._of_kubelets, AnyOf(scope.containers)),
+            points=()
+            if self._points_seconds is None
+            else points_queries([each.mapping for each in self._evaluations], forced),
         )
 
     def _expected_objective(self) -> Objective | None:
@@ -359,12 +412,11 @@ class PrometheusReader:
 
 @dataclass(frozen=True, slots=True)
 class _Queries:
-    """What one reading asks."""
+    """What one reading asks of one part of the pods."""
 
     levels: Sequence[str]
     facts: str
     events: str
-    resources: str | None
     points: Sequence[PointsQuery]
 
 

@@ -68,12 +68,13 @@ class FakeReader:
     asked: list[Scope] = field(default_factory=list)
     others: dict[str, float] | ObservationError = field(default_factory=dict)
     asked_others: list[tuple[frozenset[str], Container[JobKey]]] = field(default_factory=list)
+    left_out: dict[JobKey, int] = field(default_factory=dict)
 
     def read(self, at_seconds: float, scope: Scope) -> PrometheusReading:
         self.asked.append(scope)
         jobs = {JobKey("team", pod): series for pod, series in self.jobs.items()}
         uses = {ContainerKey("team", pod, "trainer"): use for pod, use in self.uses.items()}
-        return PrometheusReading(jobs, 4, uses)
+        return PrometheusReading(jobs, 4, uses, self.left_out)
 
     def targets(self) -> list[Target]:
         return [Target({"instance": "10.0.0.1:9464"}, "down", "connect: connection refused")]
@@ -545,6 +546,15 @@ def test_a_pod_on_a_node_that_is_not_known_yet_is_left_out_and_named() -> None:
     here = world(a_pod("a"), a_pod("b", node="n9"))
     assert names(here.observer.observe()) == ["a"]
     assert here.observer.left_out == {"team/b": "the size of its node n9 is not known"}
+
+
+def test_a_pod_with_too_many_series_is_named_and_stays_a_job_without_a_loss() -> None:
+    here = world(a_pod("a"), a_pod("b"))
+    here.reader.jobs = {"a": REPORTS, "b": JobSeries(warnings=("left out: it exports 100000 series",))}
+    here.reader.left_out = {JobKey("team", "b"): 100_000}
+    _, job = here.observer.observe().jobs
+    assert (job.name, job.evaluation, job.warnings[0]) == ("b", None, "left out: it exports 100000 series")
+    assert here.observer.left_out == {"team/b": "it exports 100000 series"}
 
 
 def test_without_the_right_to_read_nodes_prometheus_shows_their_size() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
@@ -233,7 +234,7 @@ def test_no_series_at_all_is_a_reading_without_jobs(fake: FakePrometheus) -> Non
     assert reading.jobs == {}
 
 
-@pytest.mark.parametrize(("mappings", "queries"), [(1, 3), (4, 6)])
+@pytest.mark.parametrize(("mappings", "queries"), [(1, 4), (4, 7)])
 def test_the_number_of_queries_depends_on_the_mappings_only(fake: FakePrometheus, mappings: int, queries: int) -> None:
     rows = [
         {"metric": {"namespace": "flowcon", "pod": f"job-{n}", "slopewise_value": "level"}, "value": [NOW, "1"]}
@@ -315,3 +316,27 @@ def test_a_server_without_a_target_api_is_reported_in_one_sentence(fake: FakePro
     reader = PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0)
     with reader, pytest.raises(ObservationError, match=f"^Prometheus at {fake.url} "):
         reader.targets()
+
+
+def test_after_passes_without_an_answer_raw_points_are_asked_no_further_back_than_the_bound(
+    fake: FakePrometheus,
+) -> None:
+    evaluations = [EvaluationSettings()]
+    with PrometheusReader(fake.url, {"namespace": "a"}, 15.0, evaluations, 60.0, points_seconds=120.0) as one:
+        for held in range(40):
+            fake.respond = answer(EMPTY) if held == 0 else text(b"storage is on fire", status=500)
+            with suppress(ObservationError):
+                one.read(NOW + 60 * held)
+        fake.asked.clear()
+        fake.respond = answer(EMPTY)
+        one.read(NOW + 60 * 40)
+        first = windows_of(fake)
+        fake.asked.clear()
+        one.read(NOW + 60 * 41)
+    assert max(first) == 120
+    assert max(windows_of(fake)) == 75, "since the last reading, and one scrape before it"
+
+
+def windows_of(fake: FakePrometheus) -> set[float]:
+    """The windows of all queries, in seconds."""
+    return {int(found) / 1000 for asked in fake.asked for found in re.findall(r"\[(\d+)ms\]", asked["query"])} - {300.0}

@@ -86,7 +86,7 @@ class World:
         responses: ResponseMapping | None = None,
         own: Mapping[str, OwnMappings] | None = None,
         *,
-        points: bool = False,
+        points_seconds: float | None = None,
     ) -> PrometheusReader:
         return PrometheusReader(
             self._pages.asked.url,
@@ -96,7 +96,7 @@ class World:
             WINDOW_SECONDS,
             responses=[responses or ResponseMapping()],
             own=own or {},
-            points=points,
+            points_seconds=points_seconds,
         )
 
     def jobs(self, **mappings: Any) -> Mapping[JobKey, JobSeries]:
@@ -167,10 +167,10 @@ def test_steps_of_a_gauge_that_fall_are_a_restart(world: World) -> None:
 
 
 def test_raw_points_have_the_steps_that_a_mapping_names(world: World) -> None:
-    with world.reader(TRAINER, points=True) as reader:
+    with world.reader(TRAINER, points_seconds=60.0) as reader:
         job = reader.read(time.time()).jobs[JobKey("flowcon", "trainer")]
     assert {(point.level, point.steps) for point in job.points} == {(0.5, 7)}
-    with world.reader(MAPPED, points=True) as reader:
+    with world.reader(MAPPED, points_seconds=60.0) as reader:
         jobs = reader.read(time.time()).jobs
     assert {(point.level, point.steps) for point in jobs[JobKey("flowcon", "mapped-b")].points} == {(0.75, 8)}
 
@@ -271,4 +271,4 @@ def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_
 
 def test_mappings_cost_no_query(world: World) -> None:
     with world.reader(TRAINER, ResponseMapping(preset="triton")) as reader:
-        assert reader.read(time.time()).queries == 3
+        assert reader.read(time.time()).queries == 4

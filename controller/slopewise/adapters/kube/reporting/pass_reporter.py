@@ -155,7 +155,9 @@ class StatusReporter:
         self._standing = replace(self._standing, capacity=message)
 
     def set_degraded(self, reason: str | None) -> None:
-        """What keeps the controller from working in full; reported with the next pass."""
+        """What keeps the controller from working in full; reported with the next pass, and its begin as an event."""
+        if reason is not None and self._standing.degraded is None:
+            self._emit_policy("Degraded", reason, warning=True)
         self._standing = replace(self._standing, degraded=reason)
 
     def emit_restored(self, given_back: RestoreReport) -> None:

@@ -179,6 +179,12 @@ def test_a_policy_that_fails_is_reported_when_it_begins_and_when_it_ends(passes:
     ]
 
 
+def test_what_keeps_the_controller_from_working_in_full_is_an_event_when_it_begins(passes: ReportedPasses) -> None:
+    for reason in ("1 pod is left out; team/b: it exports 100000 series", "2 pods are left out; …", None):
+        passes.reporter.set_degraded(reason)
+    assert passes.recorder.of("TrainingPolicy") == [("Degraded", "1 pod is left out; team/b: it exports 100000 series")]
+
+
 def test_a_conflict_is_an_event_when_it_changes_and_a_condition_until_it_ends(passes: ReportedPasses) -> None:
     conflict = Conflict(1, ("a/x",), "older")
     passes.reporter.set_conflict(conflict)
