@@ -67,9 +67,17 @@ def _bounds(field: FieldInfo) -> str:
     return ", ".join(found)
 
 
+def _grid(columns: int) -> Table:
+    """Without a heading; a name that is longer than its column goes on in the next line."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(columns):
+        table.add_column(overflow="fold")
+    return table
+
+
 def listing(described: list[dict[str, Any]]) -> RenderableType:
     """A line a policy: what it is for, or why it cannot be used."""
-    table = Table.grid(padding=(0, 2))
+    table = _grid(2)
     for policy in described:
         table.add_row(Text(policy["name"] or policy["origin"], style="bold"), _line(policy))
     return table
@@ -110,7 +118,7 @@ def _parameter_block(parameter: dict[str, Any]) -> RenderableType:
 
 def checked(result: CheckResult) -> RenderableType:
     """A line a check; of the one that found a mistake, what it is and in which world."""
-    table = Table.grid(padding=(0, 2))
+    table = _grid(3)
     for finding in result.findings:
         mark = Text("ok", style="green") if finding.mistake is None else Text("no", style="bold red")
         table.add_row(mark, Text(finding.check), Text(finding.mistake or finding.note or ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,14 +11,15 @@ from rich.text import Text
 from slopewise.advise.advice import TOTALS, Advice, amount
 from slopewise.advise.findings import JobFinding, shown_hours
 from slopewise.advise.replay import MEASURES, PolicyReplay
-from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
+from slopewise.reports.cells import Row, Word
+from slopewise.reports.columns import Column, fitting, named, one_line, remarks, sized, table_of
+from slopewise.reports.comparison_table import ComparisonTable
+from slopewise.reports.estimates import Verdict
 from slopewise.reports.wording import UNKNOWN, plain, plus_minus
 from slopewise.text import duration
 
 MAX_JOBS = 20
 """As many rows as one looks at; JSON, CSV and the report have more."""
-
-_STYLES = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
 
 
 def tables(advice: Advice, width: int) -> RenderableType:
@@ -29,9 +30,7 @@ def tables(advice: Advice, width: int) -> RenderableType:
         parts.append(Text(f"{left_out} more jobs: -o json, -o csv or --report has them.", style="dim"))
     if advice.replays.policies:
         parts += ["", _replays(advice), Text(legend(), style="dim")]
-    notes = Table.grid(padding=(0, 1, 0, 0))
-    for note in advice.caveats:
-        notes.add_row(Text("note", style="yellow"), Text(note, overflow="fold"))
+    notes = remarks(("note", "yellow", note) for note in advice.caveats)
     parts += ["", notes, "", Text(advice.policy_text)]
     return Group(*parts)
 
@@ -52,7 +51,7 @@ def total_rows(advice: Advice) -> Iterator[tuple[str, str]]:
             yield label, f"{amount(value)}{_part(advice, name)}"
 
 
-ReplayCell = tuple[str, str | None]
+ReplayCell = tuple[str, Verdict | None]
 """A text and its verdict."""
 
 
@@ -85,6 +84,8 @@ def shown_time(hours: float | None) -> str:
 
 def _totals(advice: Advice) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for _ in range(2):
+        table.add_column(overflow="fold")
     period = duration(advice.period.seconds)
     table.add_row(Text(f"The last {period}"), Text(plain(advice.url), style="dim"))
     for label, value in total_rows(advice):
@@ -107,7 +108,7 @@ def _part(advice: Advice, name: str) -> str:
 def _jobs(advice: Advice, width: int) -> Table:
     rows = advice.worst_first[:MAX_JOBS]
     columns = [
-        sized("JOB", rows, lambda job: one_line(f"{job.namespace}/{job.pod}"), max_width=40),
+        named("JOB", rows, lambda job: f"{job.namespace}/{job.pod}"),
         sized("RAN", rows, lambda job: Text(shown_time(job.hours)), "right"),
         sized("CONVERGED", rows, lambda job: Text(shown_time(job.converged_hours)), "right"),
         sized("CORE H", rows, lambda job: Text(shown_amount(job.cpu_held_core_hours)), "right"),
@@ -122,20 +123,15 @@ def _found(job: JobFinding) -> Text:
     return one_line("; ".join(job.messages) or "nothing")
 
 
-def _replays(advice: Advice) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(Text("Against fair sharing, replayed", style="bold"), overflow="fold")
-    for each in advice.replays.policies:
-        table.add_column(Text(plain(each.policy), style="bold"), overflow="fold")
-    for label, cells in replay_rows(advice):
-        table.add_row(Text(label), *_cells(cells))
-    return table
+def _replays(advice: Advice) -> ComparisonTable:
+    rows = [
+        Row(label, tuple(Word("", text, verdict=verdict) for text, verdict in cells))
+        for label, cells in replay_rows(advice)
+    ]
+    policies = [each.policy for each in advice.replays.policies]
+    return ComparisonTable("Against fair sharing, replayed", policies, [("", rows)], baseline="fair sharing")
 
 
-def _cells(cells: Sequence[tuple[str, str | None]]) -> list[Text]:
-    return [Text(text, style=_STYLES.get(verdict, "")) for text, verdict in cells]
-
-
-def _ratio_cell(replay: PolicyReplay, measure: str) -> tuple[str, str | None]:
+def _ratio_cell(replay: PolicyReplay, measure: str) -> ReplayCell:
     verdict = replay.verdict(measure)
     return f"×{plus_minus(replay.ratios[measure], 2)} {verdict or ''}".strip(), verdict

@@ -89,6 +89,7 @@ def simulate(
     max_jobs: MaxJobs = 20_000,
     timeout: QueryTimeout = 60.0,
     keep: Annotated[Path | None, typer.Option(help="With --from-prometheus: keep the scenario in this folder.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Print every figure, and not only six.")] = False,
     list_shipped: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
 ) -> None:
     """Run policies over simulated jobs, the same for each policy, and compare them with fair sharing.
@@ -112,7 +113,7 @@ def simulate(
         if scenario is None:
             raise UsageError("slopewise simulate: name a scenario file or a shipped scenario (--list prints those).")
         with orderly_stop(lambda _: announce("Already stopping.")):
-            _run(options, output)
+            _run(options, output, everything=everything)
         return
     if scenario is not None:
         refuse(call, (scenario,), "says what to simulate; leave it or --from-prometheus out")
@@ -126,7 +127,7 @@ def simulate(
         path = scenario_of_history(history, folder, options.policies or default_policies(), err)
         if keep is not None:
             announce(f"Scenario: {path}")
-        _run(replace(options, scenario=str(path)), output)
+        _run(replace(options, scenario=str(path)), output, everything=everything)
 
 
 OF_HISTORY = (
@@ -150,17 +151,17 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _run(options: SimulateOptions, output: SweepFormat) -> None:
+def _run(options: SimulateOptions, output: SweepFormat, *, everything: bool) -> None:
     from slopewise.simulator.command import run_simulate
 
     result = run_simulate(options, err)
-    _print_result(result, output, options.report)
+    _print_result(result, output, options.report, everything=everything)
     if result.stopped is not None:
         announce(f"slopewise: {result.stopped}; {len(result.seeds)} of {len(result.seeds_asked)} seeds are complete.")
         raise typer.Exit(result.stopped.exit_code)
 
 
-def _print_result(result: SweepResult, output: SweepFormat, report: Path | None) -> None:
+def _print_result(result: SweepResult, output: SweepFormat, report: Path | None, *, everything: bool) -> None:
     from slopewise.simulator.results.page import write_report
     from slopewise.simulator.results.table import comparison
 
@@ -169,7 +170,7 @@ def _print_result(result: SweepResult, output: SweepFormat, report: Path | None)
     elif output is SweepFormat.csv:
         typer.echo(result.csv_text(), nl=False)
     else:
-        out.print(comparison(result))
+        out.print(comparison(result, everything=everything))
     if report is not None:  # after the figures: a disk that has filled up must not cost them
         write_report(result, report)
         announce(f"Report: {report}")

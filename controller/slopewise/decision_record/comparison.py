@@ -16,7 +16,7 @@ from slopewise.decision_record.lines import Result
 from slopewise.decision_record.reader import Announce, RecordedPass, read
 from slopewise.decision_record.replay import ReplayedPass, replay
 from slopewise.errors import UsageError
-from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
+from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, counted
 
 MAX_SHOWN = 10
@@ -157,7 +157,7 @@ def table(whole: Replayed, width: int) -> Table:
     jobs = list(whole.jobs.values())
     policy = (whole.policy or "").upper()
     columns: list[Column[ComparedJob]] = [
-        sized("JOB", jobs, lambda job: one_line(job.name), max_width=60),
+        named("JOB", jobs, lambda job: job.name),
         sized("RECORDED", jobs, lambda job: _actions(job.recorded)),
         sized("TO", jobs, lambda job: _cpu(job.recorded), "right"),
         sized(policy, jobs, lambda job: _actions(job.replayed)),

@@ -14,7 +14,7 @@ from slopewise.config.freeze import FreezeSpec
 from slopewise.crds.policy_status import TrainingPolicyStatus
 from slopewise.explain.troubles import troubles
 from slopewise.model.job_classes import with_meaning
-from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
+from slopewise.reports.columns import Column, fitting, named, one_line, remarks, sized, table_of
 from slopewise.reports.wording import UNKNOWN, counted, listed, plain
 
 MODE_REASONS = frozenset({"ModeObserve", "ModeRecommend", "Ended", "NotInCanary", "Frozen"})
@@ -134,7 +134,7 @@ def no_policies_line(policies: Policies) -> str:
 def policies_table(policies: Sequence[PolicyRow], width: int) -> Table:
     """A row for each policy."""
     columns: list[Column[PolicyRow]] = [
-        sized("POLICY", policies, lambda row: one_line(row.name), max_width=60),
+        named("POLICY", policies, lambda row: row.name),
         sized("MODE", policies, lambda row: one_line(row.mode)),
         sized("DECIDES BY", policies, lambda row: one_line(row.policy)),
         sized("READY", policies, lambda row: _ready(row)),
@@ -172,13 +172,8 @@ def freeze_lines(freezes: FreezesInForce) -> list[str]:
 
 def troubles_table(found: Sequence[Trouble]) -> Table:
     """A row for each trouble, with the names of a few that have it."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="yellow")
-    table.add_column(overflow="fold")
-    for each in found:
-        what = f"{each.condition} ({each.reason}), {listed(each.names, at_most=3)}: {each.message}"
-        table.add_row("attention", Text(plain(what)))
-    return table
+    texts = (f"{each.condition} ({each.reason}), {listed(each.names, at_most=3)}: {each.message}" for each in found)
+    return remarks(("attention", "yellow", text) for text in texts)
 
 
 def as_json(leader: Leader, policies: Policies, freezes: FreezesInForce, jobs: Jobs) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from slopewise.reports.wording import finite, plain
 LOSSES_KEPT = 120
 """Of each workload, for the curve: a dozen blocks of ten changes each."""
 
-MAX_NAME = 40
 MIN_ROWS = 3
 _STATES = {"NoLoss": "no loss"}
 _ENDED = frozenset({"finished", "failed", "stopped"})
@@ -100,7 +99,7 @@ def screen(view: View, sort: Sort, height: int | None = None) -> RenderableType:
     rows = ordered(view.rows, sort)
     room = len(rows) if height is None else max(MIN_ROWS, height - len(parts) - 3)  # headings, meanings, "more"
     if rows:
-        parts.append(jobs_table(rows[:room], max_name=MAX_NAME))
+        parts.append(jobs_table(rows[:room]))
     if len(rows) > room:
         parts.append(Text(f"{len(rows) - room} more: --namespace, --sort, a taller terminal", style="dim"))
     return Group(*parts)

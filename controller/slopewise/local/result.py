@@ -16,13 +16,12 @@ from slopewise.adapters.local.job_record import STOPPED_AT_TARGET, JobRecord
 from slopewise.config.training_policy import Mode
 from slopewise.local.session import Session
 from slopewise.local.tally import JobTally
-from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
+from slopewise.reports.columns import Column, fitting, named, sized, table_of
 from slopewise.reports.wording import UNKNOWN, counted, of_bound, plain
 from slopewise.text import duration
 
 _STATE_STYLES = {"finished": "green", STOPPED_AT_TARGET: "green", "failed": "red", "stopped": "yellow"}
 _SUCCEEDED = ("finished", STOPPED_AT_TARGET)
-_MAX_NAME = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "C
 
 def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]:
     """The columns by importance; objectives only where jobs have any."""
-    yield sized("JOB", jobs, lambda job: one_line(job.name), max_width=_MAX_NAME)
+    yield named("JOB", jobs, lambda job: job.name)
     yield sized("STATE", jobs, lambda job: Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
     yield sized("TIME", jobs, lambda job: Text(_known(job.jct_seconds, duration)), "right")
     if any(job.qoe_seconds is not None for job in jobs):

@@ -34,7 +34,7 @@ from slopewise.manager.options import Connection, lease_namespace_of, own_identi
 from slopewise.manager.restorer import Restorer
 from slopewise.manager.run_once import take_lease, wait_for_watches
 from slopewise.manager.signals import StopSignal
-from slopewise.reports.columns import as_text
+from slopewise.reports.columns import listing_of
 from slopewise.telemetry.metrics import configure_logging
 
 TRY_AGAIN_SECONDS = 2.0
@@ -104,23 +104,18 @@ class Restoration:
 
 def listing(result: Restoration) -> Table:
     """A line for each pod and each policy."""
-    table = Table("object", "result", "detail", box=None, pad_edge=False)
-    for became, details in (
+    of_pods = (
         ("restored", result.restored),
         ("gone", result.gone),
         ("accepted, NOT in effect yet", result.accepted),
         ("NOT restored yet", result.pending),
         ("NOT restored", result.impossible),
-    ):
-        for name, detail in details.items():
-            table.add_row(*as_text(name, became, detail))
-    for name in result.policies:
-        table.add_row(*as_text(f"TrainingPolicy {name}", "released", "its finalizer is removed"))
-    for problem in result.problems:
-        table.add_row(*as_text("", "problem", problem))
-    if not table.row_count:
-        table.add_row("nothing", "", "no pod was changed, and no policy holds a finalizer")
-    return table
+    )
+    rows = [(name, became, detail) for became, details in of_pods for name, detail in details.items()]
+    rows += [(f"TrainingPolicy {name}", "released", "its finalizer is removed") for name in result.policies]
+    rows += [("", "problem", problem) for problem in result.problems]
+    nothing = ("nothing", "", "no pod was changed, and no policy holds a finalizer")
+    return listing_of(("object", "result", "detail"), rows or [nothing])
 
 
 def restore_all(

@@ -41,7 +41,7 @@ from slopewise.adapters.kube.moves.suspend.state_machine import freed, is_held
 from slopewise.manager.connect import connect
 from slopewise.manager.options import Connection
 from slopewise.manager.signals import StopSignal
-from slopewise.reports.columns import as_text
+from slopewise.reports.columns import listing_of
 from slopewise.telemetry.metrics import configure_logging
 from slopewise.tracking import FirstSeen
 
@@ -81,14 +81,10 @@ class Swept:
 
 def listing(swept: Swept) -> Table:
     """A line for each pod and Job."""
-    table = Table("object", "result", "detail", box=None, pad_edge=False)
     results = (("freed", swept.freed), ("NOT freed", swept.failed), ("waits", swept.young), ("held back", swept.held))
-    for became, details in results:
-        for what, detail in details.items():
-            table.add_row(*as_text(what, became, detail))
-    if not table.row_count:
-        table.add_row("nothing", "", "no pod waits behind our gate, and no move is under way")
-    return table
+    rows = [(what, became, detail) for became, details in results for what, detail in details.items()]
+    nothing = ("nothing", "", "no pod waits behind our gate, and no move is under way")
+    return listing_of(("object", "result", "detail"), rows or [nothing])
 
 
 def sweep(connection: Connection, older_than_seconds: float, stop: StopSignal) -> Swept:

@@ -1,6 +1,6 @@
 """Fits tables to the terminal's width: names in full, and as many of the other columns as there is room for.
 
-rich itself would narrow the columns that may wrap, which are the names.
+A name that is longer than its column goes on in the next line. rich itself would cut it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from slopewise.reports.wording import plain
 
 R = TypeVar("R")
 
+MIN_NAME_WIDTH = 20
+"""A name has half of the terminal, and at least this."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
@@ -29,6 +32,8 @@ class Column(Generic[R]):
     """The heading of a narrower column, whose place it takes where there is room."""
     fills: bool = False
     """It takes the remaining width, and `width` at least."""
+    is_name: bool = False
+    """It may go on in the next line, and is never cut."""
 
 
 def sized(
@@ -47,11 +52,21 @@ def sized(
     return Column(heading, width, cell, justify, instead_of)
 
 
+def named(heading: str, rows: Sequence[R], name: Callable[[R], str]) -> Column[R]:
+    """A column of foreign names."""
+
+    def cell(row: R) -> Text:
+        return Text(plain(name(row)))
+
+    return replace(sized(heading, rows, cell, max_width=max(map(len, map(name, rows)), default=0)), is_name=True)
+
+
 def fitting(wanted: Iterable[Column[R]], order: Sequence[str], width: int) -> list[Column[R]]:
     """The columns that fit, chosen in the order of `wanted` and returned in that of `order`."""
     chosen: dict[str, Column[R]] = {}
     left = width
-    for column in wanted:
+    for each in wanted:
+        column = replace(each, width=min(each.width, max(MIN_NAME_WIDTH, width // 2))) if each.is_name else each
         narrower = None if column.instead_of is None else chosen.get(column.instead_of)
         needed = column.width + 1 - (narrower.width + 1 if narrower else 0)
         if chosen and needed > left:
@@ -65,10 +80,12 @@ def fitting(wanted: Iterable[Column[R]], order: Sequence[str], width: int) -> li
 
 
 def table_of(columns: Sequence[Column[R]], rows: Iterable[R]) -> Table:
-    """The rows, one line each; what is too long ends with an ellipsis."""
+    """The rows; what is too long ends with an ellipsis, unless it is a name."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for each in columns:
-        table.add_column(each.heading.strip(), no_wrap=True, justify=each.justify, width=each.width)
+        cut: Literal["fold", "ellipsis"] = "fold" if each.is_name else "ellipsis"
+        heading = each.heading.strip()
+        table.add_column(heading, no_wrap=not each.is_name, overflow=cut, justify=each.justify, width=each.width)
     for row in rows:
         table.add_row(*(each.cell(row) for each in columns))
     return table
@@ -79,6 +96,21 @@ def one_line(text: str, style: str = "") -> Text:
     return Text(plain(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
-def as_text(*cells: str) -> list[Text]:
-    """Foreign cells of a row that may wrap; none of them is markup."""
-    return [Text(plain(each)) for each in cells]
+def listing_of(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Rows of foreign texts, of which each may go on in the next line; none of them is markup."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(plain(each)) for each in row))
+    return table
+
+
+def remarks(rows: Iterable[tuple[str, str, str]]) -> Table:
+    """A line for each remark: what it is, in which style, and its text."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for what, style, text in rows:
+        grid.add_row(Text(what, style=style), Text(plain(text)))
+    return grid

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from slopewise.model import JobState
 from slopewise.model.job_classes import MEANINGS
-from slopewise.reports.columns import Column, fitting, one_line, sized, table_of
+from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, cores, counted, finite, of_bound, plain, shortened
 
 _STATE_STYLES = {
@@ -31,7 +31,6 @@ _RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "movin
 _ENDED = {JobState.FINISHED, JobState.FAILED}
 _SPARKS = "▁▂▃▅▇"
 _SPARK_WIDTH = 12
-_MAX_NAME = 20
 # With names of 20 letters the other columns take 82; a reason needs at least 28 letters.
 _MIN_WIDTH_FOR_REASONS = 110
 _MIN_REASON_WIDTH = 20
@@ -78,9 +77,9 @@ def live_table(rows: Sequence[LiveRow], header: LiveHeader) -> RenderableType:
     return _LiveTable(rows, header)
 
 
-def jobs_table(rows: Sequence[LiveRow], *, max_name: int = _MAX_NAME) -> RenderableType:
+def jobs_table(rows: Sequence[LiveRow]) -> RenderableType:
     """The same table without the line about a run, and without the column of the used CPU where it is not known."""
-    return _LiveTable(rows, None, max_name)
+    return _LiveTable(rows, None)
 
 
 def plain_progress_line(rows: Sequence[LiveRow], header: LiveHeader) -> str:
@@ -115,7 +114,6 @@ class _LiveTable:
 
     rows: Sequence[LiveRow]
     header: LiveHeader | None
-    max_name: int = _MAX_NAME
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.header is not None:
@@ -127,7 +125,7 @@ class _LiveTable:
             yield Text(meanings, style="dim", no_wrap=True, overflow="ellipsis")
 
     def _wanted(self, *, wide: bool) -> Iterator[Column[LiveRow]]:
-        columns = _wanted(self.rows, self.max_name, wide=wide)
+        columns = _wanted(self.rows, wide=wide)
         shows_use = self.header is not None or any(row.cpu_cores_used is not None for row in self.rows)
         return columns if shows_use else (each for each in columns if each.heading != _USED)
 
@@ -151,9 +149,9 @@ _ORDER = (
 )
 
 
-def _wanted(rows: Sequence[LiveRow], max_name: int, *, wide: bool) -> Iterator[Column[LiveRow]]:
+def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]:
     """The columns by importance; losses and objectives only where there are any."""
-    yield sized("JOB", rows, lambda row: one_line(row.name), max_width=max_name)
+    yield named("JOB", rows, lambda row: row.name)
     yield sized("STATE", rows, lambda row: Text(plain(row.state), style=_STATE_STYLES.get(row.state, "")))
     yield sized("NOW → WANTED", rows, _now_and_wanted, min_width=11)
     timed = any(row.objective_seconds is not None for row in rows)

@@ -7,13 +7,14 @@ never markup, because job names and reasons are foreign.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from slopewise.demo.report.comparison import (
     ROUND_HEADINGS,
+    RoundRow,
     Summary,
     caveats,
     condition_rows,
@@ -24,42 +25,35 @@ from slopewise.demo.report.comparison import (
 )
 from slopewise.demo.report.job_moves import move_rows
 from slopewise.demo.report.results import DemoResult
-from slopewise.reports.cells import AnyCell, Row
-from slopewise.reports.columns import one_line
-from slopewise.reports.wording import plain
-
-_VERDICT_STYLES = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
-# Labels of 20 columns, `fair` of 8 and two policies of 22 fit 80 columns; more put the ratio below the figure.
-_RUNS_ON_ONE_LINE = 3
-# With intervals, `fair` takes 17 and each policy 33.
-_RUNS_OF_ROUNDS_ON_ONE_LINE = 2
+from slopewise.reports.cells import Row
+from slopewise.reports.columns import Column, fitting, named, remarks, sized, table_of
+from slopewise.reports.comparison_table import ComparisonTable
 
 
 def comparison(result: DemoResult) -> RenderableType:
     """The end of a demo: each measure and each job by policy with its ratio, then what is better and worse."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for run in result.runs:
-        table.add_column(Text(plain(run.policy), style="bold"), no_wrap=True)
-    stacked = len(result.runs) > (_RUNS_ON_ONE_LINE if len(result.rounds) == 1 else _RUNS_OF_ROUNDS_ON_ONE_LINE)
-    for heading, rows in _blocks(result):
-        if heading:
-            table.add_row(one_line(heading, style="bold"))
-        for row in rows:
-            table.add_row(one_line(row.label), *(_cell_text(cell, stacked=stacked) for cell in row.cells))
-    rounds: list[RenderableType] = [_rounds(result), ""] if len(result.rounds) > 1 else []
-    return Group(table, "", *rounds, _footer(result))
+    table = ComparisonTable("", [run.policy for run in result.runs], list(_blocks(result)))
+    rounds: list[RenderableType] = [_Rounds(round_rows(result)), ""] if len(result.rounds) > 1 else []
+    return Group(table, "", *rounds, remarks(_footer(result)))
 
 
-def _rounds(result: DemoResult) -> Table:
+@dataclass(frozen=True, slots=True)
+class _Rounds:
     """Every run with its own figures, and whether it is in the ratios."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("Round", "Policy", *ROUND_HEADINGS):
-        table.add_column(heading)
-    for row in round_rows(result):
-        note = "" if row.compared else "  (not compared)"
-        table.add_row(str(row.number), Text(row.policy), *row.figures[:-1], f"{row.figures[-1]}{note}")
-    return table
+
+    rows: Sequence[RoundRow]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        order = ("Round", "Policy", *ROUND_HEADINGS, "Compared")
+        yield table_of(fitting(self._wanted(), order, options.max_width), self.rows)
+
+    def _wanted(self) -> Iterator[Column[RoundRow]]:
+        yield named("Policy", self.rows, lambda row: row.policy)
+        yield sized("Round", self.rows, lambda row: Text(str(row.number)))
+        if not all(row.compared for row in self.rows):
+            yield sized("Compared", self.rows, lambda row: Text("yes" if row.compared else "no"))
+        for place, heading in enumerate(ROUND_HEADINGS):
+            yield sized(heading, self.rows, lambda row, place=place: Text(row.figures[place]))  # type: ignore[misc]
 
 
 def _blocks(result: DemoResult) -> Iterator[tuple[str, list[Row]]]:
@@ -68,33 +62,18 @@ def _blocks(result: DemoResult) -> Iterator[tuple[str, list[Row]]]:
         yield block.heading, list(block.rows)
 
 
-def _cell_text(cell: AnyCell, *, stacked: bool) -> Text:
-    text = Text(cell.text)
-    if cell.badge:
-        text.append("\n" if stacked else "  ")
-        text.append(cell.badge, style=_VERDICT_STYLES[cell.verdict])
-    if cell.note:
-        text.append(f"\n({cell.note})", style="dim")
-    return text
-
-
-def _footer(result: DemoResult) -> Table:
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
+def _footer(result: DemoResult) -> Iterator[tuple[str, str, str]]:
     for summary in summaries(result):
         if not summary.compared:
-            text = f"{summary.policy} is not compared with {summary.baseline}; the notes say why"
-            grid.add_row(Text("no verdict", style="yellow"), Text(text))
+            yield "no verdict", "yellow", f"{summary.policy} is not compared with {summary.baseline}; the notes say why"
             continue
-        grid.add_row(Text("better", style="green"), _phrases(summary, summary.better))
-        grid.add_row(Text("worse", style="red"), _phrases(summary, summary.worse))
+        yield "better", "green", _phrases(summary, summary.better)
+        yield "worse", "red", _phrases(summary, summary.worse)
         if summary.unclear:
-            grid.add_row(Text("unclear", style="dim"), _phrases(summary, summary.unclear))
+            yield "unclear", "dim", _phrases(summary, summary.unclear)
     for note in caveats(result):
-        grid.add_row(Text("note", style="yellow"), Text(note))
-    return grid
+        yield "note", "yellow", note
 
 
-def _phrases(summary: Summary, phrases: Sequence[str]) -> Text:
-    return Text(f"{summary.policy} against {summary.baseline}: {'; '.join(phrases) or 'nothing'}")
+def _phrases(summary: Summary, phrases: Sequence[str]) -> str:
+    return f"{summary.policy} against {summary.baseline}: {'; '.join(phrases) or 'nothing'}"

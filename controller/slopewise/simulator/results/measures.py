@@ -73,6 +73,16 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
+MATTERING = (
+    "qoe_satisfied_ratio", "deadlines_met_ratio", "jct_mean_seconds", "time_to_90_seconds", "worst_job_ratio",
+    "jct_p99_seconds", "makespan_seconds", "jobs_faster_ratio", "tardiness_seconds", "cpu_utilisation_ratio",
+)  # fmt: skip
+"""What one reads first: what owners asked for, when jobs end and become good, and who pays for it."""
+
+SHOWN = 6
+"""Of these, where they are not 0."""
+
+
 def is_overlap(name: str) -> bool:
     """`overlap_seconds_3` is the time in which exactly three jobs ran; a run of many jobs has dozens of these."""
     return name.startswith(_OVERLAP)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from slopewise.reports.cells import Word
 from slopewise.reports.estimates import Estimate, verdict
 from slopewise.reports.page import environment, write_page
 from slopewise.reports.plots import Plot
@@ -26,7 +27,7 @@ class JobRow:
     name: str
     model: str
     arrived: str
-    cells: tuple[table.Cell, ...]
+    cells: tuple[Word, ...]
     """Its completion times, set against the baseline's where both are known."""
 
 
@@ -74,7 +75,7 @@ def job_rows(result: SweepResult, runs: Mapping[str, RunOutcome]) -> list[JobRow
             job.model,
             seconds(job.arrived_seconds),
             tuple(
-                table.Cell(seconds(times[policy][job.name]))
+                Word(seconds(times[policy][job.name]))
                 if policy == result.baseline
                 else _job_cell(times[policy][job.name], base[job.name])
                 for policy in result.policies
@@ -84,12 +85,12 @@ def job_rows(result: SweepResult, runs: Mapping[str, RunOutcome]) -> list[JobRow
     ]
 
 
-def _job_cell(ours: float | None, base: float | None) -> table.Cell:
+def _job_cell(ours: float | None, base: float | None) -> Word:
     if ours is None or not base:
-        return table.Cell(seconds(ours))
+        return Word(seconds(ours))
     quotient = ours / base
     judgement = verdict("less", Estimate(quotient, None, None, 1))
-    return table.Cell(seconds(ours), f"{ratio(quotient)} {judgement}", judgement)
+    return Word(seconds(ours), f"{ratio(quotient)} {judgement}", verdict=judgement)
 
 
 def _shown_runs(result: SweepResult) -> dict[str, RunOutcome]:

@@ -7,41 +7,17 @@ is said by colour alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from slopewise.reports.estimates import Estimate, Verdict
+from slopewise.reports.cells import Row, Word
+from slopewise.reports.columns import remarks
+from slopewise.reports.comparison_table import ComparisonTable
+from slopewise.reports.estimates import Estimate
 from slopewise.reports.wording import counted, plain, plus_minus
-from slopewise.simulator.results.measures import is_overlap, measure, verdict
+from slopewise.simulator.results.measures import MATTERING, SHOWN, in_order, is_overlap, measure, verdict
 from slopewise.simulator.results.sweep_result import SweepResult
-
-_STYLES: dict[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
-
-# Fixed: a column with a least width is widened after the others were fitted beside it, and the last one is cut off. The
-# longest word of a label, "efficiencies", is not broken however many policies there are.
-_LABEL_WIDTH = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One figure of one policy, e.g. the mean and half its interval; of other policies than the baseline its ratio."""
-
-    text: str
-    badge: str = ""
-    """E.g. `×0.82 ± 0.03 better`; empty where there is nothing to compare."""
-    verdict: Verdict | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One measure: a cell for each policy, in the order of the policies."""
-
-    measure: str
-    label: str
-    cells: tuple[Cell, ...]
 
 
 def rows(result: SweepResult) -> list[Row]:
@@ -50,9 +26,9 @@ def rows(result: SweepResult) -> list[Row]:
     names = shown_measures(result)
     return [
         Row(
-            name,
             measure(name).label,
             tuple(_cell(name, summary[policy][name], ratios.get(policy, {}).get(name)) for policy in result.policies),
+            name,
         )
         for name in names
     ]
@@ -68,48 +44,42 @@ def caveats(result: SweepResult) -> list[str]:
     return [*_on_the_sweep(result), *(note for each in result.policies for note in _on_policy(result, each))]
 
 
-def comparison(result: SweepResult) -> RenderableType:
-    """The table of a sweep, each ratio to the baseline below its figure, then the caveats."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(Text(plain(result.scenario), style="bold"), overflow="fold", width=_LABEL_WIDTH)
-    for policy in result.policies:
-        table.add_column(Text(plain(policy), style="bold"), overflow="fold")
-    for row in rows(result):
-        table.add_row(Text(row.label), *(_cell_text(cell) for cell in row.cells))
-    notes = Table.grid(padding=(0, 1, 0, 0))
-    for note in caveats(result):
-        notes.add_row(Text("note", style="yellow"), Text(note, overflow="fold"))
-    return Group(table, "", Text(legend(result), style="dim"), notes)
+def comparison(result: SweepResult, *, everything: bool = False) -> RenderableType:
+    """The table of a sweep, each with its ratio to the baseline, then the caveats; of the measures six, or all."""
+    whole = rows(result)
+    chosen = in_order([name for name in MATTERING if name in {row.name for row in whole}][:SHOWN])
+    shown = whole if everything else [row for row in whole if row.name in chosen]
+    left_out = len(whole) - len(shown)
+    more = f" {counted(left_out, 'more figure')}: --all." if left_out else ""
+    return Group(
+        ComparisonTable(result.scenario, result.policies, [("", shown)]),
+        "",
+        Text(f"{legend(result, zeros=everything)}{more}", style="dim"),
+        remarks(("note", "yellow", note) for note in caveats(result)),
+    )
 
 
-def legend(result: SweepResult) -> str:
-    """How to read a cell."""
+def legend(result: SweepResult, *, zeros: bool = True) -> str:
+    """How to read a cell, and which measures have no row because they are 0."""
     text = (
         f"Mean over {counted(len(result.seeds), 'seed')} ± half of its 95 % interval; × is the mean ratio to "
         f"{plain(result.baseline)}, seed by seed; unclear: its interval holds 1."
     )
     zero = [measure(name).label for name in result.measures if not is_overlap(name) and _is_zero(result, name)]
-    return f"{text} Left out, 0 under every policy: {'; '.join(zero)}." if zero else text
+    return f"{text} Left out, 0 under every policy: {'; '.join(zero)}." if zero and zeros else text
 
 
 def _is_zero(result: SweepResult, name: str) -> bool:
     return not any(figures.value(name) for of_policy in result.figures.values() for figures in of_policy)
 
 
-def _cell(name: str, ours: Estimate, ratio: Estimate | None) -> Cell:
+def _cell(name: str, ours: Estimate, ratio: Estimate | None) -> Word:
     of = measure(name)
     text = f"{plus_minus(ours, 1)} {of.unit}" if of.unit else plus_minus(ours, 2)
     if ratio is None or ratio.mean is None:
-        return Cell(text)
+        return Word(text)
     judgement = verdict(of, ratio)
-    return Cell(text, f"×{plus_minus(ratio, 2)}" + (f" {judgement}" if judgement else ""), judgement)
-
-
-def _cell_text(cell: Cell) -> Text:
-    text = Text(cell.text)
-    if cell.badge:
-        text.append(f"\n{cell.badge}", style=_STYLES[cell.verdict])
-    return text
+    return Word(text, f"×{plus_minus(ratio, 2)}" + (f" {judgement}" if judgement else ""), verdict=judgement)
 
 
 def _on_the_sweep(result: SweepResult) -> Iterator[str]:

@@ -15,7 +15,7 @@ from support.pages import HOSTILE, Page
 
 from slopewise.simulator.engine import run
 from slopewise.simulator.results import charts, table
-from slopewise.simulator.results.measures import figures
+from slopewise.simulator.results.measures import MATTERING, SHOWN, figures
 from slopewise.simulator.results.page import MAX_JOBS, render, write_report
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.results.table import caveats, comparison, rows
@@ -68,9 +68,9 @@ def hostile(result: SweepResult) -> SweepResult:
     return replace(result, scenario=_SCENARIO, policies=("fair", _LABEL), figures=reported, runs=runs)
 
 
-def printed(result: SweepResult, width: int = 100) -> str:
+def printed(result: SweepResult, width: int = 100, *, everything: bool = False) -> str:
     text = io.StringIO()
-    Console(file=text, width=width, no_color=True).print(comparison(result))
+    Console(file=text, width=width, no_color=True).print(comparison(result, everything=everything))
     return text.getvalue()
 
 
@@ -114,19 +114,26 @@ def test_two_policies_fit_a_narrow_terminal() -> None:
     assert "…" not in text
 
 
-def test_more_policies_than_fit_are_wrapped_and_nothing_is_cut() -> None:
-    policies = ("fair", "flowcon", "kube-default", "las", "draps")
-    many = swept(policies)
-    text = printed(many, width=80)
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert "…" not in text
-    assert any(badge in text for badge in ("better", "worse", "unclear", "same"))
-    # Read down the last column, no digit of a cell is missing.
-    begins = next(line.index("draps") for line in text.splitlines() if "draps" in line)
-    last_column = "".join(line[begins:] for line in text.splitlines()).replace(" ", "")
-    for row in rows(many):
-        assert row.cells[-1].text.replace(" ", "") in last_column
-        assert row.cells[-1].badge.replace(" ", "") in last_column
+def test_of_more_policies_than_fit_each_figure_is_a_line() -> None:
+    many = swept(("fair", "flowcon", "kube-default", "las", "draps"))
+    lines = " ".join(printed(many, width=80).split())
+    shown = [row for row in rows(many) if row.name in MATTERING]
+    assert "…" not in lines
+    for row in shown[:3]:
+        assert f"fair: {row.label[:1].lower()}{row.label[1:]} {row.cells[0].text}" in lines
+        cell = row.cells[-1]
+        assert (
+            f"draps: {row.label[:1].lower()}{row.label[1:]} {cell.text}, {cell.badge.split(' better')[0][:5]}" in lines
+        )
+    assert " of fair, " in lines
+
+
+def test_six_figures_are_shown_and_all_of_them_on_request(result: SweepResult) -> None:
+    few, every = printed(result), printed(result, everything=True)
+    assert sum(row.label in few for row in rows(result)) == SHOWN
+    assert all(row.label in every for row in rows(result))
+    assert f"{len(rows(result)) - SHOWN} more figures: --all." in " ".join(few.split())
+    assert "--all" not in every
 
 
 def test_names_are_not_taken_for_markup(result: SweepResult) -> None:
@@ -149,7 +156,7 @@ def test_a_reader_is_warned_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_s
 
 def test_a_row_that_is_0_everywhere_is_left_out_and_named(result: SweepResult) -> None:
     """No job migrates under these two; JSON and CSV have the figure all the same."""
-    assert "migrations_total" not in {row.measure for row in rows(result)}
+    assert "migrations_total" not in {row.name for row in rows(result)}
     assert "Left out, 0 under every policy: " in table.legend(result)
     assert "Migrations" in table.legend(result)
     assert "Migrations" not in printed(result).split("Mean over")[0]
