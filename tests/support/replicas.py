@@ -55,11 +55,15 @@ _NODE_SIZES = {"machine_cpu_cores": "2", "machine_memory_bytes": "8e9"}
 
 
 class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
-    """Has no series but the size of the node. `hanging`: says nothing until it is closed; `asked`: somebody waits."""
+    """Has no series but the size of the node. `hanging`: says nothing until it is closed; `asked`: somebody waits.
+
+    `failing`: answers with an error.
+    """
 
     def __init__(self) -> None:
         owner = self
         self.hanging = threading.Event()
+        self.failing = threading.Event()
         self.asked = threading.Event()
         self.released = threading.Event()
 
@@ -75,7 +79,7 @@ class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
                     for name, value in sizes.items()
                 ]
                 answer = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
-                self.send_response(200)
+                self.send_response(503 if owner.failing.is_set() else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()

@@ -47,11 +47,12 @@ from slopewise.config.training_policy import TrainingPolicy
 from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
+from slopewise.feedback.outage import Outage
 from slopewise.feedback.restore import restore_originals
 from slopewise.local.tally import RunTally
 from slopewise.local.workshop import ClosesStack, Workshop
 from slopewise.loop import ControllerLoop, Sink
-from slopewise.model import CpuControl, PassReport
+from slopewise.model import CpuControl, PassReport, acts
 from slopewise.ports import Actuator, Ports
 from slopewise.reconcile import reconcile
 from slopewise.telemetry.metrics import Telemetry
@@ -147,6 +148,7 @@ class Session(ClosesStack):
                 moving=self._settings.bounds.moving,
                 document=self._document.metadata.name,
             )
+            self._outage = Outage(interval, self.clock.now(), restores=acts(spec.mode) and not self.plan.dry_run)
             logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
             self.supervisor = self._supervisor(logs)
             sinks = (*self._sinks, *self._annotation_sinks(stack))
@@ -263,7 +265,11 @@ class Session(ClosesStack):
             return next((report for report in reports if not observed or report.snapshot is not None), None)
 
     def _one_pass(self) -> PassReport:
-        report = reconcile(self.ports, self._policy, self._settings)
+        lasted = self._outage.lasts
+        report = self._outage.note(reconcile(self.ports, self._policy, self._settings))
+        self.telemetry.record_outage(lasts=self._outage.lasts)
+        if self._outage.lasts and not lasted:
+            self.restore_originals()
         if self.observer.reading is not None:
             self.tally.see(self.observer.reading)
         return report

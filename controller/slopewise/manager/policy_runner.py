@@ -37,12 +37,13 @@ from slopewise.crds.policy_status import OtherResizers
 from slopewise.decision_record.recorder import Recorder
 from slopewise.errors import ObservationError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
+from slopewise.feedback.outage import Outage
 from slopewise.feedback.restore import RestoreReport, due, restore_originals
 from slopewise.loop import ControllerLoop
 from slopewise.manager.departures import Departures
 from slopewise.manager.restorer import RestoreReporter
 from slopewise.manager.shared import SharedState
-from slopewise.model import MemoryState, PassReport
+from slopewise.model import MemoryState, PassReport, acts
 from slopewise.ports import Actuator, Ports
 from slopewise.reconcile import reconcile
 from slopewise.telemetry.metrics import Telemetry
@@ -107,6 +108,7 @@ class PolicyRunner:
             self._ports = self._recorder.ports(self._ports)
             self._sinks.append(self._recorder)
         self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.evaluation_seconds, self._sinks)
+        self._outage = Outage(self.spec.behaviour.evaluation_seconds, shared.clock.now(), restores=acts(self.spec.mode))
         self._triggered = threading.Event()
         self._resized: deque[str] = deque()
         """Uids of pods whose CPU has changed since it was last shown."""
@@ -177,7 +179,12 @@ class PolicyRunner:
         self._reporter.set_capacity(capacity_message(self._observer.capacities))
         trouble = self.trouble or self._shared.trouble(self._name) or self._left_out() or self._kubelets_behind()
         self._reporter.set_degraded(trouble)
-        report = reconcile(self._ports, self._policy, self._settings)
+        lasted = self._outage.lasts
+        report = self._outage.note(reconcile(self._ports, self._policy, self._settings))
+        self._telemetry.record_outage(lasts=self._outage.lasts)
+        if self._outage.lasts and not lasted:
+            self._reporter.emit_outage(report.held or "")
+            self._restore_due()
         self._shared.gates.after_pass(report)
         return report
 
@@ -202,7 +209,8 @@ class PolicyRunner:
         except ObservationError:  # the next pass reports it
             return
         behaviour = self.spec.behaviour
-        kept = (selected | self._not_scheduled(state)) - self._observer.autoscaled
+        kept = self._not_scheduled(state) | (frozenset() if self._outage.lasts else selected)
+        kept -= self._observer.autoscaled
         kept -= self._shared.freezes.to_recommend(self._name, state.jobs, self._index.find)
         uids = due(state, self.spec.mode, behaviour.canary_ratio, kept)
         if not uids and self._retry is None:

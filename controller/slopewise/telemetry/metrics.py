@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, get_args
 
 import structlog
@@ -52,6 +53,12 @@ class Instruments:
             "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"],
             buckets=_PASS_BUCKETS, registry=self.registry,
         )  # fmt: skip
+        self.outage = Gauge(
+            "slopewise_outage",
+            "1 once no pass has observed for three intervals, so that original resources are restored.",
+            ["name"],
+            registry=self.registry,
+        )
         self.left_out = Gauge(
             "slopewise_left_out_series",
             "Series of a pod that is left out of readings because it has too many.",
@@ -152,6 +159,8 @@ class Telemetry:
         self._metrics.last.forget(self._document)
         self._metrics.move_bounds.forget(self._document)
         self.record_left_out({})
+        with suppress(KeyError):
+            self._metrics.outage.remove(self._document)
         self._metrics.moved_cpu.forget(self._document)
 
     def record(self, report: PassReport) -> None:
@@ -196,6 +205,10 @@ class Telemetry:
     def record_query(self, outcome: str, seconds: float) -> None:
         """Record one query to Prometheus, which is one of `observe`."""
         self._metrics.queries.labels(outcome).observe(seconds)
+
+    def record_outage(self, *, lasts: bool) -> None:
+        """Record whether original resources are restored because no pass observes."""
+        self._metrics.outage.labels(self._document).set(lasts)
 
     def record_left_out(self, series: Mapping[Any, int]) -> None:
         """Record the pods, by namespace and name, that the reading leaves out, and how many series each has."""

@@ -18,6 +18,9 @@ from support.waiting import wait_for
 MEASURED = {"intervalSeconds": 20}
 """Four scrapes of Prometheus, the least that it takes to measure."""
 
+PATIENT = {"intervalSeconds": 60}
+"""Three of them are longer than an outage here."""
+
 ESCAPE = "\x1b"
 
 
@@ -30,7 +33,7 @@ def look_again(stage: Stage, name: str = "newcomer") -> None:
 def test_without_prometheus_nothing_is_changed_and_everything_can_be_given_back(stage: Stage, how: str) -> None:
     prometheus = stage.prometheus_gateway()
     stage.pods("a")
-    stage.policy()
+    stage.policy(behaviour=PATIENT)
     controller = stage.controller(prometheus_url=prometheus.url)
     stage.wait_for_limits({"a": 2000})
     away = prometheus.interfering(drop) if how == "refuses" else prometheus.hanging()
@@ -47,6 +50,33 @@ def test_without_prometheus_nothing_is_changed_and_everything_can_be_given_back(
         stage.policy()
     stage.wait_for_limits({"a": 1000, "newcomer": 1000})
     stage.wait_for_condition("Ready", "ModeAuto")
+
+
+def test_an_outage_of_three_intervals_restores_the_originals_until_a_pass_sees_again(stage: Stage) -> None:
+    """Intervals are 4 s here, so that an outage of 20 s is what one of five minutes is by default."""
+    prometheus = stage.prometheus_gateway()
+    stage.pods("waits", "b")
+    policy = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000, "silentJobs": "count"}}
+    stage.policy(policy=policy, resources={"cpu": {"min": "50m", "max": "100m"}})
+    controller = stage.controller(prometheus_url=prometheus.url)
+    stage.wait_for_limits({"waits": 100, "b": 100})
+    with prometheus.interfering(drop):
+        stage.wait_for_limits({"waits": 300, "b": 300})
+        stage.wait_for_event(stage.name("policy"), "Outage", "3 intervals: original resources are restored")
+        condition = stage.wait_for_condition("Ready", "CannotObserve")
+        assert "Prometheus" in condition["message"]
+        assert controller.metric("slopewise_outage", name=stage.name("policy")) == 1
+        resized = stage.resized.copy()
+        held = controller.metric("slopewise_passes_total", result="held")
+        wait_for(
+            "more held passes",
+            lambda: controller.metric("slopewise_passes_total", result="held"),
+            lambda now: now > held + 2,
+        )
+        assert stage.resized == resized, "once"
+    stage.wait_for_limits({"waits": 100, "b": 100})
+    stage.wait_for_condition("Ready", "ModeAuto")
+    assert controller.metric("slopewise_outage", name=stage.name("policy")) == 0
 
 
 def test_forged_and_hostile_series_win_nothing_and_break_nothing(stage: Stage, trainers: Trainers) -> None:
@@ -174,7 +204,7 @@ def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_reporte
         return body
 
     stage.pods("a")
-    stage.policy()
+    stage.policy(behaviour=PATIENT)
     prometheus.edit = keep
     stage.controller(prometheus_url=prometheus.url)
     stage.wait_for_limits({"a": 2000})

@@ -11,6 +11,7 @@ from support.api_server import refusal
 from support.replicas import ORIGINAL, Town
 from support.waiting import eventually
 
+from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.resize.rate_limiter import RateLimiter
 from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.manager.informers import make_watches
@@ -147,3 +148,51 @@ def test_where_freezes_cannot_be_read_nothing_is_written(town: Town, shared: Sha
     assert {outcome.result for outcome in report.outcomes} == {"deferred"}
     assert "whether it is frozen cannot be read" in report.outcomes[0].detail
     assert town.limit("a") == town.limit("b") == ORIGINAL
+
+
+@dataclass
+class LaterClock(SystemClock):
+    """The machine's, by as many seconds later as a test sets."""
+
+    later_seconds: float = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.later_seconds
+
+
+def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_one_changes_nothing(
+    town: Town, shared: SharedState
+) -> None:
+    clock = LaterClock()
+    town.policy(behaviour={"intervalSeconds": 60, "cooldownSeconds": 0, "maxStepRatio": 8})
+    assert eventually(lambda: shared.claims.policies()[0].generation == 2)
+    runner = a_runner(replace(shared, clock=clock))
+    runner.one_pass()
+    assert (town.limit("a"), town.limit("b")) == ("1", "1")
+
+    town.prometheus.failing.set()
+    clock.later_seconds = 170
+    assert "intervals" not in (runner.one_pass().held or "")
+    assert (town.limit("a"), town.limit("b")) == ("1", "1")
+    assert outage(shared) == 0
+
+    clock.later_seconds = 190
+    held = runner.one_pass().held or ""
+    assert held.endswith("s, 3 intervals: original resources are restored.")
+    assert "nothing is changed" not in held
+    assert town.limit("a") == town.limit("b") == ORIGINAL
+    assert outage(shared) == 1
+    assert eventually(lambda: runner.one_pass() and not runner.holds_originals())
+    written = len(town.server.asked("PATCH", "resize"))
+    runner.one_pass()
+    assert len(town.server.asked("PATCH", "resize")) == written, "once"
+
+    town.prometheus.failing.clear()
+    assert runner.one_pass().held is None
+    runner.stop()
+    assert (town.limit("a"), town.limit("b")) == ("1", "1")
+    assert outage(shared) == 0
+
+
+def outage(shared: SharedState) -> float | None:
+    return shared.instruments.registry.get_sample_value("slopewise_outage", {"name": "p"})

@@ -87,6 +87,7 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     cluster.follow_suspended(list)
     cluster.follow_freezes(dict)
     telemetry.record_left_out({("team", "loud"): 100_000})
+    telemetry.record_outage(lasts=False)
     text = generate_latest(telemetry.registry).decode()
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE slopewise_")}
     exported = {name for name in exported if not name.endswith("_created")}

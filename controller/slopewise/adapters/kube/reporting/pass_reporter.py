@@ -160,6 +160,10 @@ class StatusReporter:
             self._emit_policy("Degraded", reason, warning=True)
         self._standing = replace(self._standing, degraded=reason)
 
+    def emit_outage(self, message: str) -> None:
+        """Emit an event for an outage in which original resources are restored."""
+        self._emit_policy("Outage", message, warning=True, action="Observe")
+
     def emit_restored(self, given_back: RestoreReport) -> None:
         """Emit events for jobs whose original resources were restored, or could not be."""
         for reason, details, warning in (
