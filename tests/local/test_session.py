@@ -216,6 +216,21 @@ def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop
         assert states(session) == {"a": "running", "b": "running"}
 
 
+@pytest.mark.cgroups
+def test_an_outage_of_three_intervals_restores_every_job_until_a_pass_observes(workshop: Workshop) -> None:
+    if "requests" not in workshop.limiter.controls:
+        pytest.skip("no right to make cgroups here")
+    with running(workshop, a_policy(), tiny("fast", 90), tiny("slow", 90)) as session:
+        eventually(lambda: _outcomes(session))
+        changed = {outcome.decision.job_uid for outcome in _outcomes(session)}
+        session.revive_at_seconds = float("inf")
+        own_prometheus(session).kill()
+        eventually(lambda: "original resources are restored" in (session.all_reports()[-1].held or ""))
+        assert {workshop.limiter.read(uid) for uid in changed} == {UNLIMITED}
+        session.revive_at_seconds = 0.0
+        eventually(lambda: session.all_reports()[-1].held is None)
+
+
 def test_a_prometheus_that_hangs_holds_the_pass_for_seconds_and_not_for_ever(workshop: Workshop) -> None:
     with running(workshop, a_policy(), tiny("a", 60)) as session:
         eventually(lambda: newest_level(session, "a"))
