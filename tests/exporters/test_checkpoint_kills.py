@@ -125,7 +125,7 @@ with Checkpoints(os.environ["FOLDER"], save=save, every_seconds=None) as checkpo
     while (line := piped(training.stdout).readline()) != "saving\n":
         lines.append(line)
     training.send_signal(signal.SIGTERM)
-    assert training.wait(30) == 143
+    assert training.wait(60) == 143
     with Checkpoints(tmp_path / "folder", load=Path.read_text) as checkpoints:
         assert checkpoints.resume() == "x" * len(lines)
 
@@ -177,4 +177,4 @@ while True:
     training.send_signal(signal.SIGTERM)
     piped(training.stdin).write("\n")
     piped(training.stdin).flush()
-    assert training.wait(30) == 143
+    assert training.wait(60) == 143

@@ -108,7 +108,7 @@ PRINTS_AND_WAITS = """
 
 
 def reports(series: Series, name: str, value: float) -> None:
-    assert eventually(lambda: series().get(name) == value, 20), series()
+    assert eventually(lambda: series().get(name) == value), series()
 
 
 def ended(process: Popen) -> tuple[int, bytes, bytes]:
@@ -156,7 +156,7 @@ def test_the_end_of_a_followed_command_is_scraped_as_what_it_was(start: Start, s
         found.append(series())
         return process.poll() is not None
 
-    assert eventually(is_over, 20)
+    assert eventually(is_over)
     last = [each for each in found if each.get('training_state{state="failed"}') == 1]
     assert last
     assert last[0]["process_start_time_seconds"] == began  # no restart, although the process has gone
@@ -243,9 +243,9 @@ def test_a_signal_ends_the_wait_for_the_last_scrape(start: Start, series: Series
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
-    assert eventually(lambda: not psutil.Process(process.pid).children() or _is_zombie(process), 10)
+    assert eventually(lambda: not psutil.Process(process.pid).children() or _is_zombie(process))
     process.terminate()
-    assert process.wait(timeout=10) == 3
+    assert process.wait(timeout=60) == 3
 
 
 def _is_zombie(process: Popen) -> bool:
@@ -308,7 +308,7 @@ def test_hostile_output_passes_unchanged_and_what_comes_after_it_is_found(
     start_of_text = bytes(range(256)) * 4000 + b"x" * 1_000_000 + b"\n"
     assert output.startswith(start_of_text)
     assert output.endswith(b"loss=0.125\n")
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_two_streams_into_one_file_keep_their_order(start: Start) -> None:
@@ -324,7 +324,7 @@ def test_a_reader_that_has_enough_ends_the_command_as_without_a_parent(start: St
     assert process.stdout.read(2) == b"y\n"
     process.stdout.close()
     process.stdout = None
-    assert process.wait(timeout=30) == -signal.SIGPIPE
+    assert process.wait(timeout=60) == -signal.SIGPIPE
 
 
 @pytest.mark.parametrize("wrap", [(), ("--wrap",)], ids=["itself", "wrapped"])
@@ -487,7 +487,7 @@ def test_of_two_trainings_of_one_command_the_first_reports_and_the_next_after_it
         seen.append(series().get(LOSS))
         return seen[-1] == 3
 
-    assert eventually(third_reports, 30)
+    assert eventually(third_reports)
     assert 2 not in seen
     process.kill()
 

@@ -216,7 +216,7 @@ reporter = Reporter()
     killed = start_training(script.format(rest="time.sleep(600)"), **variables)
     assert eventually(lambda: collector.pushed)
     killed.kill()
-    killed.wait(10)
+    killed.wait(60)
     first = last(collector)
     assert series(first)['training_state{state="starting"}'] == 1
     second = start_training(script.format(rest="reporter.close()"), **variables)

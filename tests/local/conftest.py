@@ -106,7 +106,7 @@ def running(
         assert not thread.is_alive()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 40.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 90.0) -> None:
     """Wait until `condition` holds; fails when it never does."""
     assert waiting.eventually(condition, seconds), "it never came to that"
 

@@ -45,7 +45,7 @@ class Controller:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=60)
 
     def end(self) -> str:
         """Stop it in an orderly way; what it has printed."""

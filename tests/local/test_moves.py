@@ -95,7 +95,7 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
         assert workshop.limiter.read("a") == UNLIMITED
         cores = {node.name: {node.cpus} for node in session.nodes}
         assert affinity(session, "a") == cores[nodes(session)["a"]]
-        eventually(session.supervisor.all_ended, seconds=90)
+        eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
         assert steps_done(session) == list(range(4 * STEPS_A_SECOND))
         assert (record(session).cpu_seconds or 0.0) > 3.9
@@ -134,7 +134,7 @@ def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_th
             eventually(partial(has_evaluated, session, evaluations))
             assert move(session).result == "applied"
             eventually(lambda: nodes(session))
-        eventually(session.supervisor.all_ended, seconds=90)
+        eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
         assert len(record(session).moves) == 2
         assert log_lines(session) == alone.communicate(timeout=120)[0].splitlines()
@@ -185,7 +185,7 @@ def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only
     with running(workshop, a_policy("fair"), movable("a", 8, "deaf"), nodes=2) as session:
         is_at_work(session, 60)
         move(session)
-        eventually(session.supervisor.all_ended, seconds=90)
+        eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
         steps = steps_done(session)
         (at,) = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
@@ -197,7 +197,7 @@ def test_a_trainer_that_exits_0_when_it_is_signalled_to_end_has_finished(worksho
     with running(workshop, a_policy("fair"), movable("a", 60, "exits-0"), nodes=2) as session:
         is_at_work(session)
         move(session)
-        eventually(session.supervisor.all_ended, seconds=90)
+        eventually(session.supervisor.all_ended)
         assert (record(session).state, record(session).moves) == ("finished", [])
 
 
@@ -205,7 +205,7 @@ def test_a_trainer_that_cannot_resume_fails_after_two_tries_with_its_last_words(
     with running(workshop, a_policy("fair"), movable("a", 60, "cannot-resume"), nodes=2) as session:
         is_at_work(session)
         move(session)
-        eventually(session.supervisor.all_ended, seconds=90)
+        eventually(session.supervisor.all_ended)
         assert record(session).state == "failed"
         assert record(session).last_output_lines.endswith("RuntimeError: the checkpoint makes no sense to me")
         complaints = log(session).read_text().count("RuntimeError: the checkpoint makes no sense to me")

@@ -239,7 +239,7 @@ def test_a_prometheus_that_hangs_holds_the_pass_for_seconds_and_not_for_ever(wor
         os.kill(pid, signal.SIGSTOP)
         try:
             session.loop.trigger()
-            eventually(lambda: session.all_reports()[-1].held, seconds=20)
+            eventually(lambda: session.all_reports()[-1].held)
         finally:
             os.kill(pid, signal.SIGCONT)
         session.loop.trigger()
@@ -269,7 +269,7 @@ def test_a_process_that_a_job_left_in_a_session_of_its_own_ends_with_the_job(wor
     with running(workshop, a_policy("fair"), job) as session:
         eventually(session.supervisor.all_ended)
         assert states(session) == {"strays": "finished"}
-        eventually(lambda: not [each for each in marked_processes() if each.cmdline()[:1] == ["sleep"]], seconds=10)
+        eventually(lambda: not [each for each in marked_processes() if each.cmdline()[:1] == ["sleep"]])
 
 
 def test_an_interval_of_less_than_four_scrapes_is_refused(workshop: Workshop) -> None:

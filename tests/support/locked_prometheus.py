@@ -74,7 +74,7 @@ class LockedPrometheus:
             yield
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
     def _command(self) -> list[str]:
         return [

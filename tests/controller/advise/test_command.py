@@ -181,7 +181,7 @@ def test_ctrl_c_while_prometheus_is_asked_ends_it_at_once() -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert eventually(lambda: prometheus.asked, 60)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=60)
     finally:
         prometheus.close()
     assert (process.returncode, out) == (130, "")

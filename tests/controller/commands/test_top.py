@@ -136,9 +136,9 @@ class TestCluster:
         put(server, "train", loss=0.5)
 
         def change(shown: Callable[[], str]) -> None:
-            assert eventually(lambda: "0.5 " in shown(), seconds=30)
+            assert eventually(lambda: "0.5 " in shown())
             put(server, "train", loss=0.125)
-            assert eventually(lambda: "0.125" in shown(), seconds=30)
+            assert eventually(lambda: "0.125" in shown())
 
         code, text = on_a_terminal(("top", *reach, "--interval", "1"), change, width=50)
         assert code == 0, text

@@ -183,7 +183,7 @@ def test_a_thread_of_moves_that_hangs_is_not_alive_until_it_goes_on(shared: Shar
     seconds[0] += STALLED_SECONDS
     assert controller.is_alive()  # nothing has started it: a replica that stands by
     controller.start()
-    assert gates.reached.wait(10)
+    assert gates.reached.wait(60)
     assert controller.is_alive()
     seconds[0] += STALLED_SECONDS
     assert not controller.is_alive()
@@ -199,7 +199,7 @@ def test_a_thread_of_moves_that_takes_long_for_each_of_many_pods_is_alive(shared
     gates = SlowGates(seconds)
     controller = MoveController(replace(shared, gates=cast("GatedPodController", gates)), lambda: seconds[0])
     controller.start()
-    assert gates.seen_to_all.wait(10)
+    assert gates.seen_to_all.wait(60)
     assert controller.is_alive()
     seconds[0] += STALLED_SECONDS
     assert not controller.is_alive()

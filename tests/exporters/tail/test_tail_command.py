@@ -86,7 +86,7 @@ def append(path: Path, data: bytes) -> None:
 
 def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     return process.returncode, errors.decode()
 
 
@@ -124,11 +124,11 @@ def test_a_restarted_sidecar_goes_on_where_it_was(
     append(log, b"loss=0.5\n" * 40 + b"loss=0.")  # no counts in it: only the state knows that there were 40
     first = start(log, "--state", state)
     before = until(lambda samples: samples[STEPS] == 40)
-    give_up_at = time.monotonic() + 30
+    give_up_at = time.monotonic() + 60
     while how is signal.SIGKILL and not state.exists() and time.monotonic() < give_up_at:
         time.sleep(0.05)
     first.send_signal(how)
-    first.wait(30)
+    first.wait(60)
     append(log, b"499\n" + b"loss=0.499\n" * 9)
     start(log, "--state", state)
     after = until(lambda samples: samples[STEPS] == 50)
@@ -203,7 +203,7 @@ def test_a_quiet_log_is_no_end(start: Start, until: Until, tmp_path: Path) -> No
 def test_until_finished_ends_with_the_training(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     append(log, lines(1, 11) + b"Training completed.\n")
-    assert start(log, "--until-finished").wait(30) == 0
+    assert start(log, "--until-finished").wait(60) == 0
 
 
 def test_standard_input_is_passed_on_and_its_end_is_the_end(start: Start, until: Until) -> None:
@@ -229,7 +229,7 @@ def test_a_port_in_use_says_what_to_do(start: Start, until: Until, tmp_path: Pat
     until(lambda samples: True)
     taken = port_file.read_text().strip()
     process = start(tmp_path / "train.log", "--port", taken)
-    assert process.wait(30) == 1
+    assert process.wait(60) == 1
     assert process.stderr is not None
     assert f"another program has port {taken}" in process.stderr.read().decode()
 
@@ -246,7 +246,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(
     start: Start, tmp_path: Path, arguments: tuple[str, str], reason: str
 ) -> None:
     process = start(tmp_path / "train.log", *arguments)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert reason in errors.decode()
     assert len(errors.decode().splitlines()) == 1

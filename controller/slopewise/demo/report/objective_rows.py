@@ -109,7 +109,7 @@ def _objective(kind: _Kind, result: DemoResult, place: int, name: str, bound_sec
         bound_seconds,
         sum(kind.met(job) is True for job in jobs),
         _verdict(kind, comparable(result, place), name),
-        ", ".join(states),
+        ", ".join(states) or ("" if measured else "no response or step"),
         len(jobs),
     )
 

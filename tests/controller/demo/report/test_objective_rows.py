@@ -141,6 +141,18 @@ def test_a_job_that_did_not_run_or_failed_kept_nothing_and_that_is_noted() -> No
     assert (missing.badge, missing.note, missing.verdict) == ("missed", "did not run", None)
 
 
+def test_a_served_model_without_a_response_in_its_time_missed_its_objective_and_that_is_noted() -> None:
+    silent = demo(run("fair", served("a", 0.1)), run("dqoes", served("a", None)))
+    _, cell = job_blocks(silent)[0].cells("a", runs=2)
+    assert cell is not None
+    assert (cell.badge, cell.note) == ("missed", "no response or step")
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(comparison(silent))
+    assert "no response or step" in captured.get()
+    assert "no response or step" in render(silent)
+
+
 def test_the_json_has_counts_and_what_each_job_was_promised_and_where_it_ran() -> None:
     printed = run("deadline", job("a", 40, deadline_seconds=50.0, node="node-2"), served("b", 0.5)).as_json()
     assert printed["deadlines_met"] == {"met": 1, "of": 1}
