@@ -1,27 +1,34 @@
 """Writes `docs/which-policy.md`: purposes, the policy for each, and what to expect of it.
 
 `python -m replication.which_policy` (which is `make which-policy`, two minutes, and part of `make replicate`) runs
-each scenario as `slopewise simulate` does; the page shows that command, and its figures. Figures of real runs are those
-of the README's tables, each beside the command that gives such figures.
+each scenario as `slopewise simulate` does, keeps the figures in `which_policy.json`, and writes the page from them. The
+page shows that command, and its figures. Figures of real runs are those of the README's tables, each beside the command
+that gives such figures.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
+from slopewise.reports.cells import SINGLE_RATIO
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.scenario.scenario import load_scenario
 from slopewise.simulator.sweep import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "which-policy.md"
+KEPT = Path(__file__).parent / "which_policy.json"
+
+Kept = Mapping[str, Any]
+"""By scenario: its seeds, the figures of each policy, and those of the first seed, by which one sees that it is old."""
 
 HEAD = """\
 # Which policy?
@@ -245,46 +252,89 @@ def run_scenario(name: str, policies: Sequence[str], workers: int) -> SweepResul
     return simulate(scenario, range(1, scenario.spec.seeds + 1), workers, policies=policies)
 
 
+def kept_figures(results: Mapping[str, SweepResult]) -> Kept:
+    """What the page shows of each scenario."""
+    return {name: kept_of(results[name], policies) for name, policies in scenarios_of(WANTS).items()}
+
+
+def first_seed(name: str, policies: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    """The figures of the scenario's first seed that the page shows, by policy."""
+    result = simulate(load_scenario(name), range(1, 2), 1, policies=policies)
+    return {policy: _of_first_seed(result, policy, name) for policy in policies}
+
+
+def _of_first_seed(result: SweepResult, policy: str, scenario: str) -> dict[str, float | None]:
+    (first, *_) = result.figures[policy]
+    return {each.measure: first.value(each.measure) for each in _figures_of(scenario, policy)}
+
+
+def _figures_of(scenario: str, policy: str) -> Sequence[Figure]:
+    return [
+        each
+        for want in WANTS
+        if want.policy == policy
+        for name, of in want.scenarios.items()
+        if name == scenario
+        for each in of
+    ]
+
+
+def kept_of(result: SweepResult, policies: Sequence[str]) -> dict[str, Any]:
+    """What the page shows of one scenario: of the policies, and of the first seed."""
+    summary, ratios = result.summary(), result.ratio_to_fair()
+    found: dict[str, Any] = {"seeds": len(result.seeds), "policies": {}, "firstSeed": {}}
+    for policy in policies:
+        found["firstSeed"][policy] = _of_first_seed(result, policy, result.scenario)
+        found["policies"][policy] = {
+            each.measure: {
+                "fair": summary[result.baseline][each.measure].mean,
+                "policy": summary[policy][each.measure].as_json(),
+                "ratio": ratios[policy][each.measure].as_json(),
+            }
+            for each in _figures_of(result.scenario, policy)
+        }
+    return found
+
+
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-def page(results: Mapping[str, SweepResult], readme: str) -> str:
-    """The whole page, in Markdown. `results` by scenario; `readme`: the text that has the real figures."""
-    seeds = ", ".join(str(each) for each in sorted({len(result.seeds) for result in results.values()}))
-    parts = [HEAD.format(seeds=seeds), *(_row(want, results, readme) for want in WANTS), RULES]
-    return "".join(parts + [_section(want, results, readme) for want in WANTS])
+def page(kept: Kept, readme: str) -> str:
+    """The whole page, in Markdown. `kept`: the figures; `readme`: the text that has the real figures."""
+    seeds = ", ".join(str(each) for each in sorted({each["seeds"] for each in kept.values()}))
+    parts = [HEAD.format(seeds=seeds), *(_row(want, kept, readme) for want in WANTS), RULES]
+    return "".join(parts + [_section(want, kept, readme) for want in WANTS])
 
 
-def _row(want: Want, results: Mapping[str, SweepResult], readme: str) -> str:
+def _row(want: Want, kept: Kept, readme: str) -> str:
     scenario, (first, *_) = next(iter(want.scenarios.items()))
-    simulated = f"{first.label} {shown(first, results[scenario], want.policy)}"
+    simulated = f"{first.label} {shown(first, kept[scenario], want.policy)}"
     return f"| {want.want} | [`{want.policy}`](#{want.policy}) | {simulated} | {real_figures(want.real, readme)} |\n"
 
 
-def _section(want: Want, results: Mapping[str, SweepResult], readme: str) -> str:
+def _section(want: Want, kept: Kept, readme: str) -> str:
     lines = [f"\n## {want.policy}\n", f"You want {want.want}. It needs {want.needs}.\n"]
     for scenario, figures in want.scenarios.items():
         described = load_scenario(scenario).metadata.description
         lines.append(f"- **Simulated**, {described}: `slopewise simulate {scenario} --policy {want.policy}`")
-        lines += [f"  - {each.label}: {shown(each, results[scenario], want.policy)}" for each in figures]
+        lines += [f"  - {each.label}: {shown(each, kept[scenario], want.policy)}" for each in figures]
     if want.real is not None:
         lines.append(f"- **Real**: `{want.real.command}`; {real_figures(want.real, readme)}")
     lines.append(f"- **Do not expect**: {want.beware[0].lower()}{want.beware[1:]}")
     return "\n".join(lines) + "\n"
 
 
-def shown(figure: Figure, result: SweepResult, policy: str) -> str:
+def shown(figure: Figure, of_scenario: Mapping[str, Any], policy: str) -> str:
     """A ratio with its interval, `×0.86 [0.83, 0.88]`, or fair sharing's value and the policy's with its own."""
+    found = of_scenario["policies"][policy][figure.measure]
     if figure.shown == "ratio":
-        ratio = result.ratio_to_fair()[policy][figure.measure]
-        return f"×{_number(ratio.mean)}{_interval(ratio.low, ratio.high)}"
-    summary = result.summary()
-    fair, ours = summary[result.baseline][figure.measure], summary[policy][figure.measure]
-    return f"{_number(fair.mean)} → {_number(ours.mean)}{_interval(ours.low, ours.high)}"
+        return f"×{_with_interval(found['ratio'])}"
+    return f"{_number(found['fair'])} → {_with_interval(found['policy'])}"
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" [{_number(low)}, {_number(high)}]"
+def _with_interval(estimate: Mapping[str, Any]) -> str:
+    low, high = estimate["low"], estimate["high"]
+    return _number(estimate["mean"]) + ("" if low is None or high is None else f" [{_number(low)}, {_number(high)}]")
 
 
 def _number(value: float | None) -> str:
@@ -306,13 +356,29 @@ def real_figures(real: Real | None, readme: str) -> str:
         return "not recorded"
     if "[" in cells[-1]:
         cells[-1] = f"mean {cells[-1]}"
-    return f"{real.label}{', '.join(cells)}" if real.runs else f"{real.label} {' → '.join(cells[:2])}"
+    return f"{real.label}{', '.join(cells)}" if real.runs else f"{real.label} {_of_one_run(*cells[:2])}"
+
+
+def _of_one_run(fair: str, policy: str) -> str:
+    """`146 s → 92 s`; seconds that differ by less than one run resolves are no gain, and the page says so."""
+    figures = f"{fair} → {policy}"
+    if not (fair.endswith(" s") and policy.endswith(" s")):
+        return figures
+    ratio = float(policy.removesuffix(" s")) / float(fair.removesuffix(" s"))
+    return figures if abs(ratio - 1) > SINGLE_RATIO else f"{figures}, which one run does not resolve"
 
 
 def write(workers: int) -> None:
-    """Run all scenarios and write the page."""
+    """Run all scenarios, keep their figures and write the page."""
     results = {name: run_scenario(name, policies, workers) for name, policies in scenarios_of(WANTS).items()}
-    PAGE.write_text(page(results, (ROOT / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
+    KEPT.write_text(json.dumps(kept_figures(results), indent=1) + "\n", encoding="utf-8")
+    write_page()
+
+
+def write_page() -> None:
+    """Write the page from the figures that are kept."""
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    PAGE.write_text(page(kept, (ROOT / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def main(workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1) -> None:
