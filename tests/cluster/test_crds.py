@@ -321,6 +321,22 @@ def test_a_freeze_that_cannot_be_read_is_refused(kubectl: Kubectl, spec: dict[st
         validate(FreezeSpec, spec, where="freeze")
 
 
+def test_freezes_in_force_are_found_among_many_that_have_ended(kubectl: Kubectl) -> None:
+    names = {f"test-{uuid.uuid4().hex[:8]}": state for state in ("Ended", "InForce")}
+    try:
+        for name, state in names.items():
+            made = {"apiVersion": API_VERSION, "kind": "Freeze", "metadata": {"name": name}, "spec": {"scope": "all"}}
+            kubectl.apply(made)
+            status = json.dumps({"status": {"state": state}})
+            kubectl.run("patch", "freeze", name, "--subresource=status", "--type=merge", "-p", status)
+        found = kubectl.run("get", "freezes", "--field-selector", "status.state=InForce", "-o", "name")
+        assert {name for name in names if name in found} == {
+            name for name, state in names.items() if state == "InForce"
+        }
+    finally:
+        kubectl.run("delete", "freeze", *names, "--ignore-not-found")
+
+
 def test_people_see_a_freeze_in_one_line(kubectl: Kubectl) -> None:
     name = f"test-{uuid.uuid4().hex[:8]}"
     spec = {"scope": "namespace", "name": "no-such-namespace", "until": "2027-01-01T00:00:00Z", "reason": "a test"}

@@ -120,7 +120,7 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
         cpu_millicores=cpu.actual,
         cpu_accepted_millicores=cpu.accepted,
         cpu_wanted_millicores=cpu.desired,
-        reason=bounded(_reason(first, view), view.max_reason),
+        reason=bounded(_reason_of_all(jobs, view), view.max_reason),
         memory=" / ".join(UNKNOWN if each is None else mebibytes(each) for each in memory),
         memory_working_set_bytes=memory.working_set_bytes,
         memory_request_bytes=memory.request_bytes,
@@ -268,6 +268,14 @@ def _rounded(value: float | None) -> float | None:
 _MODE_GUARDS = ("paused", "canary", "move_paused", "move_canary", "stop_paused", "stop_canary")
 """Their reasons are the same for every job; the policy's reason is more useful, and the Managed condition has the
 mode."""
+
+
+def _reason_of_all(jobs: Sequence[Job], view: PassView) -> str:
+    """The reason that all pods share, or that of each with its name: the row's CPU is their sum."""
+    reasons = {job.name: _reason(job, view) for job in jobs}
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
 
 
 def _reason(job: Job, view: PassView) -> str:

@@ -430,3 +430,12 @@ class TestMemory:
     def test_a_workload_without_pods_has_none(self) -> None:
         status = absent_status(Absence(UID, "suspended", "its Job is suspended"), status_of(self.job()), START)
         assert (status.memory, status.memory_request_bytes, status.memory_reason) == ("-", None, None)
+
+
+def test_a_workload_of_two_pods_says_which_of_them_a_reason_is_of() -> None:
+    first, second = replace(a_job("w/0"), name="w-0"), replace(a_job("w/1"), name="w-1", ineligible_reason="has a GPU")
+    reason = running_status([first, second], a_view(first, second), NEW).reason or ""
+    assert reason.startswith("w-0: ")
+    assert reason.endswith("; w-1: has a GPU")
+    alike = replace(first, ineligible_reason="has a GPU")
+    assert running_status([alike, second], a_view(alike, second), NEW).reason == "has a GPU"

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from typing import NamedTuple
 
 from slopewise.adapters.prometheus.client import Row
@@ -28,6 +29,10 @@ TARGET_LABELS = frozenset(
 """Labels of the scrape, which are not part of a series' name: a job that restarts on another port reports the same
 `training_loss{stage="eval"}`. A scrape that copies the pod's labels onto its target (the `labelmap` of many
 configurations) adds more; the target's `up` has them (`Facts.target_labels`)."""
+
+MAX_SERIES_TEXT = 300
+"""Characters of a series' name, which is stored with its job. A label's value may have any length: a longer name is
+cut, and its digest distinguishes it."""
 
 _NOT_ITS_NAME = TARGET_LABELS | {VALUE_LABEL}
 
@@ -89,7 +94,11 @@ def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset
 def _series_text(metric: str, own: tuple[tuple[str, str], ...]) -> str:
     """Nearly all jobs report the same few series: one text for all of them."""
     inner = ",".join(f'{name}="{_quoted(value)}"' for name, value in own)
-    return f"{metric}{{{inner}}}" if inner else metric
+    text = f"{metric}{{{inner}}}" if inner else metric
+    if len(text) <= MAX_SERIES_TEXT:
+        return text
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{text[: MAX_SERIES_TEXT - 18]}…#{digest}"
 
 
 def stage_rank(labels: Mapping[str, str]) -> int:

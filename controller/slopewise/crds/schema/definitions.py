@@ -130,7 +130,9 @@ def freezes() -> dict[str, Any]:
         _column("Source", ".spec.source", wide=True),
     ]
     names = {"kind": "Freeze", "plural": "freezes", "singular": "freeze", "shortNames": ["fz"]}
-    return _definition(names, "Cluster", schema, columns)
+    definition = _definition(names, "Cluster", schema, columns)
+    definition["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".status.state"}]
+    return definition
 
 
 def _column(name: str, path: str, *, kind: str = "string", wide: bool = False) -> Schema:

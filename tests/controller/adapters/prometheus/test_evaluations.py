@@ -7,7 +7,15 @@ import math
 from support.rows import row_of
 
 from slopewise.adapters.prometheus.client import Row
-from slopewise.adapters.prometheus.evaluations import Chosen, JobKey, candidates_by_job, choose, evaluation, series_text
+from slopewise.adapters.prometheus.evaluations import (
+    MAX_SERIES_TEXT,
+    Chosen,
+    JobKey,
+    candidates_by_job,
+    choose,
+    evaluation,
+    series_text,
+)
 from slopewise.adapters.prometheus.process_facts import facts_by_job, latest_process
 from slopewise.config.training_policy import EvaluationSettings
 
@@ -81,6 +89,15 @@ def test_a_series_is_named_without_the_labels_of_the_scrape_and_in_one_order() -
     labels = {"stage": "eval", "head": 'a"b', "pod": "job-a", "instance": "x:1", "__name__": "training_loss"}
     assert series_text("training_loss", labels) == 'training_loss{head="a\\"b",stage="eval"}'
     assert series_text("trainer_loss", {"pod": "job-a"}) == "trainer_loss"
+
+
+def test_a_long_name_of_a_series_is_cut_and_its_digest_distinguishes_it() -> None:
+    long = {"stage": "eval", "run": "x" * 100_000}
+    first, second = (series_text("training_loss", {**long, "z": end}) for end in "ab")
+    assert len(first) == MAX_SERIES_TEXT
+    assert first.startswith('training_loss{run="xxx')
+    assert first != second
+    assert first == series_text("training_loss", {**long, "z": "a"}), "the same in every process"
 
 
 def test_two_series_of_one_stage_give_the_same_choice_in_any_order_and_a_warning() -> None:
