@@ -262,27 +262,21 @@ def _moves() -> list[Builder[Panel]]:
             "How long do moved jobs not train? From the begin of a move to the first step elsewhere; 0 without moves.",
             "s",
             Query(mean("slopewise_move_pause_seconds", "cluster"), "pause"),
+            width=12,
         ),
         lines(
             "Steps done twice",
             "How much work do moves cost, in steps a minute that were repeated?",
             "none",
             Query(f"60 * {rate('slopewise_move_steps_lost_total')}", "steps a minute"),
-        ),
-        lines(
-            "Part of its waiting time that a held job has used",
-            "How near is a job that is held back to being let in without room? Above the red line "
-            "SlopewiseJobsHeldBack is pending.",
-            "percentunit",
-            Query(newest("slopewise_hold_used_ratio"), "used"),
-            red_from=bound_of("SlopewiseJobsHeldBack"),
-            alerts=["SlopewiseJobsHeldBack"],
+            width=12,
         ),
         lines(
             "Pods behind our gate",
-            "How many pods wait for a node, without those that are held back?",
+            "How many pods wait for a node?",
             "none",
             Query(newest("slopewise_gated_pods"), "gated"),
+            width=12,
         ),
         lines(
             "Oldest gate",
@@ -291,14 +285,7 @@ def _moves() -> list[Builder[Panel]]:
             Query(newest("slopewise_oldest_gate_seconds"), "oldest"),
             red_from=bound_of("SlopewisePodsGated"),
             alerts=["SlopewisePodsGated"],
-        ),
-        lines(
-            "Longest wait of a held job",
-            "For how long has the job that is held back longest waited? At behaviour.maxHoldSeconds, or earlier where "
-            "its deadline is near, it is let in, with room or without.",
-            "s",
-            Query(newest("slopewise_oldest_hold_seconds"), "longest wait"),
-            alerts=["SlopewiseJobsHeldBack"],
+            width=12,
         ),
     ]
 

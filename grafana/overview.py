@@ -12,7 +12,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 from grafana.benefit import brought
 from grafana.frame import frame
 from grafana.panels import JOB_HEADINGS, Column, Link, Query, lines, number, rows_now
-from grafana.selectors import JOB_LABELS, OF_CLUSTER, namespaces, newest, per_job, per_minute, per_node, rate
+from grafana.selectors import JOB_LABELS, OF_CLUSTER, namespaces, newest, per_job, per_minute, per_node
 
 UID = "slopewise-overview"
 JOB = "{{job_namespace}}/{{job_name}}"
@@ -273,22 +273,12 @@ def _decisions() -> list[Builder[Panel]]:
             stacked=True,
         ),
         lines(
-            "Jobs held back",
-            "How many arriving jobs wait for room, and how many were let in without it, a minute? The second line "
-            "above 0 is a cluster that is too small for what its jobs are promised.",
-            "none",
-            Query(newest("slopewise_held_jobs"), "held back"),
-            Query(f"60 * {rate('slopewise_holds_expired_total')}", "let in without room, a minute"),
-            width=12,
-            alerts=["SlopewiseJobsHeldBack"],
-        ),
-        lines(
             "Stops at the target",
             "How many jobs were signalled to end because they have reached their target?",
             "cpm",
             Query(per_minute("slopewise_stops_total", "outcome"), "{{outcome}}"),
             stacked=True,
-            width=12,
+            width=24,
         ),
     ]
 

@@ -5,7 +5,7 @@
 FlowCon on each node under SpeCon's moves is the thesis' "local optimisation" within its "global optimisation". Neither
 policy depends on the other. Each gets a view of the memory in which the fields that policies write are its own (class,
 marks, wanted cores, the evaluations of nodes); measurements are common to both. The resizes are those of the first, the
-moves and held arrivals those of the second. Where both change one job, the guards decide which is carried out
+moves those of the second. Where both change one job, the guards decide which is carried out
 (`guards/moves.py`).
 """
 
@@ -81,7 +81,6 @@ class Composed:
                 departed=of_cpu.memory.departed or of_nodes.memory.departed,
             ),
             of_nodes.moves,
-            of_nodes.held,
         )
 
     def _reasons(self, of_cpu: Mapping[str, str], of_nodes: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from slopewise.guards.move_budgets import JOINT_GUARDS, concurrency
 from slopewise.guards.moves import ATTEMPTS, review_moves, units
 from slopewise.guards.resize import Refusal, withheld_by
-from slopewise.guards.sizes import within_bounds
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
@@ -51,9 +50,8 @@ class Candidates:
 
     @classmethod
     def of(cls, moves: Sequence[Move], snapshot: ClusterSnapshot, memory: MemoryState, bounds: Bounds) -> Candidates:
-        """The moves of a policy, its sizes of arriving jobs bounded, and reviewed."""
-        sized = within_bounds(moves, snapshot, bounds)
-        return cls(*review_moves(sized, snapshot, memory, bounds), snapshot, memory, bounds)
+        """The moves of a policy, reviewed."""
+        return cls(*review_moves(moves, snapshot, memory, bounds), snapshot, memory, bounds)
 
     def attempt_each(self, attempt: Attempt) -> Attempted:
         """Attempt the allowed moves; each one that is refused makes room for the next candidate."""

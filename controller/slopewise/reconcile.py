@@ -17,7 +17,7 @@ from slopewise.feedback import move_tracking, rollback
 from slopewise.feedback.originals import in_turn, remember_memory_resizes, remember_originals, remember_resizes
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.pass_timing import Stopwatch, next_pass_at_seconds
-from slopewise.guards import at_target, holds, moves
+from slopewise.guards import at_target, moves
 from slopewise.guards import memory as memory_guards
 from slopewise.guards import resize as guards
 from slopewise.model import PassReport
@@ -50,8 +50,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
     with stopwatch.timing("guard"):
         stopping = at_target.review(decided, snapshot, settings.bounds)
         decisions = stopping.decisions
-        holding = holds.review_holds(decisions, snapshot, measured.arriving, settings.bounds)
-        candidates = Candidates.of(holding.moves, snapshot, decisions.memory, settings.bounds)
+        candidates = Candidates.of(decisions.moves, snapshot, decisions.memory, settings.bounds)
         staying, withheld = moves.without_moving(decisions.resizes, candidates.allowed, snapshot.moving)
         allowed, vetoed = guards.review(staying, snapshot, decisions.memory, settings.bounds)
         withheld += stopping.resizes_withheld + vetoed
@@ -82,9 +81,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         taken_at_seconds=snapshot.taken_at_seconds,
         policy=settings.policy_name,
         seconds_by_verb=stopwatch.seconds,
-        requeue_at_seconds=next_pass_at_seconds(
-            snapshot, memory, settings, outstanding=outstanding, holds=tuple(holding.held.values())
-        ),
+        requeue_at_seconds=next_pass_at_seconds(snapshot, memory, settings, outstanding=outstanding),
         snapshot=snapshot,
         decisions=replace(decisions, memory=memory),
         outcomes=reviewed.late + outcomes,
@@ -92,7 +89,6 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         moves=moved.outcomes,
         moves_withheld=stopping.moves_withheld + moved.withheld,
         move_events=tracked.events + begun.events,
-        held_back=holding.held,
         standings=promises.standings(snapshot, memory),
         stops=stops,
         stops_withheld=stopping.withheld,

@@ -31,10 +31,7 @@ from slopewise.model import (
     MemoryState,
     MoveBounds,
     NodeMemory,
-    Objectives,
-    Pace,
     PlacementMemory,
-    Responses,
 )
 from slopewise.own_policies.answers import DECIDED
 from slopewise.own_policies.contract import (
@@ -229,17 +226,6 @@ class TestWhatBothWantOfOneJob:
         snapshot = replace(a_snapshot([]), waiting=(Arrival("new", "new", "team", START, 1000),))
         assert part("flowcon2", CPU_SECONDS).decide(snapshot, MemoryState()).moves
         assert composed("flowcon2", "specon").decide(snapshot, MemoryState()).moves == ()
-
-    def test_arrivals_are_held_back_by_the_policy_for_nodes_alone(self) -> None:
-        waiting = Arrival("new", "new", "team", START, 1000, objectives=Objectives(qoe_seconds=1.0))
-        node = a_node(cpu_cores=1.0)
-        busy = replace(a_job("a", level=None), objectives=Objectives(qoe_seconds=1.0), responses=Responses(1, 1.0))
-        snapshot = replace(a_snapshot([busy], [node]), waiting=(waiting,))
-        memory = MemoryState({"a": JobMemory(paces=(Pace(START - 1, 1.0, 0.9),))})
-        setting = Setting(CPU_SECONDS, "requests", max_hold_seconds=600.0)
-        dqoes, fair = (build(name, find(name).parameters(), setting) for name in ("dqoes", "fair"))
-        assert list(Composed("fair+dqoes", "dqoes", fair, dqoes).decide(snapshot, memory).held) == ["new"]
-        assert Composed("dqoes+fair", "fair", dqoes, fair).decide(snapshot, memory).held == {}
 
     def test_resizes_of_the_policy_for_nodes_are_not_made(self) -> None:
         snapshot, memory = a_slow_job_beside_two_that_grow()

@@ -252,36 +252,25 @@ def test_a_job_that_is_being_moved_is_not_resized_and_is_looked_for_soon() -> No
     assert report.requeue_at_seconds == START + 5.0
 
 
-class Holds:
-    """A policy for which nothing fits anywhere."""
+class Places:
+    """A policy that places nothing, and keeps what it was shown."""
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-        held = {each.uid: "needs 2 cores; most free is 0.1 on n1" for each in snapshot.waiting}
         self.arriving = memory.arriving
-        return Decisions("holds", (), {job.uid: "because" for job in snapshot.jobs}, memory, held=held)
+        return Decisions("x", (), {job.uid: "because" for job in snapshot.jobs}, memory)
 
 
-def a_pass_that_holds(waited: float, bounds: Bounds, policy: Holds) -> PassReport:
-    arrival = Arrival("new", "new", "team", START - waited, objectives=Objectives(qoe_seconds=1.0))
+def a_pass_with_an_arrival(policy: Places) -> PassReport:
+    arrival = Arrival("new", "new", "team", START, objectives=Objectives(qoe_seconds=1.0))
     seen = replace(a_snapshot([a_job("a")]), waiting=(arrival,))
     stored = FakeMemory(MemoryState({"new": JobMemory(first_level=2.0)}))
     ports = Ports(FakeObserver([seen]), FakeActuator(), stored, FakeClock())
-    return reconcile(ports, policy, PassSettings("holds", Measuring(20.0), bounds, PATIENCE))
-
-
-def test_a_held_arrival_is_in_the_report_and_evaluated_in_every_interval_until_its_bound() -> None:
-    bounds, policy = replace(OPEN, max_hold_seconds=600.0), Holds()
-    report = a_pass_that_holds(0.0, bounds, policy)
-    assert report.held_back["new"].until_seconds == START + 600.0
-    assert report.by_job["new"].message == "needs 2 cores; most free is 0.1 on n1; waits up to 600 s"
-    assert report.requeue_at_seconds == START + 20.0
-    assert a_pass_that_holds(595.0, bounds, policy).requeue_at_seconds == START + 5.0
-    assert a_pass_that_holds(600.0, bounds, policy).held_back == {}
+    return reconcile(ports, policy, PassSettings("x", Measuring(20.0), OPEN, PATIENCE))
 
 
 def test_a_policy_sees_what_is_known_of_an_arrival_that_has_run_before() -> None:
-    policy = Holds()
-    a_pass_that_holds(0.0, OPEN, policy)
+    policy = Places()
+    a_pass_with_an_arrival(policy)
     assert policy.arriving == {"new": JobMemory(first_level=2.0)}
 
 

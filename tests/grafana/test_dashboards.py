@@ -198,7 +198,6 @@ def test_the_panels_count_an_interval_as_no_shorter_than_the_alert_does() -> Non
         ("SlopewiseWatchSilent", "Silence of watches", 0),
         ("SlopewiseMoveStuck", "Oldest move", 0),
         ("SlopewisePodsGated", "Oldest gate", 0),
-        ("SlopewiseJobsHeldBack", "Part of its waiting time that a held job has used", 0),
         ("SlopewiseRestorePending", "Pods to be restored", 1),
         ("SlopewisePolicyRefused", "Policies that are refused", 1),
         ("SlopewiseNoPass", "Intervals since the last pass", 0),
@@ -237,7 +236,7 @@ def test_every_panel_that_a_runbook_names_is_on_the_dashboard_that_it_names() ->
     text = " ".join((ROOT / "docs/runbooks.md").read_text(encoding="utf-8").split())
     named = re.findall(rf"\*([^*]+)\* on \*({'|'.join(titles)})\*", text)
 
-    assert len(named) >= 5
+    assert len(named) >= 2
     assert {title for title, name in named if title not in {each["title"] for each in panels(titles[name])}} == set()
 
 

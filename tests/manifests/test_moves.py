@@ -13,7 +13,6 @@ from slopewise import __version__
 from slopewise.adapters.kube.cache.records import (
     AT_TARGET,
     FINALIZER,
-    HELD_UNTIL,
     MANAGED_LABEL,
     MOVE,
     MOVES_ALLOWED,
@@ -116,7 +115,7 @@ def test_the_sweeper_speaks_with_the_api_server_and_dns_alone(moves: Documents, 
 @pytest.mark.parametrize(
     ("policy", "names"),
     [
-        ("slopewise-gates", (PLACE_GATE, PLACED, HELD_UNTIL)),
+        ("slopewise-gates", (PLACE_GATE, PLACED)),
         ("slopewise-jobs", (MOVE, MANAGED_LABEL, MOVES_LABEL, f"== '{MOVES_ALLOWED}'")),
         ("slopewise-jobs", (STOPPED, f"[?'{AT_TARGET}'].orValue('') == '{STOP}'")),
         ("slopewise-notes", (MOVE,)),

@@ -68,7 +68,7 @@ def setting_of(behaviour: Behaviour, interval_seconds: float, control: CpuContro
     Worked example: with a step of at most 2 and a cooldown of 120 s, two intervals of 60 s take back a factor of 4.
     """
     changes = 1 + math.floor(2 * interval_seconds / max(interval_seconds, behaviour.cooldown_seconds))
-    return Setting(interval_seconds, control, behaviour.max_hold_seconds, behaviour.max_step_ratio**-changes)
+    return Setting(interval_seconds, control, behaviour.max_step_ratio**-changes)
 
 
 def build_policy(
@@ -148,7 +148,6 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
         replace(
             bounds_of(spec.mode, spec.resources.cpu, behaviour, spec.migration),
             memory=spec.resources.memory,
-            max_guaranteed_cpu_ratio=spec.tenancy.max_guaranteed_cpu_ratio,
         ),
         rollback_settings_of(spec.policy.name, behaviour.evaluation_seconds, behaviour),
     )
@@ -170,7 +169,6 @@ def bounds_of(mode: Mode, cpu: CpuBounds, behaviour: Behaviour, migration: Migra
         behaviour.min_change_ratio,
         behaviour.canary_ratio,
         None if migration is None else MoveBounds(**migration.model_dump()),
-        behaviour.max_hold_seconds,
     )
 
 

@@ -16,7 +16,7 @@ from slopewise.config.quantities import CpuMillicores, cpu_quantity
 from slopewise.config.selectors import Selection
 from slopewise.config.validation import Document, load_yaml, validate
 from slopewise.errors import UsageError
-from slopewise.model import MAX_HOLD_SECONDS, CpuControl, MemoryControl
+from slopewise.model import CpuControl, MemoryControl
 from slopewise.own_policies import catalogue
 from slopewise.own_policies.loading import FAILURES, described
 from slopewise.policies import PolicyParameters
@@ -114,12 +114,6 @@ class Behaviour(Document):
         600.0, ge=0.0, le=604_800, description="s for which a job that regressed after a change is not changed"
     )
     canary_ratio: float = Field(0.1, gt=0.0, le=1.0, description="share of the jobs that mode Canary changes")
-    max_hold_seconds: float = Field(
-        600.0,
-        ge=0.0,
-        le=MAX_HOLD_SECONDS,
-        description="s for which an arriving job with a promise may wait while it fits nowhere; 0: never",
-    )
 
     @property
     def evaluation_seconds(self) -> float:
@@ -164,12 +158,6 @@ class Tenancy(Document):
     """What a job may ask for; reporters and annotations are tenants'."""
 
     max_weight: float = Field(10.0, gt=0.0, le=1000.0, description="largest weight that an annotation may ask for")
-    max_guaranteed_cpu_ratio: float = Field(
-        0.5,
-        gt=0.0,
-        le=1.0,
-        description="how much of the nodes' CPU one namespace's jobs with a promise may request by sizes of arrivals",
-    )
 
 
 class TrainingPolicySpec(Document):

@@ -82,7 +82,17 @@ def _what_and_remedy(first: Any, model: type[BaseModel]) -> str:
     return f"{message}, not {first['input']!r}{_suggestion(first)}"
 
 
+GONE = {
+    "maxHoldSeconds": "no arrival is held back any more; remove it",
+    "sizeArrivals": "arriving jobs start with the CPU that they request; remove it",
+    "maxGuaranteedCpuRatio": "arriving jobs start with the CPU that they request; remove it",
+}
+"""Keys that there were, and what to write instead."""
+
+
 def _unknown_key(key: str, known: Sequence[str]) -> str:
+    if key in GONE:
+        return GONE[key]
     meant = nearest(key, known)
     return (
         f"unknown key; did you mean {meant!r}?" if meant else f"unknown key; remove it or use one of {', '.join(known)}"

@@ -73,9 +73,6 @@ class PodGrowth(StatusPart):
     node: str = Field("", description="where it runs; empty once it has ended")
     container: str = Field("", description="the container that is resized")
     original: Original | None = None
-    came_with: Original | None = Field(
-        None, description="its owner's CPU, where it was sized before it started; restored instead of the original"
-    )
     memory: str = Field("", description="what the controller remembers between passes: JSON, compressed for many pods")
     """As text: the API server leaves out nulls of an object that it stores, and lists each of its fields as managed."""
 

@@ -98,8 +98,6 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     decided: tuple[Decided, ...] = ()
     reasons: dict[str, str] = msgspec.field(default_factory=dict)
     """The policy's reason for each job, by uid, also for an unchanged one."""
-    held_back: dict[str, str] = msgspec.field(default_factory=dict)
-    """Arrivals that wait for room, with the reason."""
     requeue_at_seconds: float | None = None
     memory: str = ""
     """A digest of the memory after the pass."""

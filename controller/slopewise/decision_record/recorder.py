@@ -220,7 +220,6 @@ def result_of(report: PassReport) -> Result:
     return Result(
         tuple(_decided(report)),
         dict(report.decisions.reasons),
-        {uid: hold.reason for uid, hold in report.held_back.items()},
         report.requeue_at_seconds,
         digest(report.decisions.memory),
     )
@@ -252,8 +251,6 @@ def _amounts(decision: Resize | ResizeMemory | Move | Stop) -> tuple[int | None,
             return decision.from_millicores, decision.to_millicores
         case ResizeMemory():
             return decision.from_bytes, decision.to_bytes
-        case Place():
-            return None, decision.request_millicores
         case _:
             return None, None
 

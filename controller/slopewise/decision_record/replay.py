@@ -236,8 +236,6 @@ def _differences(recorded: Result, now: Result) -> Iterator[str]:
             then_reason, now_reason = recorded.reasons.get(uid), now.reasons.get(uid)
             if then_reason != now_reason:
                 yield f"the reason of {uid}: {then_reason!r} then, {now_reason!r} now"
-    if recorded.held_back != now.held_back:
-        yield f"held back then: {sorted(recorded.held_back)}, now: {sorted(now.held_back)}"
     if recorded.requeue_at_seconds != now.requeue_at_seconds:
         yield f"the next pass at {recorded.requeue_at_seconds} then, at {now.requeue_at_seconds} now"
     if recorded.memory != now.memory:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from slopewise.estimators import growth
 from slopewise.feedback import move_tracking, rollback
 from slopewise.feedback.pass_settings import PassSettings
-from slopewise.model import ClusterSnapshot, Hold, MemoryState
+from slopewise.model import ClusterSnapshot, MemoryState
 from slopewise.ports import Clock
 
 
@@ -36,19 +36,14 @@ def next_pass_at_seconds(
     settings: PassSettings,
     *,
     outstanding: bool,
-    holds: Sequence[Hold] = (),
 ) -> float:
-    """When the next pass is due; `outstanding`: a decided change was not made.
-
-    `holds`: of each arrival that is held back; those are evaluated in every interval.
-    """
+    """When the next pass is due; `outstanding`: a decided change was not made."""
     due_at = [node.requeue_at_seconds for node in (*memory.nodes.values(), *memory.placement_nodes.values())]
     first_evaluation = growth.first_evaluation_at_seconds(snapshot, memory, settings.measuring)
     confirmation_requeue = growth.confirm_at_seconds(snapshot, memory)
     move_requeue = move_tracking.requeue_at_seconds(memory, snapshot, settings.bounds.moving)
     due_at += [at for at in (first_evaluation, confirmation_requeue, move_requeue) if at is not None]
     one_interval = snapshot.taken_at_seconds + settings.measuring.interval_seconds
-    due_at += [hold.until_seconds for hold in holds]
-    if outstanding or holds or rollback.watches(memory, snapshot, settings.rollback):
+    if outstanding or rollback.watches(memory, snapshot, settings.rollback):
         due_at.append(one_interval)  # not only when a node in back-off is due
     return min(due_at, default=one_interval)

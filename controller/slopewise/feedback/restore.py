@@ -57,7 +57,7 @@ def due(memory: MemoryState, mode: str, canary_ratio: float, selected_uids: Coll
     return [
         uid
         for uid, known in memory.jobs.items()
-        if known.owners_cpu is not None and not _may_keep(uid, mode, canary_ratio, selected_uids)
+        if known.original is not None and not _may_keep(uid, mode, canary_ratio, selected_uids)
     ]
 
 
@@ -76,8 +76,8 @@ def restore_originals(memory: Memory, actuator: Actuator, uids: Iterable[str] | 
     by_result: dict[RestoreResult, dict[str, str]] = {result: {} for result in get_args(RestoreResult)}
     for uid in list(state.jobs if uids is None else uids):
         known = state.jobs.get(uid)
-        if known is not None and known.owners_cpu is not None:
-            restored = _restore(actuator, uid, known.owners_cpu, known)
+        if known is not None and known.original is not None:
+            restored = _restore(actuator, uid, known.original, known)
             by_result[restored.result][uid] = restored.detail
     done = by_result["applied"].keys() | by_result["gone"].keys()
     if done:
@@ -109,7 +109,6 @@ def _forgotten(known: JobMemory) -> JobMemory:
     return known.altered(
         original=None,
         original_memory=None,
-        came_with=None,
         written_limit_bytes=None,
         change=None,
         backoff_until_seconds=None,

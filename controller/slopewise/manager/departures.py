@@ -67,7 +67,7 @@ class Departures:
             name=self._policy,
             reason=departure.message,
         )
-        if all(slot.memory.owners_cpu is None for slot in document.slots.values()):
+        if all(slot.memory.original is None for slot in document.slots.values()):
             self._job_growths.retire(document)
             return
         document.show_departed(departure, self._clock.now())

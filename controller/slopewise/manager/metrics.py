@@ -189,9 +189,7 @@ class _Moves(Collector):
 
     def collect(self) -> Iterator[Metric]:
         gated, moving = self._gated(), self._moving()
-        yield GaugeMetricFamily(
-            "slopewise_gated_pods", "Pods that wait behind our gate, without those that are held back.", len(gated)
-        )
+        yield GaugeMetricFamily("slopewise_gated_pods", "Pods that wait behind our gate.", len(gated))
         yield GaugeMetricFamily(
             "slopewise_oldest_gate_seconds",
             "Since the oldest of them was made; 0: there is none.",

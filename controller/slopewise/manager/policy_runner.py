@@ -22,11 +22,9 @@ from slopewise.adapters.kube.moves.suspend.stop import KubeStopper
 from slopewise.adapters.kube.observer import KubeObserver
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
-from slopewise.adapters.kube.resize.arrival_sizes import ArrivalSizer
 from slopewise.adapters.kube.state.freezes import UnlessFrozen
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
-from slopewise.adapters.kube.workloads.autoscalers import Autoscalers
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
 from slopewise.adapters.prometheus.queries import AnyOf
@@ -43,7 +41,7 @@ from slopewise.loop import ControllerLoop
 from slopewise.manager.departures import Departures
 from slopewise.manager.restorer import RestoreReporter
 from slopewise.manager.shared import SharedState
-from slopewise.model import MemoryState, PassReport, acts
+from slopewise.model import PassReport, acts
 from slopewise.ports import Actuator, Ports
 from slopewise.reconcile import reconcile
 from slopewise.telemetry.metrics import Telemetry
@@ -209,8 +207,7 @@ class PolicyRunner:
         except ObservationError:  # the next pass reports it
             return
         behaviour = self.spec.behaviour
-        kept = self._not_scheduled(state) | (frozenset() if self._outage.lasts else selected)
-        kept -= self._observer.autoscaled
+        kept = (frozenset() if self._outage.lasts else selected) - self._observer.autoscaled
         kept -= self._shared.freezes.to_recommend(self._name, state.jobs, self._index.find)
         uids = due(state, self.spec.mode, behaviour.canary_ratio, kept)
         if not uids and self._retry is None:
@@ -227,12 +224,6 @@ class PolicyRunner:
             raise ObservationError(waits_for)
         resolution = self._shared.owners.resolve(self._shared.watches.pods.items())
         return frozenset(uid for uid, (_, pod) in resolution.pods.items() if self._manages(pod))
-
-    def _not_scheduled(self, state: MemoryState) -> frozenset[str]:
-        """The jobs that were sized and whose pods have no node yet, by which a policy might select them."""
-        sized = (uid for uid, known in state.jobs.items() if known.came_with is not None)
-        found = ((uid, self._index.find(uid)) for uid in sized)
-        return frozenset(uid for uid, managed in found if managed is not None and managed.pod.node is None)
 
     def _manages(self, pod: PodRecord) -> bool:
         """As of the beginning of the pass: the assignment of pods does not change during one."""
@@ -354,12 +345,7 @@ class PolicyRunner:
     def _make_mover(self) -> KubeMover:
         shared = self._shared
         ways = Ways(place=shared.gates.place, suspend=shared.job_moves.begin, evict=shared.evictions.begin)
-        autoscalers = Autoscalers(shared.watches.stores.autoscalers)
-        sizer = ArrivalSizer(
-            self._name, shared.api, self._index, shared.job_growths, self.spec.resources,
-            autoscaler_of=autoscalers.scaling_by_cpu, on_written=shared.watches.pods.observe,
-        )  # fmt: skip
-        return KubeMover(self._name, self._index, self._observer.movability, ways, sizer.size)
+        return KubeMover(self._name, self._index, self._observer.movability, ways)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from slopewise.adapters.kube.moves.backoff import MoveBackoff
 from slopewise.adapters.kube.moves.consent import allows_moves
 from slopewise.adapters.kube.moves.evict.controller import EvictionController
 from slopewise.adapters.kube.moves.gated_pods import GatedPodController
-from slopewise.adapters.kube.moves.holding import is_held_back
 from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
 from slopewise.adapters.kube.moves.suspend.begin import JobMover
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper
@@ -91,13 +90,9 @@ class SharedState:
         return (*self.job_moves.under_way(), *self.evictions.under_way())
 
     def gated_seconds(self) -> list[float]:
-        """The age of each gated pod that no policy holds back."""
+        """The age of each gated pod."""
         now = self.clock.now()
-        return [
-            max(0.0, now - pod.created_at_seconds)
-            for pod in self.watches.pods.items()
-            if pod.waits_for_us and not is_held_back(pod, now)
-        ]
+        return [max(0.0, now - pod.created_at_seconds) for pod in self.watches.pods.items() if pod.waits_for_us]
 
     def moving_seconds(self) -> list[float]:
         """The age of each workload's move: the pods of one Job move together, and bounds of moves count them as one."""

@@ -33,7 +33,6 @@ from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
 from slopewise.adapters.kube.moves.eviction import evict
 from slopewise.adapters.kube.moves.gated_pods import STRANDED_SECONDS, is_stranded
-from slopewise.adapters.kube.moves.holding import is_held_back
 from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, move_on
 from slopewise.adapters.kube.moves.suspend.begin import job_path, read_live
@@ -63,16 +62,14 @@ class Swept:
     freed: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     young: dict[str, str] = field(default_factory=dict)
-    held: dict[str, str] = field(default_factory=dict)
-    """Pods that a controller holds back; a run does not wait for them."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--output json`."""
-        return {"freed": self.freed, "failed": self.failed, "young": self.young, "held": self.held}
+        return {"freed": self.freed, "failed": self.failed, "young": self.young}
 
-    def note(self, what: str, *, freed: str = "", failed: str = "", young: str = "", held: str = "") -> None:
+    def note(self, what: str, *, freed: str = "", failed: str = "", young: str = "") -> None:
         """Record one object's result in this check, which replaces that of an earlier one."""
-        results = ((self.freed, freed), (self.failed, failed), (self.young, young), (self.held, held))
+        results = ((self.freed, freed), (self.failed, failed), (self.young, young))
         for kind, details in results:
             kind.pop(what, None)
             if details:
@@ -81,7 +78,7 @@ class Swept:
 
 def listing(swept: Swept) -> Table:
     """A line for each pod and Job."""
-    results = (("freed", swept.freed), ("NOT freed", swept.failed), ("waits", swept.young), ("held back", swept.held))
+    results = (("freed", swept.freed), ("NOT freed", swept.failed), ("waits", swept.young))
     rows = [(what, became, detail) for became, details in results for what, detail in details.items()]
     nothing = ("nothing", "", "no pod waits behind our gate, and no move is under way")
     return listing_of(("object", "result", "detail"), rows or [nothing])
@@ -167,9 +164,6 @@ class Sweeper:
 
     def _release(self, what: str, pod: PodRecord) -> None:
         age = self._now() - pod.created_at_seconds
-        if is_held_back(pod, self._now()):
-            self._swept.note(what, held=f"its policy waits for room, for {age:.0f} s so far; a controller renews that")
-            return
         if age <= self._older_than_seconds:
             self._swept.note(what, young=f"has waited behind our gate for {age:.0f} s")
             return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from slopewise.model.decisions import (
     Decisions,
-    Hold,
     JobView,
     Migrate,
     Move,
@@ -63,7 +62,7 @@ from slopewise.model.learning import (
     RawPoint,
     VirtualShare,
 )
-from slopewise.model.limits import BUDGET_SECONDS, MAX_HOLD_SECONDS, Bounds, MoveBounds, Veto, acts, in_canary
+from slopewise.model.limits import BUDGET_SECONDS, Bounds, MoveBounds, Veto, acts, in_canary
 from slopewise.model.memory import (
     MEMORY_JSON,
     MOVES_KEPT,
@@ -92,7 +91,6 @@ from slopewise.model.promises import DeadlineStanding, QoeClass, QoeStanding, St
 __all__ = [
     "BUDGET_SECONDS",
     "DEPARTED_KEPT",
-    "MAX_HOLD_SECONDS",
     "MEMORY_JSON",
     "MOVES_KEPT",
     "NO_FREEZES",
@@ -124,7 +122,6 @@ __all__ = [
     "FreezeScope",
     "Freezes",
     "Growth",
-    "Hold",
     "Job",
     "JobMemory",
     "JobState",

@@ -68,8 +68,6 @@ class Place:
     job_uid: str
     node: str
     reason: str
-    request_millicores: int | None = None
-    """The CPU that its promise needs, by its class record; None: it starts with what it came with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +106,6 @@ class Decisions:
     memory: MemoryState
     moves: tuple[Move, ...] = ()
     """Placements of arriving jobs and migrations of running ones, in the order in which they are to happen."""
-    held: Mapping[str, str] = field(default_factory=dict)
-    """Arrivals that fit nowhere now and are to wait for room, by uid, with the reason; `guards/holds.py` bounds it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """An arrival that waits for room although a scheduler could place it."""
-
-    reason: str
-    """E.g. `needs 0.9 cores; most free is 0.3 on node-b; waits up to 600 s`."""
-    until_seconds: float
-    """When it is let in to the default scheduler at the latest, in Unix time."""
 
 
 D_co = TypeVar("D_co", bound=Resize | ResizeMemory | Place | Migrate | Stop, covariant=True)
@@ -201,8 +187,6 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
     move_withheld: Withheld[Move] | None = None
     moving: MoveUnderWay | None = None
     move_events: tuple[MoveEvent, ...] = ()
-    held: Hold | None = None
-    """Set for an arrival that is held back."""
     standing: Standing | None = None
     """None: its owner asks nothing of it."""
     stopped: Outcome[Stop] | None = None
@@ -227,8 +211,6 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
     @property
     def message(self) -> str:
         """Why its resize was made or not, and why its move is withheld; else the policy's reason."""
-        if self.held is not None:
-            return self.held.reason
         if self.stopped is not None:
             return self.stopped.detail or self.stopped.decision.reason
         if self.stop_withheld is not None:
@@ -271,8 +253,6 @@ class PassReport:
     memory_withheld: tuple[Withheld[ResizeMemory], ...] = ()
     policy_failed: bool = False
     """The pass is held because the policy failed, and not because nothing could be observed."""
-    held_back: Mapping[str, Hold] = field(default_factory=dict)
-    """Arrivals that wait behind the gate until there is room, by uid; nothing to do with `held`, which is of a pass."""
 
     @cached_property
     def by_job(self) -> Mapping[str, JobView]:
@@ -319,7 +299,6 @@ class PassReport:
                 moves_withheld.get(uid),
                 moving.get(uid),
                 events.get(uid, ()),
-                self.held_back.get(uid),
                 self.standings.get(uid),
                 stopped.get(uid),
                 stops_withheld.get(uid),

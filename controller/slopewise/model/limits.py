@@ -11,10 +11,6 @@ BUDGET_SECONDS = 3600.0
 """The hour of `maxPerNodePerHour`."""
 
 
-MAX_HOLD_SECONDS = 3600.0
-"""The largest `maxHoldSeconds`; an older hold counts as left by its maker."""
-
-
 @dataclass(frozen=True, slots=True)
 class MoveBounds:
     """How often running jobs may be moved, and what a move must gain; from `spec.migration`."""
@@ -41,11 +37,6 @@ class Bounds:
     """The share of the jobs that mode Canary changes."""
     moving: MoveBounds | None = None
     """None: unbounded, as in the papers (the simulator, unless a scenario bounds them)."""
-    max_hold_seconds: float = 0.0
-    """How long an arrival with a promise may be held back while it fits nowhere; 0: never."""
-    max_guaranteed_cpu_ratio: float | None = None
-    """The part of all nodes' capacity that the requests of a namespace's jobs with a promise may reach by sizes; None:
-    any."""
     memory: MemoryControl = "Ignore"
 
 

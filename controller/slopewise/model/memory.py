@@ -282,8 +282,6 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The limit the policy last decided on (the papers' L), before control mode and guards."""
     original: CpuAllocation | None = None
     """Its CPU before the first resize, by which weights and shares are judged."""
-    came_with: CpuAllocation | None = None
-    """Its owner's CPU, where it was sized before it started; `original` is then the sized CPU."""
     last_resized_at_seconds: float | None = None
     previous_growth: Growth | None = None
     """The measurement before `growth`, of the same process."""
@@ -335,11 +333,6 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     virtual: VirtualShare | None = None
     ends: Ends | None = None
     """These four are of a policy that reads raw points; None: not known yet, or it reads none."""
-
-    @property
-    def owners_cpu(self) -> CpuAllocation | None:
-        """What its owner gave it, which is restored in the end; None: it has that still."""
-        return self.original if self.came_with is None else self.came_with
 
     def altered(self, **changes: Any) -> JobMemory:
         """The same job with other values for these fields. TypeError for a name that is none."""

@@ -93,7 +93,6 @@ def _mistakes(
     nodes = {node.name: node for node in snapshot.nodes}
     yield from _of_resizes(decisions, running, nodes, control, memory)
     yield from _of_moves(decisions, running, snapshot)
-    yield from _of_holds(decisions, snapshot)
 
 
 def _of_shape(decisions: Any) -> Iterator[str]:
@@ -103,7 +102,6 @@ def _of_shape(decisions: Any) -> Iterator[str]:
         ("moves", tuple),
         ("reasons", Mapping),
         ("memory", MemoryState),
-        ("held", Mapping),
     ):
         value = getattr(decisions, field)
         if not isinstance(value, kind):
@@ -206,17 +204,6 @@ def _of_moves(decisions: Decisions, running: Mapping[str, Job], snapshot: Cluste
             yield f"moves places {uid}, which does not wait for a node"
         elif isinstance(move, Migrate) and (uid not in running or running[uid].node != move.from_node):
             yield f"moves has {uid} leave {move.from_node}, where it is not"
-
-
-def _of_holds(decisions: Decisions, snapshot: ClusterSnapshot) -> Iterator[str]:
-    waiting, moved = {arrival.uid for arrival in snapshot.waiting}, {move.job_uid for move in decisions.moves}
-    for uid, reason in decisions.held.items():
-        if uid not in waiting:
-            yield f"held has {uid}, which does not wait for a node"
-        elif uid in moved:
-            yield f"held has {uid}, which moves places as well"
-        elif not isinstance(reason, str) or not reason:
-            yield f"held gives {reason!r} as the reason of {uid}, and not a text"
 
 
 def _kind(value: object) -> str:

@@ -65,8 +65,6 @@ class Setting:
 
     interval_seconds: float
     control: CpuControl
-    max_hold_seconds: float = 0.0
-    """How long an arrival that fits nowhere may be held back (`Decisions.held`); 0: it is placed all the same."""
     squeeze_ratio: float = 0.0
     """A change by less than this ratio takes longer than two intervals to take back, by the bounds on changes."""
 

@@ -39,7 +39,6 @@ from dataclasses import replace
 from functools import cache, partial
 
 from slopewise.allocation import capacity_cores, promisable
-from slopewise.estimators.workload_classes import expected
 from slopewise.model import (
     Arrival,
     ClusterSnapshot,
@@ -51,6 +50,7 @@ from slopewise.model import (
     Migrate,
     Node,
     NodeMemory,
+    Place,
 )
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.deadlines import (
@@ -62,9 +62,8 @@ from slopewise.policies.shared.deadlines import (
     arrival_needs_cores,
     assess,
     hand_out,
-    within_seconds,
 )
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, need_on, place_by_need
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.pace_models import had_cores
 from slopewise.policies.shared.promise_moves import moves_for_promises
@@ -72,10 +71,8 @@ from slopewise.policies.shared.promise_parameters import (
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
-    size_arrivals_parameter,
 )
 from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
-from slopewise.policies.shared.sizing import needed_cores
 
 PURPOSE = "trainings that must be done by a stated time"
 ACTIONS = ("resize", "place", "migrate")
@@ -93,7 +90,6 @@ class Parameters(PolicyParameters):
     placement: bool = placement_parameter(source="IJCNN 2019")
     moves: bool = moves_parameter("deadline")
     missed_evaluations: int = missed_evaluations_parameter("deadline")
-    size_arrivals: bool = size_arrivals_parameter("deadline", source="IJCNN 2019")
     autoscaling: bool = parameter(
         True, unit="true or false", source="IJCNN 2019", description="change the CPU of running jobs"
     )
@@ -204,21 +200,23 @@ class Policy:
             memory,
             self._setting.control,
             decide_node,
-            placed.places,
+            placed,
             silence=silence,
             reserves=True,
         )
         moves = self._moves(snapshot, decisions.memory, rooms, cases)
-        return replace(decisions, moves=(*decisions.moves, *moves), held=placed.held)
+        return replace(decisions, moves=(*decisions.moves, *moves))
 
     def _rooms(self, cases: _Cases) -> dict[str, NodeRoom]:
         evenly = not self._parameters.autoscaling
         return {name: _room(*cases.on(name), evenly=evenly) for name in cases.nodes}
 
-    def _placed(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, at: DeadlineContext) -> Placed:
-        """The nodes of arriving jobs, and those that wait."""
+    def _placed(
+        self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, at: DeadlineContext
+    ) -> tuple[Place, ...]:
+        """The nodes of arriving jobs."""
         if not (self._parameters.placement and snapshot.waiting):
-            return Placed((), {})
+            return ()
 
         def need_of(arrival: Arrival, node: Node) -> Need | None:
             if arrival.objectives.deadline_at_seconds is None:
@@ -227,12 +225,9 @@ class Policy:
             def measured_cores(known: JobMemory, wanted: float) -> float | None:
                 return arrival_needs_cores(arrival, known, wanted, at)
 
-            return need_on(node, arrival, memory, measured_cores, lambda: self._needed_by_class(arrival, memory, at))
+            return need_on(node, arrival, memory, measured_cores)
 
-        bound = self._setting.max_hold_seconds if self._parameters.autoscaling else 0.0
-        return place_by_need(
-            snapshot, memory, rooms(), need_of, _time_left_until, promise="deadline", max_hold_seconds=bound
-        )
+        return place_by_need(snapshot, memory, rooms(), need_of, _time_left_until, promise="deadline")
 
     def _moves(
         self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, cases: _Cases
@@ -248,16 +243,6 @@ class Policy:
 
         evaluations = self._parameters.missed_evaluations
         return moves_for_promises(snapshot, memory, rooms, need_there, promise="deadline", evaluations=evaluations)
-
-    def _needed_by_class(self, arrival: Arrival, memory: MemoryState, at: DeadlineContext) -> float | None:
-        """The CPU that an arrival's deadline needs, by what jobs of its class have shown; None: not known."""
-        known = expected(arrival.workload_class, memory.classes) if self._parameters.size_arrivals else None
-        deadline = arrival.objectives.deadline_at_seconds
-        if known is None or deadline is None:
-            return None
-        return needed_cores(
-            arrival, known, within_seconds(deadline - at.now_seconds, at), arrival.objectives.qoe_seconds
-        )
 
     def _decide_node(self, node: Node, cases: Sequence[DeadlineCase], last: NodeMemory | None) -> NodeDecision:
         if self._parameters.autoscaling:
@@ -306,7 +291,7 @@ def _room(node: Node, cases: Sequence[DeadlineCase], *, evenly: bool) -> NodeRoo
     room = NodeRoom(node.cpu_cores, evenly)
     for one in cases:
         untimed = one.listed == PROFILING
-        room.add(one.usable_cores if evenly or untimed else one.needs_cores, timed=not untimed)
+        room.add(one.usable_cores if evenly or untimed else one.needs_cores)
     return room
 
 

@@ -42,7 +42,6 @@ from functools import cache, partial
 from typing import Literal
 
 from slopewise.allocation import capacity_cores, promisable
-from slopewise.estimators.workload_classes import expected
 from slopewise.model import (
     Arrival,
     ClusterSnapshot,
@@ -53,9 +52,10 @@ from slopewise.model import (
     Migrate,
     Node,
     NodeMemory,
+    Place,
 )
 from slopewise.policies import PolicyParameters, Setting, parameter
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Placed, Rooms, need_on, place_by_need
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.objective_shares import rest_in_proportion, rest_to_others, towards
 from slopewise.policies.shared.objective_steps import step_interval_seconds, step_limits
@@ -74,11 +74,9 @@ from slopewise.policies.shared.promise_parameters import (
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
-    size_arrivals_parameter,
 )
 from slopewise.policies.shared.shares import useful_cores
 from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
-from slopewise.policies.shared.sizing import needed_cores
 
 PURPOSE = "served models, or steps, with an objective of seconds each"
 ACTIONS = ("resize", "place", "migrate")
@@ -94,7 +92,6 @@ class Parameters(PolicyParameters):
 
     placement: bool = placement_parameter(source="ours")
     moves: bool = moves_parameter("objective")
-    size_arrivals: bool = size_arrivals_parameter("objective", source="ours")
     missed_evaluations: int = missed_evaluations_parameter("objective")
     variant: Literal["direct", "step"] = parameter(
         "direct",
@@ -194,12 +191,12 @@ class Policy:
             memory,
             self._setting.control,
             decide_node,
-            placed.places,
+            placed,
             silence=silence,
             reserves=True,
         )
         moves = self._moves(snapshot, decisions.memory, rooms)
-        return replace(decisions, moves=(*decisions.moves, *moves), held=placed.held)
+        return replace(decisions, moves=(*decisions.moves, *moves))
 
     def _cases(self, node: Node, jobs: Sequence[Job], memory: MemoryState) -> list[ObjectiveCase]:
         """The jobs of a node that report, their objectives and their paces."""
@@ -223,15 +220,15 @@ class Policy:
         chosen = self._plan(node, cases).chosen
         for index, one in enumerate(cases):
             if one.listed == UNKNOWN:
-                room.add(min(one.useful_cores, one.job.useful_parallelism_cores or 1.0), timed=False)
+                room.add(min(one.useful_cores, one.job.useful_parallelism_cores or 1.0))
             else:
                 room.add(one.needs_cores if index in chosen else None)
         return room
 
-    def _placed(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms) -> Placed:
-        """The nodes of arriving jobs, and those that wait."""
+    def _placed(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms) -> tuple[Place, ...]:
+        """The nodes of arriving jobs."""
         if not (self._parameters.placement and snapshot.waiting and snapshot.nodes):
-            return Placed((), {})
+            return ()
         largest = max(snapshot.nodes, key=capacity_cores)
 
         def need_of(arrival: Arrival, node: Node) -> Need | None:
@@ -243,29 +240,13 @@ class Policy:
                 found = speed(known, wanted)
                 return None if found is None else found.limit_for(seconds)
 
-            return need_on(node, arrival, memory, measured_cores, lambda: self._needed_by_class(arrival, memory))
+            return need_on(node, arrival, memory, measured_cores)
 
         def least_need_first(arrival: Arrival) -> float:
             need = need_of(arrival, largest)
             return math.inf if need is None else need.cores / arrival.objectives.weight
 
-        return place_by_need(
-            snapshot,
-            memory,
-            rooms(),
-            need_of,
-            least_need_first,
-            promise="objective",
-            max_hold_seconds=self._setting.max_hold_seconds,
-        )
-
-    def _needed_by_class(self, arrival: Arrival, memory: MemoryState) -> float | None:
-        """The CPU that an arrival's objective needs, by what jobs of its class have shown; None: not known."""
-        known = expected(arrival.workload_class, memory.classes) if self._parameters.size_arrivals else None
-        asked = arrival.objectives.qoe_seconds
-        if known is None or asked is None:
-            return None
-        return needed_cores(arrival, known, objective_seconds=self._satisfying_seconds(asked))
+        return place_by_need(snapshot, memory, rooms(), need_of, least_need_first, promise="objective")
 
     def _satisfying_seconds(self, asked_seconds: float) -> float:
         """The most seconds with which a job counts as satisfied, with the margin."""

@@ -2,13 +2,12 @@
 
 `run` plugs the simulated world into the ports of `slopewise.reconcile` and runs passes as `slopewise.loop` does: when
 the last one asked for the next, and at once after a job started or ended. What neither a policy nor a guard placed,
-the default scheduler places after the pass, unless it is held back. `run_unmanaged` is the same world without a
+the default scheduler places after the pass. `run_unmanaged` is the same world without a
 controller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import MIN_RANGE_RATIO
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import Hold, MemoryState, PassReport
+from slopewise.model import MemoryState, PassReport
 from slopewise.own_policies import catalogue
 from slopewise.policies import PolicyProtocol
 from slopewise.ports import Ports
@@ -89,8 +88,6 @@ class Controller:
         self.requeue_seconds = 0.0
         self.passes_total = 0
         self.withheld_total = 0
-        self.held: Mapping[str, Hold] = {}
-        """The arrivals that the last pass has held back, by uid."""
 
     @property
     def growth_efficiency_sum(self) -> float:
@@ -117,14 +114,7 @@ class Controller:
         self.passes_total += 1
         self.withheld_total += len(report.withheld) + len(report.moves_withheld)
         self.requeue_seconds = max(report.requeue_at_seconds - EPOCH_SECONDS, now + SOONEST_SECONDS)
-        self._follow_holds(report)
         self._follow(report)
-
-    def _follow_holds(self, report: PassReport) -> None:
-        """Trace arrivals that are held back from now on; how long shows when they are placed."""
-        for uid in report.held_back.keys() - self.held.keys():
-            self._world.emit("held", uid, "", {"until": report.held_back[uid].until_seconds - EPOCH_SECONDS})
-        self.held = report.held_back
 
     def _check_moment(self, now_seconds: float) -> None:
         moment, passes = self._moment
@@ -219,7 +209,7 @@ def drive(world: World, scheduler: DefaultScheduler, controller: Controller) -> 
         if not world.over and (world.woken or world.now_seconds >= controller.requeue_seconds):
             world.woken = False
             controller.one_pass()
-            scheduler.place_waiting(controller.held)
+            scheduler.place_waiting()
     world.close()
 
 

@@ -30,7 +30,6 @@ from slopewise.model import (
     TargetStanding,
 )
 from slopewise.telemetry.benefit import EndFamilies
-from slopewise.telemetry.held_jobs import HeldJobs, held_jobs
 from slopewise.telemetry.totals import totals
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
@@ -54,7 +53,6 @@ class LastPasses(Collector):
                     control,
                     report.standings,
                     report.snapshot.jobs,
-                    held_jobs(report),
                 )
 
     def forget(self, document: str) -> None:
@@ -69,7 +67,6 @@ class LastPasses(Collector):
         if not passes:
             return
         yield _jobs_by_state([job for seen in passes for job in seen.jobs])
-        yield from _held_jobs([seen.held for seen in passes])
         yield _growth_sum(passes)
         yield from _node_cores(passes)
         yield from _job_families(passes)
@@ -84,8 +81,6 @@ class _Seen:
     standings: Mapping[str, Standing]
     jobs: Sequence[Job]
     """Jobs that count here: a job that went to another policy counts where it was seen last."""
-    held: HeldJobs
-    """Arrivals that wait for room."""
 
 
 def _newest_first(passes: Iterable[_Seen]) -> list[_Seen]:
@@ -103,24 +98,6 @@ def _jobs_by_state(jobs: Sequence[Job]) -> Metric:
     for state in JobState:
         family.add_metric([str(state)], tally[state])
     return family
-
-
-def _held_jobs(held: Sequence[HeldJobs]) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "slopewise_held_jobs",
-        "Arriving jobs that are held back until there is room for their need.",
-        sum(each.jobs for each in held),
-    )
-    yield GaugeMetricFamily(
-        "slopewise_oldest_hold_seconds",
-        "How long the job that is held back longest has waited; 0: none.",
-        max(each.oldest_seconds for each in held),
-    )
-    yield GaugeMetricFamily(
-        "slopewise_hold_used_ratio",
-        "Largest part of the time that it may wait which a held job has used; 0: none.",
-        max(each.used_ratio for each in held),
-    )
 
 
 def _growth_sum(passes: Sequence[_Seen]) -> Metric:

@@ -47,7 +47,7 @@ class PassLines:
         moves = _Entries(report, "move", _move, report.moves, report.moves_withheld)
         stops = _Entries(report, "stop", _stop, report.stops, report.stops_withheld)
         kinds = (resizes, memory, moves, stops)
-        withheld = frozenset(chain(*(kind.identities() for kind in kinds), map(_hold, report.held_back)))
+        withheld = frozenset(chain(*(kind.identities() for kind in kinds)))
         facts_seen = (re.sub(r"\d+", "#", report.held or ""), withheld, _jobs(report))
         tried = report.move_events or any(kind.outcomes for kind in kinds)
         quiet = facts_seen == self._last and not tried
@@ -58,7 +58,7 @@ class PassLines:
             return {"reason": report.held}
         known, self._withheld = self._withheld, withheld
         changes = [*resizes.failures_first(), *resizes.new(known), *memory.failures_first(), *memory.new(known)]
-        moved = [*moves.tried(), *_move_events(report), *moves.new(known), *_held_back(report, known)]
+        moved = [*moves.tried(), *_move_events(report), *moves.new(known)]
         stopped = [*stops.tried(), *stops.new(known)]
         of_stops = {"stops": _bounded(stopped)} if stopped else {}
         return _figures(report) | {"changes": _bounded(changes), "moves": _bounded(moved)} | of_stops
@@ -87,7 +87,6 @@ def _figures(report: PassReport) -> Facts:
         "deferred": report.count("deferred"),
         "failed": report.count("failed") + report.count("infeasible"),
         "withheld": withheld_by_guard(report),
-        **({"held": len(report.held_back)} if report.held_back else {}),
     }
 
 
@@ -160,17 +159,6 @@ def _move_events(report: PassReport) -> Iterator[str]:
     for each in report.move_events:
         if each.stage != "begun":
             yield f"{report.by_job[each.job_uid].name} {each.message}"
-
-
-def _hold(uid: str) -> _Identity:
-    return "hold", uid, "", None
-
-
-def _held_back(report: PassReport, known: frozenset[_Identity]) -> Iterator[str]:
-    """Every arrival that is held back, and was not in the last line."""
-    for uid, hold in report.held_back.items():
-        if _hold(uid) not in known:
-            yield f"hold {report.by_job[uid].name}: {hold.reason}"
 
 
 def _bounded(texts: Sequence[str]) -> list[str]:

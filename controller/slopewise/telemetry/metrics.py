@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from slopewise import __version__
 from slopewise.errors import SlopewiseError
 from slopewise.guards import moves
-from slopewise.model import CpuControl, Hold, MoveBounds, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.model import CpuControl, MoveBounds, MoveEvent, MoveStage, OutcomeResult, PassReport
 from slopewise.telemetry.benefit import MovedCpu
-from slopewise.telemetry.held_jobs import expired
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
 from slopewise.telemetry.log_lines import configure_logging
@@ -90,11 +89,6 @@ class Instruments:
         self.stops = Counter(
             "slopewise_stops", "Stops of jobs at their target, by outcome.", ["outcome"], registry=self.registry
         )
-        self.holds_expired = Counter(
-            "slopewise_holds_expired",
-            "Held jobs whose time was over before there was room for their need.",
-            registry=self.registry,
-        )
         self.withheld = Counter(
             "slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"], registry=self.registry
         )
@@ -144,8 +138,6 @@ class Telemetry:
         self._log = structlog.get_logger("slopewise")
         self._lines = PassLines(interval_seconds)
         self._warned: set[tuple[str, str]] = set()
-        self._held: Mapping[str, Hold] = {}
-        """Of the last pass that observed, by uid."""
         self._left_out: frozenset[tuple[str, str]] = frozenset()
         """Pods by namespace and name."""
 
@@ -183,8 +175,6 @@ class Telemetry:
             self._metrics.withheld.labels(guard).inc(times)
         if not report.held:
             self._metrics.last_pass.set(report.taken_at_seconds + sum(report.seconds_by_verb.values()))
-            self._metrics.holds_expired.inc(expired(self._held, report))
-            self._held = report.held_back
         self._metrics.interval.set(max(0.0, report.requeue_at_seconds - report.taken_at_seconds))
         self._log_pass(report)
         self._log_warnings(report)

@@ -16,13 +16,13 @@ from support.cluster import Kubectl, PodShape
 from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
-from slopewise.adapters.kube.cache.records import HELD_UNTIL, MOVE, MOVES_ALLOWED, MOVES_LABEL, PLACE_GATE, PLACED
+from slopewise.adapters.kube.cache.records import MOVE, MOVES_ALLOWED, MOVES_LABEL, PLACE_GATE, PLACED
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json
 from slopewise.adapters.kube.moves.eviction import evict
 from slopewise.adapters.kube.moves.node_affinity import pinned
-from slopewise.adapters.kube.moves.scheduling_gate import Aim, hold_patch, release_patch
+from slopewise.adapters.kube.moves.scheduling_gate import Aim, release_patch
 
 DRY = {"dryRun": "All"}
 NOWHERE = "a-node-that-is-not-there"
@@ -162,26 +162,6 @@ def test_neither_account_changes_anything_else_of_a_gated_pod(
     either: KubeApi, stage: str, patch: Json, because: str
 ) -> None:
     refused(patched_pod(either, stage, "gated", patch), because)
-
-
-def test_the_controller_holds_a_gated_pod_back_and_the_sweeper_none(
-    controller: KubeApi, sweeper: KubeApi, stage: str
-) -> None:
-    patch = hold_patch(parse_pod(controller.get(path_of("v1", "pods", stage, "gated"))), "2026-01-01T00:00:00Z")
-
-    granted(patched_pod(controller, stage, "gated", patch))
-    refused(patched_pod(sweeper, stage, "gated", patch), "its own scheduling gate with every change")
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"spec": OPEN}, {"metadata": {"annotations": {HELD_UNTIL: "2026-01-01T00:00:00Z", PLACED: NOWHERE}}}],
-    ids=["gate", "node"],
-)
-def test_a_pod_is_held_back_or_let_in_and_not_both(controller: KubeApi, stage: str, more: Json) -> None:
-    patch = {"metadata": {"annotations": {HELD_UNTIL: "2026-01-01T00:00:00Z"}}, **more}
-
-    refused(patched_pod(controller, stage, "gated", patch), "its own scheduling gate with every change")
 
 
 def test_neither_account_changes_a_pod_without_our_gate(either: KubeApi, stage: str) -> None:

@@ -11,7 +11,6 @@ from slopewise.config.training_policy import (
     Behaviour,
     PlacementChoice,
     ResourceSettings,
-    Tenancy,
     TrainingPolicy,
     TrainingPolicySpec,
 )
@@ -75,13 +74,3 @@ def test_memory_is_changed_on_a_cluster_alone(memory: Literal["Requests", "Limit
     expected = f"spec.resources.memory: {memory} changes pods of a cluster, and no memory of this machine; write Ignore"
     assert local_memory_mistake(document) == expected
     assert local_memory_mistake(a_document(20.0)) is None
-
-
-def test_what_a_namespace_may_be_promised_is_half_of_the_cpu_unless_the_document_says_otherwise() -> None:
-    stated = TrainingPolicy(
-        spec=TrainingPolicySpec(
-            behaviour=Behaviour(interval_seconds=60.0), tenancy=Tenancy(max_guaranteed_cpu_ratio=0.25)
-        )
-    )
-    documents = (a_document(60.0), stated)
-    assert [pass_settings(each).bounds.max_guaranteed_cpu_ratio for each in documents] == [0.5, 0.25]

@@ -48,7 +48,7 @@ def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quant
             (
                 "p.yaml: spec.behaviour.gpu: unknown key; remove it or use one of "
                 "backoffSeconds, canaryRatio, cooldownSeconds, deferredDeadlineSeconds, intervalSeconds, "
-                "maxHoldSeconds, maxStepRatio, minChangeRatio."
+                "maxStepRatio, minChangeRatio."
             ),
         ),
         (
@@ -83,6 +83,17 @@ def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quant
             ),
         ),
         ({"kind": "Policy"}, "p.yaml: kind: must be 'TrainingPolicy', not 'Policy'."),
+        (
+            {"spec": {"behaviour": {"maxHoldSeconds": 60}}},
+            "p.yaml: spec.behaviour.maxHoldSeconds: no arrival is held back any more; remove it.",
+        ),
+        (
+            {"spec": {"tenancy": {"maxGuaranteedCpuRatio": 0.5}}},
+            (
+                "p.yaml: spec.tenancy.maxGuaranteedCpuRatio: arriving jobs start with the CPU that they request; "
+                "remove it."
+            ),
+        ),
         (["spec"], "p.yaml: must be a mapping of keys to values, not list; see the README's example."),
         (
             {"spec": {"evaluation": {"metric": "loss} or up{"}}},

@@ -10,7 +10,7 @@ import pytest
 from support.moving import AUTO
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.guards import at_target, holds, memory, moves, resize
+from slopewise.guards import at_target, memory, moves, resize
 from slopewise.model import (
     NO_FREEZES,
     Arrival,
@@ -35,7 +35,7 @@ from slopewise.model import (
 
 MIB = 2**20
 FREEZE = Freeze("f", "Freeze", "Freeze f (namespace/team): disk trouble")
-OPEN = replace(AUTO, max_hold_seconds=600.0, moving=None)
+OPEN = replace(AUTO, moving=None)
 LOWER = Resize("j", "n1", "limits", 1000, 500, "why")
 ROLLBACK = replace(LOWER, is_rollback=True)
 LESS_MEMORY = ResizeMemory("j", "n1", "request", 1024 * MIB, 360 * MIB, "why")
@@ -104,12 +104,6 @@ def test_a_frozen_node_neither_loses_nor_gets_a_job() -> None:
 
 def test_the_effect_recommend_holds_changes_back_too() -> None:
     assert len(withheld(Freezes(everywhere=replace(FREEZE, effect="Recommend")))) == 7
-
-
-@pytest.mark.parametrize(("freezes", "waits"), [(NO_FREEZES, True), (OF_ANOTHER, True), (OF_TEAM, False)])
-def test_an_arrival_under_a_freeze_is_not_held_back_at_the_gate(freezes: Freezes, waits: bool) -> None:
-    decisions = Decisions("p", (), {}, MemoryState(), (), {"new": "needs 0.9 cores"})
-    assert ("new" in holds.review_holds(decisions, world(freezes), {}, OPEN).held) is waits
 
 
 def a_freeze(name: str, effect: FreezeEffect, until: float | None) -> Freeze:

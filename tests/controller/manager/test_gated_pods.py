@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from support.gated_pods import JOBS, a_raw_job, is_gated, pinned_nodes, wished_nodes
 from support.managed_pods import PODS, a_raw_pod
-from support.replicas import POLICIES, Json, RunningReplica, Town, policy_document, wait_for
+from support.replicas import Json, RunningReplica, Town, wait_for
 
-from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.adapters.kube.state.freezes import freeze_path
 
 GATE = [{"name": "slopewise.dev/place"}]
@@ -64,25 +62,6 @@ def test_a_policy_that_places_has_its_way(town: Town, replica: RunningReplica) -
     put_gated_pod(town, job="train")
     wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
     assert pinned_nodes(pod(town)) == ["node-a"]
-
-
-def test_one_of_a_known_class_starts_with_the_cpu_of_its_deadline_and_gets_its_own_back(
-    town: Town, replica: RunningReplica
-) -> None:
-    town.server.objects.kubelets_follow = True
-    known = '{"team-a/resnet":[["former:0",100.0,0.0,2.0,0.25,300.0]]}'
-    deadline = {"name": "deadline", "parameters": {"sizeArrivals": True}}
-    town.server.put(POLICIES, policy_document(policy=deadline) | {"status": {"classes": known}})
-    town.server.put(JOBS, a_raw_job())
-    made, within = datetime.now(UTC), timedelta(minutes=20)
-    notes = {"slopewise.dev/class": "resnet", "slopewise.dev/deadline": (made + within).isoformat()}
-    put_gated_pod(town, job="train", annotations=notes, creationTimestamp=made.isoformat())
-    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
-    sized = pod(town)["spec"]["containers"][0]["resources"]
-    assert 500 < cpu_millicores(sized["requests"]["cpu"]) < 1000, "600 CPU-seconds within nine tenths of 20 minutes"
-    assert sized["limits"] == {"cpu": "2"}
-    town.policy(mode="Recommend", policy=deadline)
-    wait_for(lambda: pod(town)["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m"}, "it is back", town)
 
 
 def test_where_the_namespace_does_not_opt_in_to_moves_a_placed_pod_is_tied_to_no_node(

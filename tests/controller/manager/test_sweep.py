@@ -17,8 +17,7 @@ from support.managed_pods import NAMESPACE, PODS
 from typer.testing import CliRunner
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
-from slopewise.adapters.kube.cache.records import HELD_UNTIL, MOVE
-from slopewise.adapters.kube.moves.holding import held_until_text
+from slopewise.adapters.kube.cache.records import MOVE
 from slopewise.adapters.kube.moves.node_affinity import pinned
 from slopewise.adapters.kube.moves.scheduling_gate import Aim
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step
@@ -114,29 +113,6 @@ class TestGates:
         run = Run(stage, age_seconds=40.0)
         swept = run.sweep()
         assert (run.pauses, list(swept.freed), swept.young) == ([5.0, 20.0], ["pod team-a/train-x"], {})
-
-    def test_a_pod_that_a_controller_holds_back_is_left_until_it_is_no_longer_renewed(self, stage: Stage) -> None:
-        stage.put_pod("train-x", gated=True, annotations={HELD_UNTIL: held_until_text(CREATED_SECONDS + 150.0)})
-        run = Run(stage, age_seconds=100.0)
-        swept = run.sweep()
-        assert (list(swept.held), swept.freed, swept.young, run.pauses) == (["pod team-a/train-x"], {}, {}, [])
-        swept = Run(stage, age_seconds=150.0).sweep()
-        assert (list(swept.freed), is_gated(stage.pod("train-x"))) == (["pod team-a/train-x"], False)
-        assert HELD_UNTIL not in stage.pod("train-x")["metadata"]["annotations"]
-
-    @pytest.mark.parametrize(
-        ("age", "until"), [(100.0, 100.0 + 121.0), (3700.0, 3750.0)], ids=["further than it is renewed", "for an hour"]
-    )
-    def test_an_annotation_that_no_controller_writes_holds_nothing_back(
-        self, stage: Stage, age: float, until: float
-    ) -> None:
-        stage.put_pod("train-x", gated=True, annotations={HELD_UNTIL: held_until_text(CREATED_SECONDS + until)})
-        assert list(Run(stage, age_seconds=age).sweep().freed) == ["pod team-a/train-x"]
-
-    @pytest.mark.parametrize("text", ["", "soon", "2026-01-01T00:02:00"])
-    def test_an_annotation_that_is_no_time_holds_nothing_back(self, stage: Stage, text: str) -> None:
-        stage.put_pod("train-x", gated=True, annotations={HELD_UNTIL: text})
-        assert list(Run(stage, age_seconds=100.0).sweep().freed) == ["pod team-a/train-x"]
 
     def test_the_gates_of_others_stay(self, stage: Stage) -> None:
         raw = stage.put_pod("kueued", owner=None, gated=True)

@@ -104,8 +104,6 @@ def test_a_policy_may_give_back_what_a_job_came_with(tmp_path: Path) -> None:
             "return replace(fair, resizes=(Resize('a', 'n1', 'limits', 1000, 1999, 'why', is_rollback=True),))",
             "the resize of a says is_rollback, and does not go to the job's original",
         ),
-        ("return replace(fair, held=['a'])", "held is a list, and not a Mapping"),
-        ("return replace(fair, held={'a': 'why'})", "held has a, which does not wait for a node"),
         ("return replace(fair, moves=(Place('a', 'n2', 'why'),))", "moves places a, which does not wait for a node"),
         ("return replace(fair, moves=(Migrate('a', 'n2', 'n1', 'why'),))", "moves has a leave n2, where it is not"),
         (

@@ -17,7 +17,6 @@ from slopewise.model import (
     ClusterSnapshot,
     CpuAllocation,
     CpuControl,
-    Decisions,
     Job,
     JobMemory,
     JobState,
@@ -27,13 +26,11 @@ from slopewise.model import (
     Pace,
 )
 from slopewise.model.reported import LARGEST_FIGURE, LARGEST_LEVEL, SMALLEST_FIGURE
-from slopewise.own_policies.answers import first_mistake
 from slopewise.own_policies.contract import (
     ContractError,
     check_everything,
     check_limits_add_up,
     decide,
-    measured,
 )
 from slopewise.own_policies.drawn_worlds import INTERVAL, worlds
 from slopewise.policies import Action, DecidesOn, PolicyProtocol, Setting, build, find, names
@@ -125,35 +122,6 @@ class TestEveryPolicy:
             later = snapshot.taken_at_seconds + INTERVAL
             snapshot = replace(snapshot, taken_at_seconds=later)
         assert all(look.evaluated_at_seconds > START for look in memory.nodes.values())
-
-
-HOLDING = {"deadline", "dqoes"}
-"""Policies that may hold back arrivals which fit nowhere."""
-
-
-@pytest.mark.parametrize("name", names())
-class TestHolds:
-    def that_holds(self, name: str, world: World) -> Decisions:
-        setting = Setting(INTERVAL, "requests", max_hold_seconds=600.0)
-        return build(name, find(name).parameters(), setting).decide(world[0], measured(*world))
-
-    @examples(40)
-    @given(world=worlds())
-    def test_what_is_held_back_waits_and_is_placed_nowhere(self, name: str, world: World) -> None:
-        decisions = self.that_holds(name, world)
-        assert first_mistake(decisions, world[0], measured(*world), "requests") is None
-        without = build(name, find(name).parameters(), Setting(INTERVAL, "requests")).decide(world[0], measured(*world))
-        assert without.held == {}
-
-    def test_only_those_that_keep_promises_hold_anything_back(self, name: str) -> None:
-        promise = Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 2000.0)
-        busy = replace(
-            a_job("busy", started_at=START - 900), objectives=promise, steps_total=100.0, steps_planned=1900.0
-        )
-        arrival = Arrival("new", "new", "team", START, objectives=promise)
-        snapshot = replace(a_snapshot([busy], [a_node(cpu_cores=1.0)]), waiting=(arrival,))
-        memory = MemoryState({"busy": known(paces=(Pace(START - 1, 1.0, 0.95),), job_class="S")})
-        assert list(self.that_holds(name, (snapshot, memory)).held) == (["new"] if name in HOLDING else [])
 
 
 SQUEEZED, CAME_WITH = CpuAllocation(100, 100), CpuAllocation(1500, 900)

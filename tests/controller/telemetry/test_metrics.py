@@ -18,12 +18,10 @@ from slopewise.errors import SlopewiseError
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.model import (
     Absence,
-    Arrival,
     Change,
     CpuAllocation,
     DeadlineStanding,
     Decisions,
-    Hold,
     JobMemory,
     MemoryState,
     Migrate,
@@ -41,7 +39,6 @@ from slopewise.model import (
     TargetStanding,
     Withheld,
 )
-from slopewise.telemetry.log_line import PassLines
 from slopewise.telemetry.metrics import Instruments, Telemetry, configure_logging
 
 VERBS = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
@@ -444,27 +441,6 @@ def test_a_mistake_of_ours_is_logged_in_full_and_counted() -> None:
     assert "ZeroDivisionError: by zero" in stream.getvalue()
     assert value(telemetry, "slopewise_passes_total", result="failed") == 1
     structlog.reset_defaults()
-
-
-def test_held_arrivals_are_counted_and_named_once_in_the_log() -> None:
-    waiting = Arrival("new", "new", "team", START)
-    observed = a_report()
-    assert observed.snapshot is not None
-    report = replace(
-        observed,
-        snapshot=replace(observed.snapshot, waiting=(waiting,)),
-        held_back={"new": Hold("needs 0.9 cores; most free is 0.3 on n1; waits up to 600 s", START + 600)},
-    )
-    assert value(recorded(observed), "slopewise_held_jobs") == 0
-    assert value(recorded(report), "slopewise_held_jobs") == 1
-    lines = PassLines(20.0)
-    first, second = lines.facts(report), lines.facts(replace(report, taken_at_seconds=START + 20))
-    assert first is not None
-    assert second is not None
-    assert (first["held"], first["moves"]) == (
-        1, ["hold team/new: needs 0.9 cores; most free is 0.3 on n1; waits up to 600 s"]
-    )  # fmt: skip
-    assert (second["held"], second["moves"]) == (1, [])
 
 
 @pytest.mark.parametrize(("available", "shown"), [(None, 4.0), (1.5, 1.5), (-1.0, 0.001)])

@@ -15,7 +15,7 @@ import random
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -67,8 +67,6 @@ class Supervisor:
     started_at_seconds: float = field(init=False, default=0.0)
     _processes: JobProcesses = field(init=False)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
-    _held_until: Mapping[str, float] = field(init=False, default_factory=dict)
-    """Until when each arrival that the last pass has held back waits, by uid, in Unix time."""
 
     def __post_init__(self) -> None:
         """UsageError when one of the commands cannot be started, before any of them is."""
@@ -188,11 +186,9 @@ class Supervisor:
         return Outcome(stop, "applied", f"{stop.reason}; {within}")
 
     def after_pass(self, report: PassReport) -> None:
-        """Place by default the jobs that this pass observed as waiting, and neither placed nor held back."""
+        """Place by default the jobs that this pass observed as waiting, and did not place."""
         seen = {arrival.uid for arrival in report.snapshot.waiting} if report.snapshot else set(self.records)
-        confirmed_by = report.requeue_at_seconds + PLACEMENT_WAIT_SECONDS
-        self._held_until = {uid: min(hold.until_seconds, confirmed_by) for uid, hold in report.held_back.items()}
-        self._place_by_default(uid for uid in self.records if uid in seen - self._held_until.keys())
+        self._place_by_default(uid for uid in self.records if uid in seen)
 
     def all_ended(self) -> bool:
         """True when no job is waiting, running or moving."""
@@ -274,7 +270,7 @@ class Supervisor:
 
     def _need_not_wait(self, record: JobRecord) -> bool:
         """True when there is only one node, or no pass came in time."""
-        if record.arrived_at_seconds is None or self.clock.now() < self._held_until.get(record.spec.name, 0.0):
+        if record.arrived_at_seconds is None:
             return False
         return len(self.nodes) == 1 or self.clock.now() - record.arrived_at_seconds >= PLACEMENT_WAIT_SECONDS
 

@@ -8,7 +8,7 @@ arrivals are placed one after another, so that each cost includes those before. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from slopewise.model import Arrival, ClusterSnapshot, Job, JobState, MemoryState, Node, Place
 
@@ -22,21 +22,12 @@ Placed = Callable[[Arrival, Node], str]
 """Counts the job on the node that was chosen for it, and says why it was chosen."""
 
 
-Unplaced = Callable[[Arrival, Sequence[Node]], None]
-"""Receives an arrival that no node takes at a finite cost, and the nodes that have its memory and accept it."""
-
-
 def _arrived_at(arrival: Arrival) -> float:
     return arrival.arrived_at_seconds
 
 
 def place_each(
-    snapshot: ClusterSnapshot,
-    memory: MemoryState,
-    cost: Cost,
-    placed: Placed,
-    order: Order = _arrived_at,
-    unplaced: Unplaced = lambda arrival, nodes: None,
+    snapshot: ClusterSnapshot, memory: MemoryState, cost: Cost, placed: Placed, order: Order = _arrived_at
 ) -> tuple[Place, ...]:
     """Each waiting job, in order (of arrival, or as given), on the node of least cost that its memory fits.
 
@@ -55,7 +46,6 @@ def place_each(
         ]
         cheapest, index = min(costs, default=(math.inf, 0))
         if cheapest == math.inf:
-            unplaced(arrival, [nodes[at] for _, at in costs])
             continue
         node = nodes[index]
         room[node.name] -= needed

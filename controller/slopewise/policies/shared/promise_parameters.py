@@ -33,14 +33,3 @@ def missed_evaluations_parameter(promise: str) -> Any:
         source="ours",
         description=f"in a row at which its node could not keep its {promise}, before a job is moved",
     )
-
-
-def size_arrivals_parameter(promise: str, *, source: str) -> Any:
-    """Whether an arriving job starts with what its workload class says that it needs (`sizing.py`)."""
-    return parameter(
-        True,
-        unit=_SWITCH,
-        source=source,
-        description=f"an arriving job starts with the CPU that its {promise} needs, where jobs of its workload class "
-        "have shown what they need",
-    )

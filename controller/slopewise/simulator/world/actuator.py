@@ -48,18 +48,11 @@ class SimActuator:
         if not self._world.fits(running, number):
             return Outcome(move, "infeasible", f"{move.node} has not the memory")
         if isinstance(move, Place):
-            if move.request_millicores is not None:
-                self._size(running, move.request_millicores)
             self._world.place(running, number)
         else:
             self._world.migrate(running, number, "rebalanced" if move.reason.startswith(REBALANCE) else "migrated")
             self.migrations_total += 1
         return Outcome(move, "applied")
-
-    def _size(self, running: RunningJob, request_millicores: int) -> None:
-        """Written while it waits, and so in effect from its start; under hard limits it is the limit as well."""
-        limit = request_millicores if self._world.control == "limits" else None
-        self._world.size(running, CpuAllocation(limit, request_millicores))
 
     def stop(self, stop: Stop) -> Outcome[Stop]:
         """The job ends at once; its checkpoint takes no time here."""

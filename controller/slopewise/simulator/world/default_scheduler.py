@@ -12,7 +12,7 @@ rules:
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from slopewise.simulator.world.model import SchedulerRule
 from slopewise.simulator.world.randomness import Stream, generator
@@ -32,14 +32,13 @@ class DefaultScheduler:
         self._queues = rule == "fifo"
         self._load = {"fewest-jobs": world.jobs_on, "least-used": self._used_ratio, "fifo": self._free_cores}[rule]
 
-    def place_waiting(self, held: Container[str] = ()) -> None:
+    def place_waiting(self) -> None:
         """Each waiting job, in the order of arrival, on the node of least load whose memory fits.
 
-        A job that fits nowhere now goes on waiting, and holds up none behind it unless by the rule `fifo`; so does one
-        that is `held` (uids).
+        A job that fits nowhere now goes on waiting, and holds up none behind it unless by the rule `fifo`.
         """
         world = self._world
-        for running in [running for uid, running in world.waiting.items() if uid not in held]:
+        for running in list(world.waiting.values()):
             fitting = [number for number in range(len(world.nodes)) if self._fits(running, number)]
             if not fitting and self._queues:
                 break

@@ -225,12 +225,6 @@ class World:
         given = {"limit_millicores": allocation.limit_millicores, "request_millicores": allocation.request_millicores}
         self.emit("resized", running.job.name, running.node_name, given)
 
-    def size(self, running: RunningJob, allocation: CpuAllocation) -> None:
-        """Give a waiting job the CPU that it starts with."""
-        running.allocation = running.in_effect = allocation
-        running.revision += 1
-        self.emit("sized", running.job.name, "", {"request_millicores": allocation.request_millicores})
-
     def requests_millicores(self, number: int) -> int:
         """What the requests of a node's jobs add up to, as written."""
         return sum(running.allocation.request_millicores for running in self._on_node[number].values())

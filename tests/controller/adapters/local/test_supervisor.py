@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from slopewise.adapters.local.nodes import LocalNode
 from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, Supervisor
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError, SlopewiseError
-from slopewise.model import Hold, JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
+from slopewise.model import JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
 
 CORES = frozenset(os.sched_getaffinity(0))
 ONE = [LocalNode(Node("local", 2.0, 2**30), CORES)]
@@ -206,20 +206,6 @@ def test_an_outage_of_prometheus_holds_up_no_arrival(tmp_path: Path) -> None:
 def test_a_pass_that_never_comes_holds_up_no_arrival(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a"))
     world.supervisor.poll()
-    world.clock.seconds += PLACEMENT_WAIT_SECONDS
-    world.supervisor.poll()
-    assert world.nodes() == {"a": "node-1"}
-
-
-def test_a_job_that_is_held_back_waits_until_a_pass_lets_it_in_or_none_comes(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a"))
-    world.supervisor.poll()
-    held = {"a": Hold("needs 0.9 cores", world.clock.seconds + 600.0)}
-    holds = replace(world.a_pass(), requeue_at_seconds=world.clock.seconds + 20.0, held_back=held)
-    world.supervisor.after_pass(holds)
-    world.clock.seconds += 20.0
-    world.supervisor.poll()
-    assert (world.nodes(), world.waiting()) == ({}, ["a"])
     world.clock.seconds += PLACEMENT_WAIT_SECONDS
     world.supervisor.poll()
     assert world.nodes() == {"a": "node-1"}

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
-from slopewise.adapters.kube.cache.records import ManagedPod, PodRecord
-from slopewise.adapters.kube.moves.scheduling_gate import SizeFirst
+from slopewise.adapters.kube.cache.records import ManagedPod
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.model import Migrate, Movability, Move, Outcome, Place
 
@@ -25,20 +23,11 @@ class Begin(Protocol):
         ...
 
 
-Size = Callable[[Place, PodRecord], tuple[PodRecord, str]]
-"""`ArrivalSizer.size`: the pod as it is afterwards, and a message for the outcome."""
-
-
-def as_it_came(move: Place, pod: PodRecord) -> tuple[PodRecord, str]:
-    """Where no arrival is sized."""
-    return pod, ""
-
-
 @dataclass(frozen=True, slots=True)
 class Ways:
     """How moves are carried out; shared by all policies."""
 
-    place: Callable[[Place, SizeFirst], Outcome[Move]]
+    place: Callable[[Place], Outcome[Move]]
     suspend: Begin
     evict: Begin
 
@@ -52,10 +41,8 @@ class KubeMover:
         index: JobIndex,
         movability: Callable[[str], Movability | None],
         ways: Ways,
-        size: Size = as_it_came,
     ) -> None:
         """`movability`: of a job of the last snapshot, by uid; None for an unknown job."""
-        self._size = size
         self._policy = policy
         self._index = index
         self._movability = movability
@@ -64,7 +51,7 @@ class KubeMover:
     def move(self, move: Move) -> Outcome[Move]:
         """Begin it; NotLeadingError without the lease."""
         if isinstance(move, Place):
-            return self._ways.place(move, partial(self._size, move))
+            return self._ways.place(move)
         return self._migrate(move)
 
     def _migrate(self, move: Migrate) -> Outcome[Move]:

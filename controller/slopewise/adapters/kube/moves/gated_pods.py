@@ -3,8 +3,7 @@
 The first of these releases a gated pod:
 
 - a policy places it: `place`, one PATCH with its node (`moves/scheduling_gate.py`);
-- a pass saw it and neither placed nor held it back, in whatever mode: `after_pass`, and the next `tick`;
-- it was held back, and that is over (`holding.py`): the next `tick`;
+- a pass saw it and did not place it, in whatever mode: `after_pass`, and the next `tick`;
 - it has waited for 30 s, because no pass could observe, or no policy selects it: `tick`.
 
 `evict/controller.py` releases the replacements of evicted pods (`reserved`). A pinned pod that finds no room for 20 s
@@ -16,8 +15,7 @@ most.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Sequence
 
 import structlog
 
@@ -27,10 +25,9 @@ from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.protocol import Api, Store, TakeTurn
 from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.moves.eviction import evict, not_recreated_reason
-from slopewise.adapters.kube.moves.holding import RENEWED_PER_TICK, HeldJobs, held_until_text, renewal
 from slopewise.adapters.kube.moves.node_affinity import is_pinned_to
 from slopewise.adapters.kube.moves.recreation import EVICTABLE
-from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser, SizeFirst
+from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser
 from slopewise.adapters.kube.workloads.owners import Owners
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
@@ -107,16 +104,13 @@ class GatedPodController:
         self._tried: dict[str, float] = {}
         self._passed_over: set[str] = set()
         """Uids of jobs that a pass saw and did not place."""
-        self._held = HeldJobs()
-        self._were_held: set[str] = set()
-        """Uids of gated pods that have been held back."""
         self._left_to_scheduler = TtlMap[str, None](NOT_PINNED_SECONDS, clock.monotonic)
         """Uids of jobs."""
         self._lock = threading.Lock()
         self._log = structlog.get_logger("slopewise")
 
-    def place(self, move: Place, size: SizeFirst = lambda pod: (pod, "")) -> Outcome[Move]:
-        """Release an arriving job's pod, with its node, once `size` has seen it; NotLeadingError without the lease."""
+    def place(self, move: Place) -> Outcome[Move]:
+        """Release an arriving job's pod, with its node; NotLeadingError without the lease."""
         found = self._owners.resolve(self._pods.items()).gated.get(move.job_uid)
         if found is None:
             return Outcome(move, "failed", "its pod is gone, or its gate is off already")
@@ -128,12 +122,11 @@ class GatedPodController:
         if (wait := self._take_turn(move.node, pod.namespace)) is not None:
             return Outcome(move, "deferred", wait)
         freed_by_eviction = self._may_evict_in(pod.namespace) and self._recreated.includes(pod)
-        pod, about_size = size(pod)
         release = self._gate_releaser.release(pod, Aim(move.node, pin=freed_by_eviction))
-        return Outcome(move, release.result, "; ".join(filter(None, (release.detail, about_size))))
+        return Outcome(move, release.result, release.detail)
 
     def after_pass(self, report: PassReport) -> None:
-        """Release the pods that this pass saw and did not place, in the next tick; held and deferred ones wait."""
+        """Release the pods that this pass saw and did not place, in the next tick; deferred ones wait."""
         if report.snapshot is None:
             return
         kept = {
@@ -142,9 +135,8 @@ class GatedPodController:
             if isinstance(outcome.decision, Place) and outcome.result in ("applied", "deferred")
         }
         waiting = {arrival.uid for arrival in report.snapshot.waiting}
-        self._held.note(report, waiting)
         with self._lock:
-            self._passed_over |= waiting - kept - report.held_back.keys()
+            self._passed_over |= waiting - kept
 
     def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
         """Release pods that have waited long enough, unpin those without room; errors of one pod stop no other.
@@ -156,11 +148,7 @@ class GatedPodController:
             return
         self._ticked_at = now
         self._refresh(now)
-        held = self._held_pods(now)
-        for pod, until in self._to_renew(held):
-            self._safely(pod, partial(self._gate_releaser.hold, until=held_until_text(until)))
-            after_each()
-        for pod in self._releasable(self._due(now, held)):
+        for pod in self._releasable(self._due(now)):
             self._safely(pod, self._release)
             after_each()
         for pod in self._pinned:
@@ -179,30 +167,8 @@ class GatedPodController:
         there = {pod.uid for pod in (*self._waiting, *self._pinned)}
         self._first_seen.keep(there, now)
         self._tried = {uid: at for uid, at in self._tried.items() if uid in there}
-        self._were_held &= there
 
-    def _held_pods(self, now: float) -> dict[str, float]:
-        """Until when each pod is held back, by its uid, in Unix time. One that no longer is waits like any other."""
-        current = self._held.current(self._clock.now()) if self._waiting else {}
-        gated = self._owners.resolve(self._pods.items()).gated if current else {}
-        held = {
-            gated[uid][1].uid: until
-            for uid, until in current.items()
-            if uid in gated and uid not in self._left_to_scheduler
-        }
-        for uid in held:  # its wait begins when the hold is over: a placement may have to wait for its turn
-            self._first_seen.forget(uid)
-            self._first_seen.at(uid, now)
-        self._were_held |= held.keys()
-        return held
-
-    def _to_renew(self, held: Mapping[str, float]) -> list[tuple[PodRecord, float]]:
-        """The held pods whose annotation is to be written now, and what it is to say."""
-        due = [pod for pod in self._waiting if pod.uid in held and self._is_due(pod, 0.0, self._clock.monotonic())]
-        stated = ((pod, renewal(pod, held[pod.uid], self._clock.now())) for pod in due)
-        return [(pod, until) for pod, until in stated if until is not None][:RENEWED_PER_TICK]
-
-    def _due(self, now: float, held: Container[str]) -> list[PodRecord]:
+    def _due(self, now: float) -> list[PodRecord]:
         with self._lock:
             passed_over, self._passed_over = self._passed_over, set()
         if not self._waiting:
@@ -213,7 +179,7 @@ class GatedPodController:
             soon |= {gated[uid][1].uid for uid in uids if uid in gated}
         for uid in soon:  # kept as if it had waited, so that a try that fails is not the last
             self._first_seen.at(uid, now - MAX_WAIT_SECONDS)
-        return [pod for pod in self._waiting if pod.uid not in held and self._is_due(pod, MAX_WAIT_SECONDS, now)]
+        return [pod for pod in self._waiting if self._is_due(pod, MAX_WAIT_SECONDS, now)]
 
     def _is_steered_already(self, pod: PodRecord) -> bool:
         """Whether its Job is moved by suspension, and its template is pinned."""
@@ -244,9 +210,7 @@ class GatedPodController:
     def _release(self, pod: PodRecord) -> None:
         release = self._gate_releaser.release(pod)
         if release.result == "applied":
-            held = pod.uid in self._were_held
-            why = "it was held back for as long as it may be" if held else "no policy placed it"
-            self._report(pod, "GateReleased", f"{why}; the default scheduler places it", warning=False)
+            self._report(pod, "GateReleased", "no policy placed it; the default scheduler places it", warning=False)
         elif not release.over:
             self._warn("gate release failed", pod, release.detail)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
-from slopewise.adapters.kube.cache.records import HELD_UNTIL, PLACE_GATE, PLACED, NodeRecord, PodRecord, SchedulingFacts
+from slopewise.adapters.kube.cache.records import PLACE_GATE, PLACED, NodeRecord, PodRecord, SchedulingFacts
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import explain
 from slopewise.adapters.kube.client.paths import path_of
@@ -32,10 +32,6 @@ PREFERENCE_WEIGHT = 100
 
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _ALREADY_RELEASED = "its gate is off already, and the scheduler places it"
-
-
-SizeFirst = Callable[[PodRecord], tuple[PodRecord, str]]
-"""Gives a pod its CPU before it is released: the pod as it is then, and a message for the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +54,13 @@ class GateRelease:
 
 def release_patch(pod: PodRecord, aim: Aim | None) -> Json:
     """The strategic-merge patch that removes the gate; with an aim, it sets the pod's node affinity too."""
-    meta = _preconditions(pod)
+    meta: Json = {"uid": pod.uid, "resourceVersion": pod.resource_version}
     spec: Json = {"schedulingGates": [{"$patch": "delete", "name": PLACE_GATE}]}
-    notes: Json = {HELD_UNTIL: None} if HELD_UNTIL in pod.annotations else {}
     if aim is not None:
         spec["affinity"] = {"nodeAffinity": _node_affinity(pod, aim)}
         if aim.pin:
-            notes[PLACED] = aim.node
-    if notes:
-        meta["annotations"] = notes
+            meta["annotations"] = {PLACED: aim.node}
     return {"metadata": meta, "spec": spec}
-
-
-def hold_patch(pod: PodRecord, until: str) -> Json:
-    """The strategic-merge patch that says until when the pod is held back (RFC 3339); its gate stays."""
-    return {"metadata": {**_preconditions(pod), "annotations": {HELD_UNTIL: until}}}
-
-
-def _preconditions(pod: PodRecord) -> Json:
-    return {"uid": pod.uid, "resourceVersion": pod.resource_version}
 
 
 def _node_affinity(pod: PodRecord, aim: Aim) -> Json:
@@ -103,7 +87,7 @@ def would_refuse(pod: PodRecord, node: str, nodes: Store[NodeRecord] | None) -> 
 
 
 class GateReleaser:
-    """Releases gated pods, one at a time, and notes on them that they are held back. Safe from any thread."""
+    """Releases gated pods, one at a time. Safe from any thread."""
 
     def __init__(self, api: Api, on_written: Callable[[Json], None] = lambda _: None) -> None:
         """`on_written` gets each pod that was read or written here, so that the stores need not wait for the watch."""
@@ -117,10 +101,6 @@ class GateReleaser:
         except ApiError as error:
             refused = explain(error, "release")
             return GateRelease(refused.result, refused.detail, over=refused.gone)
-
-    def hold(self, pod: PodRecord, until: str) -> None:
-        """Say on the pod until when it is held back, in RFC 3339; ApiError, also where another client wrote first."""
-        self._on_written(self._api.patch(_path(pod), hold_patch(pod, until), STRATEGIC_MERGE_PATCH, PARAMS))
 
     def _patch(self, pod: PodRecord | GateRelease, aim: Aim | None) -> GateRelease:
         if isinstance(pod, GateRelease):

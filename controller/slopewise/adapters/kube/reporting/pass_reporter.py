@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
-from slopewise.adapters.kube.reporting.held_reporter import HeldReporter
 from slopewise.adapters.kube.reporting.move_reporter import MoveReporter
 from slopewise.adapters.kube.reporting.promise_reporter import PromiseReporter
 from slopewise.adapters.kube.reporting.stop_reporter import StopReporter
@@ -79,7 +78,6 @@ class StatusReporter:
         self._clock = clock
         self._about = About.policy(name, policy_uid) if policy_uid else None
         self._moves = MoveReporter(index, job_growths, events, self._act)
-        self._held = HeldReporter(name, index, job_growths, events)
         self._promises = PromiseReporter(self._emit_promise)
         self._stops = StopReporter(index, job_growths, events, self._act)
         self._early: dict[str, list[Action]] = {}
@@ -215,8 +213,6 @@ class StatusReporter:
             for action in self._early.pop(workload_uid, ()):
                 document.acted(action)
             self._show(document, jobs, view, keys)
-        for workload_uid in self._held.report(report, keys):
-            keys[workload_uid] = ("waiting",)
         self._show_absent(view, keys)
         self._keys, self._jobs_of, self._seen = keys, jobs_of, view
 

@@ -100,24 +100,6 @@ def _with_request(managed: ManagedPod, target: int) -> CpuAllocation | Impossibl
     return CpuAllocation(limit, target - apart)
 
 
-def sized(managed: ManagedPod, millicores: int) -> CpuAllocation | Impossible:
-    """The container's request and limit before it starts: a limit rises with the request, and never falls.
-
-    Worked example: request 1000m, limit 2000m; sized to 600m it has 600m and 2000m, sized to 3000m 3000m for both.
-    """
-    has = managed.container.desired
-    if managed.pod.qos_class == BEST_EFFORT:
-        return Impossible("its pod is BestEffort, and a resize may not change that; give it a CPU or memory request")
-    limit = None if has.limit_millicores is None else max(has.limit_millicores, millicores)
-    if managed.pod.qos_class == GUARANTEED:
-        if limit != millicores:
-            return Impossible("its pod is Guaranteed, so its limit would fall with its request; limits stay")
-        return CpuAllocation(millicores, millicores)
-    if limit == millicores and managed.pod.guaranteed_but_for_cpu_of(managed.container):
-        limit = millicores + 1  # its QoS class may not become Guaranteed
-    return CpuAllocation(limit, millicores)
-
-
 def with_memory(managed: ManagedPod, resize: ResizeMemory) -> Resources | Impossible:
     """The container's CPU and memory after this change of memory.
 

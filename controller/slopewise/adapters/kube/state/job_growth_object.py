@@ -114,10 +114,9 @@ class Slot:
     def rendered(self, slots: int = 1) -> PodGrowth:
         """As it is stored: the original in readable form, the rest as JSON. `slots`: pods of the workload."""
         known = self.memory
-        memory = memory_text(known.altered(original=None, original_memory=None, came_with=None), slots)
+        memory = memory_text(known.altered(original=None, original_memory=None), slots)
         original = None if known.original is None else Original.of(known.original, known.original_memory)
-        came_with = None if known.came_with is None else Original.of(known.came_with)
-        return self.pod.model_copy(update={"original": original, "came_with": came_with, "memory": memory})
+        return self.pod.model_copy(update={"original": original, "memory": memory})
 
 
 class GrowthDocument(StatusDocument):
@@ -279,8 +278,7 @@ def _read_slot(workload_uid: str, raw: Json) -> tuple[Slot, Exception | None]:
         memory = read_memory(pod.memory)
     except (msgspec.DecodeError, RecursionError, ValueError, zlib.error) as error:
         memory, problem = JobMemory(), error
-    came_with = None if pod.came_with is None else pod.came_with.allocation()
-    known = memory.altered(original=original, original_memory=of_memory, came_with=came_with)
+    known = memory.altered(original=original, original_memory=of_memory)
     there = pod.model_copy(update={"memory": ""})
     slot = Slot(str(JobUid(workload_uid, pod.slot)), known, pod=there)
     slot.note_stored()

@@ -90,7 +90,7 @@ class JobGrowthStore:
         """True while a job of this policy does not have its original resources."""
         with self.lock:
             slots = (slot for document in self.of(policy) for slot in document.slots.values())
-            return any(slot.memory.owners_cpu is not None for slot in slots)
+            return any(slot.memory.original is not None for slot in slots)
 
     def policies(self) -> list[str]:
         """The names of all policies with stored memory."""

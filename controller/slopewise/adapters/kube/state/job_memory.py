@@ -201,11 +201,9 @@ class KubeMemory:
             document.policy = self._policy
             for slot in document.slots.values():
                 known = slot.memory
-                slot.memory = JobMemory(
-                    original=known.original, original_memory=known.original_memory, came_with=known.came_with
-                )
+                slot.memory = JobMemory(original=known.original, original_memory=known.original_memory)
         slot = document.slots.setdefault(managed.slot, Slot(uid, JobMemory()))
-        if slot.memory.owners_cpu is not None:
+        if slot.memory.original is not None:
             slot.adopted = True
         self._slots[uid] = (document, slot)
         return document, slot
@@ -292,7 +290,7 @@ class KubeMemory:
             for document in self._job_growths.of(self._policy):
                 slots = document.slots.values()
                 let_go = job_uids is None or all(slot.job_uid in job_uids for slot in slots)
-                if let_go and all(slot.memory.owners_cpu is None for slot in slots):
+                if let_go and all(slot.memory.original is None for slot in slots):
                     self._job_growths.retire(document)
                     for slot in slots:
                         self._slots.pop(slot.job_uid, None)
@@ -334,8 +332,6 @@ def _with_stored(memory: JobMemory, slot: Slot) -> JobMemory:
 
     A policy that has just taken over a workload has no original for it, or takes resized CPU for the original.
     """
-    if slot.adopted and slot.memory.came_with is not None:  # noted since the last `load`
-        memory = memory.altered(came_with=slot.memory.came_with)
     stored, stored_memory = slot.stored_original, slot.stored_memory
     if stored is None or (memory.original is None and not slot.adopted):
         return memory
@@ -349,7 +345,6 @@ def _is_lasting(before: JobMemory, now: JobMemory) -> bool:
     """Whether a change must be written at once: a restart without it would decide otherwise."""
     return before is not now and (
         before.original != now.original
-        or before.came_with != now.came_with
         or before.original_memory != now.original_memory
         or before.memory_resized_at_seconds != now.memory_resized_at_seconds
         or before.memory_refused_at_seconds != now.memory_refused_at_seconds

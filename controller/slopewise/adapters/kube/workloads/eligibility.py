@@ -73,14 +73,6 @@ def _first(reasons: Iterable[Reason], case: Case) -> str | None:
     return next((reason for each in reasons if (reason := each(case)) is not None), None)
 
 
-def unsizable_reason(case: Case) -> str | None:
-    """Why an arriving job starts with the CPU that it came with; None: it may be given another request.
-
-    A request, and a limit for the policy to resize by, need not be there: a size brings the request.
-    """
-    return next((reason for each in _ARRIVAL_REASONS if (reason := each(case)) is not None), None)
-
-
 def _deleting(case: Case) -> str | None:
     return "the pod is being deleted" if case.pod.deleting else None
 
@@ -321,19 +313,6 @@ def _queued(case: Case) -> str | None:
     if KUEUE_LABEL not in case.pod.labels:
         return None
     return f"Kueue admitted it with {case.original.request_millicores}m, and does not account for resizes"
-
-
-_ARRIVAL_REASONS: tuple[Reason, ...] = (
-    _deleting,
-    _extended_resources,
-    _pod_level_resources,
-    _best_effort,
-    _other_resizer,
-    _autoscaled,
-    _queued,
-    _pinned,
-)
-"""Those of `_REASONS` that apply before a pod runs. A container that restarts when CPU changes has not started yet."""
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

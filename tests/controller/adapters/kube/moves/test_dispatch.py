@@ -11,7 +11,6 @@ from support.managed_pods import a_managed_pod
 
 from slopewise.adapters.kube.cache.records import MIGRATABLE, ManagedPod
 from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
-from slopewise.adapters.kube.moves.scheduling_gate import SizeFirst
 from slopewise.model import Migrate, Movability, Move, Outcome, Place
 
 MOVE = Migrate("j", "node-a", "node-b", "why")
@@ -29,7 +28,7 @@ class Way:
     name: str
     begun: list[tuple[Move, str, tuple[str, ...]]] = field(default_factory=list)
 
-    def place(self, move: Place, size: SizeFirst) -> Outcome[Move]:
+    def place(self, move: Place) -> Outcome[Move]:
         self.begun.append((move, "", ()))
         return Outcome(move, "applied", self.name)
 

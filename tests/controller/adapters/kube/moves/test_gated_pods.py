@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import datetime
 
 import pytest
 from support.api_server import ApiServer, refusal
 from support.gated_pods import JOBS, Stage, is_gated, pinned_nodes, wished_nodes
 from support.managed_pods import PODS
 
-from slopewise.adapters.kube.cache.records import HELD_UNTIL, MOVE, PLACED
+from slopewise.adapters.kube.cache.records import MOVE, PLACED
 from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, RETRY_SECONDS, STRANDED_SECONDS
-from slopewise.adapters.kube.moves.holding import LATE_SECONDS
 from slopewise.adapters.kube.moves.node_affinity import pinned
-from slopewise.model import Arrival, ClusterSnapshot, Hold, Move, Outcome, PassReport, Place
+from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place
 
 TRAIN = "uid-of-train:0"
 
@@ -218,89 +215,3 @@ class TestStrandedPins:
         stage.tick()
         stage.tick(STRANDED_SECONDS)
         assert stage.evictions_sent() == ["train-x"]
-
-
-class TestHoldingBack:
-    """A pod that fits nowhere now stays behind its gate, for a bounded time, and says so to the sweeper."""
-
-    BOUND = 600.0
-
-    def hold(self, stage: Stage, *, seconds: float = BOUND, next_pass: float = 20.0) -> None:
-        """A pass now that holds the pod back for so long, and comes again after `next_pass` seconds."""
-        now = stage.clock.now()
-        held = {TRAIN: Hold("needs 0.9 cores; most free is 0.3 on node-b", now + seconds)}
-        report = a_report(TRAIN)
-        stage.gates.after_pass(
-            replace(report, taken_at_seconds=now, requeue_at_seconds=now + next_pass, held_back=held)
-        )
-
-    def held_until(self, stage: Stage) -> float:
-        """What the pod says, in seconds from now."""
-        return datetime.fromisoformat(stage.pod("train-x")["metadata"]["annotations"][HELD_UNTIL]).timestamp() - (
-            stage.clock.now()
-        )
-
-    def test_it_stays_behind_its_gate_while_passes_hold_it_back(self, stage: Stage) -> None:
-        for _ in range(20):
-            self.hold(stage)
-            stage.tick(20.0)
-            assert is_gated(stage.pod("train-x"))
-
-    def test_the_pod_says_so_a_minute_ahead_and_few_writes_renew_it(self, stage: Stage) -> None:
-        for _ in range(30):
-            self.hold(stage)
-            stage.tick(10.0)
-            assert 30.0 <= self.held_until(stage) <= 60.0
-        assert len(stage.server.asked("PATCH", "/pods/train-x$")) == 10
-
-    def test_what_it_says_ends_with_the_hold(self, stage: Stage) -> None:
-        self.hold(stage, seconds=40.0, next_pass=20.0)
-        stage.tick(0.5)
-        assert 38.0 <= self.held_until(stage) <= 40.0
-
-    def test_a_policy_that_places_it_meanwhile_has_its_way(self, stage: Stage) -> None:
-        self.hold(stage)
-        stage.tick()
-        assert place(stage).result == "applied"
-        pod = stage.pod("train-x")
-        assert (is_gated(pod), pinned_nodes(pod)) == (False, ["node-b"])
-        assert HELD_UNTIL not in pod["metadata"]["annotations"]
-
-    def test_after_its_bound_the_default_scheduler_has_it_and_the_event_says_why(self, stage: Stage) -> None:
-        self.hold(stage)
-        stage.tick()
-        stage.gates.after_pass(a_report(TRAIN))
-        stage.tick(RETRY_SECONDS)
-        pod = stage.pod("train-x")
-        assert (is_gated(pod), pinned_nodes(pod), wished_nodes(pod)) == (False, [], [])
-        [event] = stage.events
-        assert (event.reason, "as long as it may be" in event.note) == ("GateReleased", True)
-
-    def test_without_a_further_pass_it_is_let_in_as_well(self, stage: Stage) -> None:
-        self.hold(stage, next_pass=20.0)
-        stage.tick(20.0 + LATE_SECONDS - 1)
-        assert is_gated(stage.pod("train-x"))
-        stage.tick(1.0 + MAX_WAIT_SECONDS)
-        assert not is_gated(stage.pod("train-x"))
-
-    def test_one_whose_placement_has_to_wait_is_not_let_in_at_once(self, stage: Stage) -> None:
-        self.hold(stage)
-        stage.tick(MAX_WAIT_SECONDS)
-        outcome = Outcome(Place(TRAIN, "node-b", "why"), "deferred")
-        stage.gates.after_pass(a_report(TRAIN, moves=(outcome,)))
-        stage.tick(RETRY_SECONDS)
-        assert is_gated(stage.pod("train-x"))
-
-    def test_a_new_leader_without_a_pass_lets_it_in_after_half_a_minute(self, stage: Stage) -> None:
-        self.hold(stage)
-        stage.tick()
-        stage.restart()
-        stage.tick()
-        stage.tick(MAX_WAIT_SECONDS)
-        assert not is_gated(stage.pod("train-x"))
-
-    def test_a_replica_that_does_not_lead_writes_nothing(self, stage: Stage) -> None:
-        stage.leads = False
-        self.hold(stage)
-        stage.tick()
-        assert stage.server.asked("PATCH") == []

@@ -99,8 +99,8 @@ def test_a_placement_is_reported_on_the_pod_and_kept_until_its_job_is_known(pass
 
 def test_of_a_placement_it_is_reported_how_and_why(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    why = "by jobs of its class it needs 0.8 cores (wanted 800m, its namespace's share leaves 500m)"
-    passes.a_pass(moves=(Outcome(Place(uid, "n2", why, 500), "applied", "may run on n2 only"),))
+    why = "needs 0.8 cores: least free CPU that fits it (0.9 cores)"
+    passes.a_pass(moves=(Outcome(Place(uid, "n2", why), "applied", "may run on n2 only"),))
     assert passes.recorder.of("Pod") == [("Placed", f"on n2: may run on n2 only; {why}")]
 
 

@@ -16,15 +16,12 @@ from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.crds.policy_status import Conflict
 from slopewise.feedback.restore import RestoreReport
 from slopewise.model import (
-    Arrival,
     CpuAllocation,
     Decisions,
-    Hold,
     JobState,
     MemoryAllocation,
     MemoryState,
     MissingEvaluation,
-    Objectives,
     Outcome,
     OutcomeResult,
     PassReport,
@@ -223,48 +220,6 @@ def test_a_workload_that_another_policy_has_is_not_written(passes: ReportedPasse
     )
     passes.reporter(report)
     assert passes.replica.writer.waiting.keys() == {passes.document.key}
-
-
-def held(uid: str, reason: str) -> dict[str, Hold]:
-    return {uid: Hold(reason, START + 600)}
-
-
-def test_a_held_workload_has_a_growth_that_waits_and_its_pod_one_event(passes: ReportedPasses) -> None:
-    uid, first = passes.pods.add("new"), "needs 0.9 cores; most free is 0.3 on n1; waits up to 600 s"
-    passes.a_pass(held_back=held(uid, first))
-    assert "uid-of-new" in passes.replica.writer.urgent()
-    status = passes.status("new")
-    assert (status["state"], status["reason"], status["policy"]) == ("Waiting", first, "training")
-    passes.a_pass(at=START + 20, held_back=held(uid, first.replace("0.3", "0.4")))
-    assert "0.4" in passes.status("new")["reason"]
-    assert passes.recorder.of("Pod") == [("HeldBack", first)]
-
-
-def test_a_held_workload_shows_what_its_owner_asks(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("new")
-    asks = Arrival(uid, "new", "team-a", START, objectives=Objectives(qoe_seconds=0.5))
-    passes.a_pass(held_back=held(uid, "needs 0.9 cores"), waiting=(asks,))
-    status = passes.status("new")
-    assert (status["promise"], status["objectiveSeconds"]) == ("not timed yet, 0.5s asked", 0.5)
-    passes.a_pass(at=START + 20)
-    assert passes.status("new")["promise"] == "not timed yet, 0.5s asked"
-
-
-def test_a_workload_that_is_let_in_says_so_until_it_runs(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("new")
-    passes.a_pass(held_back=held(uid, "needs 0.9 cores"))
-    passes.a_pass(at=START + 20)
-    assert passes.status("new")["reason"] == "it is no longer held back; its pod waits for a node"
-    passes.a_pass(a_job(uid, limit=2000), at=START + 40)
-    status = passes.status("new")
-    assert (status["state"], [each["slot"] for each in status["pods"]]) == ("Training", ["0"])
-
-
-def test_a_workload_of_another_policy_is_left_to_that(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("new")
-    passes.replica.job_growths.get_or_create(passes.pods.by_job[uid].workload, "team-a").policy = "another"
-    passes.a_pass(held_back=held(uid, "needs 0.9 cores"))
-    assert "uid-of-new" not in passes.replica.writer.urgent()
 
 
 def a_stop(uid: str) -> Stop:

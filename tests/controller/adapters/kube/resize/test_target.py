@@ -14,7 +14,6 @@ from slopewise.adapters.kube.resize.target import (
     patch_body,
     resized,
     restored,
-    sized,
     without_room,
 )
 from slopewise.config.training_policy import ResourceSettings
@@ -176,26 +175,3 @@ def test_whatever_is_written_is_valid_keeps_the_qos_class_and_never_reserves_mor
         assert abs(written.limit_millicores - to) <= 1
         assert written.request_millicores <= max(request, original)
         assert not (fixed and written.request_millicores == written.limit_millicores)
-
-
-class TestSizesOfArrivals:
-    def test_a_request_moves_alone_below_its_limit(self) -> None:
-        assert sized(a_managed_pod(), 800) == CpuAllocation(2000, 800)
-        assert sized(a_managed_pod(a_container(limit=None)), 800) == CpuAllocation(None, 800)
-
-    def test_a_limit_rises_with_the_request_and_never_falls(self) -> None:
-        assert sized(a_managed_pod(), 3000) == CpuAllocation(3000, 3000)
-        assert sized(a_managed_pod(), 100) == CpuAllocation(2000, 100)
-
-    def test_a_burstable_pod_does_not_become_guaranteed(self) -> None:
-        fixed = a_managed_pod(a_container(memory=MEMORY_FIXED))
-        assert sized(fixed, 2000) == CpuAllocation(2001, 2000)
-
-    def test_a_guaranteed_pod_only_grows(self) -> None:
-        fixed = a_managed_pod(a_container(limit=500, request=500, memory=MEMORY_FIXED), qos="Guaranteed")
-        assert sized(fixed, 800) == CpuAllocation(800, 800)
-        assert "limits stay" in why_not(sized(fixed, 400))
-
-    def test_a_pod_without_any_request_stays_best_effort(self) -> None:
-        nothing = a_managed_pod(a_container(limit=None, request=0), qos="BestEffort")
-        assert "BestEffort" in why_not(sized(nothing, 400))

@@ -13,7 +13,6 @@ from slopewise.adapters.kube.workloads.eligibility import (
     accepted_range,
     ineligible_reason,
     memory_ineligible_reason,
-    unsizable_reason,
 )
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import CpuAllocation
@@ -117,10 +116,7 @@ def test_memory_of_a_pod_whose_owner_is_scaled_by_memory_is_left_alone_and_its_c
         "spec.resources.memory: Ignore"
     )
     assert ineligible_reason(scaled) is None
-    assert (unsizable_reason(scaled), memory_ineligible_reason(case(autoscaler="web"))) == (
-        None,
-        ineligible_reason(case(autoscaler="web")),
-    )
+    assert memory_ineligible_reason(case(autoscaler="web")) == ineligible_reason(case(autoscaler="web"))
 
 
 @pytest.mark.parametrize(
