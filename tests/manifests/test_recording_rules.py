@@ -227,6 +227,7 @@ def computed_and_recorded(figures: Figures, record: str, pod: str) -> tuple[floa
     return statistics.fmean(one for one, _ in pairs), statistics.fmean(other for _, other in pairs)
 
 
+@pytest.mark.alone
 @pytest.mark.processes
 @pytest.mark.parametrize("record", [GROWTH, PER_CORE, CORES])
 @pytest.mark.parametrize("pod", ["falls", "decays", "beyond-half"])
@@ -242,6 +243,7 @@ def test_what_gets_worse_does_not_grow(figures: Figures) -> None:
     assert computed_and_recorded(figures, GROWTH, "worse") == (0.0, 0.0)
 
 
+@pytest.mark.alone
 @pytest.mark.processes
 @pytest.mark.parametrize("pod", list(ASKED_SECONDS))
 def test_the_deviation_from_an_objective_is_that_of_a_pass(figures: Figures, pod: str) -> None:

@@ -23,7 +23,7 @@ def uvicorn_of(app: Any) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="on"))
     thread = threading.Thread(target=server.run)
     thread.start()
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + 60
     while not server.started and time.monotonic() < give_up_at:
         time.sleep(0.01)
     try:
