@@ -15,7 +15,6 @@ from slopewise.reports.wording import counted
 
 SERVICE = "slopewise-alerts"
 OPTION = "--alert-token-file"
-_CHECK = "alerts"
 _APPLY = "apply manifests/components/alerts in the namespace of the controller"
 
 
@@ -28,13 +27,13 @@ def check_alerts(api: Api, namespace: str) -> Iterator[Finding]:
         if service is None:
             if listens:
                 text = f"the controller takes alerts, and there is no Service {namespace}/{SERVICE}: none arrives"
-                yield Finding(_CHECK, "failed", text, _APPLY)
+                yield Finding("alerts", "failed", text, _APPLY)
             return
         yield _of_service(api, namespace, service, listens=listens)
     except ApiError as error:
         if listens is False and error.is_forbidden:
             return  # the controller's own account may not read Services, and needs none here
-        yield Finding(_CHECK, "unchecked", f"the way of alerts cannot be read: {error}")
+        yield Finding("alerts", "unchecked", f"the way of alerts cannot be read: {error}")
 
 
 def _listens(api: Api, namespace: str) -> bool:
@@ -58,21 +57,21 @@ def _of_service(api: Api, namespace: str, service: Json, *, listens: bool) -> Fi
     """What the Service leads to."""
     name = f"Service {namespace}/{SERVICE}"
     if not listens:
-        return Finding(_CHECK, "failed", f"{name} leads to a controller without {OPTION}", _APPLY)
+        return Finding("alerts", "failed", f"{name} leads to a controller without {OPTION}", _APPLY)
     path = path_of("discovery.k8s.io/v1", "endpointslices", namespace)
     params = {"labelSelector": f"kubernetes.io/service-name={SERVICE}"}
     slices = [each for page in pages(api, path, params) for each in page.get("items") or ()]
     ready = [(each, slice_) for slice_ in slices for each in slice_.get("endpoints") or () if _is_ready(each)]
     if not ready:
         remedy = "see whether the controller is ready, and compare the Service's selector with its pods' labels"
-        return Finding(_CHECK, "failed", f"{name} leads to no ready pod: no alert arrives", remedy)
+        return Finding("alerts", "failed", f"{name} leads to no ready pod: no alert arrives", remedy)
     if not all(_port(slice_) for _, slice_ in ready):
         return Finding(
-            _CHECK, "failed", f"{name} leads to no port of its pods", "name the pods' port in its targetPort"
+            "alerts", "failed", f"{name} leads to no port of its pods", "name the pods' port in its targetPort"
         )
     port = next((each.get("port") for each in (service.get("spec") or {}).get("ports") or ()), None)
     url = f"http://{SERVICE}.{namespace}.svc:{port}{PATH}"
-    return Finding(_CHECK, "ok", f"{url} leads to {counted(len(ready), 'ready pod')}")
+    return Finding("alerts", "ok", f"{url} leads to {counted(len(ready), 'ready pod')}")
 
 
 def _is_ready(endpoint: Json) -> bool:
