@@ -114,12 +114,10 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
         progress=UNKNOWN if done is None else f"{math.floor(done * 100)}%",
         progress_ratio=None if done is None else round(done, 4),
         eta=eta(first, known, view.now_seconds, carried_out=view.mode == "Auto" and first.ineligible_reason is None),
-        cpu=cores_text(cpu.actual)
-        if cpu.desired == cpu.actual
-        else f"{cores_text(cpu.actual)} → {cores_text(cpu.desired)}",
-        cpu_millicores=cpu.actual,
-        cpu_accepted_millicores=cpu.accepted,
-        cpu_wanted_millicores=cpu.desired,
+        cpu=UNKNOWN if cpu is None else cpu.text,
+        cpu_millicores=None if cpu is None else cpu.actual,
+        cpu_accepted_millicores=None if cpu is None else cpu.accepted,
+        cpu_wanted_millicores=None if cpu is None else cpu.desired,
         reason=bounded(_reason_of_all(jobs, view), view.max_reason),
         memory=" / ".join(UNKNOWN if each is None else mebibytes(each) for each in memory),
         memory_working_set_bytes=memory.working_set_bytes,
@@ -228,12 +226,21 @@ class _Cpu:
     accepted: int
     desired: int
 
+    @property
+    def text(self) -> str:
+        """The column: `2`, or `2 → 1.5`."""
+        actual = cores_text(self.actual)
+        return actual if self.desired == self.actual else f"{actual} → {cores_text(self.desired)}"
 
-def _cpu(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> _Cpu:
-    """Without a new decision, desired is that of the previous status."""
+
+def _cpu(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> _Cpu | None:
+    """Of the pods that run; without a new decision, desired is that of the previous status. None: all have ended."""
     actual = accepted = desired = 0
     has_decision = False
-    for job in jobs:
+    running = [job for job in jobs if not job.state.ended]
+    if not running:
+        return None
+    for job in running:
         node, resize = view.nodes[job.node], view.of(job).resize
         has = _accepted_millicores(job, view)
         actual += actual_millicores(job, node, view.control)

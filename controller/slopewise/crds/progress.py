@@ -24,13 +24,14 @@ def eta(job: Job, known: JobMemory, now_seconds: float, *, carried_out: bool) ->
     """Time until its end as its policy expects it, from when to when with 80 % probability, where it does.
 
     Else until the planned steps are done, at the mean pace of the last measurements; `-` when not known. What a policy
-    expects assumes its order of the jobs, so it counts only where all its decisions are carried out (`carried_out`).
+    expects assumes its order of the jobs, so it counts only where all its decisions are carried out (`carried_out`); a
+    job that is still there at the time at which it was expected to end refutes it.
 
     Worked example: 400 of 1,000 steps, 0.5 s a step: 600 × 0.5 s = 5m.
     """
     if job.state.ended or job.responses is not None:
         return UNKNOWN
-    if carried_out and (ends := known.ends) is not None and ends.latest_seconds > now_seconds:
+    if carried_out and (ends := known.ends) is not None and ends.at_seconds > now_seconds:
         at, earliest, latest = (
             duration(max(0.0, each - now_seconds))
             for each in (ends.at_seconds, ends.earliest_seconds, ends.latest_seconds)

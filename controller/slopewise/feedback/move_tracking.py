@@ -183,11 +183,11 @@ def _is_settled(record: MoveRecord, now_seconds: float) -> bool:
 
 
 def _begun(known: JobMemory, record: MoveRecord) -> JobMemory:
-    """The job's memory with one more migration."""
+    """The job's memory with one more migration; the end that was expected on its node counts no more."""
     older, last = known.moves[: 1 - MOVES_KEPT], known.moves[1 - MOVES_KEPT :]
     counting = (each for each in older if _counts(each, record.at_seconds))
     moves = (*counting, *last, record)
-    return known.altered(moves=moves, moves_total=known.moves_total + 1, moved_at_seconds=record.at_seconds)
+    return known.altered(moves=moves, moves_total=known.moves_total + 1, moved_at_seconds=record.at_seconds, ends=None)
 
 
 def _adopted(known: JobMemory, moving: MoveUnderWay | None, job: Job | None) -> JobMemory:

@@ -94,6 +94,17 @@ def test_a_running_job_in_its_columns() -> None:
     assert (status.policy, status.node, status.reason) == ("training", "n1", "cooldown: resized 5 s ago")
 
 
+def test_a_job_that_has_ended_has_no_cpu() -> None:
+    running, ended = a_job(UID, limit=2000), a_job(UID, limit=2000, state=JobState.FINISHED)
+    before = status_of(running, withheld=(Withheld(a_resize(), "paused", "paused"),))
+    status = status_of(ended, before)
+    assert (status.cpu, status.cpu_millicores, status.cpu_accepted_millicores, status.cpu_wanted_millicores) == (
+        "-", None, None, None
+    )  # fmt: skip
+    of_two = running_status([running, ended], a_view(running), NEW)
+    assert of_two.cpu == "2"
+
+
 def test_what_is_wanted_stays_in_sight_between_two_looks() -> None:
     job = a_job(UID, limit=2000)
     first = status_of(job, withheld=(Withheld(a_resize(), "paused", "paused"),))
@@ -171,7 +182,7 @@ def test_a_workload_of_several_pods_is_reported_as_one() -> None:
     jobs = [a_job("w:0", limit=2000), a_job("w:1", limit=1000, state=JobState.FINISHED)]
     view = a_view(*jobs, withheld=(Withheld(a_resize("w:0", 500), "floor", "floor"),))
     status = running_status(jobs, view, NEW)
-    assert (status.cpu, status.state, of(status, "Finished").status) == ("3 → 1.5", "Training", "False")
+    assert (status.cpu, status.state, of(status, "Finished").status) == ("2 → 0.5", "Training", "False")
     ended = [replace(job, state=JobState.FINISHED) for job in jobs]
     assert of(running_status(ended, a_view(*ended), NEW), "Finished").reason == "Succeeded"
     failed = [jobs[0], replace(jobs[1], state=JobState.FAILED)]
@@ -262,7 +273,8 @@ def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is() -> None:
     memory = JobMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0))
     assert eta(job, memory, START, carried_out=True) == "12m00s (8m20s-20m00s)"
     assert eta(job, memory, START + 600.0, carried_out=True) == "2m00s (0s-10m00s)"
-    assert eta(job, memory, START + 1300.0, carried_out=True) == "-"
+    assert eta(job, memory, START + 719.0, carried_out=True) == "1s (0s-8m01s)"
+    assert eta(job, memory, START + 720.0, carried_out=True) == "-", "it has not ended, so it was wrong"
     assert eta(replace(job, state=JobState.FINISHED), memory, START, carried_out=True) == "-"
 
 

@@ -17,6 +17,7 @@ from slopewise.model import (
     Checkpoint,
     ClusterSnapshot,
     ContainerHealth,
+    Ends,
     Job,
     JobMemory,
     JobState,
@@ -71,9 +72,12 @@ def only(reviewed: TrackedMoves) -> MoveEvent:
 def test_a_move_that_was_carried_out_is_remembered_with_what_the_job_was_before() -> None:
     snapshot = seen(0.0, a_mobile_job("a"))
     outcome = Outcome(to("n2"), "applied", "suspended")
-    begun = remember(MemoryState({"a": JobMemory(moves_total=3)}), [outcome], snapshot)
+    begun = remember(
+        MemoryState({"a": JobMemory(moves_total=3, ends=Ends(START + 9.0, START, START + 20.0))}), [outcome], snapshot
+    )
     memory = begun.memory.jobs["a"]
     assert (memory.moves, memory.moves_total, memory.moved_at_seconds) == ((BEGUN,), 4, START)
+    assert memory.ends is None, "what was expected of its former node"
     assert begun.events == (MoveEvent("a", "begun", BEGUN, "moves from n1 to n2 (suspended): why"),)
 
 

@@ -18,6 +18,7 @@ from slopewise.model import Arrival, Job, JobMemory, Node
 from slopewise.policies.shared.pace_models import Speed, handed_out, speed
 from slopewise.policies.shared.reservations import Reservations
 from slopewise.policies.shared.shares import useful_cores
+from slopewise.text import duration
 
 GUARANTEED, BEST_EFFORT, HOPELESS, PROFILING = "guaranteed", "best-effort", "hopeless", "profiling"
 
@@ -86,13 +87,13 @@ def assess(job: Job, known: JobMemory, node: Node, had_cores: float, at: Deadlin
     young = at.now_seconds - job.started_at_seconds < at.profiling_seconds
     found = speed(known, had_cores)
     if left <= 0:
-        one.listed, one.because = HOPELESS, f"{job.name}'s deadline passed {abs(left):.0f} s ago"
+        one.listed, one.because = HOPELESS, f"{job.name}'s deadline passed {duration(abs(left))} ago"
     elif todo is None and not young:
-        one.because = f"{left:.0f} s left for a number of steps that it does not report"
+        one.because = f"{duration(left)} left for a number of steps that it does not report"
     elif todo is None or found is None:
-        one.listed, one.because, one.young = PROFILING, f"{left:.0f} s left, steps not timed yet", young
+        one.listed, one.because, one.young = PROFILING, f"{duration(left)} left, steps not timed yet", young
     elif todo <= 0:
-        one.listed, one.because = PROFILING, f"{left:.0f} s left, all planned steps are done"
+        one.listed, one.because = PROFILING, f"{duration(left)} left, all planned steps are done"
     else:
         _time(one, found, todo, at)
     return one
@@ -127,12 +128,12 @@ def _time(one: DeadlineCase, found: Speed, todo: float, at: DeadlineContext) -> 
     alone = todo * found.seconds_at(useful_cores(one.job, at.largest))
     one.slack_seconds, one.work_cpu_seconds = left - here, here * one.useful_cores
     one.within_seconds = within_seconds(left, at)
-    one.because = f"{todo:.0f} steps and {left:.0f} s left"
+    one.because = f"{todo:.0f} steps and {duration(left)} left"
     if alone > in_time:
         one.listed = HOPELESS
-        one.because += f", {one.job.name} takes {alone:.0f} s even alone on the largest node"
+        one.because += f", {one.job.name} takes {duration(alone)} even alone on the largest node"
     elif here > in_time:
-        one.because += f", takes {here:.0f} s with all that it can use here"
+        one.because += f", takes {duration(here)} with all that it can use here"
     else:
         needs = found.limit_for(one.within_seconds / todo)
         one.needs_cores = one.useful_cores if needs is None else min(needs, one.useful_cores)

@@ -22,6 +22,7 @@ from slopewise.allocation import (
 )
 from slopewise.estimators.growth import age_seconds, is_fresh, stale_after_seconds
 from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node
+from slopewise.text import duration
 
 GONE_WINDOWS = 3
 """A job that has reported before is silent after so many windows of four scrapes: one missed scrape changes nothing."""
@@ -71,7 +72,7 @@ def _no_loss_yet(job: Job) -> str:
 def _gone(what: str, since_seconds: float, snapshot: ClusterSnapshot) -> str | None:
     """The message for a job that has stopped to report for long; None: it has only just stopped."""
     seconds = snapshot.taken_at_seconds - since_seconds
-    return f"no {what} for {seconds:.0f} s" if seconds >= GONE_WINDOWS * stale_after_seconds(snapshot) else None
+    return f"no {what} for {duration(seconds)}" if seconds >= GONE_WINDOWS * stale_after_seconds(snapshot) else None
 
 
 def reason(because: str) -> str:

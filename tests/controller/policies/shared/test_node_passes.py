@@ -161,7 +161,7 @@ def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with()
     )
     (back,) = [resize for resize in decisions.resizes if resize.job_uid == "a"]
     assert (back.to_millicores, back.is_rollback) == (800, True)
-    assert "no loss for 60 s" in back.reason
+    assert "no loss for 1m00s" in back.reason
     after = decisions.memory.jobs["a"]
     assert (after.job_class, after.wanted_cores) == (None, None)
 

@@ -29,7 +29,13 @@ WRITES_PER_SECOND = 20.0
 """5,000 statuses take four minutes, which is little load for an API server of 500 writes a second."""
 
 PROGRESS_SECONDS = 60.0
-"""Progress alone is not written more often."""
+"""Progress alone is written at least as often, where the rate of writes allows it."""
+
+LEAST_PROGRESS_SECONDS = 5.0
+"""Progress alone is not written more often, however few documents wait: no pass comes sooner."""
+
+PROGRESS_WRITES_RATIO = 1 / 3
+"""Of all writes, those that progress may take; of 370 documents that wait, the last one waits for a minute."""
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
@@ -214,10 +220,15 @@ class StatusWriter:
     def _submit(self, document: StatusDocument, *, urgent: bool) -> None:
         if self._waits_already(document, urgent=urgent):
             return
-        due = document.retry_at if urgent else max(document.retry_at, document.written_at + self._progress_seconds)
+        due = document.retry_at if urgent else max(document.retry_at, document.written_at + self._progress_pause())
         turn = next(self._turns)
         self._waiting[document.key] = _Waiting(document, urgent, turn)
         heapq.heappush(self._urgent if urgent else self._later, (due, turn, document.key))
+
+    def _progress_pause(self) -> float:
+        """Seconds between two writes of progress alone: the more documents wait, the longer."""
+        queued = len(self._waiting) * self._seconds_per_write / PROGRESS_WRITES_RATIO
+        return min(self._progress_seconds, LEAST_PROGRESS_SECONDS + queued)
 
     def forget(self, document: StatusDocument) -> None:
         """Drop its waiting write."""

@@ -202,12 +202,25 @@ def test_progress_waits_for_its_time_and_a_transition_does_not() -> None:
         assert eventually(lambda: running.sent.names == ["t"])
         assert eventually(lambda: running.outcomes == ["written"])
         running.writer.submit(thing, transition=False)
-        now[0] = 59.0
+        now[0] = 4.0
         running.writer.submit(Thing("other"), transition=True)
         assert eventually(lambda: "other" in running.sent.names)
         assert running.sent.names == ["t", "other"]
         running.writer.submit(thing, transition=True)
         assert eventually(lambda: running.sent.names == ["t", "other", "t"])
+
+
+@pytest.mark.parametrize(("others", "seconds"), [(0, 5.0), (10, 35.0), (100, 60.0)])
+def test_progress_waits_the_longer_the_more_documents_wait(others: int, seconds: float) -> None:
+    """At one write a second, of which progress may take a third."""
+    now = [0.0]
+    running = Running(progress_seconds=60.0, writes_per_second=1.0, monotonic=lambda: now[0])
+    waiting = [Thing(f"w{number}") for number in range(others)]
+    thing = Thing("t")
+    for each in (*waiting, thing):
+        each.written_at = 0.0
+        running.writer.submit(each, transition=False)
+    assert max(due for due, _, _ in running.writer._later) == seconds
 
 
 def test_a_failure_is_tried_again_and_reported_once() -> None:
