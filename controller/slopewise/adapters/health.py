@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from socketserver import ThreadingMixIn
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -22,9 +22,17 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
+SERVER = "slopewise"
+"""Of the header of that name; the library's names Python and its version."""
+
+
 class _Quiet(WSGIRequestHandler):
     timeout = 10
     """A client that says nothing for 10 s loses its connection, not the controller a thread."""
+
+    def version_string(self) -> str:
+        """Of answers to requests that cannot be read."""
+        return SERVER
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """A line for each scrape and probe would drown the log line of each pass."""
@@ -49,7 +57,10 @@ class HealthServer(AbstractContextManager["HealthServer"]):
         paths = dict(more or {})
         metrics: WSGIApplication = make_wsgi_app(registry)
 
-        def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        def app(environ: WSGIEnvironment, plain_start: StartResponse) -> Iterable[bytes]:
+            def start_response(status: str, headers: list[tuple[str, str]], *more: Any) -> Callable[[bytes], object]:
+                return plain_start(status, [*headers, ("Server", SERVER)], *more)
+
             if environ["PATH_INFO"] == "/metrics":
                 return metrics(environ, start_response)
             if (there := paths.get(environ["PATH_INFO"])) is not None:

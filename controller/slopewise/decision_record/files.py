@@ -46,9 +46,9 @@ class BoundedFile:
         """Write whole lines. OSError: nothing of them is in the file, as far as it could be taken out again."""
         assert self._file is not None, "begin() comes first"  # noqa: S101 - a caller's mistake
         try:
-            written = self._file.write(lines)
-            if written != len(lines):
-                raise OSError(f"{written} of {len(lines)} bytes were written")  # noqa: TRY301 - as for any other failure
+            left = memoryview(lines)
+            while left:  # of a disk that is nearly full only the second write says so
+                left = left[self._file.write(left) or 0 :]
         except OSError:
             self._take_back()
             raise

@@ -65,3 +65,8 @@ def test_closing_frees_the_port(liveness: Liveness) -> None:
     second = HealthServer(CollectorRegistry(), liveness, LOOPBACK, first.port)
     second.close()
     assert second.port == first.port
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/nowhere"])
+def test_no_answer_names_the_language_it_is_written_in(server: HealthServer, path: str) -> None:
+    assert get(server, path).headers["Server"] == "slopewise"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,20 @@ def test_a_full_disk_costs_lines_and_no_pass_and_the_record_goes_on_whole(
     assert [(each["event"], each["reason"]) for each in logged] == [
         ("decision not recorded", "[Errno 28] No space left on device")
     ], "once, and not for each line"
+
+
+def test_a_disk_that_takes_a_part_of_each_line_is_said_once_and_by_its_name(tmp_path: Path) -> None:
+    recorder = RecordOptions(tmp_path, 1).recorder(a_document("flowcon"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # a line has more
+    try:
+        with capture_logs() as logged:
+            for number in range(3):
+                recorder(PassReport(1.0, "flowcon", {}, 21.0, held="no metrics" * number))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        recorder.close()
+    assert [each["reason"] for each in logged] == ["[Errno 27] File too large"]
 
 
 def test_a_folder_that_cannot_be_written_costs_no_pass(tmp_path: Path) -> None:
