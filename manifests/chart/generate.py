@@ -150,6 +150,8 @@ def _set_pod(spec: dict[Any, Node]) -> None:
     container[When(policy)] = {"imagePullPolicy": Expression(policy)}
     for key in ("imagePullSecrets", "nodeSelector", "tolerations"):
         spec[When(f".Values.{key}")] = {key: Structure(f".Values.{key}")}
+    priority = ".Values.priorityClassName"
+    spec[When(priority)] = {"priorityClassName": Expression(priority)}
 
 
 def _set_network(spec: dict[str, Any]) -> None:

@@ -114,6 +114,7 @@ def test_where_pods_run_goes_for_the_controller_and_the_sweeper(helm: Helm) -> N
         "imagePullSecrets": [{"name": "registry"}],
         "nodeSelector": {"kubernetes.io/arch": "amd64"},
         "tolerations": [{"key": "control-plane", "operator": "Exists"}],
+        "priorityClassName": "infrastructure",
     }
     documents = helm.template({**wanted, **COMPONENTS["moves"]})
     sweeper = only(documents, "CronJob")["spec"]["jobTemplate"]

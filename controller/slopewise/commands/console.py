@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from slopewise.telemetry import log_lines
 from slopewise.text import escaped_json, printable
@@ -44,3 +44,13 @@ def wants_json() -> bool:
 def print_json(data: Any) -> None:
     """One JSON object to stdout; NaN is not JSON and raises ValueError. What would drive a terminal is escaped."""
     typer.echo(escaped_json(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False)))
+
+
+def print_unpadded(renderable: RenderableType) -> None:
+    """Print a table; without a terminal its lines end with their text, and not with spaces up to its width."""
+    if out.is_terminal:
+        out.print(renderable)
+        return
+    with out.capture() as captured:
+        out.print(renderable)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

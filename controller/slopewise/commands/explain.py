@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from slopewise.commands.console import announce, out, print_json
+from slopewise.commands.console import announce, print_json, print_unpadded
 from slopewise.commands.options import Kubeconfig, KubeContext, OneNamespace, Output, OutputFormat, complete_workload
 from slopewise.commands.refusals import refuse
 from slopewise.errors import UsageError
@@ -50,7 +50,7 @@ def explain(
         print_json([each.as_json() for each in explanations])
     else:
         for each in explanations:
-            out.print(explanation.rendered(each))
+            print_unpadded(explanation.rendered(each))
 
 
 def _seconds(at: str) -> float:

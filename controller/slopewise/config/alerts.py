@@ -2,7 +2,8 @@
 
 An alert asks by its labels: `slopewise_freeze` is the scope (`all`, `namespace`, `node` or `policy`), and the label of
 that name says which one. `slopewise_effect` is the effect, `Freeze` or `Recommend`; `slopewise_freeze_for`, a label or
-an annotation, is how long the freeze lasts after the last notification.
+an annotation, is how long the freeze lasts after the last notification. An alert of a namespace freezes no more than
+that namespace: who may write rules there alone cannot freeze the cluster.
 """
 
 from __future__ import annotations
@@ -95,7 +96,12 @@ def freeze_of(alert: Alert, now_seconds: float) -> AlertFreeze:
     firing = alert.status == "firing"
     if started > now_seconds + CLOCKS_DIFFER_SECONDS or (not firing and not started <= ended):
         raise UsageError(f"{where}: startsAt and endsAt do not fit together, or are later than now.")
-    scope = labels[SCOPE_LABEL]
+    scope, namespace = labels[SCOPE_LABEL], labels.get("namespace")
+    if scope != "namespace" and namespace is not None:
+        raise UsageError(
+            f"{where}: its label namespace {bounded(printable(namespace), 63)!r} bounds it to that namespace; write "
+            f"{SCOPE_LABEL}: namespace, or aggregate that label away."
+        )
     spec = {
         "scope": scope,
         "name": None if scope == "all" else labels.get(scope),

@@ -86,6 +86,7 @@ def test_a_job_of_a_cluster_is_explained_from_its_growth(server: ApiServer, reac
     assert "cooldown: 12 s left of 60 s" in printed
     assert "\x1b" not in printed
     assert "\u202e" not in printed
+    assert [line for line in printed.splitlines() if line != line.rstrip()] == [], "no line is padded in a pipe"
 
 
 def test_workloads_of_one_name_in_two_namespaces_are_both_explained(server: ApiServer, reach: tuple[str, str]) -> None:

@@ -82,6 +82,8 @@ def test_an_alert_without_the_label_is_not_ours() -> None:
         ({"labels": {"slopewise_freeze": "namespace"}}, "needs the name of what is frozen"),
         ({"labels": {"slopewise_freeze": "node", "node": "a b\x1b[31m"}}, "should match pattern"),
         ({"labels": {"slopewise_freeze": "all", "slopewise_effect": "recommend"}}, "did you mean 'Recommend'?"),
+        ({"labels": {"slopewise_freeze": "all", "namespace": "team-a"}}, "'team-a' bounds it to that namespace"),
+        ({"labels": {"slopewise_freeze": "node", "node": "n", "namespace": "a\x1b"}}, "bounds it to that namespace"),
         ({"annotations": {"slopewise_freeze_for": "forever"}}, "'forever' is not a time from 1m00s to 7d00h"),
         ({"annotations": {"slopewise_freeze_for": "30d"}}, "'30d' is not a time"),
         ({"started": NOW + CLOCKS_DIFFER_SECONDS + 1}, "later than now"),

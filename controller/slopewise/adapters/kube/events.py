@@ -22,7 +22,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
-from slopewise.text import bounded
+from slopewise.text import bounded, printable
 
 REPORTING_CONTROLLER = "slopewise.dev/controller"
 _EVENTS_API_VERSION = "events.k8s.io/v1"
@@ -189,5 +189,5 @@ def _micro_time(seconds: float) -> str:
 
 
 def _fitting(note: str) -> str:
-    """The note within 1,024 bytes, whatever letters it is written in."""
-    return bounded(note, _MAX_NOTE).encode()[:1020].decode(errors="ignore")
+    """The note within 1,024 bytes, whatever letters it is written in, without what would drive a terminal."""
+    return bounded(printable(note), _MAX_NOTE).encode()[:1020].decode(errors="ignore")

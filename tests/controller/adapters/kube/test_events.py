@@ -132,3 +132,12 @@ def test_a_long_note_in_any_letters_fits(server: ApiServer) -> None:
         recording.recorder.emit(Event(POD, "Resized", "ж→" * 2000))
         assert eventually(lambda: stored(server))
     assert len(stored(server)[0]["note"].encode()) <= 1024
+
+
+def test_a_note_of_others_drives_no_terminal(server: ApiServer) -> None:
+    with Recording(server) as recording:
+        recording.recorder.emit(Event(POD, "Frozen", "Freeze f (all): \x1b[31mred\x07\x1b]0;title"))
+        assert eventually(lambda: stored(server))
+    note = stored(server)[0]["note"]
+    assert note.startswith("Freeze f (all): ")
+    assert not {"\x1b", "\x07"} & set(note)

@@ -100,6 +100,7 @@ def parse_pod(raw: Json) -> PodRecord:
         deleting=meta.deletion_timestamp is not None,
         pod_level_resources=bool(whole.requests or whole.limits or whole.claims),
         pod_level=_cpu(whole),
+        start_millicores=_start_millicores(spec),
         foreign_resizers=_foreign_resizers(meta.managed_fields or (), "f:cpu"),
         foreign_memory_resizers=_foreign_resizers(meta.managed_fields or (), "f:memory"),
         pending=None if unobserved else _pending(status.conditions or (), meta.generation),
@@ -124,16 +125,22 @@ def _reserved_millicores(spec: wire.PodSpec) -> int:
     Worked example: an init container of 500m, a sidecar of 50m that starts after it, and one container of 100m: 500m.
     """
     of_pod = None if spec.resources is None else _cpu(spec.resources)
-    sidecars = start = 0
-    for each in spec.init_containers or ():
-        if each.restart_policy == "Always":
-            sidecars += _requested(each)
-            start = max(start, sidecars)
-        else:
-            start = max(start, sidecars + _requested(each))
+    sidecars = sum(_requested(each) for each in spec.init_containers or () if each.restart_policy == "Always")
     run = sidecars + sum(_requested(each) for each in spec.containers)
     overhead = cpu_millicores((spec.overhead or {}).get("cpu", 0))
-    return (max(start, run) if of_pod is None else of_pod.request_millicores) + overhead
+    return (max(_start_millicores(spec), run) if of_pod is None else of_pod.request_millicores) + overhead
+
+
+def _start_millicores(spec: wire.PodSpec) -> int:
+    """What the init containers that end before the run request at most, with the sidecars that run by then."""
+    sidecars = start = 0
+    for each in spec.init_containers or ():
+        requested = _requested(each)
+        if each.restart_policy == "Always":
+            sidecars += requested
+        elif requested:
+            start = max(start, sidecars + requested)
+    return start
 
 
 def _requested(container: wire.Container) -> int:

@@ -261,6 +261,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """Its kubelet has not seen its newest spec yet: its status is of an older one."""
     pod_level: CpuAllocation | None = None
     """CPU of the pod as a whole (`spec.resources`), which all of its containers share; None: none is set."""
+    start_millicores: int = 0
+    """CPU that its init containers request, which its cgroup keeps as its weight while the containers run."""
     gates: tuple[str, ...] = ()
     started_at_seconds: float | None = None
     unschedulable_since_seconds: float | None = None

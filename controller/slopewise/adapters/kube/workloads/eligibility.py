@@ -218,6 +218,25 @@ def _no_request(case: Case) -> str | None:
     return "it has no CPU request to give shares by; set one, or spec.resources.control: limits"
 
 
+def _init_millicores(case: Case) -> int:
+    """The request below which the pod's cgroup keeps the weight of its init containers.
+
+    Worked example: an init container of 500m, a sidecar of 50m: below 450m the container's own request has no effect.
+    """
+    others = sum(each.desired.request_millicores for each in case.pod.containers if each is not case.container)
+    return case.pod.start_millicores - others
+
+
+def _init_request(case: Case) -> str | None:
+    floor = _init_millicores(case)
+    if case.by_limits or floor < max(1, case.container.desired.request_millicores):
+        return None
+    return (
+        f"its init containers request {case.pod.start_millicores}m of CPU, and its pod keeps that weight, so a lower "
+        "request of its container has no effect; lower theirs"
+    )
+
+
 def _pinned(case: Case) -> str | None:
     if not case.guaranteed or case.settings.lower_requests:
         return None
@@ -240,6 +259,7 @@ _REASONS: tuple[Reason, ...] = (
     _static_cpu_manager,
     _no_limit,
     _no_request,
+    _init_request,
     _pinned,
     _not_running,
     _no_support,
@@ -306,7 +326,10 @@ def _requests_range(case: Case) -> AcceptedRange:
         admitted = case.original.request_millicores
         bounds.append((admitted, f"Kueue admitted it with {admitted}m"))
     most, reason = min(bounds, default=(None, ""))
-    return AcceptedRange(1, most, reason)
+    least = max(1, _init_millicores(case))
+    if least > 1:
+        reason = "; ".join(filter(None, (reason, f"its init containers request {case.pod.start_millicores}m")))
+    return AcceptedRange(least, most, reason)
 
 
 def _queued(case: Case) -> str | None:

@@ -442,3 +442,16 @@ def test_of_a_pod_of_others_only_what_the_scheduler_reserves_for_it_is_kept(
 ) -> None:
     pod = parse_other_pod(pod_json(spec={"nodeName": "n1", **spec}))
     assert (pod.node, pod.request_millicores) == ("n1", reserved)
+
+
+@pytest.mark.parametrize(
+    ("init", "expected"),
+    [
+        ([], 0),
+        ([_asks("50m", restartPolicy="Always")], 0),
+        ([_asks("500m"), _asks("200m")], 500),
+        ([_asks("50m", restartPolicy="Always"), _asks("500m")], 550),
+    ],
+)
+def test_what_init_containers_request_is_kept_for_the_run(init: list[Any], expected: int) -> None:
+    assert parse_pod(pod_json(spec={"initContainers": init})).start_millicores == expected

@@ -234,3 +234,17 @@ def test_requests_of_pods_that_kueue_admitted_never_rise_above_that() -> None:
     accepted = accepted_range(case(pod, REQUESTS, original=CpuAllocation(2000, 800)))
     assert (accepted.max_millicores, accepted.reason) == (800, "Kueue admitted it with 800m")
     assert bounds(pod) == (500, None)
+
+
+def test_a_pod_whose_init_container_requests_as_much_cpu_cannot_be_squeezed_by_shares() -> None:
+    pod = a_pod("p", a_container(request=500), start_millicores=500)
+    assert "init containers request 500m" in (ineligible_reason(case(pod, REQUESTS)) or "")
+    assert ineligible_reason(case(pod, LIMITS)) is None, "a limit is the container's own"
+
+
+def test_one_that_requests_less_bounds_how_far_a_request_goes_down() -> None:
+    pod = a_pod("p", a_container(request=500), a_container("sidecar", request=50), start_millicores=150)
+    assert ineligible_reason(case(pod, REQUESTS)) is None
+    accepts = accepted_range(case(pod, REQUESTS))
+    assert (accepts.min_millicores, accepts.reason.rpartition("; ")[2]) == (100, "its init containers request 150m")
+    assert accepted_range(case(a_pod("p", a_container(request=500)), REQUESTS)).min_millicores == 1
