@@ -100,11 +100,7 @@ def _placement_view(known: JobMemory) -> JobMemory:
 
 def _merged(cpu: JobMemory, placement: JobMemory) -> JobMemory:
     decided = PlacementMemory(*_decided(placement))
-    return cpu.altered(
-        placement=None if decided == _UNDECIDED else decided,
-        curve=placement.curve or cpu.curve,
-        virtual=placement.virtual or cpu.virtual,
-    )
+    return cpu.altered(placement=None if decided == _UNDECIDED else decided)
 
 
 _EITHER: tuple[CpuControl, ...] = ("limits", "requests")

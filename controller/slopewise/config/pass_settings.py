@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from slopewise.composition import Composed, CpuRestored, composed_name
@@ -63,12 +62,8 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
 
 
 def setting_of(behaviour: Behaviour, interval_seconds: float, control: CpuControl) -> Setting:
-    """What each policy gets of the settings.
-
-    Worked example: with a step of at most 2 and a cooldown of 120 s, two intervals of 60 s take back a factor of 4.
-    """
-    changes = 1 + math.floor(2 * interval_seconds / max(interval_seconds, behaviour.cooldown_seconds))
-    return Setting(interval_seconds, control, behaviour.max_step_ratio**-changes)
+    """What each policy gets of the settings."""
+    return Setting(interval_seconds, control)
 
 
 def build_policy(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from slopewise.estimators import growth, pace, promises, raw_points, targets, virtual_shares, workload_classes
-from slopewise.model import ClusterSnapshot, MemoryState
+from dataclasses import replace
+
+from slopewise.estimators import growth, pace, promises, raw_points, targets, workload_classes
+from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, MemoryState
 
 
 def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth.Measuring) -> MemoryState:
@@ -14,5 +16,23 @@ def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth
     with_hits = targets.count(snapshot.jobs, with_pace, remembered, settings.target_hits)
     with_promises = promises.confirm(snapshot, with_hits, settings.interval_seconds)
     with_points = raw_points.measure(snapshot, with_promises, from_evaluations=settings.reads_points)
-    with_departed = virtual_shares.with_departed(snapshot, with_points, remembered)
+    with_departed = _with_departed(snapshot, with_points, remembered)
     return workload_classes.measure(snapshot, with_departed, remembered)
+
+
+def _with_departed(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
+    """The memory with what the policy keeps of jobs that have left, until it drops it, or they come back."""
+    here = {job.uid for job in snapshot.jobs}
+    states = {each.job_uid: each.state for each in remembered.departed}
+    left = {
+        uid: known.state
+        for uid, known in sorted(remembered.jobs.items())
+        if known.state and uid not in here and uid not in memory.jobs and uid not in states
+    }
+    back = {uid: state for uid, state in states.items() if uid in memory.jobs and not memory.jobs[uid].state}
+    if not (left or states):
+        return memory
+    jobs = {**memory.jobs, **{uid: memory.jobs[uid].altered(state=state) for uid, state in back.items()}}
+    gone = {uid: state for uid, state in states.items() if uid not in memory.jobs} | left
+    departed = [Departed(uid, state) for uid, state in gone.items()]
+    return replace(memory, jobs=jobs, departed=tuple(departed[-DEPARTED_KEPT:]))

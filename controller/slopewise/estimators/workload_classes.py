@@ -1,4 +1,4 @@
-"""Class records: what the jobs of a workload class have shown of their speed, steps, memory, work and curve.
+"""Class records: what the jobs of a workload class have shown of their speed, steps, memory and work.
 
 Jobs are of one class when they run the same program (a cluster digests image and command, the simulator takes the
 model's name). What ended or running jobs have shown is kept after them, so that the next job of the class is known when
@@ -8,23 +8,19 @@ newest `ENDED_KEPT` that have ended with raw points: 32 KB as JSON at most. Ende
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from slopewise.estimators import curves, pace, virtual_shares
+from slopewise.estimators import pace
 from slopewise.estimators.growth import IDLE_CORES
 from slopewise.model import ClassFigures, ClusterSnapshot, Job, JobMemory, JobState, JobUid, MemoryState, Points
 
 JOBS_KEPT = 4
 ENDED_KEPT = 4
 CLASSES_KEPT = 36
-
-MIN_POINTS = 8
-"""A job that ended with fewer raw points leaves no `kappa`."""
 
 MAX_UNCOUNTED_SECONDS = 60.0
 """After a longer time without a count it is not known when the job ended."""
@@ -117,8 +113,6 @@ def _with_former(figures: ClassFigures, before: ClassFigures) -> ClassFigures:
         figures if figures.line is not None else before,
         at_seconds=max(figures.at_seconds, before.at_seconds),
         work=before.work if figures.work is None else figures.work,
-        kappa=before.kappa if figures.work is None else figures.kappa,
-        fair_service=before.fair_service if figures.work is None else figures.fair_service,
     )
     if before.memory_bytes is None or (figures.memory_bytes or 0.0) >= before.memory_bytes:
         return kept
@@ -143,25 +137,14 @@ def _figures(job: Job, known: JobMemory) -> ClassFigures | None:
 
 
 def _ended(uid: str, known: JobMemory, points: Points, now_seconds: float) -> ClassFigures:
-    """What the end of a job has shown: its work, and how far its curve went in it.
+    """What the end of a job has shown: its work.
 
     Its CPU was counted last before its end; until now it has used what it was given.
     """
     since = now_seconds - points.counted_at_seconds
     uncounted = (known.wanted_cores or 0.0) * since if 0 < since <= MAX_UNCOUNTED_SECONDS else 0.0
     work = points.cpu_seconds + uncounted
-    log_kappa = None
-    if known.curve is not None and points.count >= MIN_POINTS and points.work > 0:
-        log_kappa = curves.log_kappa_of(known.curve, points.work * work / points.cpu_seconds)
-    kappa = None if log_kappa is None else _rounded(math.exp(log_kappa))
-    shared = None if known.virtual is None else virtual_shares.mean_service(known.virtual)
-    return ClassFigures(
-        uid,
-        points.sampled_at_seconds,
-        work=_rounded(work),
-        kappa=kappa,
-        fair_service=None if shared is None else _rounded(shared),
-    )
+    return ClassFigures(uid, points.sampled_at_seconds, work=_rounded(work))
 
 
 def _rounded(value: float) -> float:

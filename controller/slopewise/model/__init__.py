@@ -55,12 +55,10 @@ from slopewise.model.jobs import (
 from slopewise.model.learning import (
     DEPARTED_KEPT,
     ClassFigures,
-    CurveFit,
     Departed,
     Ends,
     Points,
     RawPoint,
-    VirtualShare,
 )
 from slopewise.model.limits import BUDGET_SECONDS, Bounds, MoveBounds, Veto, acts, in_canary
 from slopewise.model.memory import (
@@ -110,7 +108,6 @@ __all__ = [
     "ContainerHealth",
     "CpuAllocation",
     "CpuControl",
-    "CurveFit",
     "DeadlineStanding",
     "Decisions",
     "Departed",
@@ -173,7 +170,6 @@ __all__ = [
     "Unmet",
     "Usage",
     "Veto",
-    "VirtualShare",
     "Withheld",
     "acts",
     "in_canary",

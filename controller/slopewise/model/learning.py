@@ -1,4 +1,4 @@
-"""What is remembered of a job's learning curve: raw points, the fitted curve, and its part in virtual clusters."""
+"""What is remembered of a job's learning curve, of its class, and of when it is expected to end."""
 
 from __future__ import annotations
 
@@ -79,58 +79,27 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return used / since if used > 0 else None
 
 
-class CurveFit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How well each rate of a grid explains a job's points (`estimators/curves.py`); refitted as points grow."""
-
-    points: int
-    """Points at the time of the fit."""
-    scale: float
-    """Work, in the unit of the points, by which the grid of rates is laid."""
-    family: int
-    """Index into `curves.FAMILIES`."""
-    scores: bytes
-    """-SSE / 2s2 of each rate, 32-bit floats, the best one 0."""
-    is_poor: bool = False
-    """It predicts the newest points worse than a level that stands still does."""
-
-
-class VirtualShare(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job in the virtual clusters under fair sharing, by which `marginal` guarantees ends."""
-
-    at_seconds: float
-    """Up to when the clusters were advanced."""
-    nodes: bytes
-    """Its node in each cluster: CRC-32 of the name, 32-bit."""
-    service: bytes
-    """What it has had in each, in core-seconds, 32-bit floats."""
-    work: float
-    """What it needs in all, in core-seconds: once it has ended, what it has used."""
-    cores: float
-    """What it can make use of."""
-    due_at_seconds: float = 0.0
-    """The mean of its ends over the clusters."""
-    due_refreshed_at_seconds: float = 0.0
-
-
 class Ends(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """When a job is expected to end, in Unix seconds, as of the last decision on its node."""
 
     at_seconds: float
     earliest_seconds: float
-    """It ends later with 90 % probability."""
+    """If it were served alone."""
     latest_seconds: float
-    """It ends sooner with 90 % probability."""
+    """When fair sharing would end it, if that is later than what is expected."""
+    fair_seconds: float | None = None
+    """When it would end under fair sharing; None: not known."""
 
 
 class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job that has ended, and runs on in the virtual clusters."""
+    """A job that has left, and what its policy keeps of it."""
 
     job_uid: str
-    share: VirtualShare
+    state: msgspec.Raw
 
 
 DEPARTED_KEPT = 128
-"""Of a policy; 20 KB as JSON. Those that ended last."""
+"""Of a policy; 20 KB as JSON. Those that left last."""
 
 
 class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -149,10 +118,6 @@ class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Peak, as far as it was seen."""
     work: float | None = None
     """Core-seconds in all; None: it has not ended, or had no points."""
-    kappa: float | None = None
-    """`b W` of its curve; None: not known."""
-    fair_service: float | None = None
-    """Core-seconds that fair sharing would have given it until its end; None: not known."""
 
     @property
     def line(self) -> tuple[float, float, float] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from slopewise.model.jobs import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult, Usage
-from slopewise.model.learning import ClassFigures, CurveFit, Departed, Ends, Points, VirtualShare
+from slopewise.model.learning import ClassFigures, Departed, Ends, Points
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -266,6 +266,7 @@ class PlacementMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     streak: int = 0
     marks: frozenset[str] = frozenset()
     unmet: Unmet | None = None
+    state: msgspec.Raw = msgspec.Raw()
 
 
 class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -329,10 +330,11 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     memory_refused_at_seconds: float | None = None
     """When its node last did not carry out a change of its memory, which was then taken back."""
     points: Points | None = None
-    curve: CurveFit | None = None
-    virtual: VirtualShare | None = None
+    """None: not known yet, or its policy reads no raw points."""
+    state: msgspec.Raw = msgspec.Raw()
+    """What its policy keeps of it, as JSON that only the policy reads; empty: nothing."""
     ends: Ends | None = None
-    """These four are of a policy that reads raw points; None: not known yet, or it reads none."""
+    """As its policy expects; None: not known, or it expects none."""
 
     def altered(self, **changes: Any) -> JobMemory:
         """The same job with other values for these fields. TypeError for a name that is none."""
@@ -373,7 +375,7 @@ class MemoryState:
     classes: Mapping[str, tuple[ClassFigures, ...]] = field(default_factory=dict)
     """The class record of each workload class: its jobs, newest last; the class seen last is the last one."""
     departed: tuple[Departed, ...] = ()
-    """Jobs that have ended and run on in virtual clusters, those that ended last at the end."""
+    """Jobs that have left whose state the policy keeps, those that left last at the end."""
 
 
 MEMORY_JSON = msgspec.json.Encoder(enc_hook=methodcaller("item"))

@@ -1,4 +1,4 @@
-"""The policies: one file is one policy, found by its file name.
+"""The policies: one file, or one folder, is one policy, found by its name.
 
 A policy file holds a module docstring (what it computes, its source), a class `Parameters` (a pydantic model:
 every field made by `parameter`, with unit, default, bounds and source) and a class `Policy`:
@@ -65,8 +65,6 @@ class Setting:
 
     interval_seconds: float
     control: CpuControl
-    squeeze_ratio: float = 0.0
-    """A change by less than this ratio takes longer than two intervals to take back, by the bounds on changes."""
 
 
 class PolicyProtocol(Protocol):
@@ -153,11 +151,13 @@ class PolicyFile:
         )
 
 
+SHARED = "shared"
+"""The folder of what several policies share, which is none."""
+
+
 def names() -> list[str]:
-    """The names of all policies, which are the names of their files."""
-    return sorted(
-        module.name for module in pkgutil.iter_modules(__path__) if not (module.ispkg or module.name.startswith("_"))
-    )
+    """The names of all policies, which are the names of their files or folders."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith(("_", SHARED)))
 
 
 def find(name: str) -> PolicyFile:

@@ -93,25 +93,25 @@ def _shares(snapshot: ClusterSnapshot, control: CpuControl, millicores: Millicor
 
 
 class EndFamilies:
-    """When jobs are expected to end, where their policy keeps virtual clusters (`estimators/virtual_shares.py`)."""
+    """When jobs are expected to end, where their policy compares them with fair sharing."""
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         """`labels`: those of every metric of a job."""
         self.expected = GaugeMetricFamily(
             "slopewise_job_expected_end_timestamp_seconds",
-            "When it is expected to end, with the bounds of 80 % probability.",
+            "When it is expected to end; the earliest: if it were served alone; the latest: as under fair sharing.",
             labels=[*labels, "bound"],
         )
         self.saved = GaugeMetricFamily(
             "slopewise_job_saved_seconds",
-            "By how much it ends sooner than the mean of its ends in virtual clusters under fair sharing.",
+            "By how much it is expected to end sooner than it would under fair sharing.",
             labels=[*labels, "bound"],
         )
 
     def add(self, labels: list[str], job: Job, known: JobMemory) -> None:
         """The ends of one job, if it has not ended and both are known."""
-        share, ends = known.virtual, known.ends
-        if job.state.ended or share is None or ends is None or share.due_at_seconds <= 0:
+        ends = known.ends
+        if job.state.ended or ends is None or ends.fair_seconds is None:
             return
         for end, saved, seconds in (
             ("earliest", "most", ends.earliest_seconds),
@@ -119,7 +119,7 @@ class EndFamilies:
             ("latest", "least", ends.latest_seconds),
         ):
             self.expected.add_metric([*labels, end], seconds)
-            self.saved.add_metric([*labels, saved], share.due_at_seconds - seconds)
+            self.saved.add_metric([*labels, saved], ends.fair_seconds - seconds)
 
     def __iter__(self) -> Iterator[Metric]:
         return iter((self.expected, self.saved))
