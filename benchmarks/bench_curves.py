@@ -1,7 +1,8 @@
 """Fit the learning curves of many jobs: CPU seconds, beside a plain loop over jobs and rates.
 
-Gate: fits for 10,000 jobs with 200 points each under 2 s of CPU. The baseline of the same run fits every 50th job by the same least squares over the same rates, one job and one
-rate at a time, and is scaled up; so that a slow machine shows in both columns.
+Gate: fits for 10,000 jobs with 200 points each under 2 s of CPU. The baseline of the same run fits every 50th job by
+the same least squares over the same rates, one job and one rate at a time, and is scaled up; so that a slow machine
+shows in both columns.
 """
 
 from __future__ import annotations

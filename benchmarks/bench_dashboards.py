@@ -30,7 +30,7 @@ from support.worlds import a_job, a_node, a_snapshot, known  # noqa: E402
 from grafana.queries import dashboards, metric_names, panels, substituted  # noqa: E402
 from slopewise.adapters.local.prometheus_install import find_prometheus  # noqa: E402
 from slopewise.manager.metrics import ClusterMetrics  # noqa: E402
-from slopewise.model import Decisions, Ends, MemoryState, PassReport, VirtualShare  # noqa: E402
+from slopewise.model import Decisions, Ends, MemoryState, PassReport  # noqa: E402
 from slopewise.telemetry.metrics import Instruments, Telemetry  # noqa: E402
 
 HOUR, STEP = 3600.0, 60.0
@@ -45,8 +45,7 @@ def exported(jobs: int, now: float) -> Iterator[Metric]:
     instruments = Instruments()
     ClusterMetrics(instruments.registry)
     telemetry = Telemetry(control="requests", interval_seconds=20.0, document="training", instruments=instruments)
-    ends = Ends(now + 600, now + 500, now + 800)
-    share = VirtualShare(now, b"", b"", 100.0, 1.0, due_at_seconds=now + 700)
+    ends = Ends(now + 600, now + 500, now + 800, now + 700)
     seen = [
         replace(
             a_job(f"train-{number:05d}", node=f"node-{number % NODES:03d}", at=now), namespace=f"team-{number % 20}"
@@ -54,8 +53,7 @@ def exported(jobs: int, now: float) -> Iterator[Metric]:
         for number in range(jobs)
     ]
     memory = {
-        job.uid: known(efficiency=0.01, job_class=CLASSES[at % 3], wanted=0.5, virtual=share, ends=ends)
-        for at, job in enumerate(seen)
+        job.uid: known(efficiency=0.01, job_class=CLASSES[at % 3], wanted=0.5, ends=ends) for at, job in enumerate(seen)
     }
     nodes = [a_node(f"node-{number:03d}", 16.0) for number in range(NODES)]
     for at in (now - 20, now):

@@ -14,12 +14,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
+from slopewise.policies.shared.marginal_index import FAVOURS, HORIZONS, utility
 
 from replication.claims import Candidate
 from replication.plots import save
 from replication.run import Runs
 from slopewise.estimators import curves
-from slopewise.policies.shared.marginal_index import FAVOURS, HORIZONS, utility
 from slopewise.simulator.world.model import JobOutcome, RunOutcome
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "images" / "marginal"

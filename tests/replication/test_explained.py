@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from slopewise.policies.shared.marginal_index import FAVOURS
 from support.pictures import show_the_same
 
 from replication.explained import FEW, FOLDER, draw_ends, draw_fits, draw_turns, draw_value, outcomes
 from slopewise.policies.marginal import DUE, FIRST, LAGS, PROMISED, WAITS
-from slopewise.policies.shared.marginal_index import FAVOURS
 
 PAGE = FOLDER.parent.parent / "marginal.md"
 AGAIN = "run `python -m replication.explained`"

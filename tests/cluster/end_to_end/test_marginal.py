@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from support.accounts import SYSTEM
 from support.installation import DEPLOYMENT
@@ -22,7 +21,8 @@ from support.waiting import wait_for
 from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.estimators import raw_points
 from slopewise.guards.resize import CAPACITY, GUARDS
-from slopewise.model import JobMemory, Points, VirtualShare
+from slopewise.model import JobMemory, Points
+from slopewise.policies.marginal.forecast import State, state_of
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -105,10 +105,11 @@ def _memories(scene: Scene) -> dict[str, JobMemory]:
     return found
 
 
-def _learnt(known: JobMemory) -> tuple[Points, VirtualShare]:
+def _learnt(known: JobMemory) -> tuple[Points, State]:
     assert known.points is not None
-    assert known.virtual is not None
-    return known.points, known.virtual
+    state = state_of(known.state)
+    assert state is not None
+    return known.points, state
 
 
 def _all_is_remembered(scene: Scene) -> dict[str, JobMemory]:
@@ -117,8 +118,8 @@ def _all_is_remembered(scene: Scene) -> dict[str, JobMemory]:
     def is_complete(known: JobMemory) -> bool:
         return (
             (known.points is not None and known.points.count > 5)
-            and (known.curve is not None and known.curve.points > 0)
-            and (known.virtual is not None and known.virtual.due_at_seconds > 0)
+            and ((state := state_of(known.state)) is not None and state.points > 0)
+            and (known.ends is not None and known.ends.fair_seconds is not None)
         )
 
     memories = wait_for(
@@ -148,16 +149,11 @@ def _a_new_leader_goes_on(scene: Scene, before: dict[str, JobMemory]) -> None:
 
     after = wait_for("points of the new leader", lambda: _memories(scene), is_later, 120)
     for name in scene.running():
-        (old_points, old), (points, virtual) = _learnt(before[name]), _learnt(after[name])
+        (old_points, old), (points, state) = _learnt(before[name]), _learnt(after[name])
         assert points.count >= old_points.count, name
         assert points.cpu_seconds > old_points.cpu_seconds, name
         # On a machine that is busy with something else a training may have ended there, and gets no more.
-        assert _mean_service(virtual) >= _mean_service(old) > 0, name
-
-
-def _mean_service(share: VirtualShare) -> float:
-    """Core-seconds that the training has had under fair sharing."""
-    return float(np.frombuffer(share.service, "<f4").mean())
+        assert state.served >= old.served > 0, name
 
 
 def _deleting_the_policy_gives_the_cpu_back(scene: Scene) -> None:

@@ -20,7 +20,6 @@ from slopewise.model import (
     MemoryState,
     PassReport,
     Standing,
-    VirtualShare,
 )
 from slopewise.telemetry.metrics import Instruments, Telemetry
 
@@ -108,13 +107,12 @@ def test_what_a_deleted_policy_did_is_kept_and_a_new_one_of_its_name_begins_with
     assert seconds(telemetry, "freed", "CL") == pytest.approx(15.0)
 
 
-SHARE = VirtualShare(START, b"", b"", 100.0, 1.0, due_at_seconds=START + 300)
-ENDS = Ends(START + 200, START + 150, START + 320)
+ENDS = Ends(START + 200, START + 150, START + 320, START + 300)
 A = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
 
 
 def test_a_job_whose_policy_estimates_ends_has_them_and_what_they_save_against_fair_sharing() -> None:
-    registry = recorded(a_report(0, {a_job("a"): known(virtual=SHARE, ends=ENDS)})).registry
+    registry = recorded(a_report(0, {a_job("a"): known(ends=ENDS)})).registry
 
     def value(metric: str, bound: str) -> float | None:
         return registry.get_sample_value(f"slopewise_job_{metric}", {**A, "bound": bound})
@@ -129,9 +127,8 @@ def test_a_job_whose_policy_estimates_ends_has_them_and_what_they_save_against_f
     ("job", "memory"),
     [
         (a_job("a"), known()),
-        (a_job("a"), known(virtual=SHARE)),
-        (a_job("a"), known(virtual=VirtualShare(START, b"", b"", 1.0, 1.0), ends=ENDS)),
-        (a_job("a", state=JobState.FINISHED), known(virtual=SHARE, ends=ENDS)),
+        (a_job("a"), known(ends=Ends(START + 200, START + 150, START + 320))),
+        (a_job("a", state=JobState.FINISHED), known(ends=ENDS)),
     ],
     ids=["another policy", "no end yet", "no due time yet", "it has ended"],
 )
@@ -161,7 +158,7 @@ def test_a_job_names_its_policy_and_counts_its_moves_changes_and_throttled_perio
 
 def test_a_namespace_has_the_sums_over_its_jobs_under_each_policy() -> None:
     instruments = Instruments()
-    saving = known(virtual=SHARE, ends=ENDS, job_class="CL", wanted=0.5)
+    saving = known(ends=ENDS, job_class="CL", wanted=0.5)
     for document, uids in (("training", "ab"), ("other", "c")):
         jobs = {a_job(uid, limit=400, level=None if uid == "b" else 1.0): saving for uid in uids}
         report = a_report(0, jobs)

@@ -74,6 +74,9 @@ later than under fair sharing, with one it is not."""
 MIN_EVALUATION_SECONDS = 5.0
 """Between two evaluations; a scrape interval where that is longer."""
 
+DEADLINE_MARGIN = 1.1
+"""Of the CPU that a deadline takes: core-seconds a step are known to a tenth."""
+
 LIMITS_FLOOR_CORES = 0.02
 """Under hard limits, whose fractions of a core cost more than they are."""
 
@@ -227,7 +230,7 @@ def _needs(jobs: Sequence[Job], view: _View, cores: Mapping[str, float], total: 
         deadline = math.inf if asked.deadline_at_seconds is None else asked.deadline_at_seconds
         left = deadline - view.snapshot.taken_at_seconds
         if claim is not None and claim.planned and 0 < left < math.inf:
-            need = claim.left / left
+            need = DEADLINE_MARGIN * claim.left / left
         if asked.qoe_seconds is not None and (speed := measured_speed(view.jobs[job.uid])) is not None:
             need = max(need, speed.limit_for(asked.qoe_seconds) or 0.0)
         if need > 0:

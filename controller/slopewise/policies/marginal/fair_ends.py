@@ -16,10 +16,11 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 import msgspec
+from msgspec import structs
 
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.speed import useful_cores
-from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, JobMemory, MemoryState
+from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, MemoryState
 from slopewise.policies.marginal.forecast import Forecast, State, state_of
 
 
@@ -94,11 +95,10 @@ def fair_ends(
     had = {uid: state.served + more for (uid, state), more in zip(before.items(), served, strict=True)}
     after: dict[str, State] = {}
     for job in snapshot.jobs:
-        state, claim, known = states.get(job.uid), found.get(job.uid), memory.jobs[job.uid]
+        state, claim = states.get(job.uid), found.get(job.uid)
         if job.state.ended:
             if state is not None:
-                work = state.work if state.over else _done_at_end(state, known, now)
-                after[job.uid] = State(now, had[job.uid], work, state.cores, work, over=True)
+                after[job.uid] = _over(state, had[job.uid], now)
             continue
         done = claim.done if claim is not None else state.done if state is not None else 0.0
         cores = min(capacities[job.node], useful_cores(job, whole[job.node]))
@@ -106,10 +106,8 @@ def fair_ends(
         planned = claim is not None and claim.planned
         after[job.uid] = State(now, had.get(job.uid, done), work if planned else 0.0, cores, done, points, rate)
     for uid, state in gone.items():
-        if uid not in after:
-            work = state.work if state.over else state.done
-            if had[uid] < work:
-                after[uid] = State(now, had[uid], work, state.cores, work, over=True)
+        if uid not in after and (ended := _over(state, had[uid], now)).served < ended.work:
+            after[uid] = ended
     sure = {uid: claim.sure for uid, claim in found.items()}
     left = [(sure.get(uid, state.work) or math.inf) - state.served for uid, state in after.items()]
     _, ends = fair_share(left, [state.cores for state in after.values()], total)
@@ -126,7 +124,9 @@ def _stored(state: State) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(state))
 
 
-def _done_at_end(state: State, known: JobMemory, now_seconds: float) -> float:
-    """Core-seconds that a job has done: what it had at the last pass, and what it was given until it ended."""
-    done = state.done + (known.wanted_cores or 0.0) * max(0.0, now_seconds - state.at_seconds)
-    return min(done, state.work) if state.work > state.done else done
+def _over(state: State, served: float, now_seconds: float) -> State:
+    """A job that has ended, with what it has done: what it had at the last pass, and what it could use since."""
+    if state.over:
+        return structs.replace(state, at_seconds=now_seconds, served=served)
+    done = min(state.work or math.inf, state.done + state.cores * max(0.0, now_seconds - state.at_seconds))
+    return State(now_seconds, served, max(done, state.done), state.cores, done, over=True)

@@ -62,22 +62,27 @@ def _loads(snapshot: ClusterSnapshot, found: Mapping[str, Forecast], usual: floa
 
 
 def places(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Forecast]) -> tuple[Place, ...]:
-    """Arriving jobs, each on the node whose jobs can use least of its CPU; of equal ones that with least work left."""
+    """Arriving jobs, each on the node where it has most CPU if all share; of equal ones that with least work left."""
     usual = median_work(found.values())
     loads = _loads(snapshot, found, usual) if snapshot.waiting else {}
 
+    def useful(arrival: Arrival, load: _Load) -> float:
+        return min(load.node.cpu_cores, arrival.useful_parallelism_cores or math.inf)
+
+    def share(arrival: Arrival, load: _Load) -> float:
+        own = useful(arrival, load)
+        return own * min(1.0, load.node.cpu_cores / (load.useful + own))
+
     def cost(arrival: Arrival, node: Node) -> float:
         load = loads[node.name]
-        return load.crowding + 1e-6 * load.left / (load.left + usual)
+        return 1e-6 * load.left / (load.left + usual) - share(arrival, load)
 
     def placed(arrival: Arrival, node: Node) -> str:
         load = loads[node.name]
-        because = (
-            f"{load.useful:.3g} of its {load.node.cpu_cores:.3g} cores can be used by its jobs, least of all nodes"
-        )
-        load.useful += min(load.node.cpu_cores, arrival.useful_parallelism_cores or math.inf)
+        has = share(arrival, load)
+        load.useful += useful(arrival, load)
         load.left += expected_work(arrival, memory.classes, usual)
-        return f"placed on {node.name}: {because}"
+        return f"placed on {node.name}, where its share is largest: {has:.3g} of {load.node.cpu_cores:.3g} cores"
 
     return place_each(snapshot, memory, cost, placed)
 

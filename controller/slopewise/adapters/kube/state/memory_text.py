@@ -24,7 +24,7 @@ POINTS_STORED = 1000
 """Raw points of all pods of a workload together."""
 
 LEARNING_PODS = 12
-"""With more pods than that no points, curves and virtual shares are stored: they begin again with the next leader."""
+"""With more pods than that no points and no state of the policy are stored: they begin again with the next leader."""
 
 MAX_JSON_BYTES = 1_000_000
 
@@ -39,11 +39,11 @@ def memory_text(known: JobMemory, pods: int) -> str:
 
 def _learning_part(known: JobMemory, pods: int) -> JobMemory:
     if pods > LEARNING_PODS:
-        return known.altered(points=None, curve=None, virtual=None, ends=None)
+        return known.altered(points=None, state=msgspec.Raw(), ends=None)
     most = POINTS_STORED // pods
     if known.points is None or known.points.count <= most:
         return known
-    return known.altered(points=shortened(known.points, most), curve=None)  # fitted again to what is left
+    return known.altered(points=shortened(known.points, most))
 
 
 def read_memory(text: str) -> JobMemory:

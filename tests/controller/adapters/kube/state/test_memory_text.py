@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from slopewise.adapters.kube.state.memory_text import COMPRESSED, MAX_JSON_BYTES, memory_text, read_memory
-from slopewise.estimators import curves
 from slopewise.estimators.raw_points import KEPT, unpacked
-from slopewise.model import Anchor, Ends, Growth, JobMemory, Pace, Points, Usage, VirtualShare
+from slopewise.model import Anchor, Ends, Growth, JobMemory, Pace, Points, Usage
 
 NOW = 1_700_000_000.123456
 
@@ -22,13 +21,13 @@ def a_memory(points: int = KEPT) -> JobMemory:
     luck = np.random.default_rng(7)
     pairs = np.stack([np.linspace(1, 200, points), luck.random(points)], axis=1).astype(np.float32)
     growth = Growth(NOW, 20.000001, luck.random(), luck.random(), {"cpu": luck.random(), "memory": luck.random()})
-    share = VirtualShare(NOW, luck.bytes(32), luck.bytes(32), luck.random(), luck.random(), NOW, NOW)
+    state = msgspec.Raw(msgspec.json.encode([luck.random() for _ in range(8)]))
     paces = tuple(Pace(NOW + each, luck.random(), luck.random()) for each in range(12))
     return JobMemory(
         series="loss", first_level=luck.random(), best_level=luck.random(), growth=growth, previous_growth=growth,
         anchor=Anchor(NOW, luck.random(), Usage(NOW, luck.random(), luck.random())), paces=paces,
         points=Points("steps", "loss", pairs.tobytes(), NOW, 200.0, cpu_seconds=200.0, workload_class="0a1b2c3d4e5f"),
-        curve=curves.fit([pairs], [1.0], [200.0])[0], virtual=share, ends=Ends(NOW, NOW - 1, NOW + 1),
+        state=state, ends=Ends(NOW, NOW - 1, NOW + 1),
     )  # fmt: skip
 
 
@@ -58,7 +57,7 @@ def test_each_of_many_pods_keeps_fewer_points_evenly_spread() -> None:
 
 def test_above_a_dozen_pods_only_what_is_decided_on_without_points_is_kept() -> None:
     known = a_memory()
-    assert read_memory(memory_text(known, 13)) == known.altered(points=None, curve=None, virtual=None, ends=None)
+    assert read_memory(memory_text(known, 13)) == known.altered(points=None, state=msgspec.Raw(), ends=None)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 from support.api_server import ApiServer, refusal
@@ -29,7 +30,7 @@ from slopewise.adapters.kube.state.training_policies import (
     remove_finalizer,
 )
 from slopewise.crds.policy_status import Conflict, PolicyFacts
-from slopewise.model import ClassFigures, Departed, NodeMemory, VirtualShare
+from slopewise.model import ClassFigures, Departed, NodeMemory
 
 
 @pytest.fixture
@@ -215,8 +216,8 @@ def test_records_of_known_classes_are_stored_once_a_minute_and_those_of_a_new_on
 
 
 def departed(*uids: str, at_seconds: float = 100.0) -> PolicyRecords:
-    share = VirtualShare(at_seconds, b"node" * 8, b"serv" * 8, 50.0, 1.0, 300.0, at_seconds)
-    return PolicyRecords(departed=tuple(Departed(uid, share) for uid in uids))
+    state = msgspec.Raw(b"[%.1f,50.0]" % at_seconds)
+    return PolicyRecords(departed=tuple(Departed(uid, state) for uid in uids))
 
 
 def test_departed_jobs_come_back_after_a_restart(server: ApiServer) -> None:
