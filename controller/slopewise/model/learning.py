@@ -95,7 +95,7 @@ class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job that has left, and what its policy keeps of it."""
 
     job_uid: str
-    state: msgspec.Raw
+    state: str
 
 
 DEPARTED_KEPT = 128

@@ -266,7 +266,7 @@ class PlacementMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     streak: int = 0
     marks: frozenset[str] = frozenset()
     unmet: Unmet | None = None
-    state: msgspec.Raw = msgspec.Raw()
+    state: str = ""
 
 
 class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -331,7 +331,7 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """When its node last did not carry out a change of its memory, which was then taken back."""
     points: Points | None = None
     """None: not known yet, or its policy reads no raw points."""
-    state: msgspec.Raw = msgspec.Raw()
+    state: str = ""
     """What its policy keeps of it, as JSON that only the policy reads; empty: nothing."""
     ends: Ends | None = None
     """As its policy expects; None: not known, or it expects none."""

@@ -27,11 +27,11 @@ from slopewise.model import (
 )
 from slopewise.policies import PolicyProtocol
 
-DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "streak", "marks", "unmet"})
+DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "streak", "marks", "unmet", "state"})
 """Fields of `JobMemory` that are a policy's to write."""
 
-ESTIMATED = frozenset({"curve", "virtual", "ends"})
-"""Those that a policy writes which reads raw points; both policies of a document share them."""
+ESTIMATED = frozenset({"ends"})
+"""What a policy may expect besides."""
 
 MEASURED = tuple(field for field in JobMemory.__struct_fields__ if field not in DECIDED | ESTIMATED)
 """All others, which are not. Without `original` a job would never get back what it had."""

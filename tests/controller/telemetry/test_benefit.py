@@ -130,7 +130,7 @@ def test_a_job_whose_policy_estimates_ends_has_them_and_what_they_save_against_f
         (a_job("a"), known(ends=Ends(START + 200, START + 150, START + 320))),
         (a_job("a", state=JobState.FINISHED), known(ends=ENDS)),
     ],
-    ids=["another policy", "no end yet", "no due time yet", "it has ended"],
+    ids=["another policy", "not known under fair sharing", "it has ended"],
 )
 def test_a_job_without_both_ends_has_neither(job: Job, memory: JobMemory) -> None:
     registry = recorded(a_report(0, {job: memory})).registry

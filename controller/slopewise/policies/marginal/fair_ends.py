@@ -120,8 +120,8 @@ def fair_ends(
     return replace(memory, jobs=jobs, departed=tuple(kept[-DEPARTED_KEPT:])), due
 
 
-def _stored(state: State) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(state))
+def _stored(state: State) -> str:
+    return msgspec.json.encode(state).decode()
 
 
 def _over(state: State, served: float, now_seconds: float) -> State:

@@ -70,10 +70,10 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     """It has ended, and `work` is what it has done."""
 
 
-def state_of(raw: msgspec.Raw) -> State | None:
+def state_of(text: str) -> State | None:
     """What is remembered; None: nothing, or of another version, and then the job begins as if it had come now."""
     try:
-        return msgspec.json.decode(raw, type=State) if raw else None
+        return msgspec.json.decode(text, type=State) if text else None
     except msgspec.DecodeError:
         return None
 

@@ -39,7 +39,7 @@ def memory_text(known: JobMemory, pods: int) -> str:
 
 def _learning_part(known: JobMemory, pods: int) -> JobMemory:
     if pods > LEARNING_PODS:
-        return known.altered(points=None, state=msgspec.Raw(), ends=None)
+        return known.altered(points=None, state="", ends=None)
     most = POINTS_STORED // pods
     if known.points is None or known.points.count <= most:
         return known

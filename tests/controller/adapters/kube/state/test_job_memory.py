@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 from support.api_server import ApiServer, Drop, refusal
@@ -354,9 +353,7 @@ def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original
 
 def test_records_of_a_policy_begin_as_stored_are_kept_and_handed_on_when_they_changed(api: KubeApi, pods: Pods) -> None:
     received: list[Any] = []
-    stored = PolicyRecords(
-        {"a": (ClassFigures("uid:0", 1.0, 0.5, 2.0, 0.25),)}, (Departed("uid:0", msgspec.Raw(b"[100.0,50.0]")),)
-    )
+    stored = PolicyRecords({"a": (ClassFigures("uid:0", 1.0, 0.5, 2.0, 0.25),)}, (Departed("uid:0", "[100.0,50.0]"),))
     memory = Replica(api, pods).memory(records=stored, on_records=received.append)
     state = memory.load()
     assert PolicyRecords(state.classes, state.departed) == stored

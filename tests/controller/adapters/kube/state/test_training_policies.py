@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import structs
 from support.api_server import ApiServer, refusal
@@ -216,7 +215,7 @@ def test_records_of_known_classes_are_stored_once_a_minute_and_those_of_a_new_on
 
 
 def departed(*uids: str, at_seconds: float = 100.0) -> PolicyRecords:
-    state = msgspec.Raw(b"[%.1f,50.0]" % at_seconds)
+    state = f"[{at_seconds:.1f},50.0]"
     return PolicyRecords(departed=tuple(Departed(uid, state) for uid in uids))
 
 
