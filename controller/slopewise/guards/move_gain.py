@@ -67,7 +67,7 @@ class Balance:
         )
         weight = "" if round(cost.weight, 2) == 1 else f"; weight {cost.weight:.3g}"
         return (
-            f"gains {self.gain_seconds:.3g} s over {self.horizon_seconds:.3g} s, "
+            f"gains {round(self.gain_seconds, 2) + 0.0:.3g} s over {self.horizon_seconds:.3g} s, "
             f"costs {cost.total_seconds:.3g} s ({parts}{weight})"
         )
 
@@ -130,7 +130,7 @@ class Speeds:
         node, jobs = self._nodes[name], self._on_node[name]
         claims = [self._claim(job, node) for job in jobs]
         shares = _shares(claims, node)
-        used = [_cores_used(self._memory.jobs.get(job.uid)) for job in jobs]
+        used = [_cores_used(job, self._memory.jobs.get(job.uid)) for job in jobs]
         return [
             claim if cores is None or cores >= USES_LESS_RATIO * share else _bounded(claim, cores)
             for claim, share, cores in zip(claims, shares, used, strict=True)
@@ -185,8 +185,19 @@ def _bounded(claim: _Claim, cores: float) -> _Claim:
     return replace(claim, most_cores=needs, full_cores=needs, needs_less=True)
 
 
-def _cores_used(known: JobMemory | None) -> float | None:
-    return known.growth.cpu_cores if known is not None and known.growth is not None else None
+def _cores_used(job: Job, known: JobMemory | None) -> float | None:
+    """What it used in its last interval; None: not known, or it has less than it came with.
+
+    A job that is squeezed to a weight of 9 among others of 1,000 uses what is left to it, and not what it needs.
+    """
+    if known is None or known.growth is None:
+        return None
+    came, has = known.original or job.allocation, job.allocation
+    lowered = has.request_millicores < came.request_millicores or (
+        has.limit_millicores is not None
+        and (came.limit_millicores is None or has.limit_millicores < came.limit_millicores)
+    )
+    return None if lowered else known.growth.cpu_cores
 
 
 def _progress(known: JobMemory | None) -> float:

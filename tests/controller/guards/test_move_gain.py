@@ -96,6 +96,21 @@ def test_requests_are_weights() -> None:
     assert gain(used_alone) == pytest.approx(0.25 * 600.0)  # b has all that it can use already
 
 
+def test_a_squeezed_job_that_gets_less_than_its_weight_is_not_taken_for_one_that_needs_no_more() -> None:
+    """On a host that other work fills, a weight of 10 beside 1,000 gets less than its part."""
+    snapshot = crowded("a", "b")
+    squeezed = replace(snapshot.jobs[0], allocation=CpuAllocation(None, 10))
+    snapshot = replace(snapshot, jobs=(squeezed, *snapshot.jobs[1:]))
+    before = JobMemory(growth=measured(0.0, cores=0.005), original=CpuAllocation(None, 1000))
+    # a goes from 10/1,010 of a core to a whole one, b from the rest to a whole one.
+    assert gain(snapshot, MemoryState({"a": before, "b": JobMemory()})) == pytest.approx(600.0)
+
+
+def test_a_gain_of_rounding_errors_is_written_as_none() -> None:
+    gains = replace(balance(crowded("a", "b"), remembered("a", "b")), gain_seconds=-2.66e-13)
+    assert str(gains).startswith("gains 0 s over 600 s")
+
+
 def test_a_limit_goes_with_the_job_unless_its_owner_gave_it_more() -> None:
     squeezed = crowded("a", "b", allocation=CpuAllocation(250, 1000))
     assert gain(squeezed) == pytest.approx(0.0)
