@@ -13,8 +13,8 @@ _CORE_HOURS = "suffix: core-h"
 _OF_NAMESPACE = f'{OF_CLUSTER},job_namespace=~"$namespace"'
 MOST = ',bound="most"'
 _SAVED_TEXT = (
-    "Of the selected jobs that run, against fair sharing of the same jobs in the virtual clusters of the policy "
-    "marginal; other policies estimate no ends."
+    "Of the selected jobs that run, against fair sharing of the same jobs as the policy "
+    "marginal estimates it; other policies estimate no ends."
 )
 
 

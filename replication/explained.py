@@ -14,12 +14,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
-from slopewise.policies.shared.marginal_index import FAVOURS, HORIZONS, utility
 
 from replication.claims import Candidate
 from replication.plots import save
 from replication.run import Runs
-from slopewise.estimators import curves
+from slopewise.model import CpuAllocation, Job, JobState
+from slopewise.policies.marginal import FAVOURS, curve
+from slopewise.policies.marginal.forecast import Forecast, index_of
 from slopewise.simulator.world.model import JobOutcome, RunOutcome
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "images" / "marginal"
@@ -36,7 +37,8 @@ FEW: Mapping[str, object] = {
 INTERVAL_SECONDS = 10.0
 
 WORK, KAPPA = 100.0, 10.0
-"""Of the job whose value is drawn."""
+A_JOB = Job("job", "job", "team", "node", JobState.TRAINING, 0.0, CpuAllocation(None, 1000))
+"""The job whose value is drawn."""
 
 POINTS, NOISE = 24, 0.02
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442", "#882255", "#44aa99")
@@ -53,28 +55,20 @@ def outcomes(overrides: Mapping[str, object]) -> tuple[RunOutcome, RunOutcome]:
 
 def draw_value(folder: Path) -> str:
     """Improvement over work, and under it what the next core-second is worth at each point of the job's life."""
-    work = np.linspace(0.0, WORK, 400)
-    rate = np.full_like(work, KAPPA / WORK)
-    total = np.full_like(work, WORK)
-    reached = curves.improvement(0, rate, work, total)
+    work = [WORK * at / 400 for at in range(400)]
+    lives = [Forecast(A_JOB, done, planned=True, total=WORK, sure=WORK, kappa=KAPPA) for done in work]
+    whole = 1 - math.exp(-KAPPA)
     figure, (above, below) = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
-    above.plot(work, 100 * reached, color=COLOURS[0])
+    above.plot(work, [100 * (1 - math.exp(-KAPPA * done / WORK)) / whole for done in work], color=COLOURS[0])
     for percent in (90, 99):
-        at = float(np.interp(percent / 100, reached, work))
+        at = lives[0].work_to(percent / 100)
         above.plot([at, at], [0, percent], color=GREY, linewidth=0.8, linestyle=":")
         above.annotate(f"{percent} % after {at:.0f}", (at, percent), (at + 2, percent - 14), color=GREY)
     above.set_ylabel("% of the improvement")
     above.set_title("a job of 100 core-seconds: most of its improvement comes early, its end comes late")
     for colour, (favour, weights) in zip(COLOURS, FAVOURS.items(), strict=False):
-        index = []
-        for done in work[:-1]:
-            pieces = (WORK - done) * (np.arange(1, HORIZONS + 1) / HORIZONS) ** 1.5
-            ahead = curves.improvement(0, np.full_like(pieces, KAPPA / WORK), done + pieces, np.full_like(pieces, WORK))
-            now = utility(np.interp([done], work, reached), weights)
-            gain = utility(ahead, weights) - now
-            gain[-1] += weights.end
-            index.append(float((gain / np.maximum(pieces, 0.5)).max()))
-        below.plot(work[:-1], np.minimum(index, 0.1), color=colour, label=f"favour: {favour}")
+        index = [index_of(each, weights, WORK) for each in lives]
+        below.plot(work, [min(each, 0.1) for each in index], color=colour, label=f"favour: {favour}")
     below.set_ylabel("value per core-second")
     below.set_xlabel("core-seconds done")
     below.legend(frameon=False)
@@ -129,36 +123,25 @@ def _shares(outcome: RunOutcome) -> tuple[list[float], list[list[float]]]:
 
 
 def draw_fits(folder: Path) -> str:
-    """One noisy curve, what is expected of it after few points and after more, and how sure that is."""
+    """One noisy curve, and the curve that is fitted after few points and after more."""
     random = np.random.default_rng(SEED)
-    work = np.linspace(1.0, WORK, 200)
-    rate = KAPPA / WORK
     figure, panels = plt.subplots(1, 3, figsize=(8, 2.8), sharey=True)
     done = np.linspace(0.5, WORK / 3, POINTS)
-    levels = 0.2 + 2.0 * np.exp(-rate * done) + NOISE * 2 * random.normal(size=POINTS)
+    levels = 0.2 + 2.0 * np.exp(-KAPPA / WORK * done) + NOISE * 2 * random.normal(size=POINTS)
+    work = np.linspace(1.0, WORK, 200)
     for axes, seen in zip(panels, (5, 10, POINTS), strict=True):
         points = np.stack([done[:seen], levels[:seen]], axis=1).astype(np.float32)
-        (fit,) = curves.fit([points], [1.0], [WORK])
-        scores, family, scale = curves.unpacked([fit])
-        ahead = curves.outlook(scores, family, scale, np.array([0.3]), done[seen - 1 : seen])
-        chances = np.exp(scores[0] - (np.log(curves.grid_rates() / KAPPA) / curves.KAPPA_LOG_SIGMA) ** 2 / 2)
-        for chance, each in zip(chances / chances.max(), curves.grid_rates() / WORK, strict=True):
-            if chance > 0.05:
-                axes.plot(work, _through(points, each, work), color=COLOURS[0], alpha=0.25 * float(chance), linewidth=1)
-        axes.plot(work, _through(points, float(ahead.rate[0]), work), color=COLOURS[0], linewidth=1.5)
+        (kappa,) = curve.fit([points], [1.0], [WORK])
+        falling = np.exp(-kappa / WORK * points[:, 0])
+        slope = np.cov(falling, points[:, 1])[0, 1] / falling.var(ddof=1)
+        offset = points[:, 1].mean() - slope * falling.mean()
+        axes.plot(work, offset + slope * np.exp(-kappa / WORK * work), color=COLOURS[0], linewidth=1.5)
         axes.plot(points[:, 0], points[:, 1], ".", color="black", markersize=4)
-        axes.set_title(f"after {seen} points")
+        axes.set_title(f"after {seen} points: kappa {kappa:.3g}")
         axes.set_xlabel("core-seconds")
         axes.set_ylim(0, 2.3)
     panels[0].set_ylabel("loss")
     return save(figure, folder / "fits.svg")
-
-
-def _through(points: Any, rate: float, work: Any) -> Any:
-    """The least-squares curve of this rate through the points."""
-    base = np.stack([np.ones(len(points)), np.exp(-rate * points[:, 0])], axis=1)
-    (offset, slope), *_ = np.linalg.lstsq(base, points[:, 1], rcond=None)
-    return offset + max(0.0, float(slope)) * np.exp(-rate * work)
 
 
 def draw_ends(fair: RunOutcome, marginal: RunOutcome, folder: Path) -> str:

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from slopewise.policies.shared.marginal_index import FAVOURS
 from support.pictures import show_the_same
 
 from replication.explained import FEW, FOLDER, draw_ends, draw_fits, draw_turns, draw_value, outcomes
-from slopewise.policies.marginal import DUE, FIRST, LAGS, PROMISED, WAITS
+from slopewise.policies.marginal import DUE, FAVOURS, FIRST, OBJECTIVE, WAITS
 
 PAGE = FOLDER.parent.parent / "marginal.md"
 AGAIN = "run `python -m replication.explained`"
@@ -47,5 +46,5 @@ def test_sentences_and_settings_are_the_policys() -> None:
     text = PAGE.read_text(encoding="utf-8")
     sentences = re.findall(r"^\| [a-z-]+ \| [\d.]+ \| (\w+): .* \|$", text, re.MULTILINE)
     assert len(sentences) >= 3
-    assert {*sentences} <= {FIRST, WAITS, DUE, LAGS, PROMISED}
+    assert {*sentences} <= {FIRST, WAITS, DUE, OBJECTIVE}
     assert all(f"`{favour}`" in text for favour in FAVOURS)

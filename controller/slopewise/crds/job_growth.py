@@ -130,7 +130,7 @@ class JobGrowthStatus(StatusPart):
     progress_ratio: float | None = Field(None, description="0 to 1")
     eta: str | None = Field(
         None,
-        description="time until its end, with the range of 80 % probability where the policy expects one; else until "
+        description="time until its end, where the policy expects one from when to when; else until "
         "the planned steps are done, at the pace measured last",
     )
     cpu: str | None = Field(None, description="cores in effect → cores wanted; sums where there are several pods")

@@ -21,7 +21,7 @@ def progress_ratio(jobs: Sequence[Job]) -> float | None:
 
 
 def eta(job: Job, known: JobMemory, now_seconds: float, *, carried_out: bool) -> str:
-    """Time until its end as its policy expects it, from when to when with 80 % probability, where it does.
+    """Time until its end as its policy expects it, from when (served alone) to when (fair sharing), where it does.
 
     Else until the planned steps are done, at the mean pace of the last measurements; `-` when not known. What a policy
     expects assumes its order of the jobs, so it counts only where all its decisions are carried out (`carried_out`); a

@@ -1,7 +1,7 @@
 """Five real trainings on two nodes under `marginal`, with the image as the Deployment; the leader is replaced midway.
 
 Raw points come from the cluster's Prometheus, decisions reach the kernel as weights, and what the policy remembers of
-each job is read from the API server: points, curve, and its part in the virtual clusters under fair sharing.
+each job is read from the API server: points, curve, and its part in the virtual sharing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = {*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE}
 MAX_GROWTH_BYTES = 32_000
 """Of a JobGrowth of one pod."""
 
-KINDS = ("first: ", "waits: ", "due: ", "lags: ")
+KINDS = ("first: ", "waits: ", "due: ")
 
 MARGINAL: dict[str, Any] = {
     "policy": {"name": "marginal"},

@@ -38,9 +38,9 @@ from slopewise.model import (
     Usage,
 )
 from slopewise.policies import Setting, marginal
-from slopewise.policies.marginal import FAVOURS, curve
+from slopewise.policies.marginal import FAVOURS, curve, forecast
 from slopewise.policies.marginal.fair_ends import fair_share
-from slopewise.policies.marginal.forecast import Forecast, _rank, forecasts
+from slopewise.policies.marginal.forecast import Forecast, forecasts
 from slopewise.policies.marginal.order import down, expected_ends, order
 from slopewise.simulator.engine import controller_of, drive, run
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
@@ -53,8 +53,7 @@ def a_forecast(uid: str, *, done: float = 0.0, total: float = 100.0, kappa: floa
 
 
 def index_of(each: Forecast, favour: str = "balanced") -> float:
-    _rank(each, FAVOURS[favour], 100.0)
-    return each.index
+    return forecast.index_of(each, FAVOURS[favour], 100.0)
 
 
 def points_of(kappa: float, *, work: float = 100.0, until: float = 0.5, count: int = 40, noise: float = 0.0) -> Any:

@@ -140,7 +140,7 @@ def forecasts(
             each.sure = max(each.done, min(SURE_RATIO * each.total, most))
         if each.rate > 0:
             each.kappa = each.rate / each.unit * each.total
-        _rank(each, weights, usual)
+        each.index = index_of(each, weights, usual)
     return found
 
 
@@ -181,14 +181,14 @@ def median_work(found: Iterable[Forecast]) -> float:
     return median(works) if works else DEFAULT_WORK
 
 
-def _rank(each: Forecast, weights: Weights, usual: float) -> None:
-    """Its index: the most value a core-second of any milestone ahead, more for jobs that need little."""
+def index_of(each: Forecast, weights: Weights, usual: float) -> float:
+    """The most value a core-second of any milestone ahead, more for a job that needs less than `usual`."""
     reached, best = 0.0, 0.0
     for work, value in zip((each.work_to(0.9), each.work_to(0.99), each.left), weights, strict=True):
         if work > 0:
             reached += value
             best = max(best, reached / max(work, LEAST_PIECE_RATIO * usual))
-    each.index = each.job.objectives.weight * math.pow(usual / max(each.total, 1e-9), SIZE_EXPONENT) * best
+    return each.job.objectives.weight * math.pow(usual / max(each.total, 1e-9), SIZE_EXPONENT) * best
 
 
 def _cpu_per_step(job: Job, known: JobMemory, classes: Mapping[str, Sequence[ClassFigures]]) -> float | None:
