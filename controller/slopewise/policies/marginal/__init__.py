@@ -52,6 +52,7 @@ from slopewise.text import duration
 PURPOSE = "good and done sooner, none much later than under fair sharing"
 ACTIONS = ("resize", "place", "migrate")
 READS_POINTS = True
+DECIDES_ON = "reports"
 IN_TURNS = True
 
 FAVOURS: Mapping[str, Weights] = {
