@@ -23,6 +23,8 @@ NOT_SHOWN: Mapping[str, str] = {
     "slopewise_node_departures_total": _OF_AN_ALERT,
     "slopewise_moves_max_per_node_hour": "a setting, which an alert compares with the moves",
     "slopewise_moves_max_concurrent": "a setting, which an alert compares with the moves",
+    "slopewise_outage": "the event Outage and the condition Ready say it in words",
+    "slopewise_left_out_series": "the event Degraded names the pod and what to do",
 }
 """Metrics of the controller that no panel shows, each with the reason."""
 

@@ -3,8 +3,7 @@
 A CronJob runs it each minute, with an account of its own. It needs no lease, no Prometheus and no JobGrowth, only what
 is written on the pods and Jobs themselves. It frees
 
-- pods that have waited behind our gate for more than 60 s, unless a controller holds them back and has said so within
-  the last minute (`moves/holding.py`): released, without a node;
+- pods that have waited behind our gate for more than 60 s: released, without a node;
 - pods that we pinned and that find no room: evicted, so that the replacement is released without a node;
 - Jobs that we suspended more than 60 s ago and that have no pod left: resumed, with their owner's affinity;
 - Jobs that are pinned and whose pods find no room, or whose node is deleted: unpinned (`suspend/state_machine.py`).

@@ -6,7 +6,7 @@ else; steps left and seconds a step are measured, and give the CPU c_req with wh
 of the time it has left and `endingScrapes` before its deadline. Three parts, each of which can be switched off:
 
 - placement: arriving jobs, least time left first, go to the node with the least free CPU that still fits them. Free is
-  what the needs of its jobs leave. What fits nowhere is held back for a bounded time (`shared/need_placement.py`).
+  what the needs of its jobs leave. What fits nowhere goes where most is free (`shared/need_placement.py`).
 - moves (ours): a job that was neither guaranteed nor hopeless at `missedEvaluations` in a row goes to a node where its
   need fits, the time of the move counted (`shared/promise_moves.py`).
 - autoscaling, per node: jobs are admitted in order of deadline, as ElasticFlow does (`shared/reservations.py`). Those

@@ -15,7 +15,7 @@ Worked example: C = 1 and L* of 0.2, 0.3, 0.4 and 0.5: the first three are satis
 `step` (`shared/objective_steps.py`) changes every limit a little at each evaluation, with back-off while nothing
 changes.
 
-On several nodes (ours): arriving jobs are placed by need, those that fit nowhere are held back for a bounded time
+On several nodes (ours): arriving jobs are placed by need, those that fit nowhere where most is free
 (`shared/need_placement.py`), and a job that was below target and out of reach at `missedEvaluations` in a row is moved
 to a node that can satisfy it (`shared/promise_moves.py`).
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slopewise.config.quantities import cpu_quantity, parse_cpu_millicores
-from slopewise.config.training_policy import TrainingPolicy, load_training_policy
+from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, load_training_policy, policy_parameters
 from slopewise.config.validation import validate
 from slopewise.errors import UsageError
 
@@ -113,6 +113,15 @@ def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quant
 )
 def test_a_mistake_is_one_sentence_that_says_where_what_and_what_to_do(document: object, sentence: str) -> None:
     assert mistake(document) == sentence
+
+
+@pytest.mark.parametrize("policy", ["deadline", "dqoes"])
+def test_a_parameter_that_there_was_is_refused_with_what_happens_now(policy: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        policy_parameters(PolicyChoice(name=policy, parameters={"sizeArrivals": True}), where="p.yaml: spec.policy")
+    assert str(caught.value) == (
+        "p.yaml: spec.policy.parameters.sizeArrivals: arriving jobs start with the CPU that they request; remove it."
+    )
 
 
 def test_further_mistakes_are_counted() -> None:

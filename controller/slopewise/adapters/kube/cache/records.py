@@ -35,8 +35,6 @@ MOVE = f"{GROUP}/move"
 PLACED = f"{GROUP}/placed"
 """Annotation of a pod that Slopewise has placed: the node's name."""
 
-"""Annotation of a gated pod that is held back: until when that counts unless the controller renews it, in RFC 3339."""
-
 AT_TARGET = f"{GROUP}/at-target"
 STOP = "stop"
 """Annotation of a pod, and its value with which the job is stopped at its final target (`suspend/stop.py`)."""
