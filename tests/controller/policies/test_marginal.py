@@ -373,6 +373,25 @@ class TestWholeRuns:
         assert good[0] < 0.95 * good[1]
         assert max(ends(ours)[name] / seconds for name, seconds in ends(fair).items()) < 1.08
 
+    @pytest.mark.parametrize("plan", [200_000, 10**9])
+    def test_short_jobs_do_not_pay_for_a_long_one_of_one_thread(self, plan: int) -> None:
+        """On two cores it could never make up for a core that it misses; so it gets what fair sharing gives it."""
+        falls = Exponential(10.0)
+        jobs = [a_sim_job("week", 20_000.0, steps_planned=plan, curve=falls)]
+        jobs += [
+            a_sim_job(
+                f"s{n}",
+                60.0 + 20 * (n % 3),
+                arrive=30.0 + 10 * n + 140 * (n // 3),
+                steps_planned=600 + 200 * (n % 3),
+                curve=falls,
+            )
+            for n in range(6)
+        ]
+        two_cores = [a_sim_node(cpu=2.0)]
+        ours, fair = (ends(an_outcome(jobs, two_cores, policy)) for policy in ("marginal", "fair"))
+        assert max(ours[name] / fair[name] for name in fair) < 1.03
+
     def test_a_deadline_is_met_that_fair_sharing_misses(self) -> None:
         jobs = mixed()
         jobs[1] = replace(jobs[1], deadline_seconds=jobs[1].arrive_seconds + 400.0)
