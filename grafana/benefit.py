@@ -13,8 +13,8 @@ _CORE_HOURS = "suffix: core-h"
 _OF_NAMESPACE = f'{OF_CLUSTER},job_namespace=~"$namespace"'
 MOST = ',bound="most"'
 _SAVED_TEXT = (
-    "Of the selected jobs that run, against fair sharing of the same jobs as the policy "
-    "marginal estimates it; other policies estimate no ends."
+    "Of the selected jobs that run, against fair sharing of the same jobs, as the policy marginal "
+    "expects it; other policies expect no ends."
 )
 
 
@@ -52,7 +52,8 @@ def brought() -> list[Builder[Panel]]:
         ),
         number(
             "Jobs that end later than under fair sharing",
-            f"For how many jobs is even the earliest likely end later than under fair sharing? {_SAVED_TEXT}",
+            "How many jobs would end later than under fair sharing even if each were served alone from now on? "
+            f"{_SAVED_TEXT}",
             "none",
             f"count({per_job('slopewise_job_saved_seconds', MOST)} < 0) or vector(0)",
             amber_from=1,
@@ -74,9 +75,9 @@ def brought() -> list[Builder[Panel]]:
             stacked=True,
         ),
         lines(
-            "Time saved, with its uncertainty",
-            f"How sure is it that jobs end sooner? {_SAVED_TEXT} Each bound adds up the bounds of "
-            "the jobs, of which each holds with 90 % probability; of jobs that are independent the sum is surer.",
+            "Time saved, with its bounds",
+            f"How much sooner do jobs end at most, and at least? {_SAVED_TEXT} At most: each served "
+            "alone from now on; at least: as under fair sharing, or as expected where that is later.",
             "s",
             Query(saved_seconds("least"), "at least"),
             Query(saved_seconds("expected"), "expected"),

@@ -71,7 +71,7 @@ def draw_value(folder: Path) -> str:
         below.plot(work, [min(each, 0.1) for each in index], color=colour, label=f"favour: {favour}")
     below.set_ylabel("value per core-second")
     below.set_xlabel("core-seconds done")
-    below.legend(frameon=False)
+    below.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.68, 1.0))
     return save(figure, folder / "value.svg")
 
 
@@ -137,7 +137,7 @@ def draw_fits(folder: Path) -> str:
         offset = points[:, 1].mean() - slope * falling.mean()
         axes.plot(work, offset + slope * np.exp(-kappa / WORK * work), color=COLOURS[0], linewidth=1.5)
         axes.plot(points[:, 0], points[:, 1], ".", color="black", markersize=4)
-        axes.set_title(f"after {seen} points: kappa {kappa:.3g}")
+        axes.set_title(f"{seen} points: κ = {kappa:.0f}")
         axes.set_xlabel("core-seconds")
         axes.set_ylim(0, 2.3)
     panels[0].set_ylabel("loss")

@@ -9,7 +9,7 @@ import pytest
 from support.pictures import show_the_same
 
 from replication.explained import FEW, FOLDER, draw_ends, draw_fits, draw_turns, draw_value, outcomes
-from slopewise.policies.marginal import DUE, FAVOURS, FIRST, OBJECTIVE, WAITS
+from slopewise.policies.marginal import DUE, FAVOURS, FIRST, OBJECTIVE, WAITS, Parameters
 
 PAGE = FOLDER.parent.parent / "marginal.md"
 AGAIN = "run `python -m replication.explained`"
@@ -48,3 +48,5 @@ def test_sentences_and_settings_are_the_policys() -> None:
     assert len(sentences) >= 3
     assert {*sentences} <= {FIRST, WAITS, DUE, OBJECTIVE}
     assert all(f"`{favour}`" in text for favour in FAVOURS)
+    assert Parameters().floor_ratio == 1 / 20
+    assert "The floor is a twentieth of an even share by default" in text

@@ -130,8 +130,8 @@ class JobGrowthStatus(StatusPart):
     progress_ratio: float | None = Field(None, description="0 to 1")
     eta: str | None = Field(
         None,
-        description="time until its end, where the policy expects one from when to when; else until "
-        "the planned steps are done, at the pace measured last",
+        description="time until its end, with the earliest (served alone) and the latest (as under fair sharing) where "
+        "the policy expects one; else until the planned steps are done, at the pace measured last",
     )
     cpu: str | None = Field(None, description="cores in effect → cores wanted; sums where there are several pods")
     cpu_millicores: int | None = Field(None, description="actual: in effect, as the kubelets report it")
