@@ -83,10 +83,9 @@ def test_every_panel_has_rows_against_the_prometheus_of_a_run_but_those_of_clust
 ) -> None:
     if control not in workshop.limiter.controls:
         pytest.skip("no right to make cgroups here")
-    asked = replace(
-        tiny("a", 90), objectives=ASKED, deadline_seconds=600
-    )  # the panels of promises need a job that has some
-    with running(workshop, a_policy("marginal", control=control), asked, tiny("b", 90)) as session:
+    # Busy: jobs that use no CPU have nothing to take turns for. The panels of promises need a job that has some.
+    asked = replace(tiny("a", 90, busy=True), objectives=ASKED, deadline_seconds=600)
+    with running(workshop, a_policy("marginal", control=control), asked, tiny("b", 90, busy=True)) as session:
         eventually(lambda: any(report.count("applied") for report in observed(session)))
         PanelRows(session.prometheus.url, of_a_local_run(all_queries("20s"))).wait(seconds=60)
 
