@@ -1,8 +1,6 @@
 """Runs the passes of a record again: the recorded inputs through the same `reconcile`, with the recorded answers.
 
-With the recorded policy each pass must give the recorded result, bit for bit. With another policy the result says what
-that one would have decided from the same snapshots; nothing is carried out, so that each of its passes sees the
-resources that the recorded policy gave.
+Each pass must give the recorded result, bit for bit.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from slopewise.config.pass_settings import pass_settings, policy_of
-from slopewise.config.training_policy import PolicyChoice, TrainingPolicy
+from slopewise.config.training_policy import TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.decision_record.lines import Answer, Decided, Pass, Result, Settings
 from slopewise.decision_record.memory_changes import changed
@@ -53,7 +51,7 @@ class ReplayedPass:
     report: PassReport
     result: Result
     document: TrainingPolicy
-    """What it ran with, with another policy where one was chosen."""
+    """What it ran with."""
     bounds: Bounds
     guarded: MemoryState | None
     """The memory that its guards saw, with the originals of what was to be changed; None: it was held."""
@@ -64,8 +62,8 @@ class ReplayedPass:
         return [*_differences(self.recorded.result, self.result)]
 
 
-def replay(passes: Iterable[RecordedPass], policy: PolicyChoice | None = None) -> Iterator[ReplayedPass]:
-    """Every pass that observed, run again; with `policy`, that one's decisions. UsageError for invalid settings."""
+def replay(passes: Iterable[RecordedPass]) -> Iterator[ReplayedPass]:
+    """Every pass that observed, run again; UsageError for invalid settings."""
     settings: Settings | None = None
     decider: _Decider | None = None
     memory: MemoryState | None = None
@@ -73,69 +71,42 @@ def replay(passes: Iterable[RecordedPass], policy: PolicyChoice | None = None) -
     for each in passes:
         if each.settings is not settings or decider is None:
             settings = each.settings
-            decider = _Decider.of(settings, policy, each.where, None if decider is None else decider.own)
+            decider = _Decider.of(settings, each.where)
         inputs = each.recorded.inputs
         if inputs is None:
             continue
         loaded = changed(memory, inputs.memory)
         snapshot = snapshot_of(each.recorded)
-        report, recorded, shown = decider.decide(snapshot, loaded, each.recorded.answers)
-        memory = loaded if recorded.saved is None else recorded.saved
+        report, given = decider.decide(snapshot, loaded, each.recorded.answers)
+        memory = loaded if given.saved is None else given.saved
         yield ReplayedPass(
             each.where, each.recorded, snapshot, report, result_of(report),
-            decider.document, decider.settings.bounds, shown.first_saved,
+            decider.document, decider.settings.bounds, given.first_saved,
         )  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Decider:
     """Runs passes with one document's settings."""
 
     document: TrainingPolicy
     policy: PolicyProtocol
     settings: PassSettings
-    recorded_policy: PolicyProtocol
-    recorded_settings: PassSettings
-    is_other: bool
-    own: MemoryState | None = None
-    """The memory of another policy than the recorded one, which began with the recorded one's."""
 
     @classmethod
-    def of(cls, settings: Settings, choice: PolicyChoice | None, where: str, own: MemoryState | None) -> _Decider:
-        """From the document in the record, with another policy where one is chosen."""
+    def of(cls, settings: Settings, where: str) -> _Decider:
+        """From the document in the record."""
         document = validate(TrainingPolicy, settings.document, where=f"{where}: its settings")
         recorded = replace(pass_settings(document), first_changes_a_pass=settings.first_changes_a_pass)
-        if choice is None:
-            policy = policy_of(document)
-            return cls(document, policy, recorded, policy, recorded, is_other=False)
-        spec = document.spec.model_copy(update={"policy": choice, "placement": None})
-        other = document.model_copy(update={"spec": spec})
-        chosen = replace(recorded, policy_name=spec.policy_name)
-        return cls(other, policy_of(other), chosen, policy_of(document), recorded, is_other=True, own=own)
+        return cls(document, policy_of(document), recorded)
 
     def decide(
         self, snapshot: ClusterSnapshot, loaded: MemoryState, answers: tuple[Answer, ...]
-    ) -> tuple[PassReport, _GivenMemory, _GivenMemory]:
-        """The report of a pass, what the recorded policy saved in it, and what the shown one did."""
-        report, recorded = _pass(self.recorded_policy, self.recorded_settings, snapshot, loaded, answers)
-        if not self.is_other:
-            return report, recorded, recorded
-        own = loaded if self.own is None else self.own
-        report, shown = _pass(self.policy, self.settings, snapshot, own, ())
-        self.own = own if shown.saved is None else shown.saved
-        return report, recorded, shown
-
-
-def _pass(
-    policy: PolicyProtocol,
-    settings: PassSettings,
-    snapshot: ClusterSnapshot,
-    loaded: MemoryState,
-    answers: tuple[Answer, ...],
-) -> tuple[PassReport, _GivenMemory]:
-    memory = _GivenMemory(loaded)
-    ports = Ports(_GivenObserver(snapshot), GivenActuator(answers), memory, _GivenClock(snapshot.taken_at_seconds))
-    return reconcile(ports, policy, settings), memory
+    ) -> tuple[PassReport, _GivenMemory]:
+        """The report of a pass, and the memory with what it saved."""
+        memory = _GivenMemory(loaded)
+        ports = Ports(_GivenObserver(snapshot), GivenActuator(answers), memory, _GivenClock(snapshot.taken_at_seconds))
+        return reconcile(ports, self.policy, self.settings), memory
 
 
 class _GivenObserver:

@@ -1,8 +1,7 @@
-"""A record gives the same decisions again, bit for bit, or those of another policy from the same snapshots."""
+"""A record gives the same decisions again, bit for bit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 from support.instances import Diverging, a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
 
-from slopewise.config.training_policy import PolicyChoice
 from slopewise.decision_record.lines import Answer, Pass, decode, encode
 from slopewise.decision_record.reader import read
 from slopewise.decision_record.replay import NOT_CARRIED_OUT, GivenActuator, ReplayedPass, replay
 from slopewise.errors import ActuationError
-from slopewise.model import Job, JobMemory, Outcome, PassReport, Resize
+from slopewise.model import Job, Outcome, PassReport, Resize
 from slopewise.simulator.world.model import Instance
 
 
@@ -24,8 +22,8 @@ def no_notice(message: str) -> None:
     raise AssertionError(message)
 
 
-def replayed(path: Path, policy: str | None = None) -> list[ReplayedPass]:
-    return list(replay(read(path, no_notice), None if policy is None else PolicyChoice(name=policy)))
+def replayed(path: Path) -> list[ReplayedPass]:
+    return list(replay(read(path, no_notice)))
 
 
 def mixed_jobs() -> Instance:
@@ -100,29 +98,6 @@ def test_a_decision_that_would_be_another_one_now_is_reported_with_both(
     assert "12345" in then
     assert now.startswith("decided now: ")
     assert str(first.after) in now
-
-
-def test_another_policy_decides_from_the_same_snapshots_with_a_memory_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "record.jsonl"
-    reports = record_run(monkeypatch, mixed_jobs(), a_document("fair"), path)
-    again = replayed(path, "flowcon")
-    assert [each.snapshot for each in again if "diverges" not in str(each.snapshot)] == [
-        report.snapshot for report in reports if "diverges" not in str(report.snapshot)
-    ]
-    decided = [each for replay in again for each in replay.result.decided if each.action == "resize"]
-    assert decided
-    assert {each.detail for each in decided if each.result} == {NOT_CARRIED_OUT}
-    assert not any(each.recorded.result.decided for each in again)
-    classes = {known.job_class for each in again for known in after(each).values()}
-    assert classes >= {"NL", "CL"}, "FlowCon's own classes, from its own memory"
-
-
-def after(replayed: ReplayedPass) -> Mapping[str, JobMemory]:
-    decisions = replayed.report.decisions
-    assert decisions is not None
-    return decisions.memory.jobs
 
 
 def test_an_answer_and_an_error_of_the_actuator_are_those_of_the_record(tmp_path: Path) -> None:
