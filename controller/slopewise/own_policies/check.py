@@ -268,8 +268,15 @@ def _adds_up(policy: PolicyFile, worlds: int) -> Finding:
         for control in CONTROLS:
             contract.check_limits_add_up(_maker(policy, control), snapshot, memory, soft=policy.soft_limits)
 
-    mistake, world = search(hold, worlds) or (None, None)
-    return Finding("limits that add up", mistake, world)
+    if found := search(hold, worlds):
+        return Finding("limits that add up", *found)
+    # What is drawn differs with the modules that are loaded, and may have no node of several jobs: here is one.
+    busy = a_busy_world()
+    try:
+        hold(*busy)
+    except BROKEN as error:
+        return Finding("limits that add up", _sentence(error), _written_world(busy))
+    return Finding("limits that add up")
 
 
 def search(hold: Callable[[ClusterSnapshot, MemoryState], object], worlds: int) -> tuple[str, str] | None:
@@ -291,7 +298,7 @@ def search(hold: Callable[[ClusterSnapshot, MemoryState], object], worlds: int) 
         try:
             hold(*world)
         except BROKEN as error:
-            smallest[:] = [(_sentence(error), f"{written(world[0])}\n{written(world[1])}")]
+            smallest[:] = [(_sentence(error), _written_world(world))]
             raise
 
     try:
@@ -364,6 +371,10 @@ def _known(efficiency: float, wanted_cores: float | None) -> JobMemory:
         series="training_loss", first_level=2.0, best_level=1.0, growth=growth, wanted_cores=wanted_cores,
         original=CpuAllocation(1000, 500),
     )  # fmt: skip
+
+
+def _written_world(world: tuple[ClusterSnapshot, MemoryState]) -> str:
+    return "\n".join(map(written, world))
 
 
 LINE = 100

@@ -123,8 +123,7 @@ def wanting(of_cores: float, *, soft: bool = False) -> str:
     ],
 )
 def test_shares_beyond_the_node_are_refused(tmp_path: Path, of_cores: float, soft: bool, sentence: str | None) -> None:
-    worlds = 4 * FEW if "together" in (sentence or "") else FEW  # few may have no node of several jobs
-    result = check_file(a_file(tmp_path, wanting(of_cores, soft=soft)), worlds)
+    result = check_file(a_file(tmp_path, wanting(of_cores, soft=soft)), FEW)
     mistakes = [finding.mistake for finding in result.findings if finding.check == "limits that add up"]
     assert result.kept == (sentence is None)
     assert len(mistakes) == 1
