@@ -1,4 +1,4 @@
-"""urllib3 connections that bound connecting, the TLS handshake and an answer's headers by one deadline.
+"""urllib3 connections that bound connecting, with TLS and a proxy's answer, and an answer's headers by one timeout each.
 
 urllib3's timeout bounds each read, so a server or proxy that sends a byte at a time would hold a thread forever.
 After the headers, `answers.whole_body` bounds the body.
@@ -6,39 +6,76 @@ After the headers, `answers.whole_body` bounds the body.
 
 from __future__ import annotations
 
+import io
 import socket
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from http.client import HTTPResponse
+from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError
 
-from slopewise.adapters.http.timeouts import Deadlines
-
-_DEADLINES = Deadlines()
-_T = TypeVar("_T")
 _MIN_SECONDS = 0.001
 """Zero would mean without blocking."""
 
 
-class _InTime:
-    """Hangs up when connecting, with TLS and a proxy's answer, or the headers take longer than the timeout."""
+class _InTime(io.RawIOBase):
+    """What comes over a socket: until `end`, all reads together take no longer than its timeout."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._seconds = sock.gettimeout()
+        self._deadline = None if self._seconds is None else time.monotonic() + self._seconds
+
+    def end(self) -> None:
+        """From now on the timeout is that of each read."""
+        self._deadline = None
+        self._sock.settimeout(self._seconds)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            self._sock.settimeout(max(_MIN_SECONDS, left))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """One whose headers come as a whole within the timeout of its socket."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self._headers = _InTime(self.fp.detach(), sock)
+        self.fp = io.BufferedReader(self._headers)
+
+    def begin(self) -> None:
+        super().begin()
+        self._headers.end()
+
+
+class _Bounded:
+    """What both kinds of connections do so."""
 
     host: str
     timeout: float | None
-    sock: socket.socket | None
+    response_class = _Response  # also of the answer of a proxy that opens a tunnel
 
     def connect(self) -> None:
         try:
-            self._in_time(super().connect)  # type: ignore[misc]
+            super().connect()  # type: ignore[misc]
         except TimeoutError as error:  # distinct from a timeout of the answer: nothing was sent yet
             raise ConnectTimeoutError(self, f"Connection to {self.host} timed out.") from error
-
-    def getresponse(self) -> Any:
-        return self._in_time(super().getresponse)  # type: ignore[misc]
 
     def _new_conn(self) -> socket.socket:
         """TLS has what the way to the server has left: Python bounds a handshake as a whole, by this timeout."""
@@ -48,30 +85,12 @@ class _InTime:
             sock.settimeout(max(_MIN_SECONDS, self.timeout - (time.monotonic() - began)))
         return sock
 
-    def _in_time(self, step: Callable[[], _T]) -> _T:
-        with _DEADLINES.acting(self.timeout or 0.0, self._hang_up) as deadline:
-            try:
-                result = step()
-            except Exception as error:
-                if deadline.missed:
-                    raise TimeoutError from error
-                raise
-        if deadline.missed:  # to http.client the headers simply ended there
-            raise TimeoutError
-        return result
 
-    def _hang_up(self) -> None:
-        sock = self.sock
-        with suppress(OSError):
-            if sock is not None:
-                sock.shutdown(socket.SHUT_RDWR)
-
-
-class _Connection(_InTime, HTTPConnection):
+class _Connection(_Bounded, HTTPConnection):
     pass
 
 
-class _SecureConnection(_InTime, HTTPSConnection):
+class _SecureConnection(_Bounded, HTTPSConnection):
     pass
 
 
