@@ -1,7 +1,7 @@
 """Bounds the time and size of an HTTP answer, and names common connection failures.
 
 urllib3's timeout bounds each read, so a server or proxy that sends a byte at a time would hold a thread forever. With
-`BOUNDED_POOLS`, connecting (with TLS and a proxy's answer) takes one timeout, and the headers of an answer take another;
+`BOUNDED_POOLS`, connecting (with TLS and a proxy's answer) takes one timeout, and an answer's headers take another;
 `whole_body` reads the body within a deadline.
 
 Each client turns these exceptions into its own, because a failure means different things to a pass and to a write.
