@@ -107,7 +107,7 @@ class _Bounded:
 
     host: str
     timeout: float | None
-    response_class = _Response  # also of the answer of a proxy that opens a tunnel
+    response_class: type[HTTPResponse] = _Response  # also of the answer of a proxy that opens a tunnel
 
     def connect(self) -> None:
         try:
