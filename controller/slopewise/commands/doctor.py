@@ -95,8 +95,8 @@ def _cluster(
     prometheus: Endpoint | None,
     scrape_interval_seconds: float,
 ) -> Iterator[Finding]:
+    from slopewise.adapters.kube.connection import Connection, lease_namespace_of, lease_namespaces_of
     from slopewise.manager.doctor.cluster import CheckOptions, check_cluster
-    from slopewise.manager.options import Connection, lease_namespace_of, lease_namespaces_of
 
     connection = Connection(kubeconfig, context, namespace)
     where, leases = lease_namespace_of(connection, lease_namespace), lease_namespaces_of(connection, lease_namespace)

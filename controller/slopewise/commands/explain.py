@@ -41,7 +41,7 @@ def explain(
         explanations = [explain_recorded(record, job, None if at is None else _seconds(at), announce)]
     else:
         refuse(call, ("--at",), "is for a decision record; add --record FILE, or leave it out")
-        from slopewise.manager.options import Connection
+        from slopewise.adapters.kube.connection import Connection
         from slopewise.manager.read_growth import read_growths
 
         growths = read_growths(Connection(kubeconfig, context, namespace), "explain", job)

@@ -40,11 +40,10 @@ def freeze(
 
     Examples: `slopewise freeze namespace/team-a --for 2h --reason "load test"`; `slopewise freeze all`.
     """
+    from slopewise.adapters.kube.connection import Connection, connect
     from slopewise.config.freeze import parse_scope
     from slopewise.config.quantities import duration_seconds
-    from slopewise.manager.connect import connect
     from slopewise.manager.freeze_by_hand import MAX_FOR_SECONDS, freeze_by_hand
-    from slopewise.manager.options import Connection
 
     parsed, seconds = parse_scope(scope), duration_seconds(lasts)
     if seconds is None or not 1 <= seconds <= MAX_FOR_SECONDS:
@@ -68,10 +67,9 @@ def unfreeze(
     One that an alert made comes back while the alert fires: silence it first. Example:
     `slopewise unfreeze namespace/team-a`.
     """
+    from slopewise.adapters.kube.connection import Connection, connect
     from slopewise.config.freeze import parse_scope
-    from slopewise.manager.connect import connect
     from slopewise.manager.freeze_by_hand import unfreeze as delete_all
-    from slopewise.manager.options import Connection
     from slopewise.reports.wording import plain
 
     parsed = parse_scope(scope)

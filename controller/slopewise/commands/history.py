@@ -54,7 +54,7 @@ def history(
         lines = history_recorded(record, job, announce, withheld=withheld)
     else:
         refuse(call, ("--withheld",), "is for a decision record; add --record FILE, or leave it out")
-        from slopewise.manager.options import Connection
+        from slopewise.adapters.kube.connection import Connection
         from slopewise.manager.read_history import read_history
 
         lines = read_history(Connection(kubeconfig, context, namespace), job)

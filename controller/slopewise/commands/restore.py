@@ -9,7 +9,7 @@ import typer
 from slopewise.commands.console import announce, out, print_json
 from slopewise.commands.options import Kubeconfig, KubeContext, LeaseNamespace, OneNamespace, Output, OutputFormat
 from slopewise.errors import UsageError
-from slopewise.manager.signals import received_signals
+from slopewise.signals import received_signals
 
 
 def restore(
@@ -29,7 +29,7 @@ def restore(
     if not everything:
         raise UsageError("restore: add --all; it restores the original resources of every changed pod.")
     with received_signals() as stop:
-        from slopewise.manager.options import Connection
+        from slopewise.adapters.kube.connection import Connection
         from slopewise.manager.restore_all import listing, restore_all
 
         result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, stop, announce)

@@ -29,15 +29,14 @@ from slopewise.commands.options import (
 )
 from slopewise.commands.refusals import given, refuse
 from slopewise.errors import UsageError
-from slopewise.manager.signals import received_signals
-from slopewise.signals import orderly_stop
+from slopewise.signals import orderly_stop, received_signals
 
 if TYPE_CHECKING:
     from slopewise.adapters.grafana.annotations import GrafanaAccess
     from slopewise.decision_record.recorder import RecordOptions
     from slopewise.local.run import LocalRunOptions
     from slopewise.manager.options import ClusterOptions
-    from slopewise.manager.signals import StopSignal
+    from slopewise.signals import StopSignal
 
 _Value = TypeVar("_Value")
 
@@ -147,7 +146,8 @@ def run(
         refuse(call, ("--alert-token-file",), "is for a controller of the cluster that keeps running and writes")
     url = _required(prometheus_url, NO_PROMETHEUS)
     with received_signals() as stop:
-        from slopewise.manager.options import ClusterOptions, Connection  # takes seconds on a busy node
+        from slopewise.adapters.kube.connection import Connection  # takes seconds on a busy node
+        from slopewise.manager.options import ClusterOptions  # takes seconds on a busy node
 
         cluster = ClusterOptions(
             Connection(kubeconfig, context, namespace),
@@ -200,8 +200,8 @@ def _required(value: _Value | None, message: str) -> _Value:
 def _run_in_cluster(
     options: ClusterOptions, lease_seconds: float, lease_namespace: str | None, stop: StopSignal
 ) -> NoReturn:
+    from slopewise.adapters.kube.connection import lease_namespace_of
     from slopewise.adapters.kube.leader_election import Terms
-    from slopewise.manager.options import lease_namespace_of
     from slopewise.manager.replica import run_cluster
 
     named = lease_namespace_of(options.connection, lease_namespace)

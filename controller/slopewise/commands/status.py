@@ -19,10 +19,9 @@ def status(
 
     Examples: `slopewise status`; `slopewise status --namespace team-a -o json`.
     """
+    from slopewise.adapters.kube.connection import Connection, connect, lease_namespaces_of
     from slopewise.explain import overview
-    from slopewise.manager.connect import connect
     from slopewise.manager.freeze_by_hand import read_freezes
-    from slopewise.manager.options import Connection, lease_namespaces_of
     from slopewise.manager.read_status import read_jobs, read_leader, read_policies
 
     connection = Connection(kubeconfig, context, namespace)

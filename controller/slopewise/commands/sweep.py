@@ -8,7 +8,7 @@ import typer
 
 from slopewise.commands.console import out, print_json
 from slopewise.commands.options import Kubeconfig, KubeContext, OneNamespace, Output, OutputFormat
-from slopewise.manager.signals import received_signals
+from slopewise.signals import received_signals
 
 
 def sweep(
@@ -29,8 +29,8 @@ def sweep(
     Example: `slopewise sweep -o json`.
     """
     with received_signals() as stop:
+        from slopewise.adapters.kube.connection import Connection
         from slopewise.manager import sweep as sweeping
-        from slopewise.manager.options import Connection
 
         swept = sweeping.sweep(Connection(kubeconfig, context, namespace), older_than, stop)
         exit_code = stop.exit_code if stop.number is not None else 1 if swept.failed else 0

@@ -14,7 +14,7 @@ from slopewise.commands.console import out, print_json
 from slopewise.commands.options import Kubeconfig, KubeContext, LeaseNamespace, OneNamespace, Output, OutputFormat
 from slopewise.commands.refusals import refuse
 from slopewise.errors import UsageError
-from slopewise.manager.signals import StopSignal, received_signals
+from slopewise.signals import StopSignal, received_signals
 
 if TYPE_CHECKING:
     from slopewise.explain.top_view import Sort, View
@@ -78,7 +78,7 @@ def _cluster(
     lease_namespace: LeaseNamespace,
 ) -> Callable[[], View]:
     refuse(call, ("--port",), "is for a controller on this machine; add --local, or leave it out")
-    from slopewise.manager.options import Connection, lease_namespaces_of
+    from slopewise.adapters.kube.connection import Connection, lease_namespaces_of
     from slopewise.manager.watch_growths import GrowthWatch
     from slopewise.telemetry.log_lines import configure_logging
 

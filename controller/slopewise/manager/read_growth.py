@@ -13,12 +13,11 @@ from pydantic import ValidationError
 from slopewise.adapters.kube.cache.reflector import pages
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.crds.history import Line
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import DataSourceError, UsageError
-from slopewise.manager.connect import connect
-from slopewise.manager.options import Connection
 
 
 class ReadGrowth(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from slopewise.adapters.kube.connection import Connection
 from slopewise.crds.history import Line, in_order
-from slopewise.manager.options import Connection
 from slopewise.manager.read_growth import read_growths
 
 

@@ -14,12 +14,12 @@ from slopewise.adapters.kube.cache.reflector import pages
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.connection import LEASE_NAME
 from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.composition import composed_name
 from slopewise.crds.policy_status import TrainingPolicyStatus
 from slopewise.errors import DataSourceError
 from slopewise.explain.overview import Jobs, Leader, Policies, PolicyRow
-from slopewise.manager.connect import LEASE_NAME
 from slopewise.manager.read_growth import growths_of
 
 _LEASES = "coordination.k8s.io/v1"

@@ -19,22 +19,28 @@ from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import FencedApi, NotLeadingError
+from slopewise.adapters.kube.connection import (
+    LEASE_NAME,
+    Connection,
+    connect,
+    lease_namespace_of,
+    make_elector,
+    own_identity,
+    take_lease,
+)
 from slopewise.adapters.kube.leader_election import Elector, Terms
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, under_way
 from slopewise.adapters.kube.moves.suspend.controller import SuspendedJobController
 from slopewise.adapters.kube.moves.suspend.state_machine import MoveEnd
+from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
 from slopewise.adapters.kube.state.training_policies import remove_finalizer
+from slopewise.adapters.kube.watches import Watches, make_watches, wait_for_watches
 from slopewise.adapters.kube.workloads.owners import Owners
 from slopewise.feedback.restore import RestoreReport
-from slopewise.manager.connect import LEASE_NAME, connect, make_elector
-from slopewise.manager.informers import Watches, make_watches
-from slopewise.manager.options import Connection, lease_namespace_of, own_identity
-from slopewise.manager.restorer import Restorer
-from slopewise.manager.run_once import take_lease, wait_for_watches
-from slopewise.manager.signals import StopSignal
 from slopewise.reports.columns import listing_of
+from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import configure_logging
 
 TRY_AGAIN_SECONDS = 2.0

@@ -30,16 +30,15 @@ from slopewise.adapters.kube.cache.reflector import pages
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
+from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.moves.eviction import evict
 from slopewise.adapters.kube.moves.gated_pods import STRANDED_SECONDS, is_stranded
 from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, move_on
 from slopewise.adapters.kube.moves.suspend.begin import job_path, read_live
 from slopewise.adapters.kube.moves.suspend.state_machine import freed, is_held
-from slopewise.manager.connect import connect
-from slopewise.manager.options import Connection
-from slopewise.manager.signals import StopSignal
 from slopewise.reports.columns import listing_of
+from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import configure_logging
 from slopewise.tracking import FirstSeen
 

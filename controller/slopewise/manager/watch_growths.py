@@ -11,12 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from slopewise.adapters.kube.cache.reflector import Reflector
+from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.errors import DataSourceError
 from slopewise.explain.overview import Jobs, jobs_line, leader_line
 from slopewise.explain.top_view import Losses, View, row_of
-from slopewise.manager.connect import connect
-from slopewise.manager.options import Connection
 from slopewise.manager.read_growth import read_growth
 from slopewise.manager.read_status import read_leader
 

@@ -27,8 +27,8 @@ from support.waiting import eventually
 
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.manager.options import Connection
 from slopewise.manager.watch_growths import GrowthWatch
 from slopewise.model import PassReport
 from slopewise.telemetry.metrics import Instruments, Telemetry

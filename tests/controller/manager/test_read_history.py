@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.api_server import ApiServer, refusal
 
+from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.errors import DataSourceError, UsageError
-from slopewise.manager.options import Connection
 from slopewise.manager.read_history import read_history
 
 

@@ -15,13 +15,13 @@ from support.api_server import refusal
 from support.replicas import GROWTHS, LEASE, LEASES, ORIGINAL, Town, is_held, wait_for
 from support.suspended_jobs import JOBS, NAME, left_behind
 
+from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.leader_election import Terms
 from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.errors import SlopewiseError
 from slopewise.feedback.restore import RestoreReport
-from slopewise.manager.options import Connection
 from slopewise.manager.restore_all import Restoration, listing, restore_all
-from slopewise.manager.signals import StopSignal
+from slopewise.signals import StopSignal
 
 SHORT = Terms(1.5, 1.0, 0.2)
 

@@ -9,8 +9,8 @@ from slopewise.adapters.kube.cache.reflector import pages
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.connection import LEASE_NAME
 from slopewise.explain.findings import Finding
-from slopewise.manager.connect import LEASE_NAME
 from slopewise.reports.wording import counted
 
 SERVICE = "slopewise-alerts"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import COMPONENT, Api, Json
+from slopewise.adapters.kube.connection import LEASE_NAME
 from slopewise.explain.findings import Finding
-from slopewise.manager.connect import LEASE_NAME
 from slopewise.reports.wording import listed
 
 ACCOUNT = "slopewise-controller"

@@ -1,37 +1,23 @@
-"""Restores the pods of one policy by its name alone: no document, no pass, no Prometheus.
-
-`manager/finalization.py` uses it for a deleted policy, `restore_all.py` for all of them. `RestoreReporter` reports
-restores, also those that `policy_runner.py` does before a pass.
-"""
+"""Restores the pods of one policy by its name alone: no document, no pass, no Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import partial
-
-import structlog
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.records import ContainerRecord, PodRecord
 from slopewise.adapters.kube.client.protocol import Api
-from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext, Turns
 from slopewise.adapters.kube.state.freezes import KubeFreezes, UnlessFrozen
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory
+from slopewise.adapters.kube.watches import Watches
 from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
 from slopewise.adapters.kube.workloads.owners import Identity, Owners
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.feedback.restore import RestoreReport, restore_originals
-from slopewise.manager.informers import Watches
-from slopewise.manager.metrics import ClusterMetrics
 from slopewise.model import JobUid
 from slopewise.ports import Actuator
-from slopewise.tracking import OncePerChange
-
-MAX_NAMED = 20
-"""Pods that a log line names."""
 
 
 class Restorer:
@@ -102,63 +88,3 @@ class Restorer:
         if document is None or slot not in document.slots:
             return job_uid
         return f"{document.namespace}/{document.slots[slot].pod.name or document.name}"
-
-
-class NewOutcomes:
-    """Filters the outcomes of each try: restores, and jobs that began to wait or to fail, but not repetitions.
-
-    An accepted restore is none: it is in effect a moment later, or it waits.
-    """
-
-    def __init__(self) -> None:
-        self._reported = OncePerChange[str, str]()
-
-    def of(self, given_back: RestoreReport) -> RestoreReport:
-        """The same, without repetitions."""
-        outcomes: dict[str, Mapping[str, str]] = {
-            each.name: getattr(given_back, each.name) for each in fields(given_back) if each.name != "accepted"
-        }
-        fresh = {
-            kind: {uid: reason for uid, reason in jobs.items() if self._reported.is_new(uid, kind)}
-            for kind, jobs in outcomes.items()
-        }
-        lasting = {uid for kind, jobs in outcomes.items() if kind not in ("restored", "gone") for uid in jobs}
-        self._reported.forget_all_but(lasting)
-        return RestoreReport(**fresh)
-
-
-class RestoreReporter:
-    """Reports one policy's restores: metrics, events on pods and policy, one log line with names."""
-
-    def __init__(
-        self, policy: str, metrics: ClusterMetrics, reporter: StatusReporter, name_of: Callable[[str], str]
-    ) -> None:
-        self._policy = policy
-        self._metrics = metrics
-        self._reporter = reporter
-        self._name_of = name_of
-        self._new_outcomes = NewOutcomes()
-        self._log = structlog.get_logger("slopewise")
-
-    def report(self, given_back: RestoreReport) -> None:
-        """Report one try."""
-        self._metrics.restore_pending_pods.labels(self._policy).set(len(given_back.outstanding))
-        new = self._new_outcomes.of(given_back)
-        trouble = new.trouble
-        if not (new.restored or new.gone or trouble):
-            return
-        self._metrics.on_restored(new)
-        self._reporter.emit_restored(new)
-        log = self._log.warning if trouble else self._log.info
-        log(
-            "original resources restored",
-            name=self._policy,
-            restored=len(new.restored),
-            gone=len(new.gone),
-            pending=len(given_back.outstanding),
-            reasons={self._name_of(uid): reason for uid, reason in list(trouble.items())[:MAX_NAMED]},
-        )
-
-    def forget(self) -> None:
-        """Remove the policy's metrics."""
-        self._metrics.forget_policy(self._policy)

@@ -11,7 +11,7 @@ from support.replicas import GROWTHS
 from support.waiting import eventually
 
 from slopewise.adapters.kube.cache.records import API_VERSION
-from slopewise.manager.informers import SILENT_SECONDS, Watches, make_watches
+from slopewise.adapters.kube.watches import SILENT_SECONDS, Watches, make_watches
 
 
 class AStore:

@@ -14,10 +14,10 @@ from support.api_server import ApiServer, refusal
 from support.rendering import ROOT
 from support.replicas import Town, write_policy
 
-from slopewise.manager.connect import LEASE_NAME, other_leaders
-from slopewise.manager.options import ClusterOptions, Connection
+from slopewise.adapters.kube.connection import LEASE_NAME, Connection, other_leaders
+from slopewise.manager.options import ClusterOptions
 from slopewise.manager.replica import run_cluster
-from slopewise.manager.signals import StopSignal
+from slopewise.signals import StopSignal
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """All watches of the cluster: a pass reads only from these and sends no request.
 
-`manager/replica.py` starts them before anything is decided, also on a standby replica, so that a new leader has the
-cluster's state at once.
+They run on a standby replica too, so that a new leader has the cluster's state at once.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -29,10 +29,14 @@ from slopewise.adapters.kube.state.freezes import FreezeRecord, freeze_path, par
 from slopewise.adapters.kube.state.job_growth_object import GrowthRecord, growth_path, parse_growth
 from slopewise.adapters.kube.state.training_policies import PolicyRecord, parse_policy, policy_path
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, parse_autoscaler
+from slopewise.errors import ObservationError
+from slopewise.signals import StoppedError, StopSignal
 
 SILENT_SECONDS = 60.0
 """An idle watch ends and restarts every 30 s; a broken one is resumed within seconds, and is no trouble."""
 
+SYNC_SECONDS = 30.0
+_POLL_SECONDS = 0.05
 _OURS = ("jobgrowths", "trainingpolicies", "freezes")
 
 OTHER_PODS: Mapping[str, str] = {
@@ -205,3 +209,13 @@ def _limits(
     for kind, parse in parsers.items():
         watched[kind] = Reflector(api, path_of("v1", kind, namespace), parse, on_change=follow(kind))
     return limits, watched
+
+
+def wait_for_watches(watches: Watches, stop: StopSignal) -> None:
+    """Wait until every watch has been read once; ObservationError after a timeout."""
+    deadline = time.monotonic() + SYNC_SECONDS
+    while (waits_for := watches.waits_for()) is not None:
+        if time.monotonic() > deadline:
+            raise ObservationError(f"The cluster cannot be read: {waits_for}; nothing was changed.")
+        if stop.wait(_POLL_SECONDS):
+            raise StoppedError(stop)
