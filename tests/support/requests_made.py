@@ -34,8 +34,8 @@ from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.options import ClusterOptions
 from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import make_shared_state
-from slopewise.manager.sweep import Sweeper
 from slopewise.model import Migrate, Place
+from slopewise.operate.sweep import Sweeper
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments
 

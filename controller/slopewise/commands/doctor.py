@@ -26,7 +26,7 @@ from slopewise.commands.refusals import refuse
 
 if TYPE_CHECKING:
     from slopewise.adapters.http.config import Endpoint
-    from slopewise.explain.findings import Finding
+    from slopewise.operate.doctor.findings import Finding
 
 Here = Annotated[bool, typer.Option("--local", help="Check what `run --local` needs on this machine, not a cluster.")]
 CheckedPrometheus = Annotated[
@@ -54,7 +54,7 @@ def doctor(
     Exit codes: 1: a check failed; 4: the API server or Prometheus does not answer.
     Examples: `slopewise doctor --prometheus http://prometheus:9090`; `slopewise doctor --local --jobs mine.yaml`.
     """
-    from slopewise.explain import findings
+    from slopewise.operate.doctor import findings
 
     endpoint = _endpoint(call, prometheus, prometheus_config, local=local)
     if local:
@@ -96,7 +96,7 @@ def _cluster(
     scrape_interval_seconds: float,
 ) -> Iterator[Finding]:
     from slopewise.adapters.kube.connection import Connection, lease_namespace_of, lease_namespaces_of
-    from slopewise.manager.doctor.cluster import CheckOptions, check_cluster
+    from slopewise.operate.doctor.cluster import CheckOptions, check_cluster
 
     connection = Connection(kubeconfig, context, namespace)
     where, leases = lease_namespace_of(connection, lease_namespace), lease_namespaces_of(connection, lease_namespace)
@@ -106,6 +106,6 @@ def _cluster(
 def _here(
     jobs: Path | None, actuator: ActuatorOption, prometheus: Endpoint | None, scrape_interval_seconds: float
 ) -> Iterator[Finding]:
-    from slopewise.local.doctor import LocalCheckOptions, check_machine
+    from slopewise.operate.doctor.machine import LocalCheckOptions, check_machine
 
     return check_machine(LocalCheckOptions(jobs, actuator.value, prometheus, scrape_interval_seconds))

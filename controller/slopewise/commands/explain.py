@@ -32,17 +32,17 @@ def explain(
 
     Examples: `slopewise explain team-a/train`; `slopewise explain train --record records/default.jsonl`.
     """
-    from slopewise.explain import explanation
+    from slopewise.operate import explanation
 
     if record is not None:
         refuse(call, ("--kubeconfig", "--context", "--namespace"), "is for a cluster; leave it or --record out")
-        from slopewise.explain.recorded import explain_recorded
+        from slopewise.operate.recorded import explain_recorded
 
         explanations = [explain_recorded(record, job, None if at is None else _seconds(at), announce)]
     else:
         refuse(call, ("--at",), "is for a decision record; add --record FILE, or leave it out")
         from slopewise.adapters.kube.connection import Connection
-        from slopewise.manager.read_growth import read_growths
+        from slopewise.operate.growths import read_growths
 
         growths = read_growths(Connection(kubeconfig, context, namespace), "explain", job)
         explanations = [explanation.explain(each.name, each.status, each.lines) for each in growths]

@@ -43,7 +43,7 @@ def freeze(
     from slopewise.adapters.kube.connection import Connection, connect
     from slopewise.config.freeze import parse_scope
     from slopewise.config.quantities import duration_seconds
-    from slopewise.manager.freeze_by_hand import MAX_FOR_SECONDS, freeze_by_hand
+    from slopewise.operate.freeze import MAX_FOR_SECONDS, freeze_by_hand
 
     parsed, seconds = parse_scope(scope), duration_seconds(lasts)
     if seconds is None or not 1 <= seconds <= MAX_FOR_SECONDS:
@@ -69,7 +69,7 @@ def unfreeze(
     """
     from slopewise.adapters.kube.connection import Connection, connect
     from slopewise.config.freeze import parse_scope
-    from slopewise.manager.freeze_by_hand import unfreeze as delete_all
+    from slopewise.operate.freeze import unfreeze as delete_all
     from slopewise.reports.wording import plain
 
     parsed = parse_scope(scope)

@@ -49,13 +49,13 @@ def history(
 
     if record is not None:
         refuse(call, ("--kubeconfig", "--context", "--namespace"), "is for a cluster; leave it or --record out")
-        from slopewise.explain.recorded_history import history_recorded
+        from slopewise.operate.recorded_history import history_recorded
 
         lines = history_recorded(record, job, announce, withheld=withheld)
     else:
         refuse(call, ("--withheld",), "is for a decision record; add --record FILE, or leave it out")
         from slopewise.adapters.kube.connection import Connection
-        from slopewise.manager.read_history import read_history
+        from slopewise.operate.growths import read_history
 
         lines = read_history(Connection(kubeconfig, context, namespace), job)
     if output is HistoryFormat.json:

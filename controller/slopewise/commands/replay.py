@@ -25,7 +25,7 @@ def replay(
 
     Example: `slopewise replay records/default.jsonl`.
     """
-    from slopewise.decision_record import comparison
+    from slopewise.operate import replay as replaying
     from slopewise.reports.wording import plain
 
     if policy is not None:
@@ -33,11 +33,11 @@ def replay(
             "--policy: a record is replayed with its own policy only; `slopewise simulate --policy` compares policies."
         )
     with err.status("replaying") as status:
-        whole = comparison.replay_file(file, announce, lambda passes: status.update(f"{passes} passes"))
+        whole = replaying.replay_file(file, announce, lambda passes: status.update(f"{passes} passes"))
     if output is OutputFormat.json:
-        print_json(comparison.as_json(whole))
+        print_json(replaying.as_json(whole))
     else:
-        out.print(comparison.summary(whole), markup=False, highlight=False, soft_wrap=True)
-        for line in comparison.differences(whole):
+        out.print(replaying.summary(whole), markup=False, highlight=False, soft_wrap=True)
+        for line in replaying.differences(whole):
             out.print(plain(line), markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(0 if whole.is_same else 1)

@@ -30,7 +30,7 @@ def restore(
         raise UsageError("restore: add --all; it restores the original resources of every changed pod.")
     with received_signals() as stop:
         from slopewise.adapters.kube.connection import Connection
-        from slopewise.manager.restore_all import listing, restore_all
+        from slopewise.operate.restore import listing, restore_all
 
         result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, stop, announce)
         exit_code = 0 if result.complete else 1 if stop.number is None else stop.exit_code

@@ -20,17 +20,16 @@ def status(
     Examples: `slopewise status`; `slopewise status --namespace team-a -o json`.
     """
     from slopewise.adapters.kube.connection import Connection, connect, lease_namespaces_of
-    from slopewise.explain import overview
-    from slopewise.manager.freeze_by_hand import read_freezes
-    from slopewise.manager.read_status import read_jobs, read_leader, read_policies
+    from slopewise.operate import status as overview
+    from slopewise.operate.freeze import read_freezes
 
     connection = Connection(kubeconfig, context, namespace)
     with closing(connect(connection)) as api:
-        leader = read_leader(api, lease_namespaces_of(connection, lease_namespace))
-        policies = read_policies(api, namespace)
+        leader = overview.read_leader(api, lease_namespaces_of(connection, lease_namespace))
+        policies = overview.read_policies(api, namespace)
         freezes = read_freezes(api)
         if output is OutputFormat.json:
-            print_json(overview.as_json(leader, policies, freezes, read_jobs(api, namespace)))
+            print_json(overview.as_json(leader, policies, freezes, overview.read_jobs(api, namespace)))
             return
         out.print(overview.leader_line(leader), markup=False, highlight=False, soft_wrap=True)
         if policies.rows:
@@ -39,7 +38,7 @@ def status(
             out.print(overview.no_policies_line(policies), markup=False)
         for line in overview.freeze_lines(freezes):
             out.print(line, markup=False, highlight=False, soft_wrap=True)
-        jobs = read_jobs(api, namespace)
+        jobs = overview.read_jobs(api, namespace)
     out.print(overview.jobs_line(jobs), markup=False, highlight=False, soft_wrap=True)
     troubles = [*overview.troubles_of_policies(policies.rows), *jobs.troubles]
     if troubles:

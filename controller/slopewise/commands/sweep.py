@@ -30,7 +30,7 @@ def sweep(
     """
     with received_signals() as stop:
         from slopewise.adapters.kube.connection import Connection
-        from slopewise.manager import sweep as sweeping
+        from slopewise.operate import sweep as sweeping
 
         swept = sweeping.sweep(Connection(kubeconfig, context, namespace), older_than, stop)
         exit_code = stop.exit_code if stop.number is not None else 1 if swept.failed else 0

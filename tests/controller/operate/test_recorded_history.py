@@ -16,8 +16,8 @@ from slopewise.config.quantities import cpu_quantity
 from slopewise.crds.history import as_json, csv_text
 from slopewise.decision_record.lines import Decided, Inputs, Pass, Settings, decode, encode
 from slopewise.errors import UsageError
-from slopewise.explain.recorded_history import history_recorded
 from slopewise.model import CpuAllocation, MemoryAllocation, PassReport, Resize
+from slopewise.operate.recorded_history import history_recorded
 from slopewise.simulator.world.model import Instance
 
 

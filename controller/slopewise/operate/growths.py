@@ -15,7 +15,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.crds.history import Line
+from slopewise.crds.history import Line, in_order
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import DataSourceError, UsageError
 
@@ -56,6 +56,11 @@ def read_growths(connection: Connection, command: str, job: str | None = None) -
             f"{command}: no workload {job} is managed {where}; `kubectl get growth -A` lists those that are."
         )
     return growths
+
+
+def read_history(connection: Connection, job: str | None) -> list[Line]:
+    """The actions of all workloads, or of those named `job`, oldest first; errors as of `read_growths`."""
+    return in_order(line for growth in read_growths(connection, "history", job) for line in growth.lines)
 
 
 def growths_of(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:

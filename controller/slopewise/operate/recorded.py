@@ -14,9 +14,9 @@ from slopewise.crds.job_growth import Action, JobGrowthStatus
 from slopewise.decision_record.reader import Announce, read
 from slopewise.decision_record.replay import ReplayedPass, replay
 from slopewise.errors import UsageError
-from slopewise.explain.explanation import Explanation, Fact, explain
 from slopewise.guards import resize as guards
 from slopewise.model import Job, Outcome, Resize, ResizeMemory, Veto
+from slopewise.operate.explanation import Explanation, Fact, explain
 from slopewise.text import duration, unknown_name
 
 

@@ -12,7 +12,7 @@ from support.api_server import ApiServer, refusal
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.errors import DataSourceError, UsageError
-from slopewise.manager.read_history import read_history
+from slopewise.operate.growths import read_history
 
 
 @pytest.fixture

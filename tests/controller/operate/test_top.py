@@ -9,7 +9,7 @@ import pytest
 from support.printing import printed, words
 
 from slopewise.crds.job_growth import JobGrowthStatus
-from slopewise.explain.top_view import LOSSES_KEPT, Losses, View, as_json, ordered, row_of, screen
+from slopewise.operate.top import LOSSES_KEPT, Losses, View, as_json, ordered, row_of, screen
 from slopewise.reports.live_table import LiveRow, sparkline
 
 HOSTILE = "team/\x1b[2J\u202e<b>[red]x"

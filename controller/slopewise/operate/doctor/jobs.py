@@ -22,9 +22,9 @@ from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, PrometheusReading, Scope
 from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.errors import ObservationError
-from slopewise.explain.findings import Finding, grouped
 from slopewise.guards.migrations import short_grace_reason, unsaved_reason
-from slopewise.manager.doctor.prometheus import TIMEOUT_SECONDS, check_targets, without_pass
+from slopewise.operate.doctor.findings import Finding, grouped
+from slopewise.operate.doctor.prometheus import TIMEOUT_SECONDS, check_targets, without_pass
 from slopewise.reports.wording import counted
 
 _NO_SERIES = JobSeries()

@@ -14,10 +14,9 @@ from slopewise.adapters.kube.cache.reflector import Reflector
 from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.errors import DataSourceError
-from slopewise.explain.overview import Jobs, jobs_line, leader_line
-from slopewise.explain.top_view import Losses, View, row_of
-from slopewise.manager.read_growth import read_growth
-from slopewise.manager.read_status import read_leader
+from slopewise.operate.growths import read_growth
+from slopewise.operate.status import Jobs, jobs_line, leader_line, read_leader
+from slopewise.operate.top import Losses, View, row_of
 
 FIRST_SECONDS = 15.0
 """How long the first list may take: 5,000 JobGrowths are 20 MB."""

@@ -15,8 +15,8 @@ from slopewise.adapters.local.limiters.choose import choose_limiter
 from slopewise.adapters.local.prometheus_install import installed_prometheus
 from slopewise.config.jobs_file import load_jobs
 from slopewise.errors import SlopewiseError
-from slopewise.explain.findings import Finding
-from slopewise.manager.doctor.prometheus import check_prometheus
+from slopewise.operate.doctor.findings import Finding
+from slopewise.operate.doctor.prometheus import check_prometheus
 from slopewise.reports.wording import counted
 
 

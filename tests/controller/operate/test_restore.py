@@ -20,7 +20,7 @@ from slopewise.adapters.kube.leader_election import Terms
 from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.errors import SlopewiseError
 from slopewise.feedback.restore import RestoreReport
-from slopewise.manager.restore_all import Restoration, listing, restore_all
+from slopewise.operate.restore import Restoration, listing, restore_all
 from slopewise.signals import StopSignal
 
 SHORT = Terms(1.5, 1.0, 0.2)

@@ -27,8 +27,8 @@ from slopewise.adapters.kube.state.freezes import (
 from slopewise.config.freeze import FreezeSpec, in_utc
 from slopewise.config.validation import validate
 from slopewise.errors import DataSourceError
-from slopewise.explain.overview import FreezeRow, FreezesInForce
 from slopewise.model import FreezeEffect, FreezeScope
+from slopewise.operate.status import FreezeRow, FreezesInForce
 from slopewise.reports.wording import plain
 
 MAX_FOR_SECONDS = 366 * 86_400.0

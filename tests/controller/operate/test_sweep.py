@@ -23,7 +23,7 @@ from slopewise.adapters.kube.moves.scheduling_gate import Aim
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
 from slopewise.commands.app import app
-from slopewise.manager.sweep import Sweeper, Swept, listing
+from slopewise.operate.sweep import Sweeper, Swept, listing
 
 CREATED_SECONDS = 1_767_225_600.0
 """Of a pod of the stage: 2026-01-01."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import COMPONENT, Api, Json
 from slopewise.adapters.kube.connection import LEASE_NAME
-from slopewise.explain.findings import Finding
+from slopewise.operate.doctor.findings import Finding
 from slopewise.reports.wording import listed
 
 ACCOUNT = "slopewise-controller"

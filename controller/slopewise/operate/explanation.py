@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from slopewise.crds.conditions import Condition
+from slopewise.crds.conditions import Condition, troubles
 from slopewise.crds.history import Line
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
-from slopewise.explain.troubles import troubles
 from slopewise.model.job_classes import MEANINGS
 from slopewise.reports.wording import plain
 

@@ -9,8 +9,8 @@ from slopewise.adapters.prometheus.client import PrometheusHttp, Target
 from slopewise.adapters.prometheus.queries import checked_label_name, checked_metric_name
 from slopewise.config.metric_mappings import EvaluationMapping
 from slopewise.errors import ObservationError
-from slopewise.explain.findings import Finding, grouped
-from slopewise.manager.doctor.server import CLOCK_NOTE_SECONDS, clock_finding
+from slopewise.operate.doctor.findings import Finding, grouped
+from slopewise.operate.doctor.server import CLOCK_NOTE_SECONDS, clock_finding
 from slopewise.reports.wording import counted
 from slopewise.text import bounded
 

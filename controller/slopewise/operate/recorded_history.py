@@ -12,7 +12,6 @@ from slopewise.crds.job_growth import Action
 from slopewise.decision_record.lines import Decided, Inputs
 from slopewise.decision_record.reader import Announce, RecordedPass, read
 from slopewise.errors import UsageError
-from slopewise.explain.recorded import unknown_job
 from slopewise.model import (
     Arrival,
     CpuControl,
@@ -26,6 +25,7 @@ from slopewise.model import (
     ResizeMemory,
     Stop,
 )
+from slopewise.operate.recorded import unknown_job
 
 WITHHELD, MILLICORES = "withheld", "millicores"
 

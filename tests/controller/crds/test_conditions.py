@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slopewise.crds.conditions import Condition
-from slopewise.explain.troubles import troubles
+from slopewise.crds.conditions import Condition, troubles
 
 SINCE = "2026-11-21T15:00:00Z"
 

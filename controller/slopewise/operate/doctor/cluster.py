@@ -13,12 +13,12 @@ from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.state.training_policies import PolicyRecord
 from slopewise.config.training_policy import TrainingPolicySpec
-from slopewise.explain.findings import Finding
-from slopewise.manager.doctor.alerts import check_alerts
-from slopewise.manager.doctor.jobs import Sought, check_jobs, read_pods
-from slopewise.manager.doctor.prometheus import check_labels, check_prometheus
-from slopewise.manager.doctor.rights import check_rights
-from slopewise.manager.doctor.server import check_leader, check_nodes, check_server, moves_wanted, read_policies
+from slopewise.operate.doctor.alerts import check_alerts
+from slopewise.operate.doctor.findings import Finding
+from slopewise.operate.doctor.jobs import Sought, check_jobs, read_pods
+from slopewise.operate.doctor.prometheus import check_labels, check_prometheus
+from slopewise.operate.doctor.rights import check_rights
+from slopewise.operate.doctor.server import check_leader, check_nodes, check_server, moves_wanted, read_policies
 
 NO_PROMETHEUS = Finding(
     "Prometheus",

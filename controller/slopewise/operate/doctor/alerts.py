@@ -10,7 +10,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.connection import LEASE_NAME
-from slopewise.explain.findings import Finding
+from slopewise.operate.doctor.findings import Finding
 from slopewise.reports.wording import counted
 
 SERVICE = "slopewise-alerts"

@@ -13,9 +13,8 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.state.training_policies import PolicyRecord, parse_policy, policy_path
-from slopewise.explain.findings import Finding, grouped
-from slopewise.explain.overview import leader_line
-from slopewise.manager.read_status import read_leader
+from slopewise.operate.doctor.findings import Finding, grouped
+from slopewise.operate.status import leader_line, read_leader
 from slopewise.reports.wording import counted, listed
 
 RESIZES_FROM = (1, 35)

@@ -12,9 +12,9 @@ from support.recorded_runs import a_document, record_run
 from slopewise.decision_record.lines import Pass, decode, encode
 from slopewise.decision_record.reader import read
 from slopewise.errors import UsageError
-from slopewise.explain.explanation import Explanation
-from slopewise.explain.recorded import explain_recorded
 from slopewise.model import PassReport
+from slopewise.operate.explanation import Explanation
+from slopewise.operate.recorded import explain_recorded
 from slopewise.simulator.world.model import Instance
 
 
