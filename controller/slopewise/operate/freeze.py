@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from slopewise.adapters.kube.cache.records import API_VERSION
-from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.cache.store import UNREADABLE
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
@@ -105,8 +105,8 @@ def read_freezes(api: Api) -> FreezesInForce:
 
 
 def _listed(api: Api) -> list[FreezeRecord]:
-    listed = pages(api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"})
-    return [record for page in listed for each in page.get("items") or () if (record := _readable(each)) is not None]
+    listed = objects(api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"})
+    return [record for each in listed if (record := _readable(each)) is not None]
 
 
 def _readable(raw: Json) -> FreezeRecord | None:

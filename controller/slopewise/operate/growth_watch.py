@@ -70,13 +70,10 @@ class GrowthWatch:
             jobs.add(each.name, each.status.state, each.status.job_class, each.status.conditions)
         now = datetime.now(UTC)
         rows = [row_of(each.name, each.status, self._losses.of(each.name)) for each in growths]
-        return View(rows, (f"{now:%H:%M:%SZ}  {jobs_line(jobs)}", self._leader_line()), self._trouble())
-
-    def _leader_line(self) -> str:
         if time.monotonic() >= self._leader_due:
             self._leader = leader_line(read_leader(self._api, self._lease_namespaces))
             self._leader_due = time.monotonic() + LEADER_SECONDS
-        return self._leader
+        return View(rows, (f"{now:%H:%M:%SZ}  {jobs_line(jobs)}", self._leader), self._trouble())
 
     def _trouble(self) -> str:
         silent = self._store.silent_seconds()

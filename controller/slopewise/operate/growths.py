@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.connection import Connection, connect
@@ -65,8 +65,7 @@ def read_history(connection: Connection, job: str | None) -> list[Line]:
 
 def growths_of(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:
     """Every JobGrowth, page by page; ApiError as soon as one cannot be had."""
-    for page in pages(api, growth_path(namespace), {}):
-        yield from map(read_growth, page.get("items") or ())
+    return map(read_growth, objects(api, growth_path(namespace)))
 
 
 def read_growth(growth: Json) -> ReadGrowth:

@@ -176,15 +176,13 @@ class _Restorer:
         result = Restoration()
         with self._writing(result):
             self._job_growths.refresh()
-            restorers = [self._restorer(name) for name in self._job_growths.policies()]
+            about = (self._api, self._watches, self._owners, self._job_growths, NoTurns())
+            restorers = [Restorer(policy, *about) for policy in self._job_growths.policies()]
             self._restore(restorers, result, deadline, stop)
         if unreadable := self._watches.growths.unreadable:
             result.problems.append(f"{unreadable} JobGrowths cannot be read; what their pods had is not known")
         self._remove_finalizers(result)
         return result
-
-    def _restorer(self, policy: str) -> Restorer:
-        return Restorer(policy, self._api, self._watches, self._owners, self._job_growths, NoTurns())
 
     @contextmanager
     def _writing(self, result: Restoration) -> Iterator[None]:
@@ -208,7 +206,8 @@ class _Restorer:
                 return
             before, accepted = accepted, set(result.accepted)
             if waiting := {**result.pending, **(result.accepted if accepted == before else {})}:
-                self._announce(f"{len(waiting)} not back yet, for example {_first(waiting)}")
+                name, reason = next(iter(waiting.items()))
+                self._announce(f"{len(waiting)} not back yet, for example {name}: {reason}")
             if stop.wait(TRY_AGAIN_SECONDS if accepted == before else CONFIRM_SECONDS):
                 result.problems.append(f"stopped by {stop.name}")
                 return
@@ -252,7 +251,3 @@ class _Restorer:
                 result.policies.append(name)
             except (ApiError, NotLeadingError) as error:
                 result.problems.append(f"the finalizer of TrainingPolicy {name} stays: {error}")
-
-
-def _first(pending: dict[str, str]) -> str:
-    return next((f"{name}: {reason}" for name, reason in pending.items()), "")

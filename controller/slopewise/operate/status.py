@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
@@ -154,7 +154,7 @@ def read_policies(api: Api, namespace: str | None) -> Policies:
     A user of one namespace has no right to list what belongs to the cluster, and sees its jobs without them.
     """
     try:
-        found = [_policy(each) for page in pages(api, policy_path(), {}) for each in page.get("items") or ()]
+        found = [_policy(each) for each in objects(api, policy_path())]
     except ApiError as error:
         if namespace is not None and error.is_forbidden:
             return Policies(trouble="no right to list trainingpolicies in the cluster")
@@ -216,7 +216,7 @@ def policies_table(policies: Sequence[PolicyRow], width: int) -> Table:
         named("POLICY", policies, lambda row: row.name),
         sized("MODE", policies, lambda row: one_line(row.mode)),
         sized("DECIDES BY", policies, lambda row: one_line(row.policy)),
-        sized("READY", policies, lambda row: _ready(row)),
+        sized("READY", policies, _ready),
         sized("JOBS", policies, lambda row: Text(str(row.status.jobs.total)), "right"),
         Column("CLASSES", 12, lambda row: one_line(_counts(row.status.jobs.by_class)), fills=True),
     ]

@@ -18,7 +18,7 @@ waits for more than two minutes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec
 
@@ -26,10 +26,10 @@ from rich.table import Table
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import PodRecord
-from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api
 from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.moves.eviction import evict
 from slopewise.adapters.kube.moves.gated_pods import STRANDED_SECONDS, is_stranded
@@ -138,7 +138,9 @@ class Sweeper:
                 self._safely(f"pod {pod.namespace}/{pod.name}", self._release, pod)
             elif is_stranded(pod):
                 self._safely(f"pod {pod.namespace}/{pod.name}", self._unpin, pod)
-        moves = list(self._moved_jobs())
+        # An annotation that cannot be read was not written by us.
+        jobs = objects(self._api, path_of("batch/v1", "jobs", self._namespace), metadata_only=True)
+        moves = [move for raw in jobs if (move := move_on(raw)) is not None]
         nodes = self._nodes() if moves else frozenset()
         for move in moves:
             gone = bool(nodes) and move.to_node not in nodes
@@ -233,29 +235,19 @@ class Sweeper:
 
     def _unplaced_pods(self) -> Iterator[PodRecord]:
         """All pods without a node, also those without a label of ours: a gate alone holds them."""
-        for raw in self._all(path_of("v1", "pods", self._namespace), {"fieldSelector": "spec.nodeName="}):
+        for raw in objects(self._api, path_of("v1", "pods", self._namespace), {"fieldSelector": "spec.nodeName="}):
             try:
                 yield parse_pod(raw)
             except ValueError as error:
                 meta = raw.get("metadata") or {}
                 self._swept.note(f"pod {meta.get('namespace')}/{meta.get('name')}", failed=str(error))
 
-    def _moved_jobs(self) -> Iterator[JobMove]:
-        """The Jobs that carry our annotation; an unreadable one was not written by us."""
-        for raw in self._all(path_of("batch/v1", "jobs", self._namespace), {}, metadata_only=True):
-            if (move := move_on(raw)) is not None:
-                yield move
-
     def _nodes(self) -> frozenset[str]:
         """The names of all nodes; none where they may not be read, and then none counts as deleted."""
         try:
-            nodes = self._all(path_of("v1", "nodes"), {}, metadata_only=True)
+            nodes = objects(self._api, path_of("v1", "nodes"), metadata_only=True)
             return frozenset(each["metadata"]["name"] for each in nodes)
         except ApiError as error:
             if not error.is_forbidden:
                 raise
             return frozenset()
-
-    def _all(self, path: str, params: Mapping[str, str], *, metadata_only: bool = False) -> Iterator[Json]:
-        for page in pages(self._api, path, params, metadata_only=metadata_only):
-            yield from page.get("items") or ()

@@ -163,9 +163,10 @@ class ControllerWatch:
         return View(rows, (heading,), trouble)
 
     def _row(self, name: str, figures: Mapping[str, float], jobs: ControllerJobs) -> LiveRow:
+        diverged = figures.get("diverged")
         return LiveRow(
             name=name,
-            state=_state(figures),
+            state="diverged" if diverged else "reporting" if figures.get("metrics_available") else "no loss",
             job_class=jobs.classes.get(name),
             loss=figures.get("evaluation"),
             loss_history=self._losses.of(name),
@@ -177,13 +178,6 @@ class ControllerWatch:
             pace_seconds=figures.get("objective_took_seconds"),
             objective_seconds=figures.get("objective_seconds"),
         )
-
-
-def _state(figures: Mapping[str, float]) -> str:
-    """As far as the metrics of one job say it."""
-    if figures.get("diverged"):
-        return "diverged"
-    return "reporting" if figures.get("metrics_available") else "no loss"
 
 
 def _millicores(cores: float | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slopewise.adapters.http.alert_webhook import PATH
-from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
@@ -60,24 +60,21 @@ def _of_service(api: Api, namespace: str, service: Json, *, listens: bool) -> Fi
         return Finding("alerts", "failed", f"{name} leads to a controller without {OPTION}", _APPLY)
     path = path_of("discovery.k8s.io/v1", "endpointslices", namespace)
     params = {"labelSelector": f"kubernetes.io/service-name={SERVICE}"}
-    slices = [each for page in pages(api, path, params) for each in page.get("items") or ()]
-    ready = [(each, slice_) for slice_ in slices for each in slice_.get("endpoints") or () if _is_ready(each)]
+    slices = list(objects(api, path, params))
+    # Kubernetes takes an unknown state for ready.
+    ready = [
+        slice_
+        for slice_ in slices
+        for each in slice_.get("endpoints") or ()
+        if (each.get("conditions") or {}).get("ready") is not False
+    ]
     if not ready:
         remedy = "see whether the controller is ready, and compare the Service's selector with its pods' labels"
         return Finding("alerts", "failed", f"{name} leads to no ready pod: no alert arrives", remedy)
-    if not all(_port(slice_) for _, slice_ in ready):
+    if not all(any(each.get("port") for each in slice_.get("ports") or ()) for slice_ in ready):
         return Finding(
             "alerts", "failed", f"{name} leads to no port of its pods", "name the pods' port in its targetPort"
         )
     port = next((each.get("port") for each in (service.get("spec") or {}).get("ports") or ()), None)
     url = f"http://{SERVICE}.{namespace}.svc:{port}{PATH}"
     return Finding("alerts", "ok", f"{url} leads to {counted(len(ready), 'ready pod')}")
-
-
-def _is_ready(endpoint: Json) -> bool:
-    """Kubernetes takes an unknown state for ready."""
-    return (endpoint.get("conditions") or {}).get("ready") is not False
-
-
-def _port(slice_: Json) -> bool:
-    return any(each.get("port") for each in slice_.get("ports") or ())

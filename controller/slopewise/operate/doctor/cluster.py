@@ -83,15 +83,13 @@ def _measured(
         yield finding
     if not answers:
         return
-    sought = _sought(specs or [TrainingPolicySpec()], options.scrape_interval_seconds)
+    specs = specs or [TrainingPolicySpec()]  # what all policies together look for: any of them may select a pod
+    sought = Sought(
+        list({each.evaluation.model_dump_json(): each.evaluation for each in specs}.values()),
+        list({each.responses.model_dump_json(): each.responses for each in specs}.values()),
+        options.scrape_interval_seconds,
+        max(each.migration.max_checkpoint_age_seconds for each in specs),
+    )
     if pods:
         yield from check_jobs(endpoint, sought, pods, options.connection.namespace, now)
     yield from check_labels(endpoint, sought.evaluations, now)
-
-
-def _sought(specs: Sequence[TrainingPolicySpec], scrape_interval_seconds: float) -> Sought:
-    """What all policies together look for; a pod may be selected by any of them."""
-    evaluations = {each.evaluation.model_dump_json(): each.evaluation for each in specs}
-    responses = {each.responses.model_dump_json(): each.responses for each in specs}
-    oldest = max(each.migration.max_checkpoint_age_seconds for each in specs)
-    return Sought(list(evaluations.values()), list(responses.values()), scrape_interval_seconds, oldest)

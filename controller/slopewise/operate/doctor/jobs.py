@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, PodRecord
-from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.cache.store import UNREADABLE
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
@@ -45,12 +45,11 @@ def read_pods(api: Api, namespace: str | None) -> tuple[list[Finding], list[PodR
     path, params = path_of("v1", "pods", namespace), {"labelSelector": f"{MANAGED_LABEL}=true"}
     pods, unreadable = [], []
     try:
-        for page in pages(api, path, params):
-            for raw in page.get("items") or ():
-                try:
-                    pods.append(parse_pod(raw))
-                except UNREADABLE as error:
-                    unreadable.append(str(error))
+        for raw in objects(api, path, params):
+            try:
+                pods.append(parse_pod(raw))
+            except UNREADABLE as error:
+                unreadable.append(str(error))
     except ApiError as error:
         return [Finding("pods", "unchecked", f"pods may not be read: {error}")], []
     running = [pod for pod in pods if pod.node is not None and not pod.ended]
@@ -77,29 +76,25 @@ def check_jobs(
         resource_matchers={},
         responses=sought.responses,
     )
+    containers = {container.name for pod in pods for container in pod.containers}
+    scope = Scope(tuple(sorted({pod.namespace for pod in pods})), tuple(sorted(containers)))
+    keys = {JobKey(pod.namespace, pod.name) for pod in pods}
+
+    def named(labels: Mapping[str, str]) -> str:
+        key = JobKey(labels.get("namespace", ""), labels.get("pod", ""))
+        return f"{key.namespace}/{key.pod}" if key in keys else ""
+
     with reader:
         try:
-            reading = reader.read(now_seconds, _scope(pods))
+            reading = reader.read(now_seconds, scope)
         except ObservationError as error:
             yield Finding("series", "unreachable", without_pass(error))
             return
-        keys = {JobKey(pod.namespace, pod.name) for pod in pods}
-        yield from check_targets(reader.targets, lambda labels: _pod_named(labels, keys))
+        yield from check_targets(reader.targets, named)
         missing = MissingEvaluations(reader, sought.evaluations, 0.0, REMEDIES)
         yield from _series(pods, reading, missing, now_seconds)
     yield from _containers(pods, reading)
     yield from _checkpoints(pods, reading, sought.max_checkpoint_age_seconds, now_seconds)
-
-
-def _scope(pods: Iterable[PodRecord]) -> Scope:
-    pods = list(pods)
-    containers = {container.name for pod in pods for container in pod.containers}
-    return Scope(tuple(sorted({pod.namespace for pod in pods})), tuple(sorted(containers)))
-
-
-def _pod_named(labels: Mapping[str, str], keys: Iterable[JobKey]) -> str:
-    key = JobKey(labels.get("namespace", ""), labels.get("pod", ""))
-    return f"{key.namespace}/{key.pod}" if key in keys else ""
 
 
 def _series(

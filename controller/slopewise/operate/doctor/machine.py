@@ -32,8 +32,15 @@ class LocalCheckOptions:
 
 def check_machine(options: LocalCheckOptions) -> Iterator[Finding]:
     """All findings."""
-    yield _system()
-    yield _state_folder()
+    system = platform.system()
+    if system == "Linux":
+        yield Finding("system", "ok", system)
+    else:
+        yield Finding("system", "failed", f"{system or 'this system'} has neither cgroups nor /proc", "use Linux")
+    try:
+        yield Finding("state", "ok", f"{default_state_dir()} can be written")
+    except SlopewiseError as error:
+        yield Finding("state", "failed", str(error))
     yield _limiter(options.actuator)
     if options.prometheus is None:
         yield _prometheus_program()
@@ -41,20 +48,6 @@ def check_machine(options: LocalCheckOptions) -> Iterator[Finding]:
         yield from check_prometheus(options.prometheus, options.scrape_interval_seconds, time.time())
     if options.jobs_file is not None:
         yield _jobs_file(options.jobs_file)
-
-
-def _system() -> Finding:
-    system = platform.system()
-    if system == "Linux":
-        return Finding("system", "ok", system)
-    return Finding("system", "failed", f"{system or 'this system'} has neither cgroups nor /proc", "use Linux")
-
-
-def _state_folder() -> Finding:
-    try:
-        return Finding("state", "ok", f"{default_state_dir()} can be written")
-    except SlopewiseError as error:
-        return Finding("state", "failed", str(error))
 
 
 def _limiter(choice: str) -> Finding:

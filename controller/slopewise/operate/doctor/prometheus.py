@@ -70,14 +70,15 @@ def check_targets(read: Callable[[], Sequence[Target]], named: Callable[[Mapping
     except ObservationError as error:
         return [Finding("targets", "unchecked", f"its targets cannot be listed: {without_pass(error)}")]
     ours = [(name, each) for each in targets if (name := named(each.labels))]
-    down = [(name, f"down: {_error(each)}") for name, each in ours if each.health == "down"]
+    unnamed = "Prometheus names no error"
+    down = [
+        (name, f"down: {bounded(each.last_error, _MAX_ERROR) or unnamed}")
+        for name, each in ours
+        if each.health == "down"
+    ]
     if down:
         return grouped("targets", "failed", down)
     return [Finding("targets", "ok", f"{counted(len(ours), 'target')} of managed jobs, none is down")]
-
-
-def _error(target: Target) -> str:
-    return bounded(target.last_error, _MAX_ERROR) or "Prometheus names no error"
 
 
 def check_labels(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from slopewise.adapters.kube.cache.reflector import pages
+from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
@@ -84,7 +84,7 @@ def clock_finding(whose: str, ahead_seconds: float) -> Finding:
 def check_nodes(api: Api, now_seconds: float) -> Iterator[Finding]:
     """Whether every kubelet is new enough to resize, and its clock right."""
     try:
-        nodes = [each for page in pages(api, path_of("v1", "nodes"), {}) for each in page.get("items") or ()]
+        nodes = list(objects(api, path_of("v1", "nodes")))
     except ApiError as error:
         yield Finding("kubelets", "unchecked", f"nodes may not be read: {error}")
         return
@@ -107,11 +107,7 @@ def _old_kubelet(node: Json) -> str:
 def _node_clocks(api: Api, now_seconds: float) -> Iterator[Finding]:
     """By the leases that kubelets renew every ten seconds; no finding where they may not be read."""
     try:
-        leases = [
-            each
-            for page in pages(api, path_of("coordination.k8s.io/v1", "leases", NODE_LEASES), {})
-            for each in page.get("items") or ()
-        ]
+        leases = list(objects(api, path_of("coordination.k8s.io/v1", "leases", NODE_LEASES)))
     except ApiError:
         return
     ahead = [(_name(each), _renewed_ahead_seconds(each, now_seconds)) for each in leases]
@@ -139,7 +135,7 @@ def _renewed_ahead_seconds(lease: Json, now_seconds: float) -> float | None:
 def read_policies(api: Api) -> tuple[list[Finding], list[PolicyRecord]]:
     """The TrainingPolicies, and what is wrong with them."""
     try:
-        found = [parse_policy(each) for page in pages(api, policy_path(), {}) for each in page.get("items") or ()]
+        found = [parse_policy(each) for each in objects(api, policy_path())]
     except ApiError as error:
         if error.is_not_found:
             text = "the custom resources of Slopewise are not installed"
