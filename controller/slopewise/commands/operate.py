@@ -21,7 +21,7 @@ from slopewise.commands.options import (
     PoliciesFolders,
     complete_workload,
 )
-from slopewise.commands.refusals import refuse
+from slopewise.commands.refusals import refuse, refuse_clusters
 from slopewise.errors import UsageError
 from slopewise.signals import received_signals
 
@@ -98,7 +98,7 @@ def history(
     from slopewise.crds.history import as_json, csv_text, listing
 
     if record is not None:
-        refuse(call, ("--kubeconfig", "--context", "--namespace"), "is for a cluster; leave it or --record out")
+        refuse_clusters(call, "--record")
         from slopewise.operate.recorded_history import history_recorded
 
         lines = history_recorded(record, job, announce, withheld=withheld)
@@ -137,7 +137,7 @@ def explain(
     from slopewise.operate import explanation
 
     if record is not None:
-        refuse(call, ("--kubeconfig", "--context", "--namespace"), "is for a cluster; leave it or --record out")
+        refuse_clusters(call, "--record")
         from slopewise.operate.recorded import explain_recorded
 
         explanations = [explain_recorded(record, job, None if at is None else _seconds(at), announce)]

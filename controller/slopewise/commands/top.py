@@ -12,7 +12,7 @@ import typer
 
 from slopewise.commands.console import out, print_json
 from slopewise.commands.options import Kubeconfig, KubeContext, LeaseNamespace, OneNamespace, Output, OutputFormat
-from slopewise.commands.refusals import refuse
+from slopewise.commands.refusals import refuse, refuse_clusters
 from slopewise.errors import UsageError
 from slopewise.signals import StopSignal, received_signals
 
@@ -88,8 +88,7 @@ def _cluster(
 
 
 def _local(call: typer.Context, port: int) -> Callable[[], View]:
-    of_clusters = ("--kubeconfig", "--context", "--namespace", "--lease-namespace")
-    refuse(call, of_clusters, "is for a cluster; leave it or --local out")
+    refuse_clusters(call, "--local")
     from slopewise.operate.top import ControllerWatch
 
     return ControllerWatch(f"http://127.0.0.1:{port}").view
