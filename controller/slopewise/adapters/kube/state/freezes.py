@@ -15,7 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.records import API_VERSION, GROUP, ManagedPod
-from slopewise.adapters.kube.cache.reflector import Reflector, pages
+from slopewise.adapters.kube.cache.reflector import Reflector, objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
@@ -173,9 +173,8 @@ class KubeFreezes:
     def before_write(self, policy: str) -> Freezes:
         """The same with those that were stored up to now; ApiError when they cannot be read."""
         if self._store is not None:
-            for page in pages(self._api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"}):
-                for each in page.get("items") or ():
-                    self._store.observe(each)
+            for each in objects(self._api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"}):
+                self._store.observe(each)
         return self.of(policy)
 
     def to_recommend(
