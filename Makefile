@@ -21,7 +21,7 @@ help:
 	@echo "make test-shares   the tests that measure CPU shares and rates; on a quiet machine (3 minutes)"
 	@echo "make search    the property tests over random examples, ten times as many (SEARCH_TIMES=10); 5 minutes"
 	@echo "make bench     speed and memory against their bounds"
-	@echo "make replicate the papers' settings in the simulator; writes docs/replication.md (under 20 minutes)"
+	@echo "make replicate the papers' settings in the simulator; writes replication/papers.md (under 20 minutes)"
 	@echo "make record    train the papers' models under the exporter and keep their losses for the simulator (ONLY=vae-keras"
 	@echo "               for one; Linux; 10 minutes on two quiet cores after the download of make test-frameworks)"
 	@echo "make real-runs five rounds of the demo, and the README's table of them (about 25 minutes, quiet machine)"
