@@ -11,6 +11,7 @@ import pytest
 from replication.which_policy import (
     KEPT,
     PAGE,
+    REAL_RUNS,
     ROOT,
     WANTS,
     Want,
@@ -24,6 +25,7 @@ from replication.which_policy import (
 from slopewise.policies import names
 
 TEXT = PAGE.read_text(encoding="utf-8")
+RUNS = REAL_RUNS.read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 AGAIN = "run `make which-policy`"
 FIGURES = json.loads(KEPT.read_text(encoding="utf-8"))
@@ -63,7 +65,7 @@ def test_the_kept_figures_of_one_scenario_are_those_of_all_its_seeds() -> None:
 
 
 def test_the_page_is_written_from_the_kept_figures() -> None:
-    assert page(FIGURES, README) == TEXT, AGAIN
+    assert page(FIGURES, RUNS) == TEXT, AGAIN
 
 
 def test_seconds_that_one_run_does_not_resolve_are_no_gain() -> None:
@@ -77,13 +79,22 @@ def test_seconds_that_one_run_does_not_resolve_are_no_gain() -> None:
 
 
 @pytest.mark.parametrize("want", [want for want in WANTS if want.real], ids=lambda want: want.policy)
-def test_figures_of_real_runs_are_those_of_the_readme(want: Want) -> None:
+def test_figures_of_real_runs_are_those_of_the_page_of_real_runs(want: Want) -> None:
     assert want.real is not None
-    assert f"- **Real**: `{want.real.command}`; {real_figures(want.real, README)}\n" in section(want.policy), AGAIN
+    assert f"- **Real**: `{want.real.command}`; {real_figures(want.real, RUNS)}\n" in section(want.policy), AGAIN
 
 
-def test_a_figure_that_the_readme_no_longer_has_is_not_written() -> None:
+def test_a_figure_that_that_page_no_longer_has_is_not_written() -> None:
     (dqoes,) = [want for want in WANTS if want.policy == "dqoes"]
-    assert real_figures(dqoes.real, README) == "of 4 objectives, met 2 → 4"
-    with pytest.raises(ValueError, match=r"README\.md has under 'Policies' 0 rows"):
-        real_figures(dqoes.real, README.replace("| `dqoes` | objectives met, of 4 |", "| `dqoes` | other |"))
+    assert real_figures(dqoes.real, RUNS) == "of 4 objectives, met 2 → 4"
+    with pytest.raises(ValueError, match=r"real-runs\.md has under 'Policies' 0 rows"):
+        real_figures(dqoes.real, RUNS.replace("| `dqoes` | objectives met, of 4 |", "| `dqoes` | other |"))
+
+
+def test_the_figures_of_the_readme_are_those_that_are_kept() -> None:
+    rows = [line for line in README.splitlines() if "`slopewise simulate " in line]
+    assert rows
+    for row in rows:
+        figures = re.findall(r"×[\d.]+ \[[\d., ]+\]", row)
+        assert figures
+        assert [each for each in figures if each not in section("marginal")] == [], AGAIN
