@@ -52,10 +52,9 @@ Before you choose:
 
 - **A policy has no effect where CPU is not short**: it moves CPU from one job to another, and adds none. Compare with
   `fair` first: `slopewise demo --jobs mine.yaml`, or a [scenario](simulator.md) like your jobs.
-- **Some jobs end later.** *Worst job* is the largest ratio of a job's time to its time under fair sharing; *jobs
-  sooner* is the part of all jobs that end sooner.
+- **Some jobs end later.** *Worst job* is the largest ratio of a job's time to its time under fair sharing.
 - **Jobs without a loss** have no growth: use a policy that decides by a deadline or an objective.
-- **Other purposes** need [a policy of your own](policies.md#write-one-of-your-own).
+- **Other purposes** need [a policy of your own](own-policies.md#write-one-of-your-own).
 """
 
 
@@ -72,7 +71,6 @@ SOONER = Figure("time_to_90_seconds", "time to 90 % of a job's improvement")
 DONE = Figure("jct_mean_seconds", "mean completion time")
 ALL_DONE = Figure("makespan_seconds", "makespan")
 WORST = Figure("worst_job_ratio", "worst job", "values")
-FASTER = Figure("jobs_faster_ratio", "jobs sooner", "values")
 TARGET = Figure("time_to_target_seconds", "time to the target loss")
 DEADLINES = Figure("deadlines_met_ratio", "deadlines met", "values")
 OBJECTIVES = Figure("qoe_satisfied_ratio", "response objectives met", "values")
@@ -102,10 +100,12 @@ class Want:
     needs: str
     scenarios: Mapping[str, Sequence[Figure]]
     """The figures shown, by the scenario's name."""
-    real: Real | None
-    """None: there can be no real run."""
+    real: Real
     beware: str
 
+
+BASELINES = {"fair", "kube-default", "las", "srpt-oracle"}
+"""Policies that others are compared with; nobody chooses them."""
 
 WANTS: tuple[Want, ...] = (
     Want(
@@ -207,30 +207,6 @@ WANTS: tuple[Want, ...] = (
         Real("slopewise demo --policy procon --nodes 2"),
         "That a bad placement is corrected: no job is moved or resized.",
     ),
-    Want(
-        "young jobs first, though nothing is known of any",
-        "las",
-        "nothing",
-        {"heavy-tailed": (SOONER, DONE, FASTER, WORST)},
-        Real("slopewise demo --policy las"),
-        "Long jobs that end in time: they come last.",
-    ),
-    Want(
-        "to know how much could be gained at the very best",
-        "srpt-oracle",
-        "the simulator: it knows what work is left",
-        {"heavy-tailed": (DONE, FASTER, SOONER, WORST)},
-        None,
-        "To run it. It bounds completion times, not how soon jobs are good.",
-    ),
-    Want(
-        "the baseline on several nodes",
-        "kube-default",
-        "several nodes, the right to place jobs",
-        {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
-        Real("slopewise demo --policy kube-default --nodes 2"),
-        "Anything within a node. `fair` leaves placing to the scheduler as it is.",
-    ),
 )
 
 
@@ -315,11 +291,9 @@ def _row(want: Want, kept: Kept) -> str:
 def _section(want: Want, kept: Kept, real: str) -> str:
     lines = [f"\n## {want.policy}\n", f"Needs {want.needs}.\n"]
     for scenario, figures in want.scenarios.items():
-        described = load_scenario(scenario).metadata.description
-        lines.append(f"- **Simulated**, {described}: `slopewise simulate {scenario} --policy {want.policy}`")
-        lines += [f"  - {each.label}: {shown(each, kept[scenario], want.policy)}" for each in figures]
-    if want.real is not None:
-        lines.append(f"- **Real**: `{want.real.command}`; {real_figures(want.real, real)}")
+        found = "; ".join(f"{each.label} {shown(each, kept[scenario], want.policy)}" for each in figures)
+        lines.append(f"- **Simulated**: `slopewise simulate {scenario} --policy {want.policy}`; {found}")
+    lines.append(f"- **Real**: `{want.real.command}`; {real_figures(want.real, real)}")
     lines.append(f"- **Do not expect**: {want.beware[0].lower()}{want.beware[1:]}")
     return "\n".join(lines) + "\n"
 
@@ -341,10 +315,10 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def real_figures(real: Real | None, page: str) -> str:
+def real_figures(real: Real, page: str) -> str:
     """As they are on the page of real runs; ValueError where they no longer are."""
-    if real is None or not real.under:
-        return "–" if real is None else "not recorded"
+    if not real.under:
+        return "not recorded"
     section = page.partition(f"\n## {real.under}\n")[2].partition("\n## ")[0]
     rows = [line.removeprefix(real.row) for line in section.splitlines() if line.startswith(real.row)]
     if len(rows) != 1:
