@@ -9,6 +9,7 @@ from slopewise.adapters.kube.cache.reflector import pages
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.explain.findings import Finding
 from slopewise.manager.connect import LEASE_NAME
 from slopewise.reports.wording import counted
@@ -23,7 +24,7 @@ def check_alerts(api: Api, namespace: str) -> Iterator[Finding]:
     listens = None
     try:
         listens = _listens(api, namespace)
-        service = _found(api, path_of("v1", "services", namespace, SERVICE))
+        service = get_or_none(api, path_of("v1", "services", namespace, SERVICE))
         if service is None:
             if listens:
                 text = f"the controller takes alerts, and there is no Service {namespace}/{SERVICE}: none arrives"
@@ -38,19 +39,10 @@ def check_alerts(api: Api, namespace: str) -> Iterator[Finding]:
 
 def _listens(api: Api, namespace: str) -> bool:
     """Whether the Deployment of the controller has the option; False where there is none."""
-    deployment = _found(api, path_of("apps/v1", "deployments", namespace, LEASE_NAME)) or {}
+    deployment = get_or_none(api, path_of("apps/v1", "deployments", namespace, LEASE_NAME)) or {}
     template: Json = (deployment.get("spec") or {}).get("template") or {}
     containers = (template.get("spec") or {}).get("containers") or ()
     return any(str(arg).startswith(OPTION) for each in containers for arg in each.get("args") or ())
-
-
-def _found(api: Api, path: str) -> Json | None:
-    try:
-        return api.get(path)
-    except ApiError as error:
-        if error.is_not_found:
-            return None
-        raise
 
 
 def _of_service(api: Api, namespace: str, service: Json, *, listens: bool) -> Finding:

@@ -19,6 +19,7 @@ from slopewise.adapters.kube.cache.reflector import Reflector, pages
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.config.freeze import FreezeSpec
 from slopewise.crds.conditions import timestamp
@@ -90,12 +91,7 @@ WRITE_TRIES = 4
 
 def read_freeze(api: Api, name: str) -> Json | None:
     """The object; None: there is none. ApiError when it cannot be read."""
-    try:
-        return api.get(freeze_path(name))
-    except ApiError as error:
-        if error.is_not_found:
-            return None
-        raise
+    return get_or_none(api, freeze_path(name))
 
 
 def someone_else_wrote(error: ApiError) -> bool:
