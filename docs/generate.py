@@ -10,7 +10,8 @@ import argparse
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +22,7 @@ from slopewise import policies
 from slopewise.commands.app import app
 from slopewise.config.jobs_file import OWN_VARIABLES, JobEntry
 from slopewise.config.quantities import cpu_quantity
+from slopewise.config.selectors import LabelSelector
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.guards.memory import MIN_SAMPLES, REFUSED_SECONDS
 from slopewise.memory_sizing import HEADROOM, LIMIT_STEP, NEAR_LIMIT
@@ -28,14 +30,16 @@ from slopewise.model.job_classes import RELEASES_MEMORY
 from slopewise.policy_listing import describe
 
 HERE = Path(__file__).resolve().parent
-_HEAD = "<!-- Written by docs/generate.py from {source}: change that, then `make generate`. -->\n\n"
+_FOOT = "\n<!-- Written by docs/generate.py from {source}: change that, then `make generate`. -->\n"
+COMMON_TIMES = 2
+"""An option that as many commands have in the same words stands once, above all commands."""
 
 _JOBS_FILE = f"""\
 # The jobs file
 
 A jobs file is a YAML list of jobs for `slopewise run --local --jobs FILE` and `slopewise demo --jobs FILE`. Each job
-is a command that is started on this machine. `--jobs -` reads the list from standard input. An unknown key or an
-invalid value is refused before anything starts.
+is a command that is started [on this machine](local.md). `--jobs -` reads the list from standard input. An unknown key
+or an invalid value is refused before anything starts.
 
 ```yaml
 - name: resnet
@@ -47,19 +51,15 @@ invalid value is refused before anything starts.
   arriveSeconds: 60
 ```
 
-Relative folders are beside the file, and a command without `workingDirectory` runs in the folder of the file. For
-standard input that is the current folder. The program is searched on the `PATH`, or, when it has a slash in it, from
-the folder in which the command runs.
+Relative folders are beside the file. The program is searched on the `PATH`, or, when it has a slash in it, from the
+folder in which the command runs.
 
-A command is started without a shell, so that signals reach the program itself. Syntax that only a shell interprets
-(`>`, `&&`, `|`, `$X`, `*`, `~` …) is refused with a replacement, unless it is quoted. A list is taken word for word,
-and `[sh, -c, "…"]` runs a shell. Begin the last command of such a line with `exec`, so that it receives SIGTERM and
-not the shell. The output of a command is under `~/.local/state/slopewise/logs`.
+A command is started without a shell. Syntax that only a shell interprets (`>`, `&&`, `|`, `$X`, `*`, `~` …) is refused
+with a replacement, unless it is quoted. `[sh, -c, "…"]` runs a shell; begin its last command with `exec`, so that it
+receives SIGTERM. The output of a command is under `~/.local/state/slopewise/logs`.
 
-A command needs no line of Slopewise: `slopewise-exporter run` starts it and reports the frameworks that it imports, or
-else the loss that it prints, such as `epoch 3/60 loss=0.41`. `lossPattern` finds a loss that is printed in no common
-form ([exporters-no-code.md](exporters-no-code.md)). A command with a `port` and without a `lossPattern` is started as
-it is.
+A command needs no line of Slopewise: [what it imports or prints](exporters-no-code.md) is reported. `lossPattern` finds
+a loss that is printed in no common form. A command with a `port` and without a `lossPattern` is started as it is.
 
 Slopewise sets {" and ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)}, which `env` cannot
 set; `port` chooses the port.
@@ -70,51 +70,40 @@ _TRAINING_POLICY = """\
 
 A TrainingPolicy (`slopewise.dev/v1alpha1`) selects jobs, names the policy that decides their CPU, and sets the
 bounds. The same document is a file for `slopewise run --policy-file` and `slopewise demo --policy-file`, and an
-object of a cluster; [examples/policy.yaml](../examples/policy.yaml) and
-[examples/cluster/policy.yaml](../examples/cluster/policy.yaml) are two. Every key that is not `required` has a
-default. `kubectl explain trainingpolicy.spec` prints the same.
+object of a cluster ([an example of each](../examples)). Every key that is not `required` has a default.
+`kubectl explain trainingpolicy.spec` prints the same.
 """
 
 _MEMORY = f"""\
 ## Memory requests and limits
 
-`spec.resources.memory` says what of memory is changed, on a cluster only; a policy file for one machine that says
-other than `Ignore` is refused. Figures and reasons are in the JobGrowth's status (`memory`, `memoryReason`, the column
-Memory of `kubectl get growth -o wide`), in events, in the history and in the log.
+`spec.resources.memory` says what of memory is changed, on a cluster only. Figures and reasons are in the JobGrowth
+(`memory`, `memoryReason`, the column Memory of `kubectl get growth -o wide`), in events and in the history.
 
 - **`Requests`** lowers the memory request of jobs that need little, those of the classes
   {" and ".join(f"`{name}`" for name in sorted(RELEASES_MEMORY))}, to {HEADROOM:g} × their
-  [peak](glossary.md#memory-peak). That makes room for other pods and cannot kill, because a kernel kills by limits. A
-  request never goes above its original. It is raised again, without a cooldown, as soon as the peak is above it or has
-  grown by `minChangeRatio`, and goes back to its original when the job leaves that class or the key becomes `Ignore`.
+  [peak](glossary.md#memory-peak). That cannot kill, because a kernel kills by limits. It is raised again, without a
+  cooldown, as soon as the peak is above it or has grown by `minChangeRatio`, and goes back to its original when the
+  job leaves that class or the key becomes `Ignore`.
 - **`Limits`** does that too, and raises the limit of any job by a factor of {LIMIT_STEP:g} once its working set is at
   {NEAR_LIMIT:g} of it, as far as its node has room: what the node's managed jobs neither request nor use. A limit is
-  never lowered below its original. A raised one goes back only where the peak is not near the original, and otherwise
-  stays, which the result of the restore says.
+  never lowered below its original. A raised one goes back only where the peak is not near the original.
 
-The memory of these pods is never changed:
+The memory of these pods is never changed: Guaranteed ones; those without a memory request, or with resources for the
+whole pod; those with `resizePolicy` RestartContainer for memory; those that another controller or a
+VerticalPodAutoscaler sizes; those whose owner a HorizontalPodAutoscaler scales by memory or by CPU; those on nodes
+that report swap.
 
-- Guaranteed ones, because their QoS class would change; the static memory manager of a kubelet concerns no others;
-- those without a memory request, or with resources for the whole pod;
-- those with `resizePolicy` RestartContainer for memory;
-- those that another controller or a VerticalPodAutoscaler sizes;
-- those whose owner a HorizontalPodAutoscaler scales by memory, because its ratio of use to request rises with a lower
-  request, or by CPU;
-- those on nodes that report swap.
-
-Memory that was changed before a HorizontalPodAutoscaler came gets back its original, and so does the CPU of that pod,
-once. Nothing is lowered with a working set that is too old or of fewer than {MIN_SAMPLES} samples, or within the
-cooldown. On a node with the condition MemoryPressure nothing is lowered, and no limit is raised. A change that a
-kubelet does not carry out is taken back in the next pass, and the memory of that pod then stays for
-{REFUSED_SECONDS:.0f} s.
-
-Pods of other owners are not counted in the room of a node.
+Nothing is lowered with a working set that is too old or of fewer than {MIN_SAMPLES} samples, or within the cooldown, or
+on a node with the condition MemoryPressure. A change that a kubelet does not carry out is taken back in the next pass,
+and the memory of that pod then stays for {REFUSED_SECONDS:.0f} s. Pods of other owners are not counted in the room of a
+node.
 """
 
 _PARAMETERS = """\
 ## spec.policy.parameters, spec.placement.parameters
 
-The keys that each policy has; [policies.md](policies.md) explains them.
+The keys that each policy has; [policies](policies.md) explains what they do.
 """
 
 _COMMAND_LINE = """\
@@ -128,21 +117,20 @@ workloads in your shell.
 
 
 _MAPPINGS = """
-`evaluation` and `responses` take the place of `spec.evaluation` and `spec.responses` of the policy for this job;
-[exporters-mappings.md](exporters-mappings.md) has examples.
-
+`evaluation` and `responses` have the keys of [spec.evaluation](training-policy.md#specevaluation), but for
+`normaliser`, `progress` and `targetHits`, and of [spec.responses](training-policy.md#specresponses), and take their
+place for this job ([examples](exporters-mappings.md)).
 """
 
 
 def jobs_file() -> str:
     """The reference of the jobs file."""
     return (
-        _HEAD.format(source="controller/slopewise/config/jobs_file.py")
-        + _JOBS_FILE
+        _JOBS_FILE
         + "\n## Keys\n\n"
         + _key_table(JobEntry)
         + _MAPPINGS
-        + "\n".join(_sections(JobEntry)[1:])
+        + _FOOT.format(source="controller/slopewise/config/jobs_file.py")
     )
 
 
@@ -151,17 +139,25 @@ def training_policy() -> str:
     sections = _sections(TrainingPolicy)
     parameters = [_PARAMETERS]
     shipped = [describe(name.replace("_", "-"))[0] for name in policies.names()]
-    parameters += [_parameters(policy) for policy in shipped if not policy["simulator_only"]]
-    return _HEAD.format(source="controller/slopewise/config/training_policy.py") + "\n".join(
-        [_TRAINING_POLICY, *sections, _MEMORY, *parameters]
-    )
+    first: dict[str, str] = {}
+    parameters += [
+        _parameters(policy, first.setdefault(repr(policy["parameters"]), policy["name"]))
+        for policy in shipped
+        if not policy["simulator_only"]
+    ]
+    foot = _FOOT.format(source="controller/slopewise/config/training_policy.py")
+    return "\n".join([_TRAINING_POLICY, *sections, _MEMORY, *parameters]) + foot
 
 
 def command_line() -> str:
     """The reference of every command with its options."""
-    command: Any = typer.main.get_command(app)
-    sections = [_command(path, each) for path, each in _commands("slopewise", command)]
-    return _HEAD.format(source="controller/slopewise/commands") + "\n".join([_COMMAND_LINE, *sections])
+    commands = list(_commands("slopewise", typer.main.get_command(app)))
+    times = Counter(record for path, each in commands for record in _records(path, each))
+    common = {name: text for (name, text), count in times.items() if count >= COMMON_TIMES}
+    rows = [_row(f"`{name}`", text) for name, text in common.items()]
+    shared = "\n".join(["## Options of several commands", "", "| | |", "|---|---|", *rows, ""])
+    sections = [_command(path, each, common) for path, each in commands]
+    return "\n".join([_COMMAND_LINE, shared, *sections]) + _FOOT.format(source="controller/slopewise/commands")
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -184,13 +180,12 @@ def _documents(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[Ba
     yield path, model
     for name, field in model.model_fields.items():
         for inner in (field.annotation, *get_args(field.annotation)):
-            if inspect.isclass(inner) and issubclass(inner, BaseModel):
+            if inspect.isclass(inner) and issubclass(inner, BaseModel) and inner is not LabelSelector:
                 yield from _documents(f"{path}.{field.alias or name}".lstrip("."), inner)
 
 
 def _section(path: str, model: type[BaseModel]) -> str:
-    first = (model.__doc__ or "").strip().splitlines()[0]
-    return f"## {path}\n\n{first}\n\n{_key_table(model)}" if path else f"## Keys\n\n{_key_table(model)}"
+    return f"## {path or 'Keys'}\n\n{_key_table(model)}"
 
 
 def _key_table(model: type[BaseModel]) -> str:
@@ -225,6 +220,8 @@ def _kind(value: dict[str, Any], schema: dict[str, Any]) -> str:
         return " or ".join(f"`{each}`" for each in one.get("enum", [one.get("const")]))
     if one.get("format") == "cpu-quantity":
         return "CPU, such as `250m`, `0.25` or `2`"
+    if one.get("title") == LabelSelector.__name__:
+        return "Kubernetes label selector"
     if "properties" in one:
         return "mapping, see below"
     if one["type"] == "object":
@@ -235,6 +232,8 @@ def _kind(value: dict[str, Any], schema: dict[str, Any]) -> str:
     if one["type"] == "array":
         return "text, or list of texts" if one.get("format") == "command" else "list"
     names = {"string": "text", "number": "number", "integer": "whole number", "boolean": "`true` or `false`"}
+    if {"minimum", "maximum"} <= one.keys():
+        return f"{names[one['type']]}, {one['minimum']:g} to {one['maximum']:.0f}"
     return ", ".join([names[one["type"]], *_bounds(one)])
 
 
@@ -255,10 +254,13 @@ def _default(value: dict[str, Any]) -> str:
     return f"`{default}`" if isinstance(default, str) else f"`{json.dumps(default)}`"
 
 
-def _parameters(policy: dict[str, Any]) -> str:
+def _parameters(policy: dict[str, Any], first: str) -> str:
+    """A table; in words where there are none, or where they are those of the policy `first`."""
     name = policy["name"]
     if not policy["parameters"]:
         return f"### {name}\n\nNone.\n"
+    if name != first:
+        return f"### {name}\n\nThose of [{first}](#{first}).\n"
     rows = ["| key | default | bounds | unit | |", "|---|---|---|---|---|"]
     rows += [
         _row(f"`{each['name']}`", _default(each), each["bounds"], each["unit"], each["description"])
@@ -276,12 +278,22 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from _commands(f"{path} {name}", each)
 
 
-def _command(path: str, command: Any) -> str:
+def _records(path: str, command: Any) -> list[tuple[str, str]]:
+    """Each option with its meaning."""
     context = command.make_context(path, [], resilient_parsing=True)
-    usage = " ".join([path, *command.collect_usage_pieces(context)])
-    records = [record for each in command.params if (record := each.get_help_record(context)) is not None]
-    rows = ["| | |", "|---|---|", *(_row(f"`{name}`", text) for name, text in records)]
-    return "\n".join([f"## {path}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), "", *rows, ""])
+    return [record for each in command.params if (record := each.get_help_record(context)) is not None]
+
+
+def _command(path: str, command: Any, common: Mapping[str, str]) -> str:
+    usage = " ".join([path, *command.collect_usage_pieces(command.make_context(path, [], resilient_parsing=True))])
+    records = _records(path, command)
+    lines = [f"## {path}", "", *([] if usage == f"{path} [OPTIONS]" else [f"`{usage}`", ""])]
+    lines += [inspect.cleandoc(command.help or ""), ""]
+    if own := [_row(f"`{name}`", text) for name, text in records if common.get(name) != text]:
+        lines += ["| | |", "|---|---|", *own, ""]
+    if also := [f"`{name.split(' <')[0]}`" for name, text in records if common.get(name) == text]:
+        lines += [f"Also {', '.join(also)}.", ""]
+    return "\n".join(lines)
 
 
 def outdated(folder: Path) -> dict[Path, str]:

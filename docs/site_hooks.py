@@ -42,6 +42,8 @@ def site_path(repository_path: str) -> str:
 def repository_path(site_path: str) -> str:
     """The file of the repository that a page of the site is written from."""
     of_project = {value: key for key, value in PROJECT.items()}
+    if site_path.startswith("source/"):
+        return site_path.removeprefix("source/")
     return of_project.get(site_path) or f"docs/{site_path}"
 
 
@@ -108,12 +110,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Rewrites a page of the repository; the listings are written for the site already."""
-    uri: str = page.file.src_uri
-    return markdown if uri.startswith("source/") else as_in_the_site(repository_path(uri), markdown)
+    original = repository_path(page.file.src_uri)
+    return as_in_the_site(original, markdown) if (ROOT / original).is_file() else markdown
 
 
 def _outside(targets: Iterable[str]) -> list[str]:
-    """Those that the site gets from elsewhere than docs/, with all that is in their folders."""
+    """Those that the site gets from elsewhere than docs/, with what their folders hold and their pages link to."""
     found: set[str] = set()
     pending = [each for each in targets if site_path(each).startswith("source/")]
     while pending:
@@ -121,6 +123,8 @@ def _outside(targets: Iterable[str]) -> list[str]:
             found.add(each)
             if (ROOT / each).is_dir():
                 pending += [str(child.relative_to(ROOT)) for child in children(each)]
+            elif each.endswith(".md"):
+                pending += [target for target in linked(each) if site_path(target).startswith("source/")]
     return sorted(found)
 
 

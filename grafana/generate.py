@@ -1,4 +1,4 @@
-"""Writes the dashboards' JSON, and the list of their panels: `python grafana/generate.py`; `--check` compares instead.
+"""Writes the dashboards' JSON: `python grafana/generate.py`; `--check` compares instead.
 
 The JSON travels to clusters as a ConfigMap (`kustomization.yaml` beside this file), to a Grafana by `slopewise
 dashboards push`, and into the wheel. The same code gives the same bytes.
@@ -22,7 +22,6 @@ from grafana.controller import controller  # noqa: E402
 from grafana.job import job  # noqa: E402
 from grafana.nodes import nodes  # noqa: E402
 from grafana.overview import overview  # noqa: E402
-from grafana.page import PAGE, page  # noqa: E402
 
 DASHBOARDS = {"controller.json": controller, "job.json": job, "nodes.json": nodes, "overview.json": overview}
 
@@ -33,10 +32,8 @@ def render(dashboard: Dashboard) -> str:
 
 
 def files(folder: Path) -> dict[Path, str]:
-    """All that is generated, by its place: the dashboards in `folder`, and the list of their panels."""
-    built = {name: build() for name, build in DASHBOARDS.items()}
-    ordered = [built[f"{name}.json"] for name in ("overview", "job", "nodes", "controller")]
-    return {**{folder / name: render(each) for name, each in built.items()}, PAGE: page(ordered)}
+    """All that is generated, by its place in `folder`."""
+    return {folder / name: render(build()) for name, build in DASHBOARDS.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""`python -m replication`: run every published setting, write the page and its pictures, and docs/which-policy.md.
+"""`python -m replication`: run every published setting, write papers.md and its pictures, and docs/which-policy.md.
 
 `--seeds 24 --workers 2` is what `make replicate` runs; `--only NAME` prints one setting and writes nothing.
 """
@@ -21,7 +21,7 @@ from replication.plots import draw_all
 from replication.run import SETTINGS, run_settings
 from replication.validation import section
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+HERE = Path(__file__).resolve().parent
 
 
 def main(
@@ -29,7 +29,7 @@ def main(
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     only: Annotated[list[str] | None, typer.Option(help="Only this setting; print it, write nothing.")] = None,
 ) -> None:
-    """Run the published settings and write docs/replication.md."""
+    """Run the published settings and write replication/papers.md."""
     err = Console(stderr=True)
     names = only or list(SETTINGS)
     if unknown := sorted(set(names) - SETTINGS.keys()):
@@ -42,8 +42,8 @@ def main(
     if only:
         Console().print(Markdown(page(results, {}, "")))
     else:
-        pictures = draw_all(results, DOCS / "images" / "replication")
-        (DOCS / "replication.md").write_text(page(results, pictures, section()), encoding="utf-8")
+        pictures = draw_all(results, HERE / "images")
+        (HERE / "papers.md").write_text(page(results, pictures, section()), encoding="utf-8")
         which_policy.write(workers)
     err.print(f"{len(results)} settings, {seeds} seeds each, {time.monotonic() - start:.0f} s")
 

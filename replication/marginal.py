@@ -1,4 +1,4 @@
-"""Writes `docs/marginal-figures.md`: what the policy `marginal` gives in the simulator, beside other policies.
+"""Writes `replication/marginal-figures.md`: what the policy `marginal` gives in the simulator, beside other policies.
 
 `python -m replication.marginal --section NAME` runs one setting over seeds that nothing was tuned on, keeps its figures
 (`marginal_figures/NAME.json`), and writes the page from all that is kept. Without `--section` it runs all of them, an
@@ -20,7 +20,7 @@ from replication.marginal_page import page
 from replication.marginal_runs import KEPT, Kept, load, run, save
 from replication.marginal_settings import SETTINGS, Setting
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "marginal-figures.md"
+PAGE = Path(__file__).with_name("marginal-figures.md")
 
 NAMES = [*(setting.name for setting in SETTINGS), marginal_published.NAME]
 
@@ -41,7 +41,7 @@ def main(
     external: Annotated[Path | None, typer.Option(help="Scenarios that are no part of the project.")] = None,
     render: Annotated[bool, typer.Option("--render", help="Run nothing; write the page from what is kept.")] = False,
 ) -> None:
-    """Simulate the figures of the page, and write docs/marginal-figures.md."""
+    """Simulate the figures of the page, and write replication/marginal-figures.md."""
     err = Console(stderr=True)
     if unknown := sorted(set(section or ()) - set(NAMES)):
         err.print(f"--section {unknown[0]}: there is no such section; use one of {', '.join(NAMES)}.")

@@ -1,4 +1,4 @@
-"""Renders docs/marginal-figures.md from the figures that are kept of each setting."""
+"""Renders replication/marginal-figures.md from the figures that are kept of each setting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from slopewise.reports.estimates import Estimate
 HEAD = """\
 # Figures of `marginal`
 
-Written by `python -m replication.marginal`; do not edit. [policies.md](policies.md#marginal) says what the policy does.
+<!-- Written by `python -m replication.marginal`. -->
+
+[The policy explained](../docs/marginal.md) says what it does.
 
 Each section is a setting in the simulator, with its real pass. Figures are means over the seeds that the section names,
 with 95 % intervals. Readings of the policy were compared on seeds {tuned} and above alone: no figure here is from them.
@@ -42,7 +44,7 @@ with 95 % intervals. Readings of the policy were compared on seeds {tuned} and a
 
 **Contention.** A job loses 1 % of its work for each further job on its node, unless a section says otherwise: that is
 assumed. The column *CPU lost* has what it comes to. On real cores, a step of two trainings on one core took 0 to 28 %
-more CPU than alone ([recorded_pairs.csv](../replication/recorded_pairs.csv)). The policy assumes none: what it counts
+more CPU than alone ([recorded pairs](recorded_pairs.csv)). The policy assumes none: what it counts
 in CPU-seconds includes it. The sections without contention and with 5 % show what depends on it.
 
 `python -m replication.marginal --section NAME` runs one section, and keeps the figures of each seed in

@@ -1,6 +1,6 @@
 """`marginal` beside each paper's policy on that paper's own measures, over the same drawn jobs, in the same simulator.
 
-The settings are those of docs/replication.md, as each paper's policy runs there; only the policy is another one. It
+The settings are those of replication/papers.md, as each paper's policy runs there; only the policy is another one. It
 runs with the plans of the scenarios (planned steps), and once more without. Of the papers' policies only `deadline` and
 `procon` use plans.
 """

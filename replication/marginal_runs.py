@@ -1,4 +1,4 @@
-"""Runs the settings of docs/marginal-figures.md, and keeps the figures of every seed as JSON.
+"""Runs the settings of replication/marginal-figures.md, and keeps the figures of every seed as JSON.
 
 A setting is run alone, or some of its policies are: what is kept of the others stays, if the seeds are the same.
 """

@@ -1,6 +1,6 @@
 """The settings on which `marginal` is compared: scenarios, what replaces their keys, policies, and what is aimed at.
 
-Each is a section of docs/marginal-figures.md, with its result in `marginal_figures/NAME.json`.
+Each is a section of replication/marginal-figures.md, with its result in `marginal_figures/NAME.json`.
 """
 
 from __future__ import annotations

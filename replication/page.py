@@ -1,4 +1,4 @@
-"""Writes `docs/replication.md`: for each setting the printed figure, ours with its interval, and what to make of it."""
+"""Writes `replication/papers.md`: for each setting the printed figure, ours with its interval, and a verdict."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ NOTHING = {"%": 0.5, "jobs": 0.0, "s": 0.0, "": 0.0}
 HEAD = """\
 # The papers' figures, and ours
 
-Written by `make replicate` ({seeds} seeds a setting); do not edit. Each table sets a paper's printed figures beside
-what this project's policies give in its [simulator](simulator.md), which runs the real pass
-(`controller/slopewise/reconcile.py`). Ours are means over seeds with 95 % intervals (Student's t) in brackets; each
-paper's policy is compared with that paper's own baseline, seed by seed over the same jobs.
+<!-- Written by `make replicate`. -->
+
+Each table sets a paper's printed figures beside what this project's policies give in its
+[simulator](../docs/simulator.md), which runs the real pass. Ours are means over seeds ({seeds} seeds a setting) with
+95 % intervals (Student's t) in brackets; each paper's policy is compared with that paper's own baseline, seed by seed
+over the same jobs.
 
 The papers' machines, the exact lengths of their models and their arrival times are not printed. A scenario's lengths or
 speeds are chosen so that the *baseline* comes near the printed one, and the policy has no part in that choice. So
@@ -45,7 +47,7 @@ completion times and makespans in seconds are shown but not judged; how much a p
 | slow move, rebalancing move | moves by SpeCon's Algorithm 4, for slow growth, and 5, to even out the nodes |
 | jitter | standard deviation over mean of a job's CPU over pieces of 20 s, mean over jobs |
 | allocated CPU used | of the CPU that limits (or requests, without a limit) allocate to jobs, the part that they use |
-| recorded losses | jobs report their models' [real losses](simulator.md#recorded-losses): each step's, or averaged |
+| recorded losses | jobs report [real losses](../docs/simulator.md#recorded-losses): each step's, or averaged |
 | falls | how much less it is than under the baseline, in per cent; a negative figure is a rise |
 
 The last column says, by rule:
@@ -125,7 +127,7 @@ def _section(result: Result, pictures: Sequence[str]) -> str:
         cells = [shown(result.estimates.get((place, name)), claim.unit, result.seeds) for name in names]
         said = verdict(claim, result.estimates[place, names[0]])
         lines.append(f"| {claim.what} | {claim.printed} | {' | '.join(cells)} | {said} |")
-    lines += [f"\n![{picture}](images/replication/{picture})" for picture in pictures]
+    lines += [f"\n![{picture}](images/{picture})" for picture in pictures]
     lines += [f"\n{paragraph(comment)}" for comment in COMMENTS.get(setting.name, ())]
     return "\n".join(lines) + "\n"
 

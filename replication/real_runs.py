@@ -1,4 +1,4 @@
-"""Writes the README's table of real runs of the demo from what `slopewise demo --repeat 5 -o json` printed.
+"""Writes the table of real runs of the demo in `real-runs.md` from what `slopewise demo --repeat 5 -o json` printed.
 
 `make real-runs` (25 minutes on a quiet machine of two cores) runs both; `python -m replication.real_runs demo.json` is
 the second half. It takes several such files of one machine. A round counts where the demo itself compares every policy
@@ -20,9 +20,9 @@ from rich.console import Console
 from slopewise.errors import UsageError
 from slopewise.reports.estimates import Estimate, estimate
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+PAGE = Path(__file__).with_name("real-runs.md")
 RECORDED = Path(__file__).with_name("real_runs.json")
-BEGIN, END = "<!-- real runs: written by `make real-runs`; do not edit -->\n", "<!-- end of real runs -->\n"
+BEGIN, END = "<!-- real runs: written by `make real-runs` -->\n", "<!-- end of real runs -->\n"
 
 LEAST_ROUNDS = 5
 
@@ -79,7 +79,7 @@ def ratios(recorded: Mapping[str, Any], policy: str, measure: str) -> list[float
 
 
 def table(recorded: Mapping[str, Any]) -> str:
-    """The README's block: a row for each measure of each policy."""
+    """The block of the page: a row for each measure of each policy."""
     rounds = recorded["rounds"]
     policies = [policy for policy in rounds[0] if policy != BASELINE]
     columns = [f"run {number}" for number in range(1, len(rounds) + 1)]
@@ -124,22 +124,22 @@ def _shown(mean: Estimate) -> str:
     return f"{mean.mean:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
 
 
-def block(readme: str) -> str:
-    """The part of the README that is written here; ValueError where its marks are missing."""
-    found = re.findall(re.escape(BEGIN) + "(.*?)" + re.escape(END), readme, re.DOTALL)
+def block(page: str) -> str:
+    """The part of the page that is written here; ValueError where its marks are missing."""
+    found = re.findall(re.escape(BEGIN) + "(.*?)" + re.escape(END), page, re.DOTALL)
     if len(found) != 1:
-        raise ValueError(f"README.md has {len(found)} blocks of real runs; its marks are {BEGIN!r} and {END!r}")
+        raise ValueError(f"real-runs.md has {len(found)} blocks of real runs; its marks are {BEGIN!r} and {END!r}")
     text: str = found[0]
     return text
 
 
-def with_table(readme: str, recorded: Mapping[str, Any]) -> str:
-    """The README with the table of these runs."""
-    return readme.replace(BEGIN + block(readme) + END, BEGIN + table(recorded) + END)
+def with_table(page: str, recorded: Mapping[str, Any]) -> str:
+    """The page with the table of these runs."""
+    return page.replace(BEGIN + block(page) + END, BEGIN + table(recorded) + END)
 
 
 def main(demos: Annotated[list[Path], typer.Argument(help="What `slopewise demo -o json` printed.")]) -> None:
-    """Keep the figures of the runs, and write the README's table."""
+    """Keep the figures of the runs, and write the table of the page."""
     console = Console(stderr=True)
     try:
         recorded = condensed([json.loads(demo.read_text(encoding="utf-8")) for demo in demos])
@@ -147,8 +147,8 @@ def main(demos: Annotated[list[Path], typer.Argument(help="What `slopewise demo 
         console.print(f"{', '.join(str(demo) for demo in demos)}: {error}")
         raise typer.Exit(2) from error
     RECORDED.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
-    README.write_text(with_table(README.read_text(encoding="utf-8"), recorded), encoding="utf-8")
-    console.print(f"wrote {RECORDED.name} and the table of README.md; now: make which-policy")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), recorded), encoding="utf-8")
+    console.print(f"wrote {RECORDED.name} and the table of {PAGE.name}; now: make which-policy")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 `python -m replication.which_policy` (which is `make which-policy`, two minutes, and part of `make replicate`) runs
 each scenario as `slopewise simulate` does, keeps the figures in `which_policy.json`, and writes the page from them. The
-page shows that command, and its figures. Figures of real runs are those of the README's tables, each beside the command
-that gives such figures.
+page shows that command, and its figures. Figures of real runs are those of `real-runs.md`, each
+beside the command that gives such figures.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from slopewise.simulator.sweep import simulate
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "which-policy.md"
 KEPT = Path(__file__).parent / "which_policy.json"
+REAL_RUNS = Path(__file__).with_name("real-runs.md")
 
 Kept = Mapping[str, Any]
 """By scenario: its seeds, the figures of each policy, and those of the first seed, by which one sees that it is old."""
@@ -33,29 +34,27 @@ Kept = Mapping[str, Any]
 HEAD = """\
 # Which policy?
 
-Written by `make which-policy`; do not edit. This page lists a policy for each purpose, with what to expect of it.
-[policies.md](policies.md) has each policy in full, `slopewise policies NAME` its parameters.
+<!-- Written by `make which-policy`. -->
 
-- **Simulated** figures are those that the command beside them prints: means over {seeds} seeds with 95 % intervals in
-  brackets. ×0.86 is the ratio to fair sharing (`fair`, which leaves every job alone) over the same jobs, seed by seed;
-  an interval that holds 1 is no effect. Fair sharing's figure comes before an arrow.
-- **Real** figures are those of single runs on two cores, from the [README](../README.md); they are worse on a busy
-  machine. The command beside them prints yours.
+A policy for each purpose, with what to expect of it. [Policies](policies.md) has each in full.
 
-| you want | use | simulated | real |
-|---|---|---|---|
+- **Simulated** figures are those that the command prints: means over {seeds} seeds with 95 % intervals in brackets.
+  ×0.86 is the ratio to fair sharing over the same jobs; an interval that holds 1 is no effect. Fair sharing's figure
+  comes before an arrow.
+- **Real** figures are those of [single runs on two cores](../replication/real-runs.md). The command prints yours.
+
+| you want | use | first figure, simulated |
+|---|---|---|
 """
 
 RULES = """
 Before you choose:
 
-- **A policy has no effect where CPU is not short**, or where every job needs all it can get to the very end: it moves
-  CPU from one job to another, and adds none. Compare with `fair` first: `slopewise demo --jobs mine.yaml`, or a
-  [scenario](simulator.md) like your jobs.
-- **Some jobs end later.** *Worst job* below is the largest ratio of a job's time to its time under fair sharing; *jobs
-  sooner* is the part of all jobs that end sooner.
-- **Jobs without a loss** have no growth. Use `las` for them, or a policy that decides by a deadline or an objective.
-- **Other purposes** need a policy of your own ([how](policies.md#write-one-of-your-own)).
+- **A policy has no effect where CPU is not short**: it moves CPU from one job to another, and adds none. Compare with
+  `fair` first: `slopewise demo --jobs mine.yaml`, or a [scenario](simulator.md) like your jobs.
+- **Some jobs end later.** *Worst job* is the largest ratio of a job's time to its time under fair sharing.
+- **Jobs without a loss** have no growth: use a policy that decides by a deadline or an objective.
+- **Other purposes** need [a policy of your own](own-policies.md#write-one-of-your-own).
 """
 
 
@@ -72,7 +71,6 @@ SOONER = Figure("time_to_90_seconds", "time to 90 % of a job's improvement")
 DONE = Figure("jct_mean_seconds", "mean completion time")
 ALL_DONE = Figure("makespan_seconds", "makespan")
 WORST = Figure("worst_job_ratio", "worst job", "values")
-FASTER = Figure("jobs_faster_ratio", "jobs sooner", "values")
 TARGET = Figure("time_to_target_seconds", "time to the target loss")
 DEADLINES = Figure("deadlines_met_ratio", "deadlines met", "values")
 OBJECTIVES = Figure("qoe_satisfied_ratio", "response objectives met", "values")
@@ -80,11 +78,11 @@ OBJECTIVES = Figure("qoe_satisfied_ratio", "response objectives met", "values")
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A command for one machine, and the row of a table in the README that has its figures, if it was recorded."""
+    """A command for one machine, and the row of a table of real-runs.md that has its figures, if it was recorded."""
 
     command: str
     under: str = ""
-    """The heading of the README under which the row is; empty: none was recorded."""
+    """The heading of that page under which the row is; empty: none was recorded."""
     row: str = ""
     """How the row begins, as it is written: all cells before the figures."""
     label: str = ""
@@ -102,10 +100,12 @@ class Want:
     needs: str
     scenarios: Mapping[str, Sequence[Figure]]
     """The figures shown, by the scenario's name."""
-    real: Real | None
-    """None: there can be no real run."""
+    real: Real
     beware: str
 
+
+BASELINES = {"fair", "kube-default", "las", "srpt-oracle"}
+"""Policies that others are compared with; nobody chooses them."""
 
 WANTS: tuple[Want, ...] = (
     Want(
@@ -115,7 +115,7 @@ WANTS: tuple[Want, ...] = (
         {"flowcon-10": (DONE, SOONER, ALL_DONE, WORST), "specon-20-mixed": (DONE, SOONER, ALL_DONE, WORST)},
         Real(
             "make demo",
-            "What to expect",
+            "The demo",
             "| `marginal`: mean completion time (JCT) |",
             "the same run by run: ×",
             runs=True,
@@ -129,7 +129,7 @@ WANTS: tuple[Want, ...] = (
         {"flowcon-10": (SOONER, DONE, WORST)},
         Real(
             "make demo",
-            "What to expect",
+            "The demo",
             "| `flowcon`: mean time to 90 % of a job's improvement |",
             "the same run by run: ×",
             runs=True,
@@ -207,30 +207,6 @@ WANTS: tuple[Want, ...] = (
         Real("slopewise demo --policy procon --nodes 2"),
         "That a bad placement is corrected: no job is moved or resized.",
     ),
-    Want(
-        "young jobs first, though nothing is known of any",
-        "las",
-        "nothing",
-        {"heavy-tailed": (SOONER, DONE, FASTER, WORST)},
-        Real("slopewise demo --policy las"),
-        "Long jobs that end in time: they come last.",
-    ),
-    Want(
-        "to know how much could be gained at the very best",
-        "srpt-oracle",
-        "the simulator: it knows what work is left",
-        {"heavy-tailed": (DONE, FASTER, SOONER, WORST)},
-        None,
-        "To run it. It bounds completion times, not how soon jobs are good.",
-    ),
-    Want(
-        "the baseline on several nodes",
-        "kube-default",
-        "several nodes, the right to place jobs",
-        {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
-        Real("slopewise demo --policy kube-default --nodes 2"),
-        "Anything within a node. `fair` leaves placing to the scheduler as it is.",
-    ),
 )
 
 
@@ -299,27 +275,25 @@ def kept_of(result: SweepResult, policies: Sequence[str]) -> dict[str, Any]:
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-def page(kept: Kept, readme: str) -> str:
-    """The whole page, in Markdown. `kept`: the figures; `readme`: the text that has the real figures."""
+def page(kept: Kept, real: str) -> str:
+    """The whole page, in Markdown. `kept`: the figures; `real`: the page that has the real figures."""
     seeds = ", ".join(str(each) for each in sorted({each["seeds"] for each in kept.values()}))
-    parts = [HEAD.format(seeds=seeds), *(_row(want, kept, readme) for want in WANTS), RULES]
-    return "".join(parts + [_section(want, kept, readme) for want in WANTS])
+    parts = [HEAD.format(seeds=seeds), *(_row(want, kept) for want in WANTS), RULES]
+    return "".join(parts + [_section(want, kept, real) for want in WANTS])
 
 
-def _row(want: Want, kept: Kept, readme: str) -> str:
+def _row(want: Want, kept: Kept) -> str:
     scenario, (first, *_) = next(iter(want.scenarios.items()))
     simulated = f"{first.label} {shown(first, kept[scenario], want.policy)}"
-    return f"| {want.want} | [`{want.policy}`](#{want.policy}) | {simulated} | {real_figures(want.real, readme)} |\n"
+    return f"| {want.want} | [`{want.policy}`](#{want.policy}) | {simulated} |\n"
 
 
-def _section(want: Want, kept: Kept, readme: str) -> str:
-    lines = [f"\n## {want.policy}\n", f"You want {want.want}. It needs {want.needs}.\n"]
+def _section(want: Want, kept: Kept, real: str) -> str:
+    lines = [f"\n## {want.policy}\n", f"Needs {want.needs}.\n"]
     for scenario, figures in want.scenarios.items():
-        described = load_scenario(scenario).metadata.description
-        lines.append(f"- **Simulated**, {described}: `slopewise simulate {scenario} --policy {want.policy}`")
-        lines += [f"  - {each.label}: {shown(each, kept[scenario], want.policy)}" for each in figures]
-    if want.real is not None:
-        lines.append(f"- **Real**: `{want.real.command}`; {real_figures(want.real, readme)}")
+        found = "; ".join(f"{each.label} {shown(each, kept[scenario], want.policy)}" for each in figures)
+        lines.append(f"- **Simulated**: `slopewise simulate {scenario} --policy {want.policy}`; {found}")
+    lines.append(f"- **Real**: `{want.real.command}`; {real_figures(want.real, real)}")
     lines.append(f"- **Do not expect**: {want.beware[0].lower()}{want.beware[1:]}")
     return "\n".join(lines) + "\n"
 
@@ -341,15 +315,15 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def real_figures(real: Real | None, readme: str) -> str:
-    """As they are in the README; ValueError where they no longer are."""
-    if real is None or not real.under:
-        return "–" if real is None else "not recorded"
-    section = readme.partition(f"\n## {real.under}\n")[2].partition("\n## ")[0]
+def real_figures(real: Real, page: str) -> str:
+    """As they are on the page of real runs; ValueError where they no longer are."""
+    if not real.under:
+        return "not recorded"
+    section = page.partition(f"\n## {real.under}\n")[2].partition("\n## ")[0]
     rows = [line.removeprefix(real.row) for line in section.splitlines() if line.startswith(real.row)]
     if len(rows) != 1:
         raise ValueError(
-            f"README.md has under {real.under!r} {len(rows)} rows {real.row!r}; change WANTS in which_policy.py"
+            f"real-runs.md has under {real.under!r} {len(rows)} rows {real.row!r}; change WANTS in which_policy.py"
         )
     cells = [cell.strip() for cell in rows[0].strip("|").split("|")]
     if not {*cells} - {"–"}:
@@ -378,7 +352,7 @@ def write(workers: int) -> None:
 def write_page() -> None:
     """Write the page from the figures that are kept."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    PAGE.write_text(page(kept, (ROOT / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(kept, REAL_RUNS.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def main(workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1) -> None:

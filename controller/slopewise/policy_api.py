@@ -1,7 +1,7 @@
 """The public API for policies: a policy file imports its names from here, and nothing else of Slopewise.
 
-These names stay and keep their meaning; fields are added with defaults. `docs/policies.md` lists them and explains how
-to write a policy.
+These names stay and keep their meaning; fields are added with defaults. `docs/own-policies.md` lists them and explains
+how to write a policy.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from slopewise.config.validation import validate
 from slopewise.crds.schema.definitions import definitions
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
-MOVE_JOBS = [ROOT / name for name in ("README.md", "docs/deployment.md", "docs/testbed.md")]
+MOVE_JOBS = [ROOT / name for name in ("docs/moving-jobs.md", "docs/testbed.md")]
 POLICY = ROOT / "examples/cluster/policy.yaml"
 VERBS = {"annotate", "apply", "create", "delete", "describe", "exec", "get", "kustomize", "label", "logs", "patch"}
 VERBS |= {"port-forward", "rollout", "scale", "wait"}

@@ -14,7 +14,9 @@ from slopewise.own_policies.template import template
 ROOT = Path(__file__).parents[2]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "exporters/README.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), ROOT / "exporters/README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("replication/*.md")]
+)
 PATHS = re.compile(r"`((?:controller|tests|testbed|benchmarks|replication|docs|examples|\.ci)/[\w./-]*)`")
 NAMED = sorted(set(PATHS.findall(CONTRIBUTING + (ROOT / "docs/architecture.md").read_text(encoding="utf-8"))))
 TERMS = re.findall(r'<a id="([\w-]+)"></a>', GLOSSARY)

@@ -24,7 +24,9 @@ from slopewise.config.validation import validate
 from slopewise_exporter.logs import LineParser
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "exporters/README.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), ROOT / "exporters/README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("replication/*.md")]
+)
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 CODE = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 """Blocks of code, also those of a list, which are indented."""

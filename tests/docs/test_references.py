@@ -38,9 +38,13 @@ def test_check_says_what_is_out_of_date_and_writes_nothing(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("model", "page"), [(JobEntry, "jobs-file.md"), (TrainingPolicy, "training-policy.md")])
-def test_every_key_has_a_row_that_explains_it(model: type, page: str) -> None:
-    rows = [line.strip("| ").split(" | ") for line in (DOCS / page).read_text().splitlines() if line.startswith("| `")]
+PAGES = ["jobs-file.md", "training-policy.md"]
+
+
+@pytest.mark.parametrize(("model", "pages"), [(JobEntry, PAGES), (TrainingPolicy, PAGES[1:])])
+def test_every_key_has_a_row_that_explains_it(model: type, pages: list[str]) -> None:
+    text = "\n".join((DOCS / page).read_text() for page in pages)
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     explained = {row[0].strip("`") for row in rows if len(row[-1]) > 4}
     of_kubernetes = {"matchLabels", "matchExpressions", "key", "operator", "values"}
     assert keys(model) - of_kubernetes <= explained

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,9 +26,7 @@ from slopewise.simulator.scenario.generate_settings import (
     Sizes,
 )
 from slopewise.simulator.scenario.parts import JobSettings, NodeSettings, PolicyEntry
-from slopewise.simulator.scenario.recorded_losses import recorded_loss
-from slopewise.simulator.scenario.recorded_losses import shipped as recorded_losses
-from slopewise.simulator.scenario.scenario import ScenarioSpec, load_scenario, policy_runs, shipped
+from slopewise.simulator.scenario.scenario import ScenarioSpec, load_scenario, policy_runs
 from slopewise.simulator.sweep import simulate
 from slopewise.simulator.workload import draw
 
@@ -111,21 +108,6 @@ def test_every_built_in_model_is_reported_with_its_work_and_its_cores() -> None:
     }
 
 
-def test_every_recorded_loss_is_reported_with_its_training_and_its_fall() -> None:
-    assert {name: cells[:5] for name, cells in rows("Recorded losses").items()} == {
-        name: recorded_row(name) for name in recorded_losses()
-    }
-
-
-def recorded_row(name: str) -> list[str]:
-    text = (files("slopewise.simulator") / "recorded" / f"{name}.csv").read_text(encoding="utf-8")
-    facts = dict(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE))
-    curve = recorded_loss(name, "train")
-    fall = f"{curve.first:.3g} → {curve.best:.3g}"
-    offset, early = curve.best / curve.first, 1 - curve.trend.at(0.2)
-    return [facts["steps"], f"{float(facts['cpu_seconds']):.0f}", fall, f"{100 * offset:.1f} %", f"{100 * early:.0f} %"]
-
-
 def test_every_figure_is_reported() -> None:
     assert list(rows("Figures")) == [*(measure.name for measure in MEASURES), "overlap_seconds_K"]
 
@@ -133,12 +115,6 @@ def test_every_figure_is_reported() -> None:
 def test_every_figure_of_which_more_is_better_says_so() -> None:
     said = {name for name, cells in rows("Figures").items() if "more is better" in cells[0]}
     assert said == {measure.name for measure in MEASURES if measure.better == "more"}
-
-
-def test_every_shipped_scenario_is_reported_in_its_own_words() -> None:
-    assert {name: cells[0] for name, cells in rows("What is shipped").items()} == {
-        name: load_scenario(name).metadata.description for name in shipped()
-    }
 
 
 @pytest.mark.parametrize("text", EXAMPLES)

@@ -27,7 +27,9 @@ def _hooks() -> ModuleType:
 
 HOOKS = _hooks()
 PAGES = sorted([path.name for path in (ROOT / "docs").glob("*.md")] + list(HOOKS.PROJECT.values()))
-"""Every page, as a path of the site."""
+"""Every page of the menu, as a path of the site."""
+STUDIES = [f"source/replication/{path.name}" for path in sorted((ROOT / "replication").glob("*.md"))]
+"""Pages that commands write, in no menu: they are there because pages link to them."""
 
 
 def menu(entry: Any) -> list[str]:
@@ -67,7 +69,7 @@ def test_the_built_site_is_ignored_by_git() -> None:
     assert CONFIG["site_dir"].split("/")[0] + "/" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *STUDIES])
 def test_each_link_leads_to_something_that_the_site_has(page: str) -> None:
     original = HOOKS.repository_path(page)
     brought = {HOOKS.site_path(each) for each in HOOKS.linked(original)}

@@ -1,4 +1,4 @@
-"""docs/deployment.md: its kustomizations render, its scrape configuration is one, its tables name what there is."""
+"""The pages of an installation: kustomizations render, the scrape configuration is one, tables name what there is."""
 
 import copy
 import re
@@ -11,10 +11,10 @@ import yaml
 from support.own_policy import a_file
 from support.rendering import MANIFESTS, OVERLAYS, ROOT, only, render, render_in
 
-from slopewise.adapters.kube.client.protocol import FIELD_MANAGER
 from slopewise.adapters.kube.workloads.annotations import KNOWN
 
-PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+NAMES = ("deployment", "prometheus", "own-policies", "gitops", "security", "annotations")
+PAGE = "\n".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in NAMES)
 EXAMPLES = [yaml.safe_load(code) for code in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
 OVERLAYS_OF_USERS = [e for e in EXAMPLES if str(e.get("apiVersion")).startswith("kustomize.config.k8s.io")]
 
@@ -73,14 +73,8 @@ def test_the_page_names_every_overlay_and_every_admission_policy() -> None:
     assert only(everything, "ConfigMap", "slopewise-settings")["data"]["PROMETHEUS_URL"] in PAGE
 
 
-def test_argo_cd_ignores_what_our_field_manager_writes() -> None:
-    (application,) = [example for example in EXAMPLES if example.get("kind") == "Application"]
-
-    assert application["spec"]["ignoreDifferences"][0]["managedFieldsManagers"] == [FIELD_MANAGER]
-
-
 def test_the_page_has_every_annotation_that_is_read_and_no_other() -> None:
-    section = PAGE.partition("## What the owner of a job states")[2].partition("\n## ")[0]
+    section = PAGE.partition("## Annotations")[2].partition("\n## ")[0]
 
     assert sorted(re.findall(r"^\| `(slopewise\.dev/[a-z-]+)`", section, re.MULTILINE)) == sorted(KNOWN)
 

@@ -13,8 +13,8 @@ from support.rendering import OVERLAYS, ROOT, only, render_mine
 from slopewise.adapters.http.config import load_http_config
 
 COMPONENT = "slopewise/manifests/components/prometheus-credentials"
-PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("## A Prometheus with a lock on it")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs/prometheus.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## Credentials")[2].partition("\n## ")[0]
 
 
 def pod_of(folder: Path, overlay: str, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from replication.__main__ import DOCS, main
+from replication.__main__ import HERE, main
 from replication.run import SETTINGS
 
 app = typer.Typer()
@@ -29,7 +29,7 @@ def test_too_few_seeds_for_an_interval_or_no_workers_are_refused(options: list[s
 
 
 def test_one_setting_is_printed_and_nothing_is_written() -> None:
-    before = {path: path.stat().st_mtime_ns for path in [DOCS / "replication.md", *(DOCS / "images").rglob("*.svg")]}
+    before = {path: path.stat().st_mtime_ns for path in [HERE / "papers.md", *(HERE / "images").rglob("*.svg")]}
     result = CliRunner().invoke(app, ["--only", "qoe-ample", "--seeds", "2", "--workers", "1"])
     assert result.exit_code == 0
     assert "DQoES: 10 served models, CPU ample" in result.output

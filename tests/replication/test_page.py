@@ -146,7 +146,7 @@ def test_a_picture_stands_with_its_own_setting_though_another_begins_like_it() -
     text = page([first, second], {"run-random": ["run-random-interval.svg"]}, "")
     before, after = text.split("## Title of run-random")
     assert "run-random-interval.svg" not in before
-    assert after.count("(images/replication/run-random-interval.svg)") == 1
+    assert after.count("(images/run-random-interval.svg)") == 1
 
 
 def test_the_page_ends_with_the_validation_and_names_the_seeds() -> None:

@@ -52,7 +52,7 @@ def test_the_same_figures_give_the_same_bytes(once: dict[str, bytes], tmp_path: 
     ],
 )
 def test_a_picture_is_compared_by_what_it_shows(old: str, new: str, same: bool, tmp_path: Path) -> None:
-    committed = ROOT / "docs/images/replication/flowcon-fixed-alpha.svg"
+    committed = ROOT / "replication/images/flowcon-fixed-alpha.svg"
     written = committed.read_text(encoding="utf-8")
     assert old in written
     (tmp_path / "other.svg").write_text(written.replace(old, new), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The README's table of real runs: which runs it takes, and that it is the one of the runs that were kept."""
+"""The table of real runs: which runs it takes, and that it is the one of the runs that were kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from replication.real_runs import (
     BEGIN,
     END,
     LEAST_ROUNDS,
-    README,
+    PAGE,
     RECORDED,
     block,
     condensed,
@@ -84,16 +84,16 @@ def test_files_of_two_machines_are_refused() -> None:
         condensed([printed(), printed(cores=4.0)])
 
 
-def test_the_readme_has_one_place_for_the_table() -> None:
-    readme = README.read_text(encoding="utf-8")
-    written = with_table(readme, condensed([printed()]))
+def test_the_page_has_one_place_for_the_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    written = with_table(page, condensed([printed()]))
     assert block(written) == table(condensed([printed()]))
-    assert written.replace(block(written), "") == readme.replace(block(readme), "")
+    assert written.replace(block(written), "") == page.replace(block(page), "")
     assert written.count(BEGIN) == written.count(END) == 1
 
 
 def test_the_table_is_that_of_the_runs_that_were_kept_or_says_that_there_are_none() -> None:
-    shown = block(README.read_text(encoding="utf-8"))
+    shown = block(PAGE.read_text(encoding="utf-8"))
     if RECORDED.exists():
         assert shown == table(json.loads(RECORDED.read_text(encoding="utf-8")))
     else:

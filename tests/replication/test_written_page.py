@@ -1,4 +1,4 @@
-"""docs/replication.md, as committed: it is the page of today's settings, whose figures take minutes to run again."""
+"""replication/papers.md, as committed: it is the page of today's settings, whose figures take minutes to run again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from replication.plots import GANTT_SETTING, SWEEPS
 from replication.run import SETTINGS
 from replication.settings_grids import GRIDS
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "replication.md").read_text(encoding="utf-8")
+HERE = Path(__file__).parents[2] / "replication"
+PAGE = (HERE / "papers.md").read_text(encoding="utf-8")
 SEEDS = 24
 AGAIN = "run `make replicate`"
 
@@ -61,5 +61,5 @@ def test_every_comment_is_on_the_page() -> None:
 
 def test_the_pictures_are_those_that_are_drawn() -> None:
     wanted = {each.file for each in (*SWEEPS, *GRIDS)} | {f"{GANTT_SETTING}-gantt-{number}.svg" for number in (1, 2)}
-    assert set(re.findall(r"\(images/replication/([^)]+)\)", PAGE)) == wanted
-    assert {path.name for path in (DOCS / "images/replication").iterdir()} == wanted
+    assert set(re.findall(r"\(images/([^)]+)\)", PAGE)) == wanted
+    assert {path.name for path in (HERE / "images").iterdir()} == wanted

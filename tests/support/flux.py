@@ -36,8 +36,8 @@ Json = dict[str, Any]
 
 
 def of_the_page() -> Json:
-    """What docs/deployment.md writes into the Kustomization of the policies, beside the usual."""
-    page = (ROOT / "docs/deployment.md").read_text(encoding="utf-8").partition("\n## Flux\n")[2]
+    """What docs/gitops.md writes into the Kustomization of the policies, beside the usual."""
+    page = (ROOT / "docs/gitops.md").read_text(encoding="utf-8").partition("\n## Flux\n")[2]
     spec = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0])["spec"]
     return {name: spec[name] for name in ("deletionPolicy", "healthCheckExprs")}
 
@@ -79,7 +79,7 @@ class Flux:
     def kustomization(
         self, name: str, path: str, *, depends_on: Sequence[str] = (), timeout_seconds: int = 60, **more: Any
     ) -> None:
-        """Apply a folder of the repository, as docs/deployment.md writes it but for the intervals."""
+        """Apply a folder of the repository, as docs/gitops.md writes it but for the intervals."""
         spec = {
             "path": path,
             "prune": True,

@@ -60,7 +60,7 @@ def new_policy(
     name: Annotated[str, typer.Argument(help="Its name, e.g. shortest-first; its file is shortest_first.py.")],
     folder: Annotated[Path, typer.Option(help="Where the file is written.")] = Path(),
 ) -> None:
-    """Write a policy of your own that works, to be changed (docs/policies.md says how).
+    """Write a policy of your own that works, to be changed (docs/own-policies.md says how).
 
     Example: `slopewise policies new shortest-first`.
     """

@@ -30,7 +30,7 @@ PRUNED_NEVER = {
     "path": "/metadata/labels/kustomize.toolkit.fluxcd.io~1prune",
     "value": "disabled",
 }
-"""As docs/deployment.md has it: the definitions outlast the Kustomization."""
+"""As docs/gitops.md has it: the definitions outlast the Kustomization."""
 
 SCRAPE_SECONDS = 5
 CONTROLLER, POLICIES = "cluster/slopewise/kustomization.yaml", "cluster/policies/policy.yaml"

@@ -58,7 +58,7 @@ def locked(
 def folder(
     images: Images, locked: tuple[LockedPrometheus, Authority], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """An overlay as docs/deployment.md has it, and beside it what becomes the Secret."""
+    """An overlay as docs/prometheus.md has it, and beside it what becomes the Secret."""
     server, authority = locked
     made = overlay(tmp_path_factory.mktemp("overlay"), images.controller, server.url, SCRAPE_SECONDS)
     document = {

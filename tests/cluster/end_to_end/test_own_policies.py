@@ -1,4 +1,4 @@
-"""Policies of the user's, mounted into the controller's pod as docs/deployment.md says, beside real trainings."""
+"""Policies of the user's, mounted into the controller's pod as docs/own-policies.md says, beside real trainings."""
 
 from __future__ import annotations
 
