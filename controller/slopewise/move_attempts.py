@@ -16,6 +16,7 @@ from slopewise.guards.resize import Refusal, withheld_by
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
+    Decision,
     MemoryState,
     Move,
     Outcome,
@@ -27,14 +28,14 @@ MAX_FAILED_ATTEMPTS = 10
 
 _JOINT = frozenset(guard.__name__ for guard in JOINT_GUARDS)
 
-Attempt = Callable[[Move], Outcome[Move]]
+Attempt = Callable[[Move], Outcome[Decision]]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
     """Outcomes of the attempts, in order, and the moves that were not attempted."""
 
-    outcomes: tuple[Outcome[Move], ...]
+    outcomes: tuple[Outcome[Decision], ...]
     withheld: tuple[Withheld[Move], ...]
 
 
@@ -56,7 +57,7 @@ class Candidates:
     def attempt_each(self, attempt: Attempt) -> Attempted:
         """Attempt the allowed moves; each one that is refused makes room for the next candidate."""
         pending, withheld = list(units(self.allowed, self.snapshot)), self.withheld
-        outcomes: list[Outcome[Move]] = []
+        outcomes: list[Outcome[Decision]] = []
         begun: list[Move] = []
         failed = 0
         while pending and failed < MAX_FAILED_ATTEMPTS:
@@ -84,7 +85,7 @@ class Candidates:
         return allowed, (*(each for each in withheld if each.guard not in _JOINT), *still)
 
 
-def _attempt_unit(unit: Sequence[Move], attempt: Attempt) -> Iterator[Outcome[Move]]:
+def _attempt_unit(unit: Sequence[Move], attempt: Attempt) -> Iterator[Outcome[Decision]]:
     """The moves that are made together: where the first one cannot be carried out, none of the others is tried."""
     first = attempt(unit[0])
     yield first

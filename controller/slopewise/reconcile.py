@@ -20,10 +20,10 @@ from slopewise.feedback.pass_timing import Stopwatch, next_pass_at_seconds
 from slopewise.guards import at_target, moves
 from slopewise.guards import memory as memory_guards
 from slopewise.guards import resize as guards
-from slopewise.model import PassReport
+from slopewise.model import PassReport, Resize, ResizeMemory, Results
 from slopewise.move_attempts import Candidates
 from slopewise.policies import PolicyProtocol
-from slopewise.ports import Clock, Ports, carry_out
+from slopewise.ports import Clock, Ports, attempt
 
 
 def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
@@ -64,12 +64,13 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         memory_due, memory_waiting = in_turn(memory_allowed, decisions.memory, settings.first_changes_a_pass)
         memory = remember_originals(decisions.memory, (*due, *memory_due), snapshot)
         ports.memory.save(memory)
-        stops = tuple(carry_out(stop, ports.actuator.stop) for stop in stopping.due)
-        outcomes = (*(carry_out(resize, ports.actuator.resize) for resize in due), *waiting)
-        of_memory = (*(carry_out(each, ports.actuator.resize_memory) for each in memory_due), *memory_waiting)
-        moved = candidates.attempt_each(partial(carry_out, act=ports.actuator.move))
-        resized = remember_memory_resizes(remember_resizes(memory, outcomes, snapshot), of_memory, snapshot)
-        begun = move_tracking.remember(resized, moved.outcomes, snapshot)
+        act = partial(attempt, ports.actuator)
+        stops = tuple(map(act, stopping.due))
+        resized = Results((*map(act, due), *waiting, *map(act, memory_due), *memory_waiting))
+        moved = candidates.attempt_each(act)
+        memory = remember_resizes(memory, resized.of(Resize), snapshot)
+        memory = remember_memory_resizes(memory, resized.of(ResizeMemory), snapshot)
+        begun = move_tracking.remember(memory, moved.outcomes, snapshot)
         memory = at_target.remember(begun.memory, stops)
         if due or memory_due or moved.outcomes or stops:
             ports.memory.save(memory)
@@ -84,16 +85,12 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         requeue_at_seconds=next_pass_at_seconds(snapshot, memory, settings, outstanding=outstanding),
         snapshot=snapshot,
         decisions=replace(decisions, memory=memory),
-        outcomes=reviewed.late + outcomes,
-        withheld=withheld,
-        moves=moved.outcomes,
-        moves_withheld=stopping.moves_withheld + moved.withheld,
-        move_events=tracked.events + begun.events,
+        results=Results(
+            (*reviewed.late, *resized.outcomes, *moved.outcomes, *stops),
+            (*withheld, *memory_withheld, *stopping.moves_withheld, *moved.withheld, *stopping.withheld),
+            tracked.events + begun.events,
+        ),
         standings=promises.standings(snapshot, memory),
-        stops=stops,
-        stops_withheld=stopping.withheld,
-        memory_outcomes=of_memory,
-        memory_withheld=memory_withheld,
     )
 
 

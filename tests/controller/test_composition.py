@@ -29,9 +29,12 @@ from slopewise.model import (
     Job,
     JobMemory,
     MemoryState,
+    Migrate,
     MoveBounds,
     NodeMemory,
+    Place,
     PlacementMemory,
+    Resize,
 )
 from slopewise.own_policies.answers import DECIDED
 from slopewise.own_policies.contract import (
@@ -209,7 +212,7 @@ class TestWhatBothWantOfOneJob:
         actuator, report = a_pass(migration=None)
         assert [move.job_uid for move in actuator.moved] == ["slow"]
         assert {resize.job_uid for resize in actuator.done} == {"a", "b"}
-        (withheld,) = report.withheld
+        (withheld,) = report.results.withheld_of(Resize)
         assert (withheld.decision.job_uid, withheld.guard) == ("slow", MOVING)
         assert withheld.reason == "moving: goes to n2"
 
@@ -217,7 +220,7 @@ class TestWhatBothWantOfOneJob:
         actuator, report = a_pass(migration=NO_MOVES)
         assert actuator.moved == []
         assert {resize.job_uid for resize in actuator.done} == {"slow", "a", "b"}
-        (withheld,) = report.moves_withheld
+        (withheld,) = report.results.withheld_of(Place, Migrate)
         message = report.by_job["slow"].message
         assert message.startswith("CL")
         assert message.endswith(f"; {withheld.reason}")

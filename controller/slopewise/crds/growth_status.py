@@ -31,11 +31,14 @@ from slopewise.model import (
     JobState,
     JobView,
     MemoryControl,
+    Migrate,
     Node,
     PassReport,
+    Place,
     Resize,
     ResizeMemory,
     Standing,
+    Stop,
     acts,
 )
 from slopewise.text import bounded, mebibytes
@@ -162,7 +165,8 @@ def transition_key(jobs: Sequence[Job], view: PassView) -> Key:
 
 def _job_key(job: Job, view: PassView) -> Key:
     here = view.of(job)
-    known, outcome = here.known, here.outcome
+    known, outcome, stop = here.known, here.outcome(Resize), here.withheld(Stop)
+    moved = here.outcome(Place, Migrate)
     return (
         job.uid,
         job.state,
@@ -177,10 +181,10 @@ def _job_key(job: Job, view: PassView) -> Key:
         outcome.result if outcome and outcome.result != "applied" else None,  # applied shows in what was accepted
         known.job_class if known else None,
         here.moving.step if here.moving else None,
-        here.moved.result if here.moved else None,
+        moved.result if moved else None,
         None if here.standing is None else promise_status.transitions(here.standing),
         known.stop.result if known and known.stop else None,
-        here.stop_withheld.guard if here.stop_withheld else None,
+        stop.guard if stop else None,
     )
 
 
@@ -254,7 +258,7 @@ def _cpu(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> _Cpu
 
 def _accepted_millicores(job: Job, view: PassView) -> int:
     """With what the API server has accepted in this pass, after the snapshot."""
-    outcome = view.of(job).outcome
+    outcome = view.of(job).outcome(Resize)
     if outcome is not None and outcome.result == "applied":
         return outcome.decision.to_millicores
     return accepted_millicores(job, view.nodes[job.node], view.control)
@@ -290,13 +294,13 @@ def _reason(job: Job, view: PassView) -> str:
     if job.state.ended:
         return f"job is {job.state}"
     here = view.of(job)
-    outcome, withheld = here.outcome, here.withheld
+    outcome, withheld, moved = here.outcome(Resize), here.withheld(Resize), here.outcome(Place, Migrate)
     if (stopping := _stopping_reason(here)) is not None:
         return stopping
     if here.moving is not None:
         return f"moves to {here.moving.node or 'another node'}: {here.moving.step}"
-    if here.moved is not None and here.moved.result != "applied":
-        return f"not moved to {here.moved.decision.node}: {here.moved.detail}"
+    if moved is not None and moved.result != "applied":
+        return f"not moved to {moved.decision.node}: {moved.detail}"
     if outcome is not None and outcome.result != "applied":
         return f"{outcome.result}: {outcome.detail}"
     if job.unconfirmed is not None and job.unconfirmed.late:
@@ -315,8 +319,9 @@ def _stopping_reason(here: JobView) -> str | None:
     stop = None if here.known is None else here.known.stop
     if stop is not None and stop.is_done:
         return f"{stop.reason}; its pods save and end"
-    if here.stop_withheld is not None and here.stop_withheld.guard not in _MODE_GUARDS:
-        return f"not stopped at its target: {here.stop_withheld.reason}"
+    withheld = here.withheld(Stop)
+    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+        return f"not stopped at its target: {withheld.reason}"
     return None if stop is None else f"not stopped at its target: {stop.detail or 'not known whether it was done'}"
 
 
@@ -324,8 +329,9 @@ def _not_moved(job: Job, here: JobView) -> str | None:
     """Why a move of it waits; None: none does."""
     if job.movability is not None and job.movability.backoff_reason is not None:
         return f"not moved {job.movability.backoff_reason}"
-    if here.move_withheld is not None and here.move_withheld.guard not in _MODE_GUARDS:
-        return f"not moved to {here.move_withheld.decision.node}: {here.move_withheld.reason}"
+    withheld = here.withheld(Place, Migrate)
+    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+        return f"not moved to {withheld.decision.node}: {withheld.reason}"
     return None
 
 
@@ -333,11 +339,11 @@ def _last_action(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus)
     """The newest action: of this pass, of the previous status, or from memory."""
     for job in jobs:
         here = view.of(job)
-        if (moved := here.moved) is not None:
+        if (moved := here.outcome(Place, Migrate)) is not None:
             return f"move to {moved.decision.node} {moved.result}", timestamp(view.now_seconds)
-        if (outcome := here.outcome) is not None:
+        if (outcome := here.outcome(Resize)) is not None:
             return f"{change_text(outcome.decision)} {outcome.result}", timestamp(view.now_seconds)
-        if (sized := here.memory_outcome) is not None:
+        if (sized := here.outcome(ResizeMemory)) is not None:
             return f"{change_text(sized.decision)} {sized.result}", timestamp(view.now_seconds)
     if previous.last_action is not None:
         return previous.last_action, previous.last_action_time
@@ -390,7 +396,7 @@ def _finished(jobs: Sequence[Job]) -> Wanted:
 
 def _managed(job: Job, view: PassView) -> Wanted:
     """Whether the controller may change this job."""
-    known, withheld = view.known(job), view.of(job).withheld
+    known, withheld = view.known(job), view.of(job).withheld(Resize)
     if job.state.ended:
         return not_managed("Ended", f"job is {job.state}")
     if job.ineligible_reason is not None:

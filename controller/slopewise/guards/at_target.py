@@ -24,6 +24,7 @@ from slopewise.guards.resize import Guard, Refusal, apply_guards, withheld_by
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
+    Decision,
     Decisions,
     Job,
     JobMemory,
@@ -151,7 +152,7 @@ def review(decisions: Decisions, snapshot: ClusterSnapshot, bounds: Bounds) -> S
     return _taking_precedence(replace(decisions, memory=replace(memory, jobs=recorded)), due, withheld)
 
 
-def remember(memory: MemoryState, outcomes: Sequence[Outcome[Stop]]) -> MemoryState:
+def remember(memory: MemoryState, outcomes: Sequence[Outcome[Decision]]) -> MemoryState:
     """Memory with the results of the stops, for all pods of their workloads."""
     if not outcomes:
         return memory
@@ -213,7 +214,7 @@ def _recorded(job: Job, known: JobMemory | None, stop: Stop, snapshot: ClusterSn
     return (known or JobMemory()).altered(stop=record)
 
 
-def _with_result(stop: StopRecord, outcome: Outcome[Stop]) -> StopRecord:
+def _with_result(stop: StopRecord, outcome: Outcome[Decision]) -> StopRecord:
     detail = "" if outcome.result == "applied" else outcome.detail
     return structs.replace(stop, result=outcome.result, detail=detail)
 

@@ -6,6 +6,8 @@ Units are in the names. Times are Unix seconds of the Clock port. Nothing here r
 from __future__ import annotations
 
 from slopewise.model.decisions import (
+    NO_RESULTS,
+    Decision,
     Decisions,
     JobView,
     Migrate,
@@ -19,6 +21,7 @@ from slopewise.model.decisions import (
     ResizeMemory,
     Restored,
     RestoreResult,
+    Results,
     Stop,
     Withheld,
 )
@@ -93,6 +96,7 @@ __all__ = [
     "MOVES_KEPT",
     "NO_FREEZES",
     "NO_OBJECTIVES",
+    "NO_RESULTS",
     "Absence",
     "AbsentState",
     "AcceptedRange",
@@ -109,6 +113,7 @@ __all__ = [
     "CpuAllocation",
     "CpuControl",
     "DeadlineStanding",
+    "Decision",
     "Decisions",
     "Departed",
     "Doubts",
@@ -161,6 +166,7 @@ __all__ = [
     "Responses",
     "RestoreResult",
     "Restored",
+    "Results",
     "Standing",
     "Stop",
     "StopRecord",

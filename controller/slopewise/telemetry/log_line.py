@@ -13,8 +13,18 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic
 
-from slopewise.model import Move, Outcome, PassReport, Place, Resize, ResizeMemory, Stop, Withheld
-from slopewise.ports import D
+from slopewise.model import (
+    Decision,
+    Migrate,
+    Outcome,
+    PassReport,
+    Place,
+    Resize,
+    ResizeMemory,
+    Stop,
+    Withheld,
+)
+from slopewise.model.decisions import D
 from slopewise.text import mebibytes
 
 MAX_NAMED = 20
@@ -42,14 +52,15 @@ class PassLines:
 
     def facts(self, report: PassReport) -> Facts | None:
         """The fields of the line; None: nothing new."""
-        resizes = _Entries(report, "resize", _resize, report.outcomes, report.withheld)
-        memory = _Entries(report, "memory", _memory, report.memory_outcomes, report.memory_withheld)
-        moves = _Entries(report, "move", _move, report.moves, report.moves_withheld)
-        stops = _Entries(report, "stop", _stop, report.stops, report.stops_withheld)
+        found = report.results
+        resizes = _Entries(report, "resize", _resize, found.of(Resize), found.withheld_of(Resize))
+        memory = _Entries(report, "memory", _memory, found.of(ResizeMemory), found.withheld_of(ResizeMemory))
+        moves = _Entries(report, "move", _move, found.of(Place, Migrate), found.withheld_of(Place, Migrate))
+        stops = _Entries(report, "stop", _stop, found.of(Stop), found.withheld_of(Stop))
         kinds = (resizes, memory, moves, stops)
         withheld = frozenset(chain(*(kind.identities() for kind in kinds)))
         facts_seen = (re.sub(r"\d+", "#", report.held or ""), withheld, _jobs(report))
-        tried = report.move_events or any(kind.outcomes for kind in kinds)
+        tried = found.events or found.outcomes
         quiet = facts_seen == self._last and not tried
         if quiet and report.taken_at_seconds - self._reported_at_seconds < _ON_TIME_RATIO * self._interval_seconds:
             return None
@@ -65,12 +76,11 @@ class PassLines:
 
 
 def withheld_by_guard(report: PassReport) -> dict[str, int]:
-    """How many resizes, changes of memory, moves and stops each guard withheld."""
-    others = [each.guard for each in (*report.moves_withheld, *report.memory_withheld, *report.stops_withheld)]
-    return dict(Tally([*(each.guard for each in report.withheld), *others]))
+    """How many decisions each guard withheld."""
+    return dict(Tally(each.guard for each in report.results.withheld))
 
 
-def kind_of(move: Move) -> str:
+def kind_of(move: Decision) -> str:
     """`place` or `migrate`."""
     return "place" if isinstance(move, Place) else "migrate"
 
@@ -91,7 +101,7 @@ def _figures(report: PassReport) -> Facts:
 
 
 def _wanted(report: PassReport) -> int:
-    of_memory = len(report.memory_outcomes) + len(report.memory_withheld)
+    of_memory = len(report.results.of(ResizeMemory)) + len(report.results.withheld_of(ResizeMemory))
     return of_memory + (len(report.decisions.resizes) if report.decisions else 0)
 
 
@@ -146,7 +156,7 @@ def _memory(name: str, resize: ResizeMemory) -> str:
     return f"{name} memory {resize.bound} {mebibytes(resize.from_bytes)} to {mebibytes(resize.to_bytes)}"
 
 
-def _move(name: str, move: Move) -> str:
+def _move(name: str, move: Decision) -> str:
     return f"{kind_of(move)} {name} on {move.node}"
 
 
@@ -156,7 +166,7 @@ def _stop(name: str, stop: Stop) -> str:
 
 def _move_events(report: PassReport) -> Iterator[str]:
     """New stages of earlier migrations; begun ones are among the attempts."""
-    for each in report.move_events:
+    for each in report.results.events:
         if each.stage != "begun":
             yield f"{report.by_job[each.job_uid].name} {each.message}"
 

@@ -202,13 +202,13 @@ def test_every_policy_stops_a_job_once_and_the_record_is_stored_before_it_is_car
     assert after is not None
     assert (before.result, after.result) == (None, "applied")
 
-    assert a_pass(actuator, memory, at_target(at=START + 20)).stops == ()
+    assert a_pass(actuator, memory, at_target(at=START + 20)).results.of(Stop) == ()
     assert len(actuator.stopped) == 1
 
 
 def test_a_stop_that_fails_is_reported_and_tried_again() -> None:
     memory = FakeMemory(MemoryState({"a": REACHED}))
-    (failed,) = a_pass(FakeActuator(refuses=frozenset({"a"})), memory, at_target()).stops
+    (failed,) = a_pass(FakeActuator(refuses=frozenset({"a"})), memory, at_target()).results.of(Stop)
     assert (failed.result, failed.detail) == ("failed", "a is gone")
     actuator = FakeActuator()
     a_pass(actuator, memory, at_target(at=START + 5))
@@ -219,4 +219,4 @@ def test_a_mode_that_changes_nothing_shows_what_would_be_stopped() -> None:
     actuator = FakeActuator()
     report = a_pass(actuator, FakeMemory(MemoryState({"a": REACHED})), at_target(), replace(AUTO, mode="Observe"))
     assert actuator.stopped == []
-    assert [each.decision.reason for each in report.stops_withheld] == [WHY]
+    assert [each.decision.reason for each in report.results.withheld_of(Stop)] == [WHY]

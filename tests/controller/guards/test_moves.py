@@ -21,6 +21,7 @@ from slopewise.model import (
     Arrival,
     Bounds,
     ClusterSnapshot,
+    Decision,
     Decisions,
     Job,
     JobState,
@@ -142,28 +143,31 @@ class MovesOnce:
 class RefusesMigrations(FakeActuator):
     """Places, but cannot migrate."""
 
-    def move(self, move: Move) -> Outcome[Move]:
-        if isinstance(move, Migrate):
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        if isinstance(decision, Migrate):
             raise ActuationError("checkpoint failed")
-        return super().move(move)
+        return super().carry_out(decision)
 
 
 def test_a_pass_carries_moves_out_remembers_them_and_resizes_nothing_that_leaves() -> None:
     report, memory = one_pass(FakeActuator())
-    assert [(each.decision.job_uid, each.result) for each in report.moves] == [
+    assert [(each.decision.job_uid, each.result) for each in report.results.of(Place, Migrate)] == [
         ("runs", "applied"),
         ("light", "applied"),
     ]
-    assert [each.guard for each in report.withheld] == ["moving"]
+    assert [each.guard for each in report.results.withheld_of(Resize)] == ["moving"]
     assert (memory.jobs["runs"].moves_total, memory.jobs["runs"].moved_at_seconds) == (1, START)
     assert memory.jobs["runs"].moves == (MoveRecord(START, "n1", "n2"),)
-    assert [(each.stage, each.message) for each in report.move_events] == [("begun", "moves from n1 to n2: why")]
+    assert [(each.stage, each.message) for each in report.results.events] == [("begun", "moves from n1 to n2: why")]
 
 
 def test_a_migration_that_fails_stops_no_other_move_and_counts_for_nothing() -> None:
     report, memory = one_pass(RefusesMigrations())
-    assert [(each.result, each.detail) for each in report.moves] == [("failed", "checkpoint failed"), ("applied", "")]
-    assert (memory.jobs["runs"].moves_total, memory.jobs["runs"].moves, report.move_events) == (0, (), ())
+    assert [(each.result, each.detail) for each in report.results.of(Place, Migrate)] == [
+        ("failed", "checkpoint failed"),
+        ("applied", ""),
+    ]
+    assert (memory.jobs["runs"].moves_total, memory.jobs["runs"].moves, report.results.events) == (0, (), ())
 
 
 def one_pass(actuator: FakeActuator) -> tuple[PassReport, MemoryState]:

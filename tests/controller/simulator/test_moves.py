@@ -20,6 +20,7 @@ from slopewise.model import (
     Migrate,
     Movability,
     PassReport,
+    Place,
 )
 from slopewise.policies import PolicyProtocol
 from slopewise.reconcile import reconcile
@@ -175,7 +176,7 @@ def test_a_simulated_job_saves_when_it_is_signalled_to_end_and_is_under_way_whil
     assert before.jobs[0].movability == Movability("restart", restart_seconds=5.0)
     assert before.moving == ()
     report = one_pass(world, Migrate("a", "n1", "n2", "why"))
-    assert report.moves[0].decision.reason == (
+    assert report.results.of(Place, Migrate)[0].decision.reason == (
         "why; gains 600 s over 600 s, costs 7 s (saving 2 s, starting 5 s, repeating 0 s)"
     )
     during = observer.observe()

@@ -179,14 +179,14 @@ def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved(
 )
 def test_a_resize_writes_the_side_that_is_controlled(control: CpuControl, expected: CpuAllocation) -> None:
     limiter = FakeLimiter({"a": UNLIMITED})
-    outcome = an_actuator(limiter).resize(Resize("a", "local", control, 1000, 250, "why"))
+    outcome = an_actuator(limiter).carry_out(Resize("a", "local", control, 1000, 250, "why"))
     assert outcome.result == "applied"
     assert limiter.allocations["a"] == expected
 
 
 def test_a_resize_of_a_job_that_is_gone_fails_in_one_sentence() -> None:
     with pytest.raises(ActuationError, match="no such job runs on this machine"):
-        an_actuator(FakeLimiter()).resize(Resize("a", "local", "limits", 1000, 250, "why"))
+        an_actuator(FakeLimiter()).carry_out(Resize("a", "local", "limits", 1000, 250, "why"))
 
 
 def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
@@ -198,19 +198,19 @@ def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
 
 
 def test_a_dry_run_says_that_nothing_was_changed() -> None:
-    outcome = DryRunActuator().resize(Resize("a", "local", "limits", 1000, 250, "why"))
+    outcome = DryRunActuator().carry_out(Resize("a", "local", "limits", 1000, 250, "why"))
     assert (outcome.result, outcome.detail) == ("deferred", "dry run: nothing was changed")
 
 
 def test_a_placement_starts_the_job_on_its_node() -> None:
     placed: list[tuple[str, str]] = []
-    outcome = an_actuator(FakeLimiter(), placed).move(Place("a", "node-2", "why"))
+    outcome = an_actuator(FakeLimiter(), placed).carry_out(Place("a", "node-2", "why"))
     assert (outcome.result, placed) == ("applied", [("a", "node-2")])
 
 
 def test_what_becomes_of_a_migration_is_what_the_supervisor_says() -> None:
     placed: list[tuple[str, str]] = []
-    outcome = an_actuator(FakeLimiter(), placed).move(Migrate("a", "node-1", "node-2", "why"))
+    outcome = an_actuator(FakeLimiter(), placed).carry_out(Migrate("a", "node-1", "node-2", "why"))
     assert (outcome.result, outcome.detail, placed) == ("deferred", "a is on its way", [])
 
 

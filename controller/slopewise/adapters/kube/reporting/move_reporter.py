@@ -14,7 +14,18 @@ from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
 from slopewise.guards.at_target import STOPPING
-from slopewise.model import JobUid, Move, MoveEvent, MoveStage, Outcome, OutcomeResult, PassReport, Place, Withheld
+from slopewise.model import (
+    JobUid,
+    Migrate,
+    Move,
+    MoveEvent,
+    MoveStage,
+    Outcome,
+    OutcomeResult,
+    PassReport,
+    Place,
+    Withheld,
+)
 
 Act = Callable[[str, Action], None]
 """Appends an action to the history of the job of that uid."""
@@ -64,10 +75,10 @@ class MoveReporter:
         now = report.taken_at_seconds
         jobs = report.snapshot.jobs if report.snapshot is not None else ()
         waiting = {job.uid for job in jobs if job.movability is not None and job.movability.backoff_reason is not None}
-        self._emit_outcomes(report.moves, waiting, now)
-        for event in report.move_events:
+        self._emit_outcomes(report.results.of(Place, Migrate), waiting, now)
+        for event in report.results.events:
             self._emit_event(event, now)
-        self._emit_withheld(report.moves_withheld, now)
+        self._emit_withheld(report.results.withheld_of(Place, Migrate), now)
 
     def _emit_outcomes(self, outcomes: Sequence[Outcome[Move]], waiting: Collection[str], now: float) -> None:
         """A begun migration has its own event; a repeated failure is reported once.

@@ -115,8 +115,8 @@ class StatusReporter:
         if view is not None:
             with self._lock:
                 self._show_jobs(view, report)
-            self._emit_outcomes((*report.outcomes, *report.memory_outcomes), view.now_seconds)
-            self._emit_withheld((*report.withheld, *report.memory_withheld))
+            self._emit_outcomes(report.results.of(Resize, ResizeMemory), view.now_seconds)
+            self._emit_withheld(report.results.withheld_of(Resize, ResizeMemory))
             self._moves.emit(report)
             self._stops.emit(report)
             self._emit_rollback(view)
@@ -230,7 +230,7 @@ class StatusReporter:
 
     def _fails_again(self, report: PassReport) -> str | None:
         """Resizes that failed twice in a row: once may be a deleted pod, twice is probably a missing right."""
-        before, self._failed = self._failed, _failed_by_job((*report.outcomes, *report.memory_outcomes))
+        before, self._failed = self._failed, _failed_by_job(report.results.of(Resize, ResizeMemory))
         again = [reason for uid, reason in self._failed.items() if uid in before]
         return f"resizes fail: {_together(again)}" if again else None
 
