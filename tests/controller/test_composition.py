@@ -17,7 +17,7 @@ from slopewise.composition import Composed, CpuRestored, composed_name, parts_of
 from slopewise.estimators.growth import Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.guards.moves import MOVING
+from slopewise.guards.review import moving
 from slopewise.model import (
     MEMORY_JSON,
     Arrival,
@@ -213,7 +213,7 @@ class TestWhatBothWantOfOneJob:
         assert [move.job_uid for move in actuator.moved] == ["slow"]
         assert {resize.job_uid for resize in actuator.done} == {"a", "b"}
         (withheld,) = report.results.withheld_of(Resize)
-        assert (withheld.decision.job_uid, withheld.guard) == ("slow", MOVING)
+        assert (withheld.decision.job_uid, withheld.guard) == ("slow", moving.__name__)
         assert withheld.reason == "moving: goes to n2"
 
     def test_a_job_whose_move_is_withheld_is_resized_where_it_is_and_both_are_said(self) -> None:

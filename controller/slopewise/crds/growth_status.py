@@ -22,6 +22,7 @@ from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
 from slopewise.crds.memory_columns import memory_of, memory_reason
 from slopewise.crds.progress import eta, progress_ratio
 from slopewise.estimators import growth
+from slopewise.guards.permission import canary, is_by_mode
 from slopewise.model import (
     Change,
     ClusterSnapshot,
@@ -276,11 +277,6 @@ def _rounded(value: float | None) -> float | None:
     return float(f"{value:.4g}")
 
 
-_MODE_GUARDS = ("paused", "canary", "move_paused", "move_canary", "stop_paused", "stop_canary")
-"""Their reasons are the same for every job; the policy's reason is more useful, and the Managed condition has the
-mode."""
-
-
 def _reason_of_all(jobs: Sequence[Job], view: PassView) -> str:
     """The reason that all pods share, or that of each with its name: the row's CPU is their sum."""
     reasons = {job.name: _reason(job, view) for job in jobs}
@@ -290,7 +286,7 @@ def _reason_of_all(jobs: Sequence[Job], view: PassView) -> str:
 
 
 def _reason(job: Job, view: PassView) -> str:
-    """What stopped a change, or else the policy's reason."""
+    """What stopped a change, or else the policy's reason: the mode is in the condition Managed."""
     if job.state.ended:
         return f"job is {job.state}"
     here = view.of(job)
@@ -305,7 +301,7 @@ def _reason(job: Job, view: PassView) -> str:
         return f"{outcome.result}: {outcome.detail}"
     if job.unconfirmed is not None and job.unconfirmed.late:
         return job.unconfirmed.detail
-    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+    if withheld is not None and not is_by_mode(withheld.guard):
         return withheld.reason
     if (not_moved := _not_moved(job, here)) is not None:
         return not_moved
@@ -320,7 +316,7 @@ def _stopping_reason(here: JobView) -> str | None:
     if stop is not None and stop.is_done:
         return f"{stop.reason}; its pods save and end"
     withheld = here.withheld(Stop)
-    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+    if withheld is not None and not is_by_mode(withheld.guard):
         return f"not stopped at its target: {withheld.reason}"
     return None if stop is None else f"not stopped at its target: {stop.detail or 'not known whether it was done'}"
 
@@ -330,7 +326,7 @@ def _not_moved(job: Job, here: JobView) -> str | None:
     if job.movability is not None and job.movability.backoff_reason is not None:
         return f"not moved {job.movability.backoff_reason}"
     withheld = here.withheld(Place, Migrate)
-    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+    if withheld is not None and not is_by_mode(withheld.guard):
         return f"not moved to {withheld.decision.node}: {withheld.reason}"
     return None
 
@@ -407,7 +403,7 @@ def _managed(job: Job, view: PassView) -> Wanted:
         return not_managed(f"Mode{view.mode}", f"mode is {view.mode}: nothing is changed")
     if (freeze := view.snapshot.freezes.of(job.namespace, job.node)) is not None:
         return not_managed("Frozen", freeze.message)
-    if withheld is not None and withheld.guard == "canary":
+    if withheld is not None and withheld.guard == canary.__name__:
         return not_managed("NotInCanary", withheld.reason)
     return Wanted(type="Managed", status="True", reason="Managed", message="its CPU may be changed")
 

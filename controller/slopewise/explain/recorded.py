@@ -15,7 +15,8 @@ from slopewise.decision_record.reader import Announce, read
 from slopewise.decision_record.replay import ReplayedPass, replay
 from slopewise.errors import UsageError
 from slopewise.explain.explanation import Explanation, Fact, explain
-from slopewise.guards import resize as guards
+from slopewise.guards.context import PassContext
+from slopewise.guards.review import verdicts
 from slopewise.model import Job, Migrate, Place, Resize, ResizeMemory, Stop, Veto
 from slopewise.text import duration, unknown_name
 
@@ -100,7 +101,7 @@ def _guards(again: ReplayedPass, job: Job) -> Iterator[Fact]:
     yield Fact("resize", f"{resize.control} {resize.from_millicores}m to {resize.to_millicores}m: {resize.reason}")
     passed: list[str] = []
     before = resize
-    for guard, verdict in guards.verdicts(resize, again.snapshot, memory, again.bounds):
+    for guard, verdict in verdicts(resize, PassContext(again.snapshot, memory, again.bounds)):
         if isinstance(verdict, Veto):
             yield from _passed(passed)
             yield Fact("guards", f"{guard} withholds it: {verdict.reason}")

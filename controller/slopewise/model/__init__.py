@@ -24,6 +24,7 @@ from slopewise.model.decisions import (
     Results,
     Stop,
     Withheld,
+    only,
 )
 from slopewise.model.freezes import NO_FREEZES, Freeze, FreezeEffect, Freezes, FreezeScope, strictest
 from slopewise.model.jobs import (
@@ -179,6 +180,7 @@ __all__ = [
     "Withheld",
     "acts",
     "in_canary",
+    "only",
     "reaches",
     "strictest",
 ]

@@ -118,6 +118,11 @@ D = TypeVar("D", bound=Decision)
 D_co = TypeVar("D_co", bound=Decision, covariant=True)
 
 
+def only(decisions: Iterable[Decision], *kinds: type[D]) -> list[D]:
+    """The decisions of these kinds."""
+    return [each for each in decisions if isinstance(each, kinds)]
+
+
 @dataclass(frozen=True, slots=True)
 class Withheld(Generic[D_co]):
     """A decision that a guard withholds. The reason names the guard, its figure and its bound."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic
 
+from slopewise.guards.permission import is_by_mode
+from slopewise.guards.review import stopping
 from slopewise.model import (
     Decision,
     Migrate,
@@ -32,9 +34,6 @@ MAX_NAMED = 20
 
 _ON_TIME_RATIO = 0.9
 """A pass that comes 19.9 s after the one before is on time for an interval of 20 s."""
-
-_MODE_GUARDS = ("paused", "canary", "memory_paused", "memory_canary")
-"""Their reasons are the same for every job; the policy's is added."""
 
 Facts = dict[str, object]
 _Identity = tuple[str, str, str, int | None]
@@ -101,8 +100,11 @@ def _figures(report: PassReport) -> Facts:
 
 
 def _wanted(report: PassReport) -> int:
-    of_memory = len(report.results.of(ResizeMemory)) + len(report.results.withheld_of(ResizeMemory))
-    return of_memory + (len(report.decisions.resizes) if report.decisions else 0)
+    """How many changes of CPU and memory, but for those of jobs that are stopped."""
+    results = report.results
+    of_memory = len(results.of(ResizeMemory)) + len(results.withheld_of(ResizeMemory))
+    of_stopped = sum(each.guard == stopping.__name__ for each in results.withheld_of(Resize))
+    return of_memory + (len(report.decisions.resizes) - of_stopped if report.decisions else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +136,16 @@ class _Entries(Generic[D]):
 
     def _identity(self, withheld: Withheld[D]) -> _Identity:
         decision, guard = withheld.decision, withheld.guard
-        target = decision.to_millicores if isinstance(decision, Resize) and guard in _MODE_GUARDS else None
+        target = decision.to_millicores if isinstance(decision, Resize) and is_by_mode(guard) else None
         return self.kind, decision.job_uid, guard, target
 
     def _tried(self, outcome: Outcome[D]) -> str:
         return f"{self._named(outcome.decision)} {outcome.result}: {outcome.detail or outcome.decision.reason}"
 
     def _withheld(self, withheld: Withheld[D]) -> str:
-        desired = f"; {withheld.decision.reason}" if withheld.guard in _MODE_GUARDS else ""
+        # The mode's reason is the same for every job, so the policy's is added.
+        wanted = isinstance(withheld.decision, Resize | ResizeMemory) and is_by_mode(withheld.guard)
+        desired = f"; {withheld.decision.reason}" if wanted else ""
         return f"{self._named(withheld.decision)} withheld: {withheld.reason}{desired}"
 
     def _named(self, decision: D) -> str:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from slopewise import __version__
 from slopewise.errors import SlopewiseError
-from slopewise.guards import moves
+from slopewise.guards.review import guard_names
 from slopewise.model import (
     CpuControl,
     Migrate,
@@ -120,7 +120,7 @@ class Instruments:
                 self.moves.labels(kind, outcome)
         for stage in MOVE_STAGES:
             self.migrations.labels(stage)
-        for guard in moves.guard_names():
+        for guard in guard_names():
             self.withheld.labels(guard)
 
 

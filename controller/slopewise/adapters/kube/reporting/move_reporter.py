@@ -13,7 +13,7 @@ from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
-from slopewise.guards.at_target import STOPPING
+from slopewise.guards.framework import is_routine
 from slopewise.model import (
     JobUid,
     Migrate,
@@ -48,13 +48,6 @@ _STAGES: Mapping[MoveStage, str] = {
     "cancelled": "MoveCancelled",
     "failed": "MoveFailed",
 }
-
-_ROUTINE_GUARDS = frozenset({
-    "move_paused", "move_canary", "migration_disabled", "may_migrate", "under_way", "minimum_stay", "no_return",
-    "all_or_nothing", "node_budget", "concurrency", "gain", "move_backoff", "attempts", STOPPING,
-})  # fmt: skip
-"""These hold moves back in every other pass and need no action: no events. The decision record and the metric of
-withheld moves have them."""
 
 
 class MoveReporter:
@@ -106,7 +99,7 @@ class MoveReporter:
 
     def _emit_withheld(self, withheld: Sequence[Withheld[Move]], now: float) -> None:
         before = self._withheld
-        self._withheld = {each.decision.job_uid: each.guard for each in withheld if each.guard not in _ROUTINE_GUARDS}
+        self._withheld = {each.decision.job_uid: each.guard for each in withheld if not is_routine(each.guard)}
         for each in withheld:
             uid = each.decision.job_uid
             if self._withheld.get(uid) == each.guard and before.get(uid) != each.guard:

@@ -27,7 +27,7 @@ from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
 from slopewise.crds.promise_status import Change
 from slopewise.feedback.restore import RestoreReport
-from slopewise.guards.at_target import STOPPING
+from slopewise.guards.framework import is_routine
 from slopewise.model import Job, JobUid, Outcome, OutcomeResult, PassReport, Resize, ResizeMemory, Withheld
 
 _REASON: Mapping[OutcomeResult, str] = {
@@ -36,10 +36,6 @@ _REASON: Mapping[OutcomeResult, str] = {
     "infeasible": "ResizeInfeasible",
     "failed": "ResizeFailed",
 }
-
-_ROUTINE = {"paused", "canary", "frozen", "cooldown", "minimum_change", "moving"}
-_ROUTINE_GUARDS = frozenset({*_ROUTINE, *(f"memory_{guard}" for guard in _ROUTINE), "few_samples", STOPPING})
-"""These hold changes back in every other pass and need no action: no events."""
 
 _BEGUN = {"Observe": "MetricsUnavailable", "Decide": "PolicyFailed"}
 _OVER = {
@@ -272,7 +268,7 @@ class StatusReporter:
         guards = {
             (each.decision.job_uid, isinstance(each.decision, ResizeMemory)): each
             for each in withheld
-            if each.guard not in _ROUTINE_GUARDS
+            if not is_routine(each.guard)
         }
         for key, each in guards.items():
             if self._guards.get(key) != each.guard:
