@@ -23,7 +23,7 @@ from slopewise.decision_record.recorder import RecordOptions
 from slopewise.decision_record.replay import replay
 from slopewise.loop import calm_garbage_collector
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import ClusterSnapshot, Decision, Outcome, PassReport
+from slopewise.model import ClusterSnapshot, Decision, Observation, Outcome, PassReport
 from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 
@@ -37,8 +37,8 @@ class Given:
 
     snapshot: ClusterSnapshot
 
-    def observe(self) -> ClusterSnapshot:
-        return self.snapshot
+    def observe(self) -> Observation:
+        return Observation(self.snapshot)
 
     def carry_out(self, decision: Decision) -> Outcome[Decision]:
         return Outcome(decision, "applied")

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from slopewise.errors import ActuationError
 from slopewise.model import (
-    ClusterSnapshot,
     CpuAllocation,
     Decision,
     MemoryAllocation,
     MemoryState,
+    Observation,
     Outcome,
     Restored,
 )
@@ -24,7 +24,7 @@ from slopewise.model import (
 class Observer(Protocol):
     """The only read of the outside world."""
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         """The state of jobs and nodes at one moment; ObservationError holds the pass."""
         ...
 

@@ -25,6 +25,7 @@ from slopewise.model import (
     Decision,
     Decisions,
     MemoryState,
+    Observation,
     PassReport,
     Resize,
     ResizeMemory,
@@ -39,19 +40,20 @@ from slopewise.ports import Clock, Ports, attempt
 
 def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
     """Run one pass and return its report. Raises only when the memory's storage fails, or on a bug."""
-    stopwatch = Stopwatch(ports.clock)
+    stopwatch, seen = Stopwatch(ports.clock), None
 
     # 1. Observe. The only read of the outside world; when it fails, nothing is changed.
     try:
         with stopwatch.timing("observe"):
             remembered = ports.memory.load()
-            snapshot = ports.observer.observe()
+            seen = ports.observer.observe()
+            snapshot = seen.snapshot
 
         # 2. Decide. Pure: the same snapshot and memory always give the same decisions, from all that make some.
         with stopwatch.timing("decide"):
             decided = _decide(policy, snapshot, remembered, settings)
     except (ObservationError, PolicyError) as error:
-        return _held(error, ports.clock, stopwatch, settings)
+        return _held(error, seen, ports.clock, stopwatch, settings)
 
     # 3. Guard. Ordered vetoes and clamps, each with its reason.
     with stopwatch.timing("guard"):
@@ -74,6 +76,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         snapshot=snapshot,
         decisions=replace(decided.policy, memory=memory),
         results=Results(earlier.outcomes + results.outcomes, results.withheld, earlier.events + results.events),
+        notes=seen.notes,
         standings=promises.standings(snapshot, memory),
     )
 
@@ -145,9 +148,16 @@ def _is_outstanding(decided: _Decided, reviewed: Reviewed, settings: PassSetting
 
 
 def _held(
-    error: ObservationError | PolicyError, clock: Clock, stopwatch: Stopwatch, settings: PassSettings
+    error: ObservationError | PolicyError,
+    seen: Observation | None,
+    clock: Clock,
+    stopwatch: Stopwatch,
+    settings: PassSettings,
 ) -> PassReport:
     """The report of a pass that could not observe or decide: retried after one interval, with no memory saved."""
     now, failed = clock.now(), isinstance(error, PolicyError)
     requeue_at = now + settings.measuring.interval_seconds
-    return PassReport(now, settings.policy_name, stopwatch.seconds, requeue_at, held=str(error), policy_failed=failed)
+    notes = None if seen is None else seen.notes
+    return PassReport(
+        now, settings.policy_name, stopwatch.seconds, requeue_at, str(error), notes=notes, policy_failed=failed
+    )

@@ -105,14 +105,14 @@ def test_a_job_that_moves_is_reported_as_moving_and_then_as_a_job_of_its_new_nod
     with running(workshop, a_policy("fair"), movable("a", 60, "deaf"), nodes=2) as session:
         is_at_work(session)
         move(session)
-        snapshot = session.ports.observer.observe()
+        snapshot = session.ports.observer.observe().snapshot
         assert [each.name for each in snapshot.jobs] == []
         (found,) = snapshot.moving
         assert found == MoveUnderWay("a", "node-1", "node-2", found.since_seconds, "saving and ending")
         again = move_again(session)
         assert (again.result, again.detail) == ("deferred", "it is on its way from node-1 to node-2")
         eventually(lambda: nodes(session).get("a") == "node-2")
-        snapshot = session.ports.observer.observe()
+        snapshot = session.ports.observer.observe().snapshot
         assert ([each.node for each in snapshot.jobs], snapshot.moving) == (["node-2"], ())
 
 

@@ -21,6 +21,7 @@ from slopewise.model import (
     Move,
     Node,
     NodeMemory,
+    Observation,
     Outcome,
     Place,
     Resize,
@@ -132,11 +133,11 @@ class FakeObserver:
 
     snapshots: list[ClusterSnapshot | ObservationError]
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         snapshot = self.snapshots.pop(0)
         if isinstance(snapshot, ObservationError):
             raise snapshot
-        return snapshot
+        return Observation(snapshot)
 
 
 @dataclass

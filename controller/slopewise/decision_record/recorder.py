@@ -38,6 +38,7 @@ from slopewise.model import (
     MemoryAllocation,
     MemoryState,
     Migrate,
+    Observation,
     Outcome,
     PassReport,
     Place,
@@ -142,10 +143,11 @@ class _RecordedObserver:
         self._observer = observer
         self._seen = seen
 
-    def observe(self) -> ClusterSnapshot:
-        """The snapshot, which is kept for the line."""
-        self._seen.snapshot = self._observer.observe()
-        return self._seen.snapshot
+    def observe(self) -> Observation:
+        """As the observer says; the snapshot is kept for the line."""
+        observation = self._observer.observe()
+        self._seen.snapshot = observation.snapshot
+        return observation
 
 
 class _RecordedMemory:

@@ -26,6 +26,7 @@ from slopewise.model import (
     Decision,
     MemoryAllocation,
     MemoryState,
+    Observation,
     Outcome,
     PassReport,
     Restored,
@@ -111,9 +112,9 @@ class _GivenObserver:
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         """The recorded snapshot."""
-        return self._snapshot
+        return Observation(self._snapshot)
 
 
 class _GivenMemory(DictionaryMemory):

@@ -183,8 +183,7 @@ class MoveEvent:
     warning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(msgspec.Struct, frozen=True, gc=False):
     """What became of decisions: of one pass, or of one job in it."""
 
     outcomes: tuple[Outcome[Decision], ...] = ()
@@ -281,6 +280,8 @@ class PassReport:
     decisions: Decisions | None = None
     """With the memory after the pass."""
     results: Results = NO_RESULTS
+    notes: object = None
+    """`Observation.notes`."""
     standings: Mapping[str, Standing] = field(default_factory=dict)
     """Of the jobs whose owners ask something of them, by uid."""
     policy_failed: bool = False

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import structlog
+from msgspec import structs
 from prometheus_client import generate_latest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
@@ -267,7 +268,7 @@ def a_report_with_moves() -> PassReport:
 def also(report: PassReport, **more: Any) -> PassReport:
     """The report with these results besides."""
     results = {kind: (*getattr(report.results, kind), *found) for kind, found in more.items()}
-    return replace(report, results=replace(report.results, **results))
+    return replace(report, results=structs.replace(report.results, **results))
 
 
 def test_moves_are_counted_by_kind_and_outcome_and_withheld_ones_under_their_guard() -> None:

@@ -32,6 +32,7 @@ from slopewise.model import (
     MoveUnderWay,
     Node,
     Objectives,
+    Observation,
     Outcome,
     Place,
     Resize,
@@ -87,14 +88,14 @@ class LocalObserver:
         self._waiting = waiting
         self._moving = moving
         self._missing = missing
-        self.reading: PrometheusReading | None = None
-        """The reading of the last observation, also of jobs that have ended since; None: there was none."""
 
-    def observe(self) -> ClusterSnapshot:
-        """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read."""
+    def observe(self) -> Observation:
+        """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read.
+
+        The notes are the reading, also of jobs that have ended since.
+        """
         now = self._clock.now()
-        self.reading = None
-        self.reading = reading = self._reader.read(now)
+        reading = self._reader.read(now)
         moving = tuple(self._moving())  # before `running`: a job arriving in between is observed twice, not missed
         running = self._running()
         causes = self._causes(running, reading, now)
@@ -106,7 +107,8 @@ class LocalObserver:
                 jobs.append(job)
         waiting = tuple(self._waiting())
         interval = self._reader.scrape_interval_seconds
-        return ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
+        snapshot = ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
+        return Observation(snapshot, reading)
 
     def _causes(
         self, running: Sequence[LocalJob], reading: PrometheusReading, now_seconds: float

@@ -57,7 +57,7 @@ def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | No
     reader = FakeReader({JobKey("run", name): each for name, each in series.items()})
     jobs = [LocalJob(name, "run", START - 10, useful_parallelism_cores=1.0) for name in names]
     observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE])  # type: ignore[arg-type]
-    return observer.observe()
+    return observer.observe().snapshot
 
 
 @dataclass
@@ -77,7 +77,7 @@ def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
     limiter = FakeLimiter({"a": UNLIMITED, "b": UNLIMITED})
     jobs = [LocalJob(name, "run", START - 10) for name in "ab"]
     observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE], missing=missing)  # type: ignore[arg-type]
-    a, b = observer.observe().jobs
+    a, b = observer.observe().snapshot.jobs
     assert [(each.key.pod, each.running_seconds) for each in missing.asked] == [("b", 10.0)]
     assert (a.missing_evaluation, a.warnings) == (None, ())
     assert b.missing_evaluation == MissingEvaluation("ScrapeFails", "port 1 refuses")
@@ -151,7 +151,7 @@ def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() ->
         lambda: [waits],
         lambda: [goes],
     )
-    snapshot = observer.observe()
+    snapshot = observer.observe().snapshot
     assert (snapshot.nodes, snapshot.waiting, snapshot.moving) == (tuple(nodes), (waits,), (goes,))
     assert [(job.node, job.objectives, job.migratable) for job in snapshot.jobs] == [("node-2", objectives, False)]
 
@@ -160,7 +160,7 @@ def test_a_job_that_a_move_has_ended_is_seen_with_its_end_although_nothing_of_it
     gone = LocalJob("a", "run", START - 10, ended=JobState.FINISHED)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, steps_total=120, state=JobState.TRAINING)})
     observer = LocalObserver(reader, FakeLimiter(), lambda: [gone], FakeClock(), [NODE])  # type: ignore[arg-type]
-    (job,) = observer.observe().jobs
+    (job,) = observer.observe().snapshot.jobs
     assert (job.state, job.steps_total, job.allocation, job.usage) == (JobState.FINISHED, 120, UNLIMITED, None)
 
 
@@ -170,7 +170,7 @@ def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved(
     runs = LocalJob("a", "run", START - 10, migratable=True, movability=movability)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, checkpoint=saved)})
     observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), [NODE])  # type: ignore[arg-type]
-    (job,) = observer.observe().jobs
+    (job,) = observer.observe().snapshot.jobs
     assert (job.migratable, job.movability, job.checkpoint) == (True, movability, saved)
 
 

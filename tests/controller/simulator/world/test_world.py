@@ -264,7 +264,7 @@ class TestMoves:
         pass_to(world, 40.0)
         assert actuator.carry_out(Migrate("a", here, there, "because")).result == "applied"
         pass_to(world, 46.0)
-        seen = SimObserver(world, oracle=False).observe().jobs[0]
+        seen = SimObserver(world, oracle=False).observe().snapshot.jobs[0]
         assert (seen.node, seen.state) == (there, JobState.STARTING)
         assert seen.process_started_at_seconds == EPOCH_SECONDS + 40.0
         assert world.by_uid["a"].rate.cores == 0.0
@@ -303,7 +303,7 @@ class TestMoves:
     def test_a_policy_may_place_what_waits(self) -> None:
         world = World(an_instance([a_sim_job("a")], [a_sim_node("n1"), a_sim_node("n2")]), "requests")
         world.pass_time(0.0)
-        assert [arrival.uid for arrival in SimObserver(world, oracle=False).observe().waiting] == ["a"]
+        assert [arrival.uid for arrival in SimObserver(world, oracle=False).observe().snapshot.waiting] == ["a"]
         assert SimActuator(world).carry_out(Place("a", "n2", "because")).result == "applied"
         assert finish(world).jobs[0].stays[0].node == "n2"
 
@@ -322,7 +322,7 @@ class TestCrashes:
         seen = {}
         for seconds in (24.0, 26.0, 44.0, 46.0):
             pass_to(world, seconds)
-            seen[seconds] = observer.observe().jobs[0]
+            seen[seconds] = observer.observe().snapshot.jobs[0]
         assert [job.restarted for job in seen.values()] == [False, True, True, False]
         assert seen[26.0].state is JobState.STARTING
         assert seen[46.0].process_started_at_seconds == EPOCH_SECONDS + 25.0
