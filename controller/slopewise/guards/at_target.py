@@ -10,8 +10,8 @@ dropped, and its hits are counted again from none, so that it is not stopped for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -38,35 +38,25 @@ RETRY_SECONDS = 300.0
 """An owner that cannot be stopped is asked again so late: what has to change is a right, or the owner itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopContext:
-    """The inputs of a guard of one stop."""
-
-    pods: tuple[Job, ...]
-    """All of its workload that have not ended."""
-    known: JobMemory
-    under_way: Mapping[str, str]
-    """The target of every job that is being moved, by uid."""
-
-
 @routine()
-def stop_checkpointing(context: StopContext, stop: Stop) -> Stop | Veto:
+def stop_checkpointing(context: PassContext, stop: Stop) -> Stop | Veto:
     """A job is not stopped while it writes a checkpoint."""
-    saves = any(pod.state is JobState.CHECKPOINTING for pod in context.pods)
+    saves = any(pod.state is JobState.CHECKPOINTING for pod in context.pods(stop.job_uid))
     return Veto("job is checkpointing") if saves else stop
 
 
 @routine()
-def stop_under_way(context: StopContext, stop: Stop) -> Stop | Veto:
+def stop_under_way(context: PassContext, stop: Stop) -> Stop | Veto:
     """A job that is being moved is stopped where it arrives."""
-    target = next((context.under_way[pod.uid] for pod in context.pods if pod.uid in context.under_way), None)
+    going = context.under_way
+    target = next((going[pod.uid] for pod in context.pods(stop.job_uid) if pod.uid in going), None)
     return stop if target is None else Veto(f"it is being moved to {target or 'where it fits'}")
 
 
-def reached_at_first(context: StopContext, stop: Stop) -> Stop | Veto:
+def reached_at_first(context: PassContext, stop: Stop) -> Stop | Veto:
     """A target that the first evaluation reached may be on the wrong side, unless the job has improved since."""
-    first, best, evaluation = context.known.first_level, context.known.best_level, context.pods[0].evaluation
-    target = context.pods[0].objectives.target_level
+    job, known = context.jobs[stop.job_uid], context.known(stop.job_uid)
+    first, best, evaluation, target = known.first_level, known.best_level, job.evaluation, job.objectives.target_level
     if first is None or evaluation is None or target is None or not reaches(first, target, evaluation.objective):
         return stop
     if any(
@@ -80,16 +70,12 @@ def reached_at_first(context: StopContext, stop: Stop) -> Stop | Veto:
     )
 
 
-STOP_GUARDS: tuple[Guard[StopContext, Stop], ...] = (
-    stop_checkpointing,
-    stop_under_way,
-    reached_at_first,
-)
+STOP_GUARDS: tuple[Guard[PassContext, Stop], ...] = (stop_checkpointing, stop_under_way, reached_at_first)
 
 
 def stages(whole: PassContext, stop: Stop) -> Iterator[Stage]:
     """The guards of a stop, and what they are given."""
-    yield STOP_GUARDS, StopContext(whole.pods(stop.job_uid), whole.known(stop.job_uid), whole.under_way)
+    yield STOP_GUARDS, whole
 
 
 def stops(memory: MemoryState, snapshot: ClusterSnapshot) -> tuple[list[Stop], MemoryState]:

@@ -35,6 +35,8 @@ def canary(context: PassContext, decision: Decided) -> Decided | Veto:
 @routine(PREFIXES[Resize], PREFIXES[ResizeMemory], PREFIXES[Stop])
 def frozen(context: PassContext, decision: Decided) -> Decided | Veto:
     """Nothing is changed under a freeze, whatever its effect: no job leaves or enters what is frozen."""
+    if not context.snapshot.freezes:
+        return decision
     for namespace, *nodes in context.places(decision):
         if (freeze := context.snapshot.freezes.of(namespace, *nodes)) is not None:
             return Veto(freeze.message)

@@ -129,6 +129,9 @@ def _units(found: Sequence[Decision], context: PassContext) -> Sequence[tuple[De
 
 def _verdict(unit: tuple[Decision, ...], context: PassContext) -> tuple[Decision, ...] | list[Withheld[Decision]]:
     """The unit after its guards, or all of it with the reasons why it is withheld."""
+    if not isinstance(unit[0], Place | Migrate):
+        verdict = _alone(unit[0], context)
+        return [withheld_by(unit[0], verdict)] if isinstance(verdict, Refusal) else (verdict,)
     judged = {each.job_uid: _alone(each, context) for each in unit}
     refused = {uid: verdict for uid, verdict in judged.items() if isinstance(verdict, Refusal)}
     if refused:
@@ -138,11 +141,8 @@ def _verdict(unit: tuple[Decision, ...], context: PassContext) -> tuple[Decision
             migrations.all_or_nothing.__name__, f"moves whole or not at all, and {whose} may not: {reason}"
         )
         return [withheld_by(each, refused.get(each.job_uid, others)) for each in unit]
-    passed = tuple(verdict for verdict in judged.values() if not isinstance(verdict, Refusal))
-    moved: list[Move] = only(passed, Place, Migrate)
-    if not moved:
-        return passed
-    together = moves.together(tuple(moved), context)
+    moved = tuple(verdict for verdict in judged.values() if isinstance(verdict, Place | Migrate))
+    together = moves.together(moved, context)
     return [withheld_by(each, together) for each in unit] if isinstance(together, Refusal) else together
 
 
@@ -151,14 +151,13 @@ def _alone(decision: Decision, context: PassContext) -> Decision | Refusal:
     return _judge(decision, chain((first,), _stages(decision, context)))
 
 
-_KINDS: tuple[tuple[type[Decision], ...], ...] = ((Resize,), (ResizeMemory,), (Place, Migrate), (Stop,))
-_FIRST = (moving.__name__, stopping.__name__)
+_KINDS: Mapping[type[Decision], int] = {Resize: 0, ResizeMemory: 1, Place: 2, Migrate: 2, Stop: 3}
+_FIRST = {moving.__name__: 0, stopping.__name__: 1}
 
 
 def _place(withheld: Withheld[Decision]) -> tuple[int, int]:
     """By kind, then first what gives way to another decision: the order in which a record has them."""
-    kind = next(place for place, kind in enumerate(_KINDS) if isinstance(withheld.decision, kind))
-    return kind, _FIRST.index(withheld.guard) if withheld.guard in _FIRST else len(_FIRST)
+    return _KINDS[type(withheld.decision)], _FIRST.get(withheld.guard, len(_FIRST))
 
 
 def guard_names() -> list[str]:
