@@ -24,7 +24,8 @@ Stage = tuple[Iterable[Guard[Any, Any]], object]
 ATTEMPTS = "attempts"
 """Not a function: it withholds moves after too many failed attempts in a pass (`move_attempts.py`)."""
 
-_ROUTINE: set[str] = {ATTEMPTS}
+ROUTINE: set[str] = {ATTEMPTS}
+"""The names of the routine guards of all modules that are imported; `review.is_routine` asks them."""
 
 
 class Refusal(NamedTuple):
@@ -38,15 +39,10 @@ def routine(*prefixes: str) -> Callable[[G], G]:
     """Marks a guard as routine, under its own name or under its name with each of these prefixes."""
 
     def mark(guard: G) -> G:
-        _ROUTINE.update(f"{prefix}{guard.__name__}" for prefix in prefixes or ("",))
+        ROUTINE.update(f"{prefix}{guard.__name__}" for prefix in prefixes or ("",))
         return guard
 
     return mark
-
-
-def is_routine(guard: str) -> bool:
-    """Whether the guard of this name holds decisions back in every other pass, and asks nobody to act."""
-    return guard in _ROUTINE
 
 
 def withheld_by(decision: Decided, refusal: Refusal) -> Withheld[Decided]:

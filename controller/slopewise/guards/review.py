@@ -14,7 +14,7 @@ from typing import Any
 
 from slopewise.guards import at_target, memory, migrations, moves, resize
 from slopewise.guards.context import PassContext
-from slopewise.guards.framework import ATTEMPTS, Decided, Guard, Refusal, Stage, routine, withheld_by
+from slopewise.guards.framework import ATTEMPTS, ROUTINE, Decided, Guard, Refusal, Stage, routine, withheld_by
 from slopewise.guards.move_budgets import JOINT_GUARDS
 from slopewise.guards.permission import PREFIXES, permission_names, permissions
 from slopewise.model import Decision, JobUid, Migrate, Move, Place, Resize, ResizeMemory, Stop, Veto, Withheld, only
@@ -166,6 +166,11 @@ def guard_names() -> list[str]:
     moved = [*permission_names(Migrate), *_names(moves.MOVE_GUARDS, migrations.MIGRATION_GUARDS, JOINT_GUARDS)]
     stopped = [*permission_names(Stop), *_names(at_target.STOP_GUARDS)]
     return [moving.__name__, *resizing, *moved, ATTEMPTS, stopping.__name__, *stopped]
+
+
+def is_routine(guard: str) -> bool:
+    """Whether the guard of this name holds decisions back in every other pass, and asks nobody to act."""
+    return guard in ROUTINE
 
 
 def _names(*lists: Iterable[Guard[Any, Any]]) -> list[str]:

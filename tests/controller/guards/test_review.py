@@ -10,9 +10,8 @@ from support.reviewing import reviewed
 from support.worlds import a_job, a_snapshot
 
 from slopewise.decision_record.recorder import ACTIONS, ANSWERS
-from slopewise.guards.framework import is_routine
 from slopewise.guards.permission import PREFIXES, is_by_mode, permission_names
-from slopewise.guards.review import STAGES, guard_names
+from slopewise.guards.review import STAGES, guard_names, is_routine
 from slopewise.model import (
     Decision,
     MemoryAllocation,

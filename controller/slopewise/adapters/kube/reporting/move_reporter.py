@@ -13,7 +13,7 @@ from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
-from slopewise.guards.framework import is_routine
+from slopewise.guards.review import is_routine
 from slopewise.model import (
     JobUid,
     Migrate,

@@ -27,7 +27,7 @@ from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
 from slopewise.crds.promise_status import Change
 from slopewise.feedback.restore import RestoreReport
-from slopewise.guards.framework import is_routine
+from slopewise.guards.review import is_routine
 from slopewise.model import Job, JobUid, Outcome, OutcomeResult, PassReport, Resize, ResizeMemory, Withheld
 
 _REASON: Mapping[OutcomeResult, str] = {
