@@ -14,7 +14,7 @@ from slopewise import memory_sizing
 from slopewise.errors import ObservationError, PolicyError
 from slopewise.estimators import measurements, promises
 from slopewise.feedback import move_tracking, rollback
-from slopewise.feedback.originals import in_turn, remember_memory_resizes, remember_originals, remember_resizes
+from slopewise.feedback.originals import in_turn, remember_changes, remember_originals
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.pass_timing import Stopwatch, next_pass_at_seconds
 from slopewise.guards import at_target
@@ -126,16 +126,14 @@ def _act(reviewed: Reviewed, context: PassContext, ports: Ports, settings: PassS
     memory = at_target.record(remember_originals(context.memory, (*resizes, *sizes), snapshot), stops, context)
     ports.memory.save(memory)
     stopped = list(map(act, stops))
-    resized = Results((*map(act, resizes), *waiting, *map(act, sizes), *sizes_waiting))
+    changed = (*map(act, resizes), *waiting, *map(act, sizes), *sizes_waiting)
     moved, not_moved = attempt_moves(reviewed, context, act)
-    memory = remember_resizes(memory, resized.of(Resize), snapshot)
-    memory = remember_memory_resizes(memory, resized.of(ResizeMemory), snapshot)
-    begun = move_tracking.remember(memory, moved, snapshot)
+    begun = move_tracking.remember(remember_changes(memory, changed, snapshot), moved, snapshot)
     memory = at_target.remember(begun.memory, stopped)
     if resizes or sizes or moved or stopped:
         ports.memory.save(memory)
     withheld = (*reviewed.withheld_of(Resize, ResizeMemory), *not_moved, *reviewed.withheld_of(Stop))
-    return _Acted(memory, Results((*resized.outcomes, *moved, *stopped), withheld, begun.events), bool(waiting))
+    return _Acted(memory, Results((*changed, *moved, *stopped), withheld, begun.events), bool(waiting))
 
 
 def _is_outstanding(decided: _Decided, reviewed: Reviewed, settings: PassSettings) -> bool:

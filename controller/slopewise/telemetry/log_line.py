@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic
 
 from slopewise.guards.permission import is_by_mode
 from slopewise.guards.review import stopping
@@ -26,7 +25,6 @@ from slopewise.model import (
     Stop,
     Withheld,
 )
-from slopewise.model.decisions import D
 from slopewise.text import mebibytes
 
 MAX_NAMED = 20
@@ -52,10 +50,10 @@ class PassLines:
     def facts(self, report: PassReport) -> Facts | None:
         """The fields of the line; None: nothing new."""
         found = report.results
-        resizes = _Entries(report, "resize", _resize, found.of(Resize), found.withheld_of(Resize))
-        memory = _Entries(report, "memory", _memory, found.of(ResizeMemory), found.withheld_of(ResizeMemory))
-        moves = _Entries(report, "move", _move, found.of(Place, Migrate), found.withheld_of(Place, Migrate))
-        stops = _Entries(report, "stop", _stop, found.of(Stop), found.withheld_of(Stop))
+        resizes = _Entries(report, "resize", found.of(Resize), found.withheld_of(Resize))
+        memory = _Entries(report, "memory", found.of(ResizeMemory), found.withheld_of(ResizeMemory))
+        moves = _Entries(report, "move", found.of(Place, Migrate), found.withheld_of(Place, Migrate))
+        stops = _Entries(report, "stop", found.of(Stop), found.withheld_of(Stop))
         kinds = (resizes, memory, moves, stops)
         withheld = frozenset(chain(*(kind.identities() for kind in kinds)))
         facts_seen = (re.sub(r"\d+", "#", report.held or ""), withheld, _jobs(report))
@@ -108,15 +106,13 @@ def _wanted(report: PassReport) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entries(Generic[D]):
+class _Entries:
     """The entries of one kind of decision: every attempt, and every withheld one that the last line does not have."""
 
     report: PassReport
     kind: str
-    text: Callable[[str, D], str]
-    """How an entry names a decision, from the name of its job."""
-    outcomes: Sequence[Outcome[D]]
-    withheld: Sequence[Withheld[D]]
+    outcomes: Sequence[Outcome[Decision]]
+    withheld: Sequence[Withheld[Decision]]
 
     def identities(self) -> Iterator[_Identity]:
         """What identifies each withheld decision; where a mode withholds a resize, with its target."""
@@ -134,38 +130,32 @@ class _Entries(Generic[D]):
         """Every decision that a guard withholds, and did not in the last line."""
         return [self._withheld(each) for each in self.withheld if self._identity(each) not in known]
 
-    def _identity(self, withheld: Withheld[D]) -> _Identity:
+    def _identity(self, withheld: Withheld[Decision]) -> _Identity:
         decision, guard = withheld.decision, withheld.guard
         target = decision.to_millicores if isinstance(decision, Resize) and is_by_mode(guard) else None
         return self.kind, decision.job_uid, guard, target
 
-    def _tried(self, outcome: Outcome[D]) -> str:
+    def _tried(self, outcome: Outcome[Decision]) -> str:
         return f"{self._named(outcome.decision)} {outcome.result}: {outcome.detail or outcome.decision.reason}"
 
-    def _withheld(self, withheld: Withheld[D]) -> str:
+    def _withheld(self, withheld: Withheld[Decision]) -> str:
         # The mode's reason is the same for every job, so the policy's is added.
         wanted = isinstance(withheld.decision, Resize | ResizeMemory) and is_by_mode(withheld.guard)
         desired = f"; {withheld.decision.reason}" if wanted else ""
         return f"{self._named(withheld.decision)} withheld: {withheld.reason}{desired}"
 
-    def _named(self, decision: D) -> str:
-        return self.text(self.report.by_job[decision.job_uid].name, decision)
-
-
-def _resize(name: str, resize: Resize) -> str:
-    return f"{name} {resize.from_millicores}m to {resize.to_millicores}m"
-
-
-def _memory(name: str, resize: ResizeMemory) -> str:
-    return f"{name} memory {resize.bound} {mebibytes(resize.from_bytes)} to {mebibytes(resize.to_bytes)}"
-
-
-def _move(name: str, move: Decision) -> str:
-    return f"{kind_of(move)} {name} on {move.node}"
-
-
-def _stop(name: str, stop: Stop) -> str:
-    return f"stop {name}"
+    def _named(self, decision: Decision) -> str:
+        name = self.report.by_job[decision.job_uid].name
+        match decision:
+            case Resize():
+                return f"{name} {decision.from_millicores}m to {decision.to_millicores}m"
+            case ResizeMemory():
+                before, after = mebibytes(decision.from_bytes), mebibytes(decision.to_bytes)
+                return f"{name} memory {decision.bound} {before} to {after}"
+            case Place() | Migrate():
+                return f"{kind_of(decision)} {name} on {decision.node}"
+            case Stop():
+                return f"stop {name}"
 
 
 def _move_events(report: PassReport) -> Iterator[str]:
