@@ -4,7 +4,7 @@
 ARG BASE_IMAGE=docker.io/library/python:3.13-slim-bookworm
 
 # What we ship gets no pip of its own. Only wheels: nothing is compiled, so no compiler is needed, here or later. What
-# only the extras `report`, `demo` and `advise` need is not in this lock.
+# only the extras `report`, `demo`, `advise` and `policies` need is not in this lock.
 FROM ${BASE_IMAGE} AS dependencies
 COPY requirements.lock /src/
 RUN python3 -m venv --without-pip /opt/slopewise \

@@ -14,14 +14,15 @@ from typing import Any, cast
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.training_policies import PolicyRecord
+from slopewise.adapters.kube.watches import make_watches
 from slopewise.adapters.prometheus.container_usage import Machine
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.manager.informers import make_watches
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions, Connection, Rates
+from slopewise.manager.options import ClusterOptions, Rates
 from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import SharedState, make_shared_state
 from slopewise.model import PassReport

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from slopewise.adapters.kube.cache.records import API_VERSION, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.connection import LEASE_NAME, other_leaders
 from slopewise.crds.schema.definitions import definitions
-from slopewise.manager.connect import LEASE_NAME, other_leaders
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS = 0.05

@@ -1,4 +1,4 @@
-"""Refuses what needs an extra of the package (`slopewise[report]`, `slopewise[demo]`) that is not installed."""
+"""Refuses what needs an extra of the package (e.g. `slopewise[report]`) that is not installed."""
 
 from __future__ import annotations
 

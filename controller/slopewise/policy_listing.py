@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
@@ -13,7 +13,9 @@ from rich.text import Text
 
 from slopewise import policies
 from slopewise.own_policies import catalogue
-from slopewise.own_policies.check import CheckResult, Finding
+
+if TYPE_CHECKING:
+    from slopewise.own_policies.check import CheckResult, Finding
 
 _BOUNDS = {Ge: ("≥", "ge"), Gt: (">", "gt"), Le: ("≤", "le"), Lt: ("<", "lt")}
 

@@ -1,4 +1,4 @@
-"""Without the extras everything runs but the reports and the demo, which name the extra that they need."""
+"""Without the extras everything runs but reports, demo and checks, which name the extra that they need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_WITHOUT = "import sys; sys.modules.update(dict.fromkeys(('jinja2', 'pandas', 'sklearn'))); "
+_WITHOUT = "import sys; sys.modules.update(dict.fromkeys(('jinja2', 'pandas', 'sklearn', 'hypothesis'))); "
 _SCENARIO = """
 apiVersion: slopewise.dev/v1alpha1
 kind: Scenario
@@ -52,6 +52,7 @@ def test_what_runs_on_a_cluster_and_run_local_need_none() -> None:
         ("simulate tiny.yaml --report r.html", "--report needs jinja2", "report"),
         ("demo", "slopewise demo needs pandas", "demo"),
         ("advise --prometheus http://127.0.0.1:9", "slopewise advise needs pandas", "advise"),
+        ("policies check mine.py", "slopewise policies check needs hypothesis", "policies"),
     ],
 )
 def test_what_needs_one_says_which_before_anything_starts(folder: Path, command: str, needing: str, extra: str) -> None:
@@ -59,6 +60,12 @@ def test_what_needs_one_says_which_before_anything_starts(folder: Path, command:
     sentence = f'{needing}, which is not installed; run `pip install "slopewise[{extra}]"`.'
     assert (result.returncode, result.stdout, result.stderr) == (2, "", f"slopewise: {sentence}\n")
     assert not (folder / "r.html").exists()
+
+
+def test_policies_are_listed_and_begun_without_one(folder: Path) -> None:
+    for command in ("policies", "policies new mine", "policies ./mine.py"):
+        result = slopewise(folder, *command.split())
+        assert result.returncode == 0, result.stderr
 
 
 def test_a_report_of_the_demo_is_refused_likewise() -> None:

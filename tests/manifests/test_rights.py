@@ -8,7 +8,7 @@ import pytest
 from support.rendering import MANIFESTS, Documents, only, render
 from support.requests_made import WRITES, Right, made_by_the_controller, made_by_the_sweeper
 
-from slopewise.manager.doctor.rights import LEASE_NEEDS, MOVE_NEEDS, NEEDS, OF_THE_CLUSTER, Need
+from slopewise.operate.doctor.rights import LEASE_NEEDS, MOVE_NEEDS, NEEDS, OF_THE_CLUSTER, Need
 
 NOT_IN_A_NAMESPACE = {
     "nodes", "namespaces", "trainingpolicies", "trainingpolicies/status", "freezes", "freezes/status",

@@ -32,12 +32,12 @@ from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
+from slopewise.adapters.kube.connection import LEASE_NAME, Connection
 from slopewise.adapters.kube.leader_election import Terms
-from slopewise.manager.connect import LEASE_NAME
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions, Connection
+from slopewise.manager.options import ClusterOptions
 from slopewise.manager.replica import Replica, policy_of_file
-from slopewise.manager.signals import StopSignal
+from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments, configure_logging
 
 POLICIES = f"/apis/{API_VERSION}/trainingpolicies"

@@ -14,16 +14,10 @@ from slopewise.commands.console import announce_failure, wants_json
 from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
 from slopewise.commands.doctor import doctor
-from slopewise.commands.explain import explain
-from slopewise.commands.freeze import freeze, unfreeze
-from slopewise.commands.history import history
+from slopewise.commands.operate import explain, freeze, history, replay, restore, status, sweep, unfreeze
 from slopewise.commands.policies import policies
-from slopewise.commands.replay import replay
-from slopewise.commands.restore import restore
 from slopewise.commands.run import run
 from slopewise.commands.simulate import simulate
-from slopewise.commands.status import status
-from slopewise.commands.sweep import sweep
 from slopewise.commands.top import top
 from slopewise.errors import SlopewiseError
 from slopewise.signals import Interrupted, ignore_further_signals

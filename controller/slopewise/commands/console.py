@@ -41,6 +41,11 @@ def wants_json() -> bool:
     return JSON_LOGS in sys.argv[1:]
 
 
+def print_line(text: str) -> None:
+    """Print one line to stdout, also where it is longer than the terminal; foreign text is not markup."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def print_json(data: Any) -> None:
     """One JSON object to stdout; NaN is not JSON and raises ValueError. What would drive a terminal is escaped."""
     typer.echo(escaped_json(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False)))

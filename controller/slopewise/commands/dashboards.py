@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slopewise.commands.console import out, print_json
+from slopewise.commands.console import print_json, print_line
 from slopewise.commands.options import Output, OutputFormat
 
 dashboards = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
@@ -31,7 +31,7 @@ def push(
         print_json([vars(each) for each in pushed])
     else:
         for each in pushed:
-            out.print(str(each), markup=False, highlight=False, soft_wrap=True)
+            print_line(str(each))
 
 
 @dashboards.command("export")
@@ -51,4 +51,4 @@ def export(
         print_json(written)
     else:
         for path in written:
-            out.print(path, markup=False, highlight=False, soft_wrap=True)
+            print_line(path)

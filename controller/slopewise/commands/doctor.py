@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,11 +21,11 @@ from slopewise.commands.options import (
     PrometheusConfig,
     ScrapeInterval,
 )
-from slopewise.commands.refusals import refuse
+from slopewise.commands.refusals import given, refuse, refuse_clusters
 
 if TYPE_CHECKING:
     from slopewise.adapters.http.config import Endpoint
-    from slopewise.explain.findings import Finding
+    from slopewise.operate.doctor.findings import Finding
 
 Here = Annotated[bool, typer.Option("--local", help="Check what `run --local` needs on this machine, not a cluster.")]
 CheckedPrometheus = Annotated[
@@ -54,15 +53,23 @@ def doctor(
     Exit codes: 1: a check failed; 4: the API server or Prometheus does not answer.
     Examples: `slopewise doctor --prometheus http://prometheus:9090`; `slopewise doctor --local --jobs mine.yaml`.
     """
-    from slopewise.explain import findings
+    from slopewise.operate.doctor import findings
 
     endpoint = _endpoint(call, prometheus, prometheus_config, local=local)
     if local:
-        refuse(call, _OF_CLUSTERS, "is for a cluster; leave it or --local out")
-        found = _here(jobs, actuator, endpoint, scrape_interval)
+        refuse_clusters(call, "--local")
+        from slopewise.operate.doctor.machine import LocalCheckOptions, check_machine
+
+        found = check_machine(LocalCheckOptions(jobs, actuator.value, endpoint, scrape_interval))
     else:
         refuse(call, ("--jobs", "--actuator"), "is for this machine; add --local, or leave it out")
-        found = _cluster(kubeconfig, context, namespace, lease_namespace, endpoint, scrape_interval)
+        from slopewise.adapters.kube.connection import Connection, lease_namespace_of, lease_namespaces_of
+        from slopewise.operate.doctor.cluster import CheckOptions, check_cluster
+
+        connection = Connection(kubeconfig, context, namespace)
+        where = lease_namespace_of(connection, lease_namespace)
+        leases = lease_namespaces_of(connection, lease_namespace)
+        found = check_cluster(CheckOptions(connection, where, leases, endpoint, scrape_interval))
     done: list[Finding] = []
     for finding in found:
         done.append(finding)
@@ -73,39 +80,11 @@ def doctor(
     raise typer.Exit(findings.exit_code(done))
 
 
-_OF_CLUSTERS = ("--kubeconfig", "--context", "--namespace", "--lease-namespace")
-
-
 def _endpoint(call: typer.Context, url: str | None, config: Path | None, *, local: bool) -> Endpoint | None:
     """As for `run`: for this machine only the option counts, and not the variable PROMETHEUS_URL."""
     from slopewise.adapters.http.config import Endpoint
-    from slopewise.commands.refusals import given
 
     if url is None or (local and "--prometheus" not in given(call)):
         refuse(call, ("--prometheus-config", "--scrape-interval"), "is for a Prometheus; add --prometheus")
         return None
     return Endpoint(url, config)
-
-
-def _cluster(
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    lease_namespace: str | None,
-    prometheus: Endpoint | None,
-    scrape_interval_seconds: float,
-) -> Iterator[Finding]:
-    from slopewise.manager.doctor.cluster import CheckOptions, check_cluster
-    from slopewise.manager.options import Connection, lease_namespace_of, lease_namespaces_of
-
-    connection = Connection(kubeconfig, context, namespace)
-    where, leases = lease_namespace_of(connection, lease_namespace), lease_namespaces_of(connection, lease_namespace)
-    return check_cluster(CheckOptions(connection, where, leases, prometheus, scrape_interval_seconds))
-
-
-def _here(
-    jobs: Path | None, actuator: ActuatorOption, prometheus: Endpoint | None, scrape_interval_seconds: float
-) -> Iterator[Finding]:
-    from slopewise.local.doctor import LocalCheckOptions, check_machine
-
-    return check_machine(LocalCheckOptions(jobs, actuator.value, prometheus, scrape_interval_seconds))

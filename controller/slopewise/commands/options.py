@@ -64,8 +64,8 @@ def complete_placing_policy(incomplete: str) -> list[str]:
 
 def complete_workload(call: typer.Context, incomplete: str) -> list[str]:
     """Managed workloads of the cluster that the command line names, for completion; none where it does not answer."""
-    from slopewise.manager.options import Connection
-    from slopewise.manager.read_growth import read_growths
+    from slopewise.adapters.kube.connection import Connection
+    from slopewise.operate.growths import read_growths
     from slopewise.reports.wording import plain
 
     given = call.params

@@ -81,9 +81,12 @@ def check_policy(
     """Check a policy against the contract of all policies.
 
     It must be pure, explained and within bounds, in ordinary and odd worlds. The check executes the file.
-    Exit code 1: it breaks the contract; 2: it cannot be loaded.
+    Exit code 1: it breaks the contract; 2: it cannot be loaded. It needs `pip install "slopewise[policies]"`.
     Example: `slopewise policies check ./mine.py`.
     """
+    from slopewise.extras import require
+
+    require("hypothesis", "policies", "slopewise policies check needs hypothesis")
     from slopewise.own_policies.check import check_file
     from slopewise.policy_listing import checked
 

@@ -1,11 +1,16 @@
-"""`slopewise run`: the controller of a cluster, or of commands on this machine."""
+"""`slopewise run`: the controller of a cluster, and with `--local` that of commands on this machine.
+
+These are two commands under one name: `run` hands each of them its own options, and refuses those of the other.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import structlog
 import typer
@@ -29,17 +34,11 @@ from slopewise.commands.options import (
 )
 from slopewise.commands.refusals import given, refuse
 from slopewise.errors import UsageError
-from slopewise.manager.signals import received_signals
-from slopewise.signals import orderly_stop
+from slopewise.signals import orderly_stop, received_signals
 
 if TYPE_CHECKING:
     from slopewise.adapters.grafana.annotations import GrafanaAccess
     from slopewise.decision_record.recorder import RecordOptions
-    from slopewise.local.run import LocalRunOptions
-    from slopewise.manager.options import ClusterOptions
-    from slopewise.manager.signals import StopSignal
-
-_Value = TypeVar("_Value")
 
 Local = Annotated[bool, typer.Option("--local", help="Manage commands on this machine, not a cluster.")]
 LocalPolicy = Annotated[
@@ -97,77 +96,151 @@ NO_PROMETHEUS = (
 NO_JOBS = "run --local: there is nothing to run; add --jobs FILE (see the README)."
 
 
-def run(
-    call: typer.Context,
-    local: Local = False,
-    jobs: JobsFile = None,
-    policy_file: PolicyFile = None,
-    policy: LocalPolicy = None,
-    policies_folders: PoliciesFolders = None,
-    dry_run: DryRun = False,
-    once: Once = False,
-    actuator: Actuator = ActuatorOption.auto,
-    port: Port = 8080,
-    host: Host = "127.0.0.1",
-    json_logs: JsonLogs = False,
-    prometheus_url: PrometheusUrl = None,
-    prometheus_config: PrometheusConfig = None,
-    scrape_interval: ScrapeInterval = 15.0,
-    again: Again = False,
-    targets_file: TargetsFile = None,
-    kubeconfig: Kubeconfig = None,
-    context: KubeContext = None,
-    namespace: OneNamespace = None,
-    lease_namespace: LeaseNamespace = None,
-    lease_seconds: LeaseSeconds = 15.0,
-    record: RecordFolder = None,
-    record_max_mib: RecordSize = 256,
-    grafana_url: GrafanaUrl = None,
-    alert_token_file: AlertTokenFile = None,
-    output: ResultFormat = OutputFormat.table,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """The options of both commands."""
+
+    policy_file: PolicyFile = None
+    policies_folders: PoliciesFolders = None
+    dry_run: DryRun = False
+    port: Port = 8080
+    json_logs: JsonLogs = False
+    prometheus_url: PrometheusUrl = None
+    prometheus_config: PrometheusConfig = None
+    scrape_interval: ScrapeInterval = 15.0
+    record: RecordFolder = None
+    record_max_mib: RecordSize = 256
+    grafana_url: GrafanaUrl = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRun(RunSettings):
+    """The options of `run --local`."""
+
+    jobs: JobsFile = None
+    policy: LocalPolicy = None
+    actuator: Actuator = ActuatorOption.auto
+    again: Again = False
+    targets_file: TargetsFile = None
+    output: ResultFormat = OutputFormat.table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRun(RunSettings):
+    """The options of `run` in a cluster."""
+
+    once: Once = False
+    host: Host = "127.0.0.1"
+    kubeconfig: Kubeconfig = None
+    context: KubeContext = None
+    namespace: OneNamespace = None
+    lease_namespace: LeaseNamespace = None
+    lease_seconds: LeaseSeconds = 15.0
+    alert_token_file: AlertTokenFile = None
+
+
+def run(call: typer.Context, *, local: bool, **written: Any) -> None:
     """Run the controller of a cluster; with --local --jobs FILE it starts and manages commands on this machine.
 
     Examples: `slopewise run --prometheus-url http://prometheus:9090 --dry-run --once`;
     `slopewise run --local --jobs mine.yaml --policy-file policy.yaml`.
     """
-    recording, annotated = _recording(call, record, record_max_mib), _annotated(grafana_url)
+    of_machine, of_cluster = _names(LocalRun), _names(ClusterRun)
     if local:
-        _refuse_with_local(call)
-        from slopewise.local.run import LocalRunOptions
+        refuse(call, _options(call, of_cluster - of_machine), "is for a cluster; leave it or --local out")
+        run_here(call, LocalRun(**{name: written[name] for name in of_machine}))
+    alone = of_machine - of_cluster - {"policy"}
+    refuse(call, _options(call, alone), "is for this machine; add --local, or leave it out")
+    refuse(call, ("--policy",), "is for this machine, on a cluster a TrainingPolicy names it; add --local")
+    run_in_cluster(call, ClusterRun(**{name: written[name] for name in of_cluster}))
 
-        plain = LocalRunOptions(
-            _required(jobs, NO_JOBS), policy_file, dry_run, actuator.value, port, json_logs, policy=policy, again=again
-        )
-        plain = replace(plain, record=recording, annotated=annotated)
-        options = _with_prometheus(call, plain, prometheus_url, prometheus_config, scrape_interval, targets_file)
-        _run_here(options, output)
-    _refuse_without_local(call, once=once, dry_run=dry_run)
-    if alert_token_file is not None and (once or dry_run or namespace is not None):
+
+def _names(settings: type[RunSettings]) -> set[str]:
+    return {each.name for each in fields(settings)}
+
+
+def _options(call: typer.Context, names: set[str]) -> list[str]:
+    return [each.opts[0] for each in call.command.params if each.name in names]
+
+
+def _signature() -> inspect.Signature:
+    """Of `run`: typer makes its options of it."""
+    parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    made = [parameter("call", annotation=typer.Context), parameter("local", annotation=Local, default=False)]
+    hints = get_type_hints(LocalRun, include_extras=True) | get_type_hints(ClusterRun, include_extras=True)
+    options = {each.name: each for each in (*fields(LocalRun), *fields(ClusterRun))}
+    made += [parameter(name, annotation=hints[name], default=each.default) for name, each in options.items()]
+    return inspect.Signature(made)
+
+
+setattr(run, "__signature__", _signature())  # noqa: B010 - a function's type has no such attribute
+
+
+def run_in_cluster(call: typer.Context, asked: ClusterRun) -> NoReturn:
+    """Run the controller of a cluster until a signal comes or its lease is lost; with `--once` one pass a policy."""
+    if asked.once:
+        refuse(call, ("--port", "--host"), "is for a controller that keeps running; leave it or --once out")
+    if asked.dry_run:
+        reason = "is for a controller that writes, which takes the lease; leave it or --dry-run out"
+        refuse(call, ("--lease-namespace", "--lease-seconds"), reason)
+    if asked.alert_token_file is not None and (asked.once or asked.dry_run or asked.namespace is not None):
         refuse(call, ("--alert-token-file",), "is for a controller of the cluster that keeps running and writes")
-    url = _required(prometheus_url, NO_PROMETHEUS)
+    recording, annotated = _recording(call, asked), _annotated(asked.grafana_url)
+    if asked.prometheus_url is None:
+        raise UsageError(NO_PROMETHEUS)
     with received_signals() as stop:
-        from slopewise.manager.options import ClusterOptions, Connection  # takes seconds on a busy node
+        # These take seconds on a busy node.
+        from slopewise.adapters.kube.connection import Connection, lease_namespace_of
+        from slopewise.adapters.kube.leader_election import Terms
+        from slopewise.manager.options import ClusterOptions
+        from slopewise.manager.replica import run_cluster
 
-        cluster = ClusterOptions(
-            Connection(kubeconfig, context, namespace),
-            url,
-            policy_file,
-            scrape_interval,
-            dry_run=dry_run,
-            once=once,
-            host=host,
-            port=port,
-            json_logs=json_logs,
-            prometheus_config=prometheus_config,
-            record=recording,
-            annotated=annotated,
-            alert_token_file=alert_token_file,
-        )
-        _run_in_cluster(cluster, lease_seconds, lease_namespace, stop)
+        connection = Connection(asked.kubeconfig, asked.context, asked.namespace)
+        options = ClusterOptions(
+            connection, asked.prometheus_url, asked.policy_file, asked.scrape_interval, asked.dry_run, asked.once,
+            asked.host, asked.port, asked.json_logs, lease_namespace_of(connection, asked.lease_namespace),
+            lease=Terms.within(asked.lease_seconds), prometheus_config=asked.prometheus_config, record=recording,
+            annotated=annotated, alert_token_file=asked.alert_token_file,
+        )  # fmt: skip
+        raise typer.Exit(run_cluster(options, stop, announce))
 
 
-def _recording(call: typer.Context, folder: Path | None, max_mebibytes: int) -> RecordOptions | None:
+def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
+    """Run the commands of a jobs file on this machine to their ends, print the result, and exit."""
+    named = "--prometheus-url" in given(call)  # the variable PROMETHEUS_URL does not count
+    if not named:
+        reason = "is for a Prometheus of your own; add --prometheus-url, or leave it out"
+        refuse(call, ("--prometheus-config", "--scrape-interval", "--targets-file"), reason)
+    if asked.jobs is None:
+        raise UsageError(NO_JOBS)
+    recording, annotated = _recording(call, asked), _annotated(asked.grafana_url)
+    from slopewise.adapters.http.config import Endpoint
+    from slopewise.local.result import table
+    from slopewise.local.run import LocalRunOptions, run_local
+    from slopewise.local.session import PrometheusInUse
+
+    options = LocalRunOptions(
+        asked.jobs, asked.policy_file, asked.dry_run, asked.actuator.value, asked.port, asked.json_logs,
+        again=asked.again, record=recording, annotated=annotated, policy=asked.policy,
+    )  # fmt: skip
+    if named and asked.prometheus_url is not None:
+        in_use = PrometheusInUse(Endpoint(asked.prometheus_url, asked.prometheus_config), asked.targets_file)
+        options = replace(options, prometheus=in_use, scrape_interval_seconds=asked.scrape_interval)
+    with orderly_stop(announce):
+        outcome = run_local(options, err, announce)
+    if asked.output is OutputFormat.json:
+        print_json(outcome.result.as_json())
+    elif asked.json_logs:
+        structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
+    else:
+        out.print(table(outcome.result))
+    if outcome.stopped is not None:
+        raise outcome.stopped
+    raise typer.Exit(1 if outcome.result.failed else 0)
+
+
+def _recording(call: typer.Context, asked: RunSettings) -> RecordOptions | None:
+    folder = asked.record
     if folder is None:
         refuse(call, ("--record-max-mib",), "is for a decision record; add --record FOLDER, or leave it out")
         return None
@@ -177,7 +250,7 @@ def _recording(call: typer.Context, folder: Path | None, max_mebibytes: int) -> 
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--record {folder}: cannot be written ({error.strerror}); name another folder.") from error
-    return RecordOptions(folder, max_mebibytes)
+    return RecordOptions(folder, asked.record_max_mib)
 
 
 def _annotated(url: str | None) -> GrafanaAccess | None:
@@ -189,81 +262,3 @@ def _annotated(url: str | None) -> GrafanaAccess | None:
     if not token:
         raise UsageError("--grafana-url needs a token; set GRAFANA_TOKEN to a service account's with the role Editor.")
     return GrafanaAccess(url, token)
-
-
-def _required(value: _Value | None, message: str) -> _Value:
-    if value is None:
-        raise UsageError(message)
-    return value
-
-
-def _run_in_cluster(
-    options: ClusterOptions, lease_seconds: float, lease_namespace: str | None, stop: StopSignal
-) -> NoReturn:
-    from slopewise.adapters.kube.leader_election import Terms
-    from slopewise.manager.options import lease_namespace_of
-    from slopewise.manager.replica import run_cluster
-
-    named = lease_namespace_of(options.connection, lease_namespace)
-    leased = replace(options, lease=Terms.within(lease_seconds), lease_namespace=named)
-    raise typer.Exit(run_cluster(leased, stop, announce))
-
-
-def _with_prometheus(
-    call: typer.Context,
-    options: LocalRunOptions,
-    url: str | None,
-    config: Path | None,
-    scrape_interval: float,
-    targets_file: Path | None,
-) -> LocalRunOptions:
-    """The options with the Prometheus that `--prometheus-url` names; the variable PROMETHEUS_URL does not count."""
-    if url is None or "--prometheus-url" not in given(call):
-        return options
-    from slopewise.adapters.http.config import Endpoint
-    from slopewise.local.session import PrometheusInUse
-
-    in_use = PrometheusInUse(Endpoint(url, config), targets_file)
-    return replace(options, prometheus=in_use, scrape_interval_seconds=scrape_interval)
-
-
-def _run_here(options: LocalRunOptions, output: OutputFormat) -> NoReturn:
-    """Run the commands of this machine, print the result, and exit."""
-    from slopewise.local.result import table
-    from slopewise.local.run import run_local
-
-    with orderly_stop(announce):
-        outcome = run_local(options, err, announce)
-    if output is OutputFormat.json:
-        print_json(outcome.result.as_json())
-    elif options.json_logs:
-        structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
-    else:
-        out.print(table(outcome.result))
-    if outcome.stopped is not None:
-        raise outcome.stopped
-    raise typer.Exit(1 if outcome.result.failed else 0)
-
-
-def _refuse_without_local(call: typer.Context, *, once: bool, dry_run: bool) -> None:
-    of_machine = ("--jobs", "--actuator", "--again", "--targets-file", "--output", "-o")
-    refuse(call, of_machine, "is for this machine; add --local, or leave it out")
-    refuse(call, ("--policy",), "is for this machine, on a cluster a TrainingPolicy names it; add --local")
-    if once:
-        refuse(call, ("--port", "--host"), "is for a controller that keeps running; leave it or --once out")
-    if dry_run:
-        reason = "is for a controller that writes, which takes the lease; leave it or --dry-run out"
-        refuse(call, ("--lease-namespace", "--lease-seconds"), reason)
-
-
-_OF_CLUSTERS = (
-    "--once", "--host", "--kubeconfig", "--context", "--namespace", "--lease-namespace", "--lease-seconds",
-    "--alert-token-file",
-)  # fmt: skip
-
-
-def _refuse_with_local(call: typer.Context) -> None:
-    refuse(call, _OF_CLUSTERS, "is for a cluster; leave it or --local out")
-    if "--prometheus-url" not in given(call):
-        reason = "is for a Prometheus of your own; add --prometheus-url, or leave it out"
-        refuse(call, ("--prometheus-config", "--scrape-interval", "--targets-file"), reason)

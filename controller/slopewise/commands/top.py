@@ -12,12 +12,12 @@ import typer
 
 from slopewise.commands.console import out, print_json
 from slopewise.commands.options import Kubeconfig, KubeContext, LeaseNamespace, OneNamespace, Output, OutputFormat
-from slopewise.commands.refusals import refuse
+from slopewise.commands.refusals import refuse, refuse_clusters
 from slopewise.errors import UsageError
-from slopewise.manager.signals import StopSignal, received_signals
+from slopewise.signals import StopSignal, received_signals
 
 if TYPE_CHECKING:
-    from slopewise.explain.top_view import Sort, View
+    from slopewise.operate.top import Sort, View
 
 
 class SortOption(StrEnum):
@@ -55,14 +55,14 @@ def top(
     Without a terminal the table is printed once, without colours.
     Examples: `slopewise top`; `slopewise top --namespace team-a --sort cpu`; `slopewise top --local`.
     """
-    from slopewise.explain import top_view
+    from slopewise.operate import top as shown
 
     if output is OutputFormat.json and count not in (None, 1):
         raise UsageError("-o json prints one object; leave --count out.")
     with received_signals() as stop, ExitStack() as stack:
         view = _local(call, port) if local else _cluster(call, stack, kubeconfig, context, namespace, lease_namespace)
         if output is OutputFormat.json:
-            print_json(top_view.as_json(view(), sort.value))
+            print_json(shown.as_json(view(), sort.value))
         elif out.is_terminal and not out.is_dumb_terminal:
             _redraw(view, sort.value, interval, count, stop)
         else:
@@ -78,8 +78,8 @@ def _cluster(
     lease_namespace: LeaseNamespace,
 ) -> Callable[[], View]:
     refuse(call, ("--port",), "is for a controller on this machine; add --local, or leave it out")
-    from slopewise.manager.options import Connection, lease_namespaces_of
-    from slopewise.manager.watch_growths import GrowthWatch
+    from slopewise.adapters.kube.connection import Connection, lease_namespaces_of
+    from slopewise.operate.growth_watch import GrowthWatch
     from slopewise.telemetry.log_lines import configure_logging
 
     configure_logging(level=logging.CRITICAL)  # a line of the log would stand in the middle of the screen
@@ -88,9 +88,8 @@ def _cluster(
 
 
 def _local(call: typer.Context, port: int) -> Callable[[], View]:
-    of_clusters = ("--kubeconfig", "--context", "--namespace", "--lease-namespace")
-    refuse(call, of_clusters, "is for a cluster; leave it or --local out")
-    from slopewise.local.top import ControllerWatch
+    refuse_clusters(call, "--local")
+    from slopewise.operate.top import ControllerWatch
 
     return ControllerWatch(f"http://127.0.0.1:{port}").view
 
@@ -99,7 +98,7 @@ def _redraw(view: Callable[[], View], sort: Sort, interval: float, count: int | 
     """The whole terminal, which has its former content again at the end; the last table stays below it."""
     from rich.live import Live
 
-    from slopewise.explain.top_view import screen
+    from slopewise.operate.top import screen
 
     shown, last = 0, view()
     with Live(console=out, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
@@ -113,7 +112,7 @@ def _redraw(view: Callable[[], View], sort: Sort, interval: float, count: int | 
 
 
 def _print(view: Callable[[], View], sort: Sort, interval: float, count: int, stop: StopSignal) -> None:
-    from slopewise.explain.top_view import screen
+    from slopewise.operate.top import screen
 
     for number in range(count):
         if number and stop.wait(interval):

@@ -73,3 +73,29 @@ def _updated(wanted: Wanted, before: Condition | None, now_seconds: float, gener
         last_transition_time=since,
         observed_generation=generation,
     )
+
+
+_GOOD = frozenset({"Ready", "Managed", "InEffect", "MetricsAvailable", "CapacityKnown"})
+"""True while all is well; any other one is a trouble when it is true."""
+
+ON_ITS_WAY = "Accepted"
+"""Reason of InEffect for the second that a kubelet needs."""
+
+_NEUTRAL = frozenset({"Finished", "Deliverable", "TargetReached"})
+"""True or not, they ask for nothing."""
+
+_NEUTRAL_AT_THE_END = frozenset({"Managed", "MetricsAvailable"})
+"""A job that has succeeded is changed no more, and reports no more."""
+
+
+def troubles(conditions: Iterable[Condition]) -> list[Condition]:
+    """Those of a TrainingPolicy or a JobGrowth that are not as they should be."""
+    found = list(conditions)
+    ended = any((each.type, each.status, each.reason) == ("Finished", "True", "Succeeded") for each in found)
+    return [each for each in found if _is_trouble(each) and not (ended and each.type in _NEUTRAL_AT_THE_END)]
+
+
+def _is_trouble(condition: Condition) -> bool:
+    if condition.type in _NEUTRAL or condition.reason == ON_ITS_WAY:
+        return False
+    return condition.status == ("False" if condition.type in _GOOD else "True")

@@ -6,11 +6,13 @@ A terminal shows the live table; elsewhere the log is short lines, or with `--js
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 from rich.console import Console
 
 from slopewise.adapters.grafana.annotations import GrafanaAccess
@@ -27,21 +29,25 @@ from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
 from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import UsageError
-from slopewise.local.live import Progress, Screen
-from slopewise.local.progress_log import ProgressLog
+from slopewise.local.live import NO_LOSS, Progress, Screen, live_rows
 from slopewise.local.result import LocalResult, gather
 from slopewise.local.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session, SessionPlan
 from slopewise.local.short_lines import configure_short_lines
 from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
 from slopewise.model import CpuControl
+from slopewise.model.job_classes import MEANINGS
 from slopewise.own_policies import catalogue
+from slopewise.reports.live_table import LiveRow
 from slopewise.signals import Interrupted
 from slopewise.telemetry.log_lines import configure_logging
 
 NAMESPACE = "local"
 MAX_REPORTS = 10
 """A run may take weeks; the log and Prometheus have its history."""
+
+LOG_EVERY_SECONDS = 60.0
+_ALIVE = frozenset({"starting", "training", "checkpointing", "moving", NO_LOSS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,42 @@ def _configure_logs(*, as_json: bool, on_screen: bool) -> None:
         configure_logging(as_json=True)
     else:
         configure_short_lines(namespace=NAMESPACE, level=logging.WARNING if on_screen else logging.INFO)
+
+
+class ProgressLog:
+    """Logs `job progress` of each job that runs once a minute, where there is no terminal."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._log = structlog.get_logger("slopewise")
+        self._next_seconds = LOG_EVERY_SECONDS
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Called about ten times a second; most calls do nothing."""
+        if elapsed_seconds < self._next_seconds:
+            return
+        self._next_seconds = elapsed_seconds + LOG_EVERY_SECONDS
+        for row in live_rows(self._session):
+            if row.state in _ALIVE:
+                self._log.info("job progress", name=row.name, **self._figures(row))
+
+    def _figures(self, row: LiveRow) -> dict[str, object]:
+        """The known figures only, so that no line has a null."""
+        tally = self._session.tally.of(row.name)
+        allotted = row.cpu_allotted_millicores_now
+        known = {
+            "state": row.state,
+            "progress": tally.steps_total / tally.steps_planned if tally.steps_total and tally.steps_planned else None,
+            "loss": row.loss if row.loss is not None and math.isfinite(row.loss) else None,
+            "growth": row.growth,
+            "seconds": row.pace_seconds,
+            "objective_seconds": row.objective_seconds,
+            "cores_used": row.cpu_cores_used,
+            "cores_allotted": None if allotted is None else allotted / 1000,
+            "job_class": row.job_class,
+            "meaning": MEANINGS.get(row.job_class or ""),
+        }
+        return {key: value for key, value in known.items() if value is not None}
 
 
 def _watch(session: Session, console: Console, *, on_screen: bool) -> None:

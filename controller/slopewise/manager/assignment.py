@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyRecord, claim_pods
+from slopewise.adapters.kube.watches import Watches
 from slopewise.config.pass_settings import interval_mistake, with_interval
-from slopewise.manager.informers import Watches
 
 
 def checked(record: PolicyRecord, scrape_interval_seconds: float) -> PolicyRecord:

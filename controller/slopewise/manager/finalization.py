@@ -16,11 +16,12 @@ import structlog
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
+from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.training_policies import PolicyRecord, remove_finalizer
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.errors import SlopewiseError
 from slopewise.feedback.restore import RestoreReport
-from slopewise.manager.restorer import Restorer, RestoreReporter
+from slopewise.manager.restore_reporter import RestoreReporter
 from slopewise.manager.shared import SharedState
 
 TRY_AGAIN_SECONDS = 3.0

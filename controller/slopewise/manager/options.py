@@ -1,60 +1,15 @@
-"""The cluster options of `slopewise run` and `slopewise restore`."""
+"""The options of `slopewise run` in a cluster."""
 
 from __future__ import annotations
 
-import os
-import re
-import socket
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.http.config import Endpoint
+from slopewise.adapters.kube.connection import DEFAULT_NAMESPACE, Connection, own_identity
 from slopewise.adapters.kube.leader_election import Terms
 from slopewise.decision_record.recorder import RecordOptions
-from slopewise.errors import UsageError
-
-DEFAULT_NAMESPACE = "slopewise-system"
-"""The controller's namespace, with its Lease."""
-
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-def own_identity() -> str:
-    """The pod's or host's name and a random part: a restarted container does not hold its predecessor's lease."""
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-
-
-def lease_namespace_of(connection: Connection, named: str | None = None) -> str:
-    """The namespace of the controllers' Lease: the named one, else the only managed one, else the default."""
-    return named or connection.namespace or DEFAULT_NAMESPACE
-
-
-def lease_namespaces_of(connection: Connection, named: str | None = None) -> tuple[str, ...]:
-    """Where the Lease of the controller that manages this part of the cluster can be.
-
-    One namespace may have a controller of its own, else the controller of the cluster manages it too.
-    """
-    own = lease_namespace_of(connection, named)
-    return (own,) if named or own == DEFAULT_NAMESPACE else (own, DEFAULT_NAMESPACE)
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """Which API server, and which part of its cluster."""
-
-    kubeconfig: Path | None = None
-    context: str | None = None
-    namespace: str | None = None
-    """Only this namespace, with no right beyond it; None: the whole cluster."""
-    timeout_seconds: float = 10.0
-
-    def __post_init__(self) -> None:
-        if self.namespace is not None and not _NAMESPACE.fullmatch(self.namespace):
-            raise UsageError(
-                f"--namespace {self.namespace!r}: cannot be the name of a namespace; write small letters, digits and -."
-            )
 
 
 @dataclass(frozen=True, slots=True)

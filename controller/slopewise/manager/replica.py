@@ -18,25 +18,25 @@ from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http import alert_webhook
 from slopewise.adapters.http.access import read_access
 from slopewise.adapters.kube.client.client import KubeApi
+from slopewise.adapters.kube.connection import connect, make_elector, other_leaders
 from slopewise.adapters.kube.leader_election import Elector, NoElection
 from slopewise.adapters.kube.state.training_policies import PolicyRecord
+from slopewise.adapters.kube.watches import make_watches
 from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.training_policy import load_training_policy
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.loop import calm_garbage_collector
 from slopewise.manager.alerts import AlertHandler
 from slopewise.manager.assignment import checked
-from slopewise.manager.connect import connect, make_elector, other_leaders
 from slopewise.manager.finalization import Finalizations, NoFinalizations
 from slopewise.manager.freezes import counted
-from slopewise.manager.informers import make_watches
 from slopewise.manager.leader import PolicyManager
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.options import ClusterOptions
 from slopewise.manager.run_once import run_once
 from slopewise.manager.shared import SharedState, make_shared_state
-from slopewise.manager.signals import StopSignal
 from slopewise.own_policies import catalogue
+from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments, configure_logging
 from slopewise.tracking import OncePerChange
 

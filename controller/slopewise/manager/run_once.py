@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from slopewise.adapters.kube.connection import take_lease
 from slopewise.adapters.kube.leader_election import Elector
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord, add_finalizer
+from slopewise.adapters.kube.watches import wait_for_watches
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.errors import ObservationError, SlopewiseError
-from slopewise.manager.connect import LEASE_NAME
-from slopewise.manager.informers import Watches
 from slopewise.manager.move_loop import finish_moves
 from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import SharedState
-from slopewise.manager.signals import StopSignal
 from slopewise.model import acts
+from slopewise.signals import StopSignal
 
-SYNC_SECONDS = 30.0
 MOVES_SECONDS = 120.0
 """How long the process waits for the end of moves that this pass has begun: a checkpoint, and a start."""
 
 HELD_EXIT_CODE = 4
 REFUSED_EXIT_CODE = FAILED_EXIT_CODE = 1
-
-_POLL_SECONDS = 0.05
-
-
-class StoppedError(SlopewiseError):
-    """A signal came during a wait."""
-
-    def __init__(self, stop: StopSignal) -> None:
-        super().__init__(f"stopped by {stop.name}; nothing was changed.")
-        self.exit_code = stop.exit_code
 
 
 def run_once(shared: SharedState, elector: Elector, stop: StopSignal, announce: Callable[[str], None]) -> int:
@@ -79,34 +66,3 @@ def _runner(shared: SharedState, record: PolicyRecord, document: TrainingPolicy)
     if acts(document.spec.mode) and not shared.effects.is_held(record):
         add_finalizer(shared.api, record.name)
     return PolicyRunner(shared, record, document, PolicyDocument(record))
-
-
-def wait_for_watches(watches: Watches, stop: StopSignal) -> None:
-    """Wait until every watch has been read once; ObservationError after a timeout."""
-    deadline = time.monotonic() + SYNC_SECONDS
-    while (waits_for := watches.waits_for()) is not None:
-        if time.monotonic() > deadline:
-            raise ObservationError(f"The cluster cannot be read: {waits_for}; nothing was changed.")
-        if stop.wait(_POLL_SECONDS):
-            raise StoppedError(stop)
-
-
-def take_lease(elector: Elector, namespace: str, stop: StopSignal) -> None:
-    """Acquire the lease, since one controller changes a cluster at a time; SlopewiseError when another one holds it."""
-    elector.start()
-    deadline = time.monotonic() + 2 * elector.terms.lease_seconds
-    while not elector.is_leader:
-        if time.monotonic() > deadline:
-            raise SlopewiseError(_not_ours(elector, namespace))
-        if stop.wait(_POLL_SECONDS):
-            raise StoppedError(stop)
-
-
-def _not_ours(elector: Elector, namespace: str) -> str:
-    lease = f"the lease {namespace}/{LEASE_NAME}"
-    if elector.failure is not None:
-        return f"{lease} cannot be had ({elector.failure}); see to that, or name its namespace with --lease-namespace."
-    return (
-        f"{elector.holder or 'somebody else'} holds {lease}; stop that controller first (scale its Deployment to 0 "
-        "replicas), or use a dry run (slopewise run --once --dry-run)."
-    )

@@ -27,10 +27,10 @@ from slopewise.adapters.kube.state.freezes import KubeFreezes
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
 from slopewise.adapters.kube.state.training_policies import PolicyRecord
+from slopewise.adapters.kube.watches import Watches
 from slopewise.adapters.kube.workloads.owners import Owners
 from slopewise.manager.assignment import PolicyAssignment
 from slopewise.manager.effects import Effects, NoEffects
-from slopewise.manager.informers import Watches
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.options import ClusterOptions, Rates
 from slopewise.model import JobUid, MoveUnderWay

@@ -13,7 +13,7 @@ from support.command_line import slopewise
 
 from slopewise.adapters.kube.state.freezes import ENDED_LABEL, freeze_path, parse_freeze
 from slopewise.config.freeze import in_utc
-from slopewise.manager.freeze_by_hand import name_by_hand
+from slopewise.operate.freeze import name_by_hand
 
 
 def run(reach: tuple[str, str], *words: str) -> subprocess.CompletedProcess[str]:

@@ -17,9 +17,9 @@ from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.commands import console
-from slopewise.explain.findings import Finding, line
-from slopewise.explain.overview import Leader, leader_line
-from slopewise.manager import restore_all, sweep
+from slopewise.operate import restore, sweep
+from slopewise.operate.doctor.findings import Finding, line
+from slopewise.operate.status import Leader, leader_line
 from slopewise.telemetry.log_lines import configure_logging
 
 HOSTILE = 'x\x1b[2J\x9b31m\u202e<b>[/red]"} or vector(1)'
@@ -90,7 +90,7 @@ def test_an_error_message_does_not_act(tmp_path: Path) -> None:
     "shown",
     [
         sweep.listing(sweep.Swept(freed={HOSTILE: HOSTILE}, failed={"y": HOSTILE})),
-        restore_all.listing(restore_all.Restoration({HOSTILE: HOSTILE}, policies=[HOSTILE], problems=[HOSTILE])),
+        restore.listing(restore.Restoration({HOSTILE: HOSTILE}, policies=[HOSTILE], problems=[HOSTILE])),
         line(Finding("pods", "failed", HOSTILE, HOSTILE)),
         leader_line(Leader(HOSTILE, None)),
         leader_line(Leader("", None, HOSTILE)),

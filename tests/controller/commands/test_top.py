@@ -27,10 +27,10 @@ from support.waiting import eventually
 
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.manager.options import Connection
-from slopewise.manager.watch_growths import GrowthWatch
 from slopewise.model import PassReport
+from slopewise.operate.growth_watch import GrowthWatch
 from slopewise.telemetry.metrics import Instruments, Telemetry
 
 HOSTILE = "why\x1b[2J\u202e<b>[red]x"

@@ -12,15 +12,15 @@ from support.replicas import ORIGINAL, Town
 from support.waiting import eventually
 
 from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.resize.rate_limiter import RateLimiter
 from slopewise.adapters.kube.state.freezes import freeze_path
-from slopewise.manager.informers import make_watches
+from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions, Connection
+from slopewise.manager.options import ClusterOptions
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.run_once import wait_for_watches
 from slopewise.manager.shared import SharedState, make_shared_state
-from slopewise.manager.signals import StopSignal
+from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.api_server import Hang, Reply, refusal
 from support.replicas import LEASE, LEASES, ORIGINAL, POLICIES, SHARE, Town, wait_for
 
-from slopewise.manager.signals import StopSignal, received_signals
+from slopewise.signals import StopSignal, received_signals
 
 SOMEBODY = {"metadata": {"name": "slopewise-controller"}, "spec": {"holderIdentity": "b", "leaseDurationSeconds": 3600}}
 

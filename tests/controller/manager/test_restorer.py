@@ -12,7 +12,7 @@ from slopewise.manager.policy_runner import (
     Retry,
     reading_seconds,
 )
-from slopewise.manager.restorer import NewOutcomes
+from slopewise.manager.restore_reporter import NewOutcomes
 
 
 def test_that_a_pod_still_waits_is_no_news() -> None:

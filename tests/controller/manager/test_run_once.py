@@ -17,13 +17,14 @@ from support.suspended_jobs import JOBS, NAME, left_behind
 from support.waiting import eventually
 
 from slopewise.adapters.kube.cache.records import PLACE_GATE
+from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.leader_election import Terms
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions, Connection
+from slopewise.manager.options import ClusterOptions
 from slopewise.manager.replica import Replica, policy_of_file
-from slopewise.manager.run_once import StoppedError, run_once
-from slopewise.manager.signals import StopSignal
+from slopewise.manager.run_once import run_once
+from slopewise.signals import StoppedError, StopSignal
 from slopewise.telemetry.metrics import Instruments
 
 

@@ -12,7 +12,7 @@ from support.demo_result import sample_result
 from support.printing import printed, words
 
 from slopewise.demo.report.table import comparison
-from slopewise.manager import restore_all, sweep
+from slopewise.operate import restore, sweep
 from slopewise.reports.cells import Row, Word
 from slopewise.reports.columns import fitting, named, remarks, sized, table_of
 from slopewise.reports.comparison_table import ComparisonTable
@@ -87,7 +87,7 @@ def test_with_room_it_is_a_row() -> None:
         lambda _: of_jobs(),
         of_names,
         lambda _: sweep.listing(sweep.Swept(freed=dict.fromkeys(NAMES, "its gate is removed"))),
-        lambda _: restore_all.listing(restore_all.Restoration(restored=dict.fromkeys(NAMES, "2000m"))),
+        lambda _: restore.listing(restore.Restoration(restored=dict.fromkeys(NAMES, "2000m"))),
         lambda _: remarks([("note", "yellow", f"of {name}") for name in NAMES]),
     ],
     ids=["jobs", "named", "sweep", "restore", "remarks"],

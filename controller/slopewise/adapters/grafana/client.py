@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 import requests
 from grafana_api.grafana_api import GrafanaException
 from grafana_api.grafana_face import GrafanaFace
 
+from slopewise.adapters.http.config import split_url
 from slopewise.errors import DataSourceError, SlopewiseError, UsageError
 
 _REMEDIES = {
@@ -30,12 +31,8 @@ def connect(url: str, token: str, timeout_seconds: float, *, verify_tls: bool | 
 
 
 def _address(url: str) -> SplitResult:
-    try:
-        address = urlsplit(url)
-        usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
-    except ValueError:  # a port that is no number, a bracket that is not closed
-        usable = False
-    if not usable or address.query or address.fragment:
+    address = split_url(url)
+    if address is None or address.query or address.fragment:
         raise UsageError(f"{url!r} is not Grafana's address; write it like https://grafana.example.org/path.")
     if address.username is not None:  # not repeated here: a password may follow it
         raise UsageError("The Grafana address has a user in it; leave that out and give a token.")

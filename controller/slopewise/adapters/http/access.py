@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import os
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment
 
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
 from slopewise.adapters.http.config import BasicAuth, Endpoint, HttpConfig, TlsConfig, load_http_config, split_url
 from slopewise.adapters.http.secret_files import CONTROL_CHARACTER, Mask, SecretFiles, Stamp, stamp_or_none
-from slopewise.adapters.http.tls import tls_context
+
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +63,15 @@ def read_access(endpoint: Endpoint) -> HttpAccess:
     url = urlsplit(endpoint.url)
     if endpoint.config_file is None:
         files = SecretFiles(Path())
-        return HttpAccess(tls_context(TlsConfig(), files) if url.scheme == "https" else None)
+        return HttpAccess(_tls_context(TlsConfig(), files) if url.scheme == "https" else None)
     files = SecretFiles(endpoint.config_file)
-    files.note(endpoint.config_file, "")
+    files.path(endpoint.config_file.name)
     config = load_http_config(endpoint.config_file)
     authorization, credentials = _authorization(config, files)
     headers = {**authorization, **_further_headers(config, files)}
     proxy = _proxy(config, url, files)
     return HttpAccess(
-        tls=tls_context(config.tls_config, files),
+        tls=_tls_context(config.tls_config, files),
         headers=headers,
         server_name=config.tls_config.server_name,
         proxy=proxy,
@@ -118,23 +122,90 @@ def _further_headers(config: HttpConfig, files: SecretFiles) -> Mapping[str, str
         values = [*given.values]
         values += [files.secret(secret, None, f"{key}.secrets") for secret in given.secrets]
         values += [files.content(named, f"{key}.files") for named in given.files]
-        found[name] = _latin(_one_line(", ".join(values), key, files), key, files)
+        found[name] = _latin(", ".join(values), key, files)
     return found
 
 
-def _one_line(value: str, key: str, files: SecretFiles) -> str:
+def _latin(value: str, key: str, files: SecretFiles) -> str:
+    """A header's value is one line in Latin-1; the client quotes one that does not fit into its own error."""
     if CONTROL_CHARACTER.search(value):
         files.refuse(key, "holds more than one line, or control characters, which cannot be sent")
-    return value
-
-
-def _latin(value: str, key: str, files: SecretFiles) -> str:
-    """A header's value goes out in Latin-1, and the client quotes one that does not fit into its own error."""
     try:
         value.encode("latin-1")
     except UnicodeEncodeError:
         files.refuse(key, "holds characters that no header may have; write letters, digits and signs of ASCII")
     return value
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------
+
+
+def _tls_context(given: TlsConfig, files: SecretFiles) -> ssl.SSLContext:
+    """As Prometheus' own client: any certificate that is trusted is an anchor, and host names are not in `CN`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = _VERSIONS[given.min_version]
+    if given.max_version is not None:
+        context.maximum_version = _VERSIONS[given.max_version]
+    context.hostname_checks_common_name = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _trust(context, given, files)
+    _show_certificate(context, given, files)
+    if given.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _trust(context: ssl.SSLContext, given: TlsConfig, files: SecretFiles) -> None:
+    try:
+        if given.ca_file is not None:
+            context.load_verify_locations(cafile=files.path(given.ca_file, "tls_config.ca_file"))
+        elif given.ca is not None:
+            context.load_verify_locations(cadata=given.ca)
+        else:
+            _trust_the_system(context)
+    except (ssl.SSLError, ValueError, OSError):
+        key = "ca" if given.ca_file is None else "ca_file"
+        files.refuse(f"tls_config.{key}", "holds no certificates; write those of the authority, in PEM")
+
+
+def _trust_the_system(context: ssl.SSLContext) -> None:
+    """The system's authorities, and Mozilla's where the system has none, as in an image without ca-certificates."""
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or (paths.capath and next(Path(paths.capath).glob("*"), None)):
+        context.set_default_verify_paths()
+    else:
+        context.load_verify_locations(cafile=DEFAULT_CA_BUNDLE_PATH)
+
+
+def _show_certificate(context: ssl.SSLContext, given: TlsConfig, files: SecretFiles) -> None:
+    if not given.has_certificate:
+        return
+    key = "" if given.key is None else given.key.get_secret_value()
+    with (
+        _as_file(given.cert or "", given.cert_file, "tls_config.cert_file", files) as certificate_path,
+        _as_file(key, given.key_file, "tls_config.key_file", files) as key_path,
+    ):
+        try:
+            # Without a password OpenSSL would prompt for it on the terminal, and wait.
+            context.load_cert_chain(certificate_path, key_path, password=lambda: "")
+        except (ssl.SSLError, ValueError, OSError) as error:
+            if "KEY_VALUES_MISMATCH" in str(error):
+                files.refuse("tls_config", "the key is not that of the certificate; name the two that belong together")
+            unread = "the client certificate and its key cannot be read"
+            files.refuse("tls_config", f"{unread}; write both in PEM, the key without a passphrase")
+
+
+@contextmanager
+def _as_file(text: str, named: str | None, key: str, files: SecretFiles) -> Iterator[str]:
+    """The path of what is in a file, or of one that is on no disk: OpenSSL reads a certificate to show from files."""
+    if named is not None:
+        yield files.path(named, key)
+        return
+    with os.fdopen(os.memfd_create("slopewise"), "wb") as file:
+        file.write(text.encode())
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 # --- the proxy -------------------------------------------------------------------------------------------------

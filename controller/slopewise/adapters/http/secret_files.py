@@ -1,7 +1,7 @@
 """Reads files with secrets within bounds, detects their changes, and masks secrets in text.
 
-`http/access.py` and `http/tls.py` read with it what an `http_config` names. Tokens, passwords and certificates rotate:
-a `Stamp` says how a file was when it was read.
+`http/access.py` reads with it what an `http_config` names. Tokens, passwords and certificates rotate: a `Stamp` says
+how a file was when it was read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
 from pydantic import SecretStr
@@ -24,6 +24,9 @@ MAX_FILE_BYTES = 1024 * 1024
 """Bundles of authorities have 250 KB; a larger file was named by mistake."""
 
 MASKED = "<secret>"
+
+Stamp = tuple[int, int, int]
+"""Inode (a Secret's volume changes it), bytes, and nanoseconds of the last change (an editor changes these)."""
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -51,14 +54,6 @@ def _spellings(secret: str) -> tuple[str, ...]:
     return secret, quote(secret), quote(secret, safe=""), quote_plus(secret), in_json, html.escape(secret)
 
 
-class Stamp(NamedTuple):
-    """A file as it was when it was read; a Secret's volume changes the inode, an editor the others."""
-
-    inode: int
-    size_bytes: int
-    modified_nanoseconds: int
-
-
 class SecretFiles:
     """Reads the files that an `http_config` names, beside which relative paths are looked for."""
 
@@ -67,20 +62,16 @@ class SecretFiles:
         self.stamps: dict[Path, Stamp] = {}
         self.secrets: set[str] = set()
 
-    def path(self, named: str, key: str) -> str:
-        """The path of a named file, checked to be readable."""
+    def path(self, named: str, key: str = "") -> str:
+        """The path of a named file, checked to be readable, and noted as it is before it is read."""
         path = self._config_file.parent / named
-        self.note(path, key)
-        return str(path)
-
-    def note(self, path: Path, key: str) -> None:
-        """Remember how a file is before it is read."""
         try:
             self.stamps[path] = _stamp(path)
         except OSError as error:
             place = f"{self._config_file}: {key}: " if key else ""
             reason = error.strerror or str(error)
             raise UsageError(f"{place}{path} cannot be read ({reason}); give the path of a readable file.") from None
+        return str(path)
 
     def secret(self, given: SecretStr | None, named: str | None, key: str) -> str:
         """A secret that was written, or the content of the file that is named instead; without either, empty."""
@@ -121,7 +112,7 @@ def _stamp(path: Path) -> Stamp:
         raise OSError(0, "it has more than 1 MiB")
     if not os.access(path, os.R_OK):
         raise PermissionError(0, "permission denied")
-    return Stamp(found.st_ino, found.st_size, found.st_mtime_ns)
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def stamp_or_none(path: Path) -> Stamp | None:

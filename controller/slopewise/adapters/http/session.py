@@ -18,7 +18,7 @@ from urllib3.util import Retry
 
 from slopewise import __version__
 from slopewise.adapters.http.access import HttpAccess, without_user
-from slopewise.adapters.http.bounded_connections import BOUNDED_POOLS
+from slopewise.adapters.http.answers import BOUNDED_POOLS
 
 MAX_REDIRECTS = 5
 

@@ -22,6 +22,7 @@ import structlog
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.errors import UsageError
 
 _LEASE_API_VERSION = "coordination.k8s.io/v1"
@@ -225,12 +226,7 @@ class Elector:
                 if not (error.is_conflict or error.is_not_found):
                     raise
                 self._lease = None
-        try:
-            lease = self._api.get(self._path)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            lease = {"metadata": {"name": self._name}}
+        lease = get_or_none(self._api, self._path) or {"metadata": {"name": self._name}}
         return self._may_take(_spec(lease)) and self._written_first(lease)
 
     def _written_first(self, lease: Json) -> bool:

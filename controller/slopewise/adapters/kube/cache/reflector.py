@@ -22,6 +22,7 @@ from slopewise.adapters.kube.client.protocol import Api, Events, Json
 
 T = TypeVar("T")
 
+_NO_PARAMS: Mapping[str, str] = {}
 _PAGE_OBJECTS = 500
 """5,000 pods are 50 MB of JSON, and 300 MB once parsed: read by pages, it is a tenth of that.
 
@@ -61,6 +62,14 @@ def pages(api: Api, path: str, params: Mapping[str, str], *, metadata_only: bool
         if not (token := page["metadata"].get("continue")):
             return
         params["continue"] = token
+
+
+def objects(
+    api: Api, path: str, params: Mapping[str, str] = _NO_PARAMS, *, metadata_only: bool = False
+) -> Iterator[Json]:
+    """The objects of a collection; ApiError as soon as a page of them cannot be had."""
+    for page in pages(api, path, params, metadata_only=metadata_only):
+        yield from page.get("items") or ()
 
 
 class Reflector(Generic[T]):

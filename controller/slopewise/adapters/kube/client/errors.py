@@ -83,6 +83,11 @@ class ApiError(SlopewiseError):
         super().__init__(f"{answer}: {self.message}")
 
     @property
+    def is_unanswered(self) -> bool:
+        """No response came: further requests would wait as long for theirs."""
+        return self.status == 0
+
+    @property
     def is_conflict(self) -> bool:
         """Another client wrote first, or a precondition does not hold: read and decide again."""
         return self.status == 409 and self.reason != "AlreadyExists"

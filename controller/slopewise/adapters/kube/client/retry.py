@@ -1,4 +1,4 @@
-"""Reads, checks and writes an object, and repeats that after a conflict: client-go's RetryOnConflict."""
+"""Reads an object that may be missing; writes one, again after a conflict: client-go's RetryOnConflict."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.protocol import Api, Json
 
 T = TypeVar("T")
 K = TypeVar("K")
 R = TypeVar("R")
+
+
+def get_or_none(api: Api, path: str) -> Json | None:
+    """The object; None: there is none, or no such kind. ApiError when it cannot be read."""
+    try:
+        return api.get(path)
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
 
 
 def is_conflict(error: ApiError) -> bool:

@@ -23,7 +23,7 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config.incluster_config import SERVICE_HOST_ENV_NAME, SERVICE_TOKEN_FILENAME
 
-from slopewise.adapters.http.bounded_connections import BOUNDED_POOLS
+from slopewise.adapters.http.answers import BOUNDED_POOLS
 from slopewise.adapters.kube.client.errors import CredentialsError
 from slopewise.errors import UsageError
 

@@ -184,8 +184,8 @@ class OwnerReading:
         try:
             return read(), True
         except ApiError as error:
-            if error.status == 0:
-                self._reads_left = 0  # no answer: the pass must not wait for each read
+            if error.is_unanswered:
+                self._reads_left = 0
             return unread(explain(error, "read owner").detail), False
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             return unread(f"cannot be read: {type(error).__name__}: {error}"), False

@@ -1,6 +1,6 @@
 """Releases one pod's scheduling gate, with or without a node, in one PATCH.
 
-`moves/gated_pods.py` releases arriving pods, `evict/controller.py` the replacements of evicted pods, `manager/sweep.py`
+`moves/gated_pods.py` releases arriving pods, `evict/controller.py` the replacements of evicted pods, `operate/sweep.py`
 both where no controller runs. A gated pod's affinity can only be tightened, and only while it is gated: so affinity and
 gate go in one PATCH, with the pod's uid and resourceVersion as preconditions.
 

@@ -1,6 +1,6 @@
 """Counts changes of the LimitRanges and ResourceQuotas of namespaces, whose refusals are then retried.
 
-`manager/informers.py` reports every change here; `RefusalCache` retries what one of them refused once it has changed. A
+`watches.py` reports every change here; `RefusalCache` retries what one of them refused once it has changed. A
 quota's usage counts too: room in it appears when another pod has ended.
 """
 

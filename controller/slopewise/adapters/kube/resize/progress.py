@@ -1,6 +1,6 @@
 """Measures how long each pod's kubelet has not carried out accepted CPU, by this process's own clock.
 
-`manager/informers.py` reports every change of a managed pod here; the observer, the actuator and the metrics read it. A
+`watches.py` reports every change of a managed pod here; the observer, the actuator and the metrics read it. A
 running kubelet needs 0.2 to 1.5 s; one that is down leaves a pod's cgroup as it was, whatever the pod's spec says.
 """
 

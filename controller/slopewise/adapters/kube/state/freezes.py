@@ -14,10 +14,11 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.records import API_VERSION, GROUP, ManagedPod
-from slopewise.adapters.kube.cache.reflector import Reflector, pages
+from slopewise.adapters.kube.cache.reflector import Reflector, objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.config.freeze import FreezeSpec
 from slopewise.crds.conditions import timestamp
@@ -84,12 +85,7 @@ WRITE_TRIES = 4
 
 def read_freeze(api: Api, name: str) -> Json | None:
     """The object; None: there is none. ApiError when it cannot be read."""
-    try:
-        return api.get(freeze_path(name))
-    except ApiError as error:
-        if error.is_not_found:
-            return None
-        raise
+    return get_or_none(api, freeze_path(name))
 
 
 def someone_else_wrote(error: ApiError) -> bool:
@@ -171,9 +167,8 @@ class KubeFreezes:
     def before_write(self, policy: str) -> Freezes:
         """The same with those that were stored up to now; ApiError when they cannot be read."""
         if self._store is not None:
-            for page in pages(self._api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"}):
-                for each in page.get("items") or ():
-                    self._store.observe(each)
+            for each in objects(self._api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"}):
+                self._store.observe(each)
         return self.of(policy)
 
     def to_recommend(

@@ -229,7 +229,7 @@ class KubeMemory:
         try:
             self._job_growths.write_now(document)
         except ApiError as error:
-            return Unstored(f"its original resources could not be stored: {error}", stops_all=error.status == 0)
+            return Unstored(f"its original resources could not be stored: {error}", stops_all=error.is_unanswered)
         except NotLeadingError as error:
             return Unstored(str(error), stops_all=True)
         except SlopewiseError as error:

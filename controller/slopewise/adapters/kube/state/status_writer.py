@@ -22,7 +22,7 @@ import structlog
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
-from slopewise.adapters.kube.client.retry import update
+from slopewise.adapters.kube.client.retry import get_or_none, update
 from slopewise.errors import SlopewiseError
 
 WRITES_PER_SECOND = 20.0
@@ -119,15 +119,8 @@ class StatusSender:
 
     def _read_again(self, document: StatusDocument) -> StatusDocument:
         """After a conflict: another client wrote to the object (labels, a spec), or it is deleted."""
-        try:
-            found = self._api.get(document.path)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            document.forget_object()
-            return document
-        meta = found["metadata"]
-        if meta["uid"] == document.uid:
+        found = get_or_none(self._api, document.path)
+        if found is not None and (meta := found["metadata"])["uid"] == document.uid:
             document.stored(meta["uid"], meta["resourceVersion"], found.get("status") or {})
         else:
             document.forget_object()

@@ -175,7 +175,7 @@ class Owners:
                 workloads[pod.uid] = self._workload(pod, silent)
             except ApiError as error:
                 left_out[f"{pod.namespace}/{pod.name}"] = f"its owner cannot be read: {error}"
-                silent = error if error.status == 0 else silent
+                silent = error if error.is_unanswered else silent
         return workloads
 
     def _workload(self, pod: PodRecord, silent: ApiError | None) -> tuple[OwnerRef, tuple[str, ...]]:
@@ -212,10 +212,9 @@ class Owners:
         try:
             found = self._api.get(path, metadata_only=True)
         except ApiError as error:
-            if error.status not in (403, 404):
+            if not (error.is_forbidden or error.is_not_found):
                 raise
-            what = "may not be read" if error.status == 403 else "is not there"
-            return _Owner(missing=_message(link, what))
+            return _Owner(missing=_message(link, "may not be read" if error.is_forbidden else "is not there"))
         if found["metadata"]["uid"] != link.uid:
             return _Owner(missing=_message(link, "has been replaced"))
         return _Owner(controlling_owner(found["metadata"]))

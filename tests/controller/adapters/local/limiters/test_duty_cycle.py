@@ -49,6 +49,8 @@ def is_running(pid: int) -> bool:
 
 
 def the_helper_of(pid: int) -> psutil.Process:
+    """Right after its start it still has the command line of the process that starts it."""
+    assert eventually(lambda: helper_of(pid) is not None)
     helper = helper_of(pid)
     assert helper is not None
     return helper
@@ -147,7 +149,7 @@ def test_a_helper_that_was_killed_is_replaced_at_the_next_look(
     helper.kill()
     assert eventually(lambda: helper.status() == psutil.STATUS_ZOMBIE)
     limiter.usage("job")
-    assert helper_of(os.getpid()) not in (None, helper)
+    assert the_helper_of(os.getpid()) != helper
     assert eventually(lambda: is_stopped(pid))
 
 

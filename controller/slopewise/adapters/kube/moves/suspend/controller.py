@@ -16,6 +16,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, Store
+from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, moves
 from slopewise.adapters.kube.moves.suspend.begin import job_path, read_live, target_trouble
 from slopewise.adapters.kube.moves.suspend.state_machine import (
@@ -205,12 +206,7 @@ class SuspendedJobController:
 
     def _follow(self, move: JobMove) -> bool:
         """Check one Job and send its next step; True when it is deleted."""
-        try:
-            job = self._api.get(job_path(move.namespace, move.name))
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            job = None
+        job = get_or_none(self._api, job_path(move.namespace, move.name))
         if job is None or job["metadata"]["uid"] != move.workload_uid or job["metadata"].get("deletionTimestamp"):
             if move.step != "pinned":
                 self._emit_once(move, _DELETED.format(move.to_node))

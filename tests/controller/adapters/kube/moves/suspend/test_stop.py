@@ -15,8 +15,8 @@ from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, Mana
 from slopewise.adapters.kube.client.protocol import Json
 from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper, KubeStopper
-from slopewise.manager.sweep import Sweeper
 from slopewise.model import Outcome, Stop
+from slopewise.operate.sweep import Sweeper
 
 WHY = "stopped at its target: loss 0.19 ≤ 0.2"
 ASKS = {AT_TARGET: STOP}

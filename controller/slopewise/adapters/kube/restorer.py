@@ -1,0 +1,90 @@
+"""Restores the pods of one policy by its name alone: no document, no pass, no Prometheus."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from slopewise.adapters.clock import SystemClock
+from slopewise.adapters.kube.cache.records import ContainerRecord, PodRecord
+from slopewise.adapters.kube.client.protocol import Api
+from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext, Turns
+from slopewise.adapters.kube.state.freezes import KubeFreezes, UnlessFrozen
+from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
+from slopewise.adapters.kube.state.job_memory import KubeMemory
+from slopewise.adapters.kube.watches import Watches
+from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
+from slopewise.adapters.kube.workloads.owners import Identity, Owners
+from slopewise.config.training_policy import ResourceSettings
+from slopewise.feedback.restore import RestoreReport, restore_originals
+from slopewise.model import JobUid
+from slopewise.ports import Actuator
+
+
+class Restorer:
+    """The restores of one policy. Called by one thread at a time, and not while the policy has passes."""
+
+    def __init__(
+        self,
+        policy: str,
+        api: Api,
+        watches: Watches,
+        owners: Owners,
+        job_growths: JobGrowthStore,
+        turns: Turns,
+        settings: ResourceSettings | None = None,
+        *,
+        freezes: KubeFreezes | None = None,
+    ) -> None:
+        """`settings`: the policy's, where they are known: a limit that we added stays at its ceiling.
+
+        `freezes`: None where they hold nothing back.
+        """
+        self.policy = policy
+        self._job_growths = job_growths
+        self.index = WatchedJobIndex(watches.pods, owners, self._changed_container)
+        self._memory = KubeMemory(policy, job_growths, self.index)
+        actuator = KubeActuator(
+            api,
+            self.index,
+            settings or ResourceSettings(),
+            turns,
+            SystemClock(),
+            self._memory.original,
+            watches.pods.observe,
+            context=ResizeContext(
+                watches.resizes.waited_seconds,
+                watches.limits.changes,
+            ),
+        )
+        self._actuator: Actuator = actuator
+        if freezes is not None:
+            self._actuator = UnlessFrozen(actuator, partial(freezes.before_write, policy), self.index.find)
+
+    def restore(self) -> RestoreReport:
+        """Restore every pod; what waits or fails is tried by the next call."""
+        self.index.refresh()
+        return restore_originals(self._memory, self._actuator)
+
+    def _changed_container(self, identity: Identity, pod: PodRecord) -> ContainerRecord:
+        """The container whose original is stored."""
+        document = self._job_growths.find(identity.workload.uid)
+        slot = None if document is None else document.slots.get(identity.slot)
+        stored = None if slot is None else slot.pod.container
+        return next((each for each in pod.containers if each.name == stored), pod.containers[0])
+
+    def retire(self) -> None:
+        """Delete the JobGrowths of this policy without an original."""
+        self._memory.load()
+        self._memory.retire()
+
+    def leaves_anything(self) -> bool:
+        """True while JobGrowths of this policy exist."""
+        return bool(self._job_growths.of(self.policy))
+
+    def name_of(self, job_uid: str) -> str:
+        """A job's `namespace/name`, also when its pod is deleted."""
+        workload_uid, slot = JobUid.of(job_uid)
+        document = self._job_growths.find(workload_uid)
+        if document is None or slot not in document.slots:
+            return job_uid
+        return f"{document.namespace}/{document.slots[slot].pod.name or document.name}"

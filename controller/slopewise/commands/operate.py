@@ -1,0 +1,324 @@
+"""`slopewise status`, `history`, `explain`, `replay`, `freeze`, `unfreeze`, `restore`, `sweep`: options and output."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slopewise.commands.console import announce, err, out, print_json, print_line, print_unpadded
+from slopewise.commands.options import (
+    Kubeconfig,
+    KubeContext,
+    LeaseNamespace,
+    OneNamespace,
+    Output,
+    OutputFormat,
+    PoliciesFolders,
+    complete_workload,
+)
+from slopewise.commands.refusals import refuse, refuse_clusters
+from slopewise.errors import UsageError
+from slopewise.signals import received_signals
+
+
+def status(
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    lease_namespace: LeaseNamespace = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Print who leads, the policies and jobs of a cluster, and what somebody should look at.
+
+    Examples: `slopewise status`; `slopewise status --namespace team-a -o json`.
+    """
+    from slopewise.adapters.kube.connection import Connection, connect, lease_namespaces_of
+    from slopewise.operate import status as overview
+    from slopewise.operate.freeze import read_freezes
+
+    connection = Connection(kubeconfig, context, namespace)
+    with closing(connect(connection)) as api:
+        leader = overview.read_leader(api, lease_namespaces_of(connection, lease_namespace))
+        policies = overview.read_policies(api, namespace)
+        freezes = read_freezes(api)
+        if output is OutputFormat.json:
+            print_json(overview.as_json(leader, policies, freezes, overview.read_jobs(api, namespace)))
+            return
+        print_line(overview.leader_line(leader))
+        if policies.rows:
+            out.print(overview.policies_table(policies.rows, out.width))
+        else:
+            print_line(overview.no_policies_line(policies))
+        for line in overview.freeze_lines(freezes):
+            print_line(line)
+        jobs = overview.read_jobs(api, namespace)
+    print_line(overview.jobs_line(jobs))
+    troubles = [*overview.troubles_of_policies(policies.rows), *jobs.troubles]
+    if troubles:
+        out.print(overview.troubles_table(troubles))
+
+
+class HistoryFormat(StrEnum):
+    """How actions are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+def history(
+    call: typer.Context,
+    job: Annotated[
+        str | None,
+        typer.Argument(help="Only this workload: NAME or NAMESPACE/NAME.", autocompletion=complete_workload),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="A decision record instead of a cluster: every action, also on jobs long gone.")
+    ] = None,
+    withheld: Annotated[
+        bool, typer.Option("--withheld", help="With --record: also what guards withheld, and which.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    output: Annotated[
+        HistoryFormat, typer.Option("--output", "-o", help="Print a table, one JSON object, or CSV for a notebook.")
+    ] = HistoryFormat.table,
+) -> None:
+    """Print the last ten resizes, placements and moves of each job of a cluster, or all of a decision record.
+
+    Examples: `slopewise history`; `slopewise history team-a/train -o json`;
+    `slopewise history --record records/default.jsonl -o csv`.
+    """
+    from slopewise.crds.history import as_json, csv_text, listing
+
+    if record is not None:
+        refuse_clusters(call, "--record")
+        from slopewise.operate.recorded_history import history_recorded
+
+        lines = history_recorded(record, job, announce, withheld=withheld)
+    else:
+        refuse(call, ("--withheld",), "is for a decision record; add --record FILE, or leave it out")
+        from slopewise.adapters.kube.connection import Connection
+        from slopewise.operate.growths import read_history
+
+        lines = read_history(Connection(kubeconfig, context, namespace), job)
+    if output is HistoryFormat.json:
+        print_json(as_json(lines))
+    elif output is HistoryFormat.csv:
+        typer.echo(csv_text(lines), nl=False)
+    else:
+        out.print(listing(lines), soft_wrap=True)  # a line for a program such as grep is one line
+
+
+def explain(
+    call: typer.Context,
+    job: Annotated[str, typer.Argument(help="The workload: NAME or NAMESPACE/NAME.", autocompletion=complete_workload)],
+    record: Annotated[
+        Path | None, typer.Option(help="A decision record instead of a cluster: also each guard, and jobs long gone.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="With --record: as of this time, such as 2026-11-23T08:00:00 (UTC).")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Explain what was seen of a job, what was decided for it, and why.
+
+    Examples: `slopewise explain team-a/train`; `slopewise explain train --record records/default.jsonl`.
+    """
+    from slopewise.operate import explanation
+
+    if record is not None:
+        refuse_clusters(call, "--record")
+        from slopewise.operate.recorded import explain_recorded
+
+        explanations = [explain_recorded(record, job, None if at is None else _seconds(at), announce)]
+    else:
+        refuse(call, ("--at",), "is for a decision record; add --record FILE, or leave it out")
+        from slopewise.adapters.kube.connection import Connection
+        from slopewise.operate.growths import read_growths
+
+        growths = read_growths(Connection(kubeconfig, context, namespace), "explain", job)
+        explanations = [explanation.explain(each.name, each.status, each.lines) for each in growths]
+    if output is OutputFormat.json:
+        print_json([each.as_json() for each in explanations])
+    else:
+        for each in explanations:
+            print_unpadded(explanation.rendered(each))
+
+
+def _seconds(at: str) -> float:
+    try:
+        time = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise UsageError(f"--at {at!r} is not a time; write it like 2026-11-23T08:00:00.") from error
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="A decision record, as `slopewise run --record` writes it.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(hidden=True, help="There is no such option any more."),
+    ] = None,
+    policies_folders: PoliciesFolders = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Decide the passes of a record again. Exit code 1: a pass decided something else than was recorded.
+
+    Example: `slopewise replay records/default.jsonl`.
+    """
+    from slopewise.operate import replay as replaying
+    from slopewise.reports.wording import plain
+
+    if policy is not None:
+        raise UsageError(
+            "--policy: a record is replayed with its own policy only; `slopewise simulate --policy` compares policies."
+        )
+    with err.status("replaying") as status:
+        whole = replaying.replay_file(file, announce, lambda passes: status.update(f"{passes} passes"))
+    if output is OutputFormat.json:
+        print_json(replaying.as_json(whole))
+    else:
+        print_line(replaying.summary(whole))
+        for line in replaying.differences(whole):
+            print_line(plain(line))
+    raise typer.Exit(0 if whole.is_same else 1)
+
+
+class Effect(StrEnum):
+    """What a freeze does, as its `spec.effect` has it."""
+
+    Freeze = "Freeze"
+    Recommend = "Recommend"
+
+
+Scope = Annotated[
+    str, typer.Argument(metavar="SCOPE", help="all, namespace/NAME, node/NAME or policy/NAME.", show_default=False)
+]
+
+
+def freeze(
+    scope: Scope,
+    lasts: Annotated[str, typer.Option("--for", help="How long, such as 1h, 90m or 2d.")] = "1h",
+    reason: Annotated[str, typer.Option(help="Why, for those who find it.", show_default=False)] = "",
+    effect: Annotated[
+        Effect, typer.Option(help="Freeze: no change at all. Recommend: as the mode, originals are restored.")
+    ] = Effect.Freeze,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Stop changes of all jobs, or of those of a namespace, a node or a policy, until `unfreeze` or for a time.
+
+    Examples: `slopewise freeze namespace/team-a --for 2h --reason "load test"`; `slopewise freeze all`.
+    """
+    from slopewise.adapters.kube.connection import Connection, connect
+    from slopewise.config.freeze import parse_scope
+    from slopewise.config.quantities import duration_seconds
+    from slopewise.operate.freeze import MAX_FOR_SECONDS, freeze_by_hand
+
+    parsed, seconds = parse_scope(scope), duration_seconds(lasts)
+    if seconds is None or not 1 <= seconds <= MAX_FOR_SECONDS:
+        raise UsageError(f"--for {lasts!r} is not a time from 1s to 366d; write it like 1h, 90m or 2d.")
+    with closing(connect(Connection(kubeconfig, context))) as api:
+        made = freeze_by_hand(api, parsed, seconds, reason, effect.value)
+    if output is OutputFormat.json:
+        print_json(made.as_json())
+    else:
+        print_line(made.sentence)
+
+
+def unfreeze(
+    scope: Scope,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Delete all Freezes of a scope, also those of others; exit 1 where there is none.
+
+    One that an alert made comes back while the alert fires: silence it first. Example:
+    `slopewise unfreeze namespace/team-a`.
+    """
+    from slopewise.adapters.kube.connection import Connection, connect
+    from slopewise.config.freeze import parse_scope
+    from slopewise.operate.freeze import unfreeze as delete_all
+    from slopewise.reports.wording import plain
+
+    parsed = parse_scope(scope)
+    with closing(connect(Connection(kubeconfig, context))) as api:
+        deleted = delete_all(api, parsed)
+    if output is OutputFormat.json:
+        print_json({"deleted": deleted})
+    elif deleted:
+        print_line(plain(f"unfrozen: {', '.join(deleted)}"))
+    else:
+        print_line(plain(f"there is no Freeze of {scope}"))
+    raise typer.Exit(0 if deleted else 1)
+
+
+def restore(
+    everything: Annotated[bool, typer.Option("--all", help="Every pod that was changed, and every finalizer.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    lease_namespace: LeaseNamespace = None,
+    deadline: Annotated[float, typer.Option(min=1, max=3600, help="Seconds to try for.")] = 60.0,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Restore the original resources of every container of the cluster, and remove the policies' finalizers.
+
+    Run it before the controller is removed; the controller must not run meanwhile.
+    Example: `kubectl -n slopewise-system scale deployment slopewise-controller --replicas=0; slopewise restore --all`.
+    """
+    if not everything:
+        raise UsageError("restore: add --all; it restores the original resources of every changed pod.")
+    with received_signals() as stop:
+        from slopewise.adapters.kube.connection import Connection
+        from slopewise.operate.restore import listing, restore_all
+
+        result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, stop, announce)
+        exit_code = 0 if result.complete else 1 if stop.number is None else stop.exit_code
+    if output is OutputFormat.json:
+        print_json(result.as_json())
+    else:
+        out.print(listing(result))
+    raise typer.Exit(exit_code)
+
+
+def sweep(
+    older_than: Annotated[
+        float,
+        typer.Option(
+            "--older-than", min=1, max=3600, help="Least age in seconds; younger ones are left to a controller."
+        ),
+    ] = 60.0,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Free pods and Jobs that a dead controller has left gated, suspended, or pinned to a node that does not exist.
+
+    A CronJob runs it each minute. It leaves what a running controller still handles.
+    Example: `slopewise sweep -o json`.
+    """
+    with received_signals() as stop:
+        from slopewise.adapters.kube.connection import Connection
+        from slopewise.operate import sweep as sweeping
+
+        swept = sweeping.sweep(Connection(kubeconfig, context, namespace), older_than, stop)
+        exit_code = stop.exit_code if stop.number is not None else 1 if swept.failed else 0
+    if output is OutputFormat.json:
+        print_json(swept.as_json())
+    else:
+        out.print(sweeping.listing(swept))
+    raise typer.Exit(exit_code)

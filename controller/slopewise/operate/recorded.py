@@ -1,0 +1,142 @@
+"""Explains a job from a decision record: as of its last recorded pass, or of one at a given time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from slopewise.crds import history
+from slopewise.crds.growth_status import running_status, view_of
+from slopewise.crds.history import Line
+from slopewise.crds.job_growth import Action, JobGrowthStatus
+from slopewise.decision_record.reader import Announce, read
+from slopewise.decision_record.replay import ReplayedPass, replay
+from slopewise.errors import UsageError
+from slopewise.guards.context import PassContext
+from slopewise.guards.review import verdicts
+from slopewise.model import Job, Migrate, Place, Resize, ResizeMemory, Stop, Veto
+from slopewise.operate.explanation import Explanation, Fact, explain
+from slopewise.text import duration, unknown_name
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A job over the passes of a record."""
+
+    last: ReplayedPass | None = None
+    job: Job | None = None
+    status: JobGrowthStatus = field(default_factory=JobGrowthStatus)
+    actions: tuple[Action, ...] = ()
+    newest: ReplayedPass | None = None
+    """The last pass of the record, also without the job."""
+    names: dict[str, None] = field(default_factory=dict)
+    """Of all jobs of the record."""
+
+    def add(self, again: ReplayedPass, name: str) -> None:
+        """One more pass."""
+        self.newest = again
+        for job in again.snapshot.jobs:
+            full = f"{job.namespace}/{job.name}"
+            self.names[full] = None
+            if name in (job.name, full):
+                self._see(again, job)
+
+    def _see(self, again: ReplayedPass, job: Job) -> None:
+        spec = again.document.spec
+        view = view_of(
+            again.report, policy=again.document.metadata.name, mode=spec.mode, control=spec.resources.control,
+            memory=spec.resources.memory,
+        )  # fmt: skip
+        if view is None:  # a policy that failed decided nothing
+            return
+        self.last, self.job = again, job
+        self.status = running_status([job], view, self.status)
+        for action in _actions(again, job.uid):
+            self.actions = history.appended(self.actions, action)
+
+
+def explain_recorded(path: Path, name: str, at_seconds: float | None, announce: Announce) -> Explanation:
+    """A job as of the last pass that saw it, up to `at_seconds`; UsageError for one that the record never saw."""
+    followed = _Followed()
+    for again in replay(read(path, announce)):
+        if at_seconds is not None and again.snapshot.taken_at_seconds > at_seconds:
+            break
+        followed.add(again, name)
+    last, job = followed.last, followed.job
+    if last is None or job is None or followed.newest is None:
+        raise UsageError(f"explain: {unknown_job(name, list(followed.names))} ({path})")
+    full = f"{job.namespace}/{job.name}"
+    lines = [Line(job.namespace, job.name, action) for action in followed.actions]
+    return explain(
+        full, followed.status, lines, guards=list(_guards(last, job)), next_step=_next(last, followed.newest, job)
+    )
+
+
+def unknown_job(name: str, names: list[str]) -> str:
+    """Why a record has no such job; `names`: those that it has, as `namespace/name`."""
+    if not names:
+        return f"there is no job {name!r}; the record has seen none up to then."
+    return unknown_name("job", name, names if "/" in name else [each.partition("/")[2] for each in names])
+
+
+def _actions(again: ReplayedPass, uid: str) -> Iterator[Action]:
+    report, now = again.report, again.snapshot.taken_at_seconds
+    results = report.by_job[uid].results
+    yield from (history.resized(each, now) for each in results.of(Resize))
+    yield from (history.resized(each, now) for each in results.of(ResizeMemory))
+    yield from (history.moved(each, now) for each in results.of(Place))
+    yield from (history.moved(each, now) for each in results.of(Migrate))
+    yield from (history.stopped(each, now) for each in results.of(Stop))
+
+
+def _guards(again: ReplayedPass, job: Job) -> Iterator[Fact]:
+    """The decided resize, and what each guard said of it."""
+    decisions, memory = again.report.decisions, again.guarded
+    resize = next((each for each in decisions.resizes if each.job_uid == job.uid), None) if decisions else None
+    if resize is None or memory is None:
+        yield Fact("guards", "no resize was decided, so none was checked")
+        return
+    yield Fact("resize", f"{resize.control} {resize.from_millicores}m to {resize.to_millicores}m: {resize.reason}")
+    passed: list[str] = []
+    before = resize
+    for guard, verdict in verdicts(resize, PassContext(again.snapshot, memory, again.bounds)):
+        if isinstance(verdict, Veto):
+            yield from _passed(passed)
+            yield Fact("guards", f"{guard} withholds it: {verdict.reason}")
+            return
+        if verdict.to_millicores != before.to_millicores:
+            yield from _passed(passed)
+            passed = []
+            yield Fact("guards", f"{guard} makes it {verdict.to_millicores}m")
+        else:
+            passed.append(guard)
+        before = verdict
+    yield from _passed(passed)
+    view = again.report.by_job[job.uid]
+    if (withheld := view.withheld(Resize)) is not None:
+        yield Fact("guards", withheld.reason)
+    if (outcome := view.outcome(Resize)) is not None:
+        yield Fact("outcome", f"{outcome.result}{': ' + outcome.detail if outcome.detail else ''}")
+
+
+def _passed(names: list[str]) -> Iterator[Fact]:
+    if names:
+        yield Fact("guards", f"{', '.join(names)}: no objection")
+
+
+def _next(last: ReplayedPass, newest: ReplayedPass, job: Job) -> str:
+    seen = _time(last.snapshot.taken_at_seconds)
+    if newest is not last:
+        gone = duration(newest.snapshot.taken_at_seconds - last.snapshot.taken_at_seconds)
+        return f"nothing: the job was last seen at {seen}, {gone} before the last pass of the record"
+    if job.state.ended:
+        return f"nothing: the job is {job.state}, as of {seen}"
+    requeue = last.report.requeue_at_seconds
+    wait = duration(max(0.0, requeue - last.snapshot.taken_at_seconds))
+    return f"the pass after that of {seen} is due at {_time(requeue)}, in {wait}, or when a job comes or goes"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,184 @@
+"""What `slopewise top` shows: the workloads at this moment, as many as the terminal has lines for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from slopewise.adapters.local.controller_metrics import ControllerJobs, read_jobs
+from slopewise.crds.job_growth import JobGrowthStatus
+from slopewise.errors import DataSourceError
+from slopewise.reports.live_table import LiveRow, jobs_table
+from slopewise.reports.wording import finite, plain
+
+LOSSES_KEPT = 120
+"""Of each workload, for the curve: a dozen blocks of ten changes each."""
+
+MIN_ROWS = 3
+_STATES = {"NoLoss": "no loss"}
+_ENDED = frozenset({"finished", "failed", "stopped"})
+
+
+Sort = Literal["growth", "cpu", "name"]
+"""By what the workloads are ordered; those that have ended come last."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All workloads at one moment."""
+
+    rows: Sequence[LiveRow]
+    headings: Sequence[str]
+    """Sentences above the table."""
+    trouble: str = ""
+    """Why the figures are old; empty: they are not."""
+
+
+@dataclass(slots=True)
+class Losses:
+    """The last losses of each workload, each change once."""
+
+    _known: dict[str, deque[float]] = field(default_factory=dict)
+
+    def note(self, losses: Mapping[str, float | None]) -> None:
+        """What each workload reports now; the others are forgotten."""
+        for name, loss in losses.items():
+            history = self._known.setdefault(name, deque(maxlen=LOSSES_KEPT))
+            if loss is not None and finite(loss) and (not history or history[-1] != loss):
+                history.append(loss)
+        for name in self._known.keys() - losses.keys():
+            del self._known[name]
+
+    def of(self, name: str) -> Sequence[float]:
+        """Oldest first."""
+        return list(self._known.get(name, ()))
+
+
+def row_of(name: str, status: JobGrowthStatus, losses: Sequence[float]) -> LiveRow:
+    """One workload, from the status of its JobGrowth."""
+    state = status.state or "unknown"
+    return LiveRow(
+        name=name,
+        state=_STATES.get(state, state.lower()),
+        job_class=status.job_class,
+        loss=status.loss,
+        loss_history=losses,
+        growth=status.growth,
+        cpu_cores_used=None,
+        cpu_allotted_millicores_now=status.cpu_millicores,
+        cpu_wanted_millicores=status.cpu_wanted_millicores,
+        reason=status.reason or "",
+        pace_seconds=status.took_seconds,
+        objective_seconds=status.objective_seconds,
+    )
+
+
+_KEYS: Mapping[Sort, Callable[[LiveRow], tuple[Any, ...]]] = {
+    "growth": lambda row: (-(row.growth or 0.0) if finite(row.growth or 0.0) else 0.0, row.name),
+    "cpu": lambda row: (-(row.cpu_allotted_millicores_now or 0), row.name),
+    "name": lambda row: (row.name,),
+}
+
+
+def ordered(rows: Sequence[LiveRow], sort: Sort) -> list[LiveRow]:
+    """Largest first; what has ended last."""
+    return sorted(rows, key=lambda row: (row.state in _ENDED, *_KEYS[sort](row)))
+
+
+def screen(view: View, sort: Sort, height: int | None = None) -> RenderableType:
+    """The whole screen; `height`: lines of the terminal, None: all workloads."""
+    parts: list[RenderableType] = [
+        Text(plain(each), style="bold" if not at else "", no_wrap=True, overflow="ellipsis")
+        for at, each in enumerate(view.headings)
+    ]
+    if view.trouble:
+        parts.append(Text(plain(view.trouble), style="yellow", no_wrap=True, overflow="ellipsis"))
+    rows = ordered(view.rows, sort)
+    room = len(rows) if height is None else max(MIN_ROWS, height - len(parts) - 3)  # headings, meanings, "more"
+    if rows:
+        parts.append(jobs_table(rows[:room]))
+    if len(rows) > room:
+        parts.append(Text(f"{len(rows) - room} more: --namespace, --sort, a taller terminal", style="dim"))
+    return Group(*parts)
+
+
+def as_json(view: View, sort: Sort) -> dict[str, Any]:
+    """For `--output json`."""
+    return {
+        "headings": list(view.headings),
+        "trouble": view.trouble,
+        "jobs": [_json(r) for r in ordered(view.rows, sort)],
+    }
+
+
+def _json(row: LiveRow) -> dict[str, Any]:
+    figures = {
+        "loss": row.loss,
+        "growth": row.growth,
+        "cpuUsedCores": row.cpu_cores_used,
+        "tookSeconds": row.pace_seconds,
+        "objectiveSeconds": row.objective_seconds,
+    }
+    return {
+        "name": row.name,
+        "state": row.state,
+        "class": row.job_class,
+        **{name: value if value is None or finite(value) else None for name, value in figures.items()},
+        "cpuMillicores": row.cpu_allotted_millicores_now,
+        "cpuWantedMillicores": row.cpu_wanted_millicores,
+        "reason": row.reason,
+    }
+
+
+class ControllerWatch:
+    """The jobs of one controller, always the newest."""
+
+    def __init__(self, url: str) -> None:
+        """DataSourceError where no controller answers."""
+        self._url = url
+        self._losses = Losses()
+        self._jobs = read_jobs(url)
+
+    def view(self) -> View:
+        """The jobs now; those of before, with the reason, where the controller has gone."""
+        trouble = ""
+        try:
+            self._jobs = read_jobs(self._url)
+        except DataSourceError as error:
+            trouble = str(error)
+        jobs = self._jobs
+        self._losses.note({name: figures.get("evaluation") for name, figures in jobs.figures.items()})
+        states = ", ".join(f"{count} {state}" for state, count in jobs.by_state.items() if count) or "none"
+        now = datetime.now(UTC)
+        ended = jobs.last_pass_at_seconds
+        ago = "no pass yet" if ended is None else f"last pass {max(0.0, now.timestamp() - ended):.0f} s ago"
+        heading = f"{now:%H:%M:%SZ}  jobs of {self._url}: {states}; {ago}"
+        rows = [self._row(name, figures, jobs) for name, figures in jobs.figures.items()]
+        return View(rows, (heading,), trouble)
+
+    def _row(self, name: str, figures: Mapping[str, float], jobs: ControllerJobs) -> LiveRow:
+        diverged = figures.get("diverged")
+        return LiveRow(
+            name=name,
+            state="diverged" if diverged else "reporting" if figures.get("metrics_available") else "no loss",
+            job_class=jobs.classes.get(name),
+            loss=figures.get("evaluation"),
+            loss_history=self._losses.of(name),
+            growth=figures.get("growth_efficiency"),
+            cpu_cores_used=figures.get("cpu_usage_cores"),
+            cpu_allotted_millicores_now=_millicores(figures.get("cpu_allocated_cores")),
+            cpu_wanted_millicores=_millicores(figures.get("cpu_accepted_cores")),
+            reason="",
+            pace_seconds=figures.get("objective_took_seconds"),
+            objective_seconds=figures.get("objective_seconds"),
+        )
+
+
+def _millicores(cores: float | None) -> int | None:
+    return None if cores is None else round(1000 * cores)

@@ -1,0 +1,91 @@
+"""Other installations in the same cluster: found by their leases, as far as those may be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from support.api_server import ApiServer, refusal
+from support.rendering import ROOT
+from support.replicas import Town, write_policy
+
+from slopewise.adapters.kube.connection import LEASE_NAME, Connection, other_leaders
+from slopewise.manager.options import ClusterOptions
+from slopewise.manager.replica import run_cluster
+from slopewise.signals import StopSignal
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        yield server
+
+
+def a_lease(server: ApiServer, namespace: str, *, holder: str = "their-pod", age_seconds: float = 2.0) -> None:
+    renewed = (datetime.now(UTC) - timedelta(seconds=age_seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    server.put(path, {"metadata": {"name": LEASE_NAME}, "spec": spec})
+
+
+def test_who_leads_elsewhere_is_reported_and_our_own_lease_is_not(server: ApiServer) -> None:
+    a_lease(server, "slopewise-system")
+    a_lease(server, "mine")
+    assert other_leaders(server.client(), "mine") == {"slopewise-system": "their-pod"}
+    assert other_leaders(server.client()).keys() == {"slopewise-system", "mine"}
+
+
+def test_a_lease_that_was_handed_back_or_left_has_no_holder(server: ApiServer) -> None:
+    a_lease(server, "handed-back", holder="")
+    a_lease(server, "left", age_seconds=600.0)
+    assert other_leaders(server.client()) == {}
+
+
+def test_where_leases_may_not_be_read_nothing_is_known(server: ApiServer) -> None:
+    a_lease(server, "slopewise-system")
+    server.fault(refusal(403, "Forbidden", "cannot list leases"), path="leases")
+    assert other_leaders(server.client()) == {}
+
+
+def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_what_it_changes(tmp_path: Path) -> None:
+    kubeconfig, announced = tmp_path / "kubeconfig", list[str]()
+    with Town() as town:
+        kubeconfig.write_text(town.server.kubeconfig)
+        a_lease(town.server, "slopewise-system")
+        options = ClusterOptions(
+            Connection(kubeconfig),
+            town.prometheus.url,
+            policy_file=write_policy(tmp_path),
+            scrape_interval_seconds=0.5,
+            once=True,
+            lease_namespace="controllers",
+        )
+        assert run_cluster(options, StopSignal(), announced.append) == 0
+    assert announced[1].startswith(
+        "Warning: their-pod leads in namespace slopewise-system; if it manages the whole cluster"
+    )
+
+
+def test_a_benchmark_does_not_begin_beside_a_controller(server: ApiServer, tmp_path: Path) -> None:
+    a_lease(server, "slopewise-system")
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(server.kubeconfig)
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks/cluster/bench_scale.py")],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert result.stderr == (
+        "bench_scale.py: their-pod leads in namespace slopewise-system, and would give back what is measured here; "
+        "scale it down first: kubectl -n slopewise-system scale deployment slopewise-controller --replicas=0\n"
+    )
+    assert [each.method for each in server.requests] == ["GET"]
