@@ -25,8 +25,8 @@ import numpy as np
 
 from slopewise.estimators import growth, pace
 from slopewise.feedback import move_tracking
-from slopewise.guards.moves import review_moves
-from slopewise.guards.resize import review
+from slopewise.guards.context import PassContext
+from slopewise.guards.review import review
 from slopewise.loop import calm_garbage_collector
 from slopewise.model import (
     Anchor,
@@ -175,8 +175,7 @@ def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) ->
         grown = growth.measure(snapshot, memory, growth.Measuring(INTERVAL_SECONDS))
         decisions = policy.decide(snapshot, pace.measure(snapshot, grown, INTERVAL_SECONDS))
         followed = move_tracking.review(decisions.memory, memory, snapshot)
-        review_moves(decisions.moves, snapshot, followed.memory, bounds)
-        review(decisions.resizes, snapshot, followed.memory, bounds)
+        review((*decisions.resizes, *decisions.moves), PassContext(snapshot, followed.memory, bounds))
 
     return seconds_of(one_pass)
 

@@ -23,8 +23,8 @@ from slopewise.decision_record.recorder import RecordOptions
 from slopewise.decision_record.replay import replay
 from slopewise.loop import calm_garbage_collector
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import ClusterSnapshot, Move, Outcome, PassReport, Resize, ResizeMemory, Stop
-from slopewise.ports import D, Ports
+from slopewise.model import ClusterSnapshot, Decision, Observation, Outcome, PassReport
+from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 
 JOBS, NODES, ROUNDS = 5_000, 250, 5
@@ -37,20 +37,11 @@ class Given:
 
     snapshot: ClusterSnapshot
 
-    def observe(self) -> ClusterSnapshot:
-        return self.snapshot
+    def observe(self) -> Observation:
+        return Observation(self.snapshot)
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
-        return self._applied(resize)
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        return self._applied(resize)
-
-    def move(self, move: Move) -> Outcome[Move]:
-        return self._applied(move)
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        return self._applied(stop)
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        return Outcome(decision, "applied")
 
     def restore(self, *_: object) -> None:
         raise AssertionError("no pass restores")
@@ -60,9 +51,6 @@ class Given:
 
     def monotonic(self) -> float:
         return time.monotonic()
-
-    def _applied(self, decision: D) -> Outcome[D]:
-        return Outcome(decision, "applied")
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ from slopewise.adapters.clock import SystemClock
 from slopewise.manager.move_loop import MoveController
 from slopewise.manager.options import Rates
 from slopewise.manager.shared import SharedState
-from slopewise.model import ClusterSnapshot, Decisions, JobState, MemoryState, Migrate
+from slopewise.model import ClusterSnapshot, Decisions, JobState, MemoryState, Migrate, Place
 from slopewise.telemetry.metrics import configure_logging
 from testbed.images import BASE_IMAGE
 from testbed.settings import read_settings
@@ -110,7 +110,7 @@ def move(trainings: MovableTrainings, runner: MeasuredRunner, wish: Away, job: d
 
     def begun() -> list[str]:
         time.sleep(_PASS_SECONDS)
-        return [each.result for each in runner.measured_pass().report.moves]
+        return [each.result for each in runner.measured_pass().report.results.of(Place, Migrate)]
 
     wait_for(f"the move of {name} is begun", begun, lambda results: "applied" in results, _GIVE_UP_SECONDS)
     decided_at = wish.decided_at

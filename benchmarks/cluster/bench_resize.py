@@ -126,7 +126,7 @@ def settle(*containers: Container) -> None:
 def decide_and_wait(container: Container, runner: MeasuredRunner, decision: BackAndForth) -> float:
     """Seconds from the decision of one whole pass to the kernel."""
     target = other(container.limit())
-    outcomes = runner.measured_pass().report.outcomes
+    outcomes = runner.measured_pass().report.results.of(Resize)
     if [each.result for each in outcomes] != ["applied"]:
         raise RuntimeError(f"not applied: {outcomes}")
     return container.wait_for_quota(target) - decision.decided_at

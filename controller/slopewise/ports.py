@@ -6,33 +6,25 @@ Actuator that carries nothing out; the code has no `if dry_run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from slopewise.errors import ActuationError
 from slopewise.model import (
-    ClusterSnapshot,
     CpuAllocation,
+    Decision,
     MemoryAllocation,
     MemoryState,
-    Migrate,
-    Move,
+    Observation,
     Outcome,
-    Place,
-    Resize,
-    ResizeMemory,
     Restored,
-    Stop,
 )
-
-D = TypeVar("D", bound=Resize | ResizeMemory | Place | Migrate | Stop)
 
 
 class Observer(Protocol):
     """The only read of the outside world."""
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         """The state of jobs and nodes at one moment; ObservationError holds the pass."""
         ...
 
@@ -40,22 +32,11 @@ class Observer(Protocol):
 class Actuator(Protocol):
     """The only write to the outside world. Targets are absolute, so that writes are idempotent."""
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
-        """Carry one resize out. May raise `ActuationError`; the pass turns it into a failed Outcome."""
-        ...
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        """Resize a job, place or move it, or have it save and end for good; also one that was signalled already.
 
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """Carry one change of memory out; `infeasible`, with a reason, where memory is never changed."""
-        ...
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """Place an arriving job or migrate a running one; `infeasible`, with a reason, where that is not possible."""
-        ...
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """Signal a running job to save and to end, and never start it again; also one that was signalled already.
-
-        `infeasible`, with a reason, where its owner cannot be stopped.
+        `infeasible`, with a reason, where that is not possible here. May raise `ActuationError`, which counts as failed
+        (`attempt`).
         """
         ...
 
@@ -69,10 +50,10 @@ class Actuator(Protocol):
         ...
 
 
-def carry_out(decision: D, act: Callable[[D], Outcome[D]]) -> Outcome[D]:
-    """The outcome of one resize or move by an Actuator; its failure does not stop the others."""
+def attempt(actuator: Actuator, decision: Decision) -> Outcome[Decision]:
+    """The outcome of one decision; its failure does not stop the others."""
     try:
-        return act(decision)
+        return actuator.carry_out(decision)
     except ActuationError as error:
         return Outcome(decision, "failed", str(error))
 

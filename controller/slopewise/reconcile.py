@@ -7,100 +7,155 @@ the report to the log, the metrics, the decision record and the screen.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from slopewise import memory_sizing
 from slopewise.errors import ObservationError, PolicyError
 from slopewise.estimators import measurements, promises
 from slopewise.feedback import move_tracking, rollback
-from slopewise.feedback.originals import in_turn, remember_memory_resizes, remember_originals, remember_resizes
+from slopewise.feedback.originals import in_turn, remember_changes, remember_originals
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.pass_timing import Stopwatch, next_pass_at_seconds
-from slopewise.guards import at_target, moves
-from slopewise.guards import memory as memory_guards
-from slopewise.guards import resize as guards
-from slopewise.model import PassReport
-from slopewise.move_attempts import Candidates
+from slopewise.guards import at_target
+from slopewise.guards.context import PassContext
+from slopewise.guards.review import Reviewed, review
+from slopewise.model import (
+    ClusterSnapshot,
+    Decision,
+    Decisions,
+    MemoryState,
+    Observation,
+    PassReport,
+    Resize,
+    ResizeMemory,
+    Results,
+    Stop,
+    only,
+)
+from slopewise.move_attempts import attempt_moves
 from slopewise.policies import PolicyProtocol
-from slopewise.ports import Clock, Ports, carry_out
+from slopewise.ports import Clock, Ports, attempt
 
 
 def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> PassReport:
     """Run one pass and return its report. Raises only when the memory's storage fails, or on a bug."""
-    stopwatch = Stopwatch(ports.clock)
+    stopwatch, seen = Stopwatch(ports.clock), None
 
     # 1. Observe. The only read of the outside world; when it fails, nothing is changed.
     try:
         with stopwatch.timing("observe"):
             remembered = ports.memory.load()
-            snapshot = ports.observer.observe()
+            seen = ports.observer.observe()
+            snapshot = seen.snapshot
 
-        # 2. Decide. Pure: the same snapshot and memory always give the same decisions. A rollback of an earlier change
-        #    replaces the policy's resize of that job. Earlier moves are followed up.
+        # 2. Decide. Pure: the same snapshot and memory always give the same decisions, from all that make some.
         with stopwatch.timing("decide"):
-            measured = measurements.measure(snapshot, remembered, settings.measuring)
-            reviewed = rollback.review(policy.decide(snapshot, measured), snapshot, settings.rollback)
-            tracked = move_tracking.review(reviewed.decisions.memory, remembered, snapshot)
-            decided = replace(reviewed.decisions, memory=replace(tracked.memory, classes=measured.classes))
+            decided = _decide(policy, snapshot, remembered, settings)
     except (ObservationError, PolicyError) as error:
-        return _held(error, ports.clock, stopwatch, settings)
+        return _held(error, seen, ports.clock, stopwatch, settings)
 
     # 3. Guard. Ordered vetoes and clamps, each with its reason.
     with stopwatch.timing("guard"):
-        stopping = at_target.review(decided, snapshot, settings.bounds)
-        decisions = stopping.decisions
-        candidates = Candidates.of(decisions.moves, snapshot, decisions.memory, settings.bounds)
-        staying, withheld = moves.without_moving(decisions.resizes, candidates.allowed, snapshot.moving)
-        allowed, vetoed = guards.review(staying, snapshot, decisions.memory, settings.bounds)
-        withheld += stopping.resizes_withheld + vetoed
-        for_memory = memory_sizing.resizes(snapshot, decisions.memory, settings.bounds.memory)
-        memory_allowed, memory_withheld = memory_guards.review(for_memory, snapshot, decisions.memory, settings.bounds)
+        context = PassContext(snapshot, decided.policy.memory, settings.bounds)
+        reviewed = review(decided.decisions, context)
 
-    # 4. Act. Originals and stops are stored before they are carried out; decreases make room for increases. A move that
-    #    cannot be carried out uses up no budget.
+    # 4. Act. Originals and stops are stored before they are carried out; decreases make room for increases.
     with stopwatch.timing("act"):
-        due, waiting = in_turn(allowed, decisions.memory, settings.first_changes_a_pass)
-        memory_due, memory_waiting = in_turn(memory_allowed, decisions.memory, settings.first_changes_a_pass)
-        memory = remember_originals(decisions.memory, (*due, *memory_due), snapshot)
-        ports.memory.save(memory)
-        stops = tuple(carry_out(stop, ports.actuator.stop) for stop in stopping.due)
-        outcomes = (*(carry_out(resize, ports.actuator.resize) for resize in due), *waiting)
-        of_memory = (*(carry_out(each, ports.actuator.resize_memory) for each in memory_due), *memory_waiting)
-        moved = candidates.attempt_each(partial(carry_out, act=ports.actuator.move))
-        resized = remember_memory_resizes(remember_resizes(memory, outcomes, snapshot), of_memory, snapshot)
-        begun = move_tracking.remember(resized, moved.outcomes, snapshot)
-        memory = at_target.remember(begun.memory, stops)
-        if due or memory_due or moved.outcomes or stops:
-            ports.memory.save(memory)
+        acted = _act(reviewed, context, ports, settings)
 
     # 5. Report. All of the above as data.
-    again = withheld or waiting or stops or stopping.withheld or allowed != tuple(decisions.resizes)
-    outstanding = bool(again or settings.bounds.memory != "Ignore")
+    memory, results, earlier = acted.memory, acted.results, decided.earlier
     return PassReport(
         taken_at_seconds=snapshot.taken_at_seconds,
         policy=settings.policy_name,
         seconds_by_verb=stopwatch.seconds,
-        requeue_at_seconds=next_pass_at_seconds(snapshot, memory, settings, outstanding=outstanding),
+        requeue_at_seconds=next_pass_at_seconds(
+            snapshot, memory, settings, outstanding=acted.waits or _is_outstanding(decided, reviewed, settings)
+        ),
         snapshot=snapshot,
-        decisions=replace(decisions, memory=memory),
-        outcomes=reviewed.late + outcomes,
-        withheld=withheld,
-        moves=moved.outcomes,
-        moves_withheld=stopping.moves_withheld + moved.withheld,
-        move_events=tracked.events + begun.events,
+        decisions=replace(decided.policy, memory=memory),
+        results=Results(earlier.outcomes + results.outcomes, results.withheld, earlier.events + results.events),
+        notes=seen.notes,
         standings=promises.standings(snapshot, memory),
-        stops=stops,
-        stops_withheld=stopping.withheld,
-        memory_outcomes=of_memory,
-        memory_withheld=memory_withheld,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What a pass decides, and what it has learned of earlier ones."""
+
+    policy: Decisions
+    """With rollbacks in place of the policy's resizes, and the memory that the guards see."""
+    decisions: tuple[Decision, ...]
+    """All of them."""
+    earlier: Results
+
+
+def _decide(
+    policy: PolicyProtocol, snapshot: ClusterSnapshot, remembered: MemoryState, settings: PassSettings
+) -> _Decided:
+    """The policy's resizes and moves, rollbacks of earlier changes, changes of memory, and stops at the target."""
+    measured = measurements.measure(snapshot, remembered, settings.measuring)
+    reviewed = rollback.review(policy.decide(snapshot, measured), snapshot, settings.rollback)
+    tracked = move_tracking.review(reviewed.decisions.memory, remembered, snapshot)
+    stops, memory = at_target.stops(replace(tracked.memory, classes=measured.classes), snapshot)
+    answered = replace(reviewed.decisions, memory=memory)
+    sized = memory_sizing.resizes(snapshot, memory, settings.bounds.memory)
+    return _Decided(
+        answered, (*answered.resizes, *sized, *answered.moves, *stops), Results(reviewed.late, events=tracked.events)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Acted:
+    """What became of the decisions, and the memory with it."""
+
+    memory: MemoryState
+    results: Results
+    waits: bool
+    """A resize waits for its turn in a later pass."""
+
+
+def _act(reviewed: Reviewed, context: PassContext, ports: Ports, settings: PassSettings) -> _Acted:
+    """Carry out what is allowed. A move that cannot be carried out uses up no budget."""
+    snapshot, most, act = context.snapshot, settings.first_changes_a_pass, partial(attempt, ports.actuator)
+    stops = only(reviewed.allowed, Stop)
+    resizes, waiting = in_turn(only(reviewed.allowed, Resize), context.memory, most)
+    sizes, sizes_waiting = in_turn(only(reviewed.allowed, ResizeMemory), context.memory, most)
+    memory = at_target.record(remember_originals(context.memory, (*resizes, *sizes), snapshot), stops, context)
+    ports.memory.save(memory)
+    stopped = list(map(act, stops))
+    changed = (*map(act, resizes), *waiting, *map(act, sizes), *sizes_waiting)
+    moved, not_moved = attempt_moves(reviewed, context, act)
+    begun = move_tracking.remember(remember_changes(memory, changed, snapshot), moved, snapshot)
+    memory = at_target.remember(begun.memory, stopped)
+    if resizes or sizes or moved or stopped:
+        ports.memory.save(memory)
+    withheld = (*reviewed.withheld_of(Resize, ResizeMemory), *not_moved, *reviewed.withheld_of(Stop))
+    return _Acted(memory, Results((*changed, *moved, *stopped), withheld, begun.events), bool(waiting))
+
+
+def _is_outstanding(decided: _Decided, reviewed: Reviewed, settings: PassSettings) -> bool:
+    """Whether a decided change is withheld or clamped, or ends a job: the next pass comes after one interval."""
+    return bool(
+        settings.bounds.memory != "Ignore"
+        or only(decided.decisions, Stop)
+        or only(reviewed.allowed, Resize) != list(decided.policy.resizes)
     )
 
 
 def _held(
-    error: ObservationError | PolicyError, clock: Clock, stopwatch: Stopwatch, settings: PassSettings
+    error: ObservationError | PolicyError,
+    seen: Observation | None,
+    clock: Clock,
+    stopwatch: Stopwatch,
+    settings: PassSettings,
 ) -> PassReport:
     """The report of a pass that could not observe or decide: retried after one interval, with no memory saved."""
     now, failed = clock.now(), isinstance(error, PolicyError)
     requeue_at = now + settings.measuring.interval_seconds
-    return PassReport(now, settings.policy_name, stopwatch.seconds, requeue_at, held=str(error), policy_failed=failed)
+    notes = None if seen is None else seen.notes
+    return PassReport(
+        now, settings.policy_name, stopwatch.seconds, requeue_at, str(error), notes=notes, policy_failed=failed
+    )

@@ -25,7 +25,7 @@ from slopewise.adapters.kube.resize.actuator import KubeActuator
 from slopewise.config.quantities import cpu_quantity
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.errors import UsageError
-from slopewise.model import CpuAllocation, CpuControl, Outcome, Resize, Restored
+from slopewise.model import CpuAllocation, CpuControl, Decision, Outcome, Resize, Restored
 
 LARGER_THAN_ANY_NODE = 2_000_000
 
@@ -62,8 +62,8 @@ class Team:
     def actuator(self) -> KubeActuator:
         return KubeActuator(self.api, self, self.settings, EveryTurn(), SystemClock(), self.originals.get)
 
-    def resize(self, name: str, to: int, control: CpuControl = "limits") -> Outcome[Resize]:
-        return self.actuator().resize(Resize(name, "node", control, 0, to, "test"))
+    def resize(self, name: str, to: int, control: CpuControl = "limits") -> Outcome[Decision]:
+        return self.actuator().carry_out(Resize(name, "node", control, 0, to, "test"))
 
     def wait(self, name: str, done: Callable[[ManagedPod], object]) -> ManagedPod:
         return wait_for(name, lambda: self.find(name), done, seconds=15)

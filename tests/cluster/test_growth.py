@@ -25,7 +25,7 @@ from slopewise.adapters.kube.state.job_memory import KubeMemory
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.crds.schema.definitions import definitions
-from slopewise.model import Decisions, Job, JobState, MemoryState, Outcome, Pace, PassReport, Resize
+from slopewise.model import Decisions, Job, JobState, MemoryState, Outcome, Pace, PassReport, Resize, Results
 
 COLUMNS = ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "PROMISE", "REASON", "AGE"]
 WIDE = ["CLASS", "LOSS", "GROWTH", "MEMORY", "POLICY", "LAST", "ACTION", "NODE"]
@@ -126,7 +126,7 @@ def test_what_kubectl_get_growth_prints(
 ) -> None:
     node = train.managed.pod.node or ""
     resize = Resize(train.managed.job_uid, node, "limits", 500, 250, "class NL")
-    controller.a_pass(remembered(train), outcomes=(Outcome(resize, "deferred", "no room on the node"),))
+    controller.a_pass(remembered(train), results=Results((Outcome(resize, "deferred", "no room on the node"),)))
     look = ("get", "growth", "-n", namespace)
     wait_for("the status is written", lambda: kubectl.run(*look), lambda text: "Training" in text)
     head, row = kubectl.run(*look, "-o", "wide").splitlines()

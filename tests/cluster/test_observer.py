@@ -66,7 +66,7 @@ class World:
     requests: list[tuple[str, str]]
 
     def jobs(self) -> dict[str, Job]:
-        return {job.name: job for job in self.observer.observe().jobs}
+        return {job.name: job for job in self.observer.observe().snapshot.jobs}
 
     def wait_for(self, pod: str, done: Callable[[Job], object], seconds: float = 60) -> Job:
         found = wait_for(pod, lambda: self.jobs().get(pod), lambda job: job is not None and done(job), seconds)

@@ -17,7 +17,7 @@ from slopewise.composition import Composed, CpuRestored, composed_name, parts_of
 from slopewise.estimators.growth import Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.guards.moves import MOVING
+from slopewise.guards.review import moving
 from slopewise.model import (
     MEMORY_JSON,
     Arrival,
@@ -29,9 +29,12 @@ from slopewise.model import (
     Job,
     JobMemory,
     MemoryState,
+    Migrate,
     MoveBounds,
     NodeMemory,
+    Place,
     PlacementMemory,
+    Resize,
 )
 from slopewise.own_policies.answers import DECIDED
 from slopewise.own_policies.contract import (
@@ -209,15 +212,15 @@ class TestWhatBothWantOfOneJob:
         actuator, report = a_pass(migration=None)
         assert [move.job_uid for move in actuator.moved] == ["slow"]
         assert {resize.job_uid for resize in actuator.done} == {"a", "b"}
-        (withheld,) = report.withheld
-        assert (withheld.decision.job_uid, withheld.guard) == ("slow", MOVING)
+        (withheld,) = report.results.withheld_of(Resize)
+        assert (withheld.decision.job_uid, withheld.guard) == ("slow", moving.__name__)
         assert withheld.reason == "moving: goes to n2"
 
     def test_a_job_whose_move_is_withheld_is_resized_where_it_is_and_both_are_said(self) -> None:
         actuator, report = a_pass(migration=NO_MOVES)
         assert actuator.moved == []
         assert {resize.job_uid for resize in actuator.done} == {"slow", "a", "b"}
-        (withheld,) = report.moves_withheld
+        (withheld,) = report.results.withheld_of(Place, Migrate)
         message = report.by_job["slow"].message
         assert message.startswith("CL")
         assert message.endswith(f"; {withheld.reason}")

@@ -22,6 +22,7 @@ from slopewise.model import (
     Node,
     PassReport,
     PendingResize,
+    ResizeMemory,
     Usage,
 )
 from slopewise.ports import Ports
@@ -67,7 +68,7 @@ class Story:
         ports = Ports(FakeObserver([snapshot]), self.actuator, self.memory, FakeClock(self.at_seconds))
         bounds = replace(BOUNDS, memory=self.control)
         report = reconcile(ports, Keeps(), PassSettings("keeps", Measuring(20.0), bounds, PATIENCE))
-        for outcome in report.memory_outcomes:
+        for outcome in report.results.of(ResizeMemory):
             self.has = self.has.altered(outcome.decision.bound, outcome.decision.to_bytes)
         self.at_seconds += 20.0
         return report
@@ -84,7 +85,7 @@ class Story:
 
 def withheld(report: PassReport) -> list[str]:
     """The guards that withheld a change of memory."""
-    return [each.guard for each in report.memory_withheld]
+    return [each.guard for each in report.results.withheld_of(ResizeMemory)]
 
 
 def test_a_peak_right_after_a_request_was_lowered_raises_it_within_one_pass_and_never_above_the_original() -> None:
@@ -129,7 +130,7 @@ def test_what_a_static_memory_manager_refuses_is_taken_back_and_tried_again_afte
     reason = "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy"
     refuses = PendingResize("infeasible", START, reason, CpuAllocation(None, 1000), actual_memory=ORIGINAL)
     back = story.a_pass(100, pending=refuses)
-    assert [reason in each.decision.reason for each in back.memory_outcomes] == [True]
+    assert [reason in each.decision.reason for each in back.results.of(ResizeMemory)] == [True]
     assert story.has == ORIGINAL
     assert [withheld(story.a_pass(100)) for _ in range(3)] == [
         ["memory_refused"],

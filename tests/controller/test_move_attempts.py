@@ -16,8 +16,10 @@ from slopewise.model import (
     Arrival,
     Bounds,
     ClusterSnapshot,
+    Decision,
     Decisions,
     MemoryState,
+    Migrate,
     Move,
     Outcome,
     OutcomeResult,
@@ -49,10 +51,10 @@ class Blocks(FakeActuator):
     blocked: Mapping[str, OutcomeResult] = field(default_factory=dict)
     maybe_begun: bool = False
 
-    def move(self, move: Move) -> Outcome[Move]:
-        outcome = super().move(move)
-        result = self.blocked.get(move.job_uid)
-        return outcome if result is None else Outcome(move, result, BUDGET, maybe_begun=self.maybe_begun)
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        outcome = super().carry_out(decision)
+        result = self.blocked.get(decision.job_uid)
+        return outcome if result is None else Outcome(decision, result, BUDGET, maybe_begun=self.maybe_begun)
 
 
 def a_pass(
@@ -64,7 +66,7 @@ def a_pass(
 
 
 def results(report: PassReport) -> list[tuple[str, str]]:
-    return [(each.decision.job_uid, each.result) for each in report.moves]
+    return [(each.decision.job_uid, each.result) for each in report.results.of(Place, Migrate)]
 
 
 @pytest.mark.parametrize("result", ["deferred", "infeasible", "failed"])
@@ -72,7 +74,7 @@ def test_a_candidate_that_cannot_be_carried_out_takes_no_slot_and_the_next_one_i
     actuator = Blocks(blocked={"a": result})
     report = a_pass([to("n2", uid) for uid in "abc"], actuator, crowded(*"abc"))
     assert results(report) == [("a", result), ("b", "applied")]
-    assert [(each.decision.job_uid, each.reason) for each in report.moves_withheld] == [
+    assert [(each.decision.job_uid, each.reason) for each in report.results.withheld_of(Place, Migrate)] == [
         ("c", "concurrency: 1 under way, bound 1")
     ]
 
@@ -81,15 +83,15 @@ def test_a_move_of_which_it_is_not_known_whether_it_was_begun_keeps_its_slot() -
     actuator = Blocks(blocked={"a": "failed"}, maybe_begun=True)
     report = a_pass([to("n2", uid) for uid in "ab"], actuator, crowded(*"ab"))
     assert results(report) == [("a", "failed")]
-    assert report.moves_withheld[0].reason == "concurrency: 1 under way, bound 1"
+    assert report.results.withheld_of(Place, Migrate)[0].reason == "concurrency: 1 under way, bound 1"
 
 
 def test_as_many_are_tried_in_vain_in_one_pass_and_the_reason_of_the_others_says_so() -> None:
     uids = [f"job-{number}" for number in range(MAX_FAILED_ATTEMPTS + 2)]
     actuator = Blocks(blocked=dict.fromkeys(uids, "deferred"))
     report = a_pass([to("n2", uid) for uid in uids], actuator, crowded(*uids))
-    assert len(report.moves) == MAX_FAILED_ATTEMPTS
-    assert {each.reason for each in report.moves_withheld} == {
+    assert len(report.results.of(Place, Migrate)) == MAX_FAILED_ATTEMPTS
+    assert {each.reason for each in report.results.withheld_of(Place, Migrate)} == {
         f"attempts: {MAX_FAILED_ATTEMPTS} moves of this pass could not be carried out; its turn comes in the next pass"
     }
 
@@ -103,7 +105,7 @@ def test_the_pods_of_a_workload_that_cannot_move_are_asked_about_once() -> None:
     report = a_pass(moves, actuator, replace(snapshot, jobs=tuple(jobs)))
     assert [move.job_uid for move in actuator.moved] == ["w:0", "a"]
     assert results(report) == [("w:0", "deferred"), ("w:1", "deferred"), ("a", "applied")]
-    assert report.moves[1].detail == BUDGET
+    assert report.results.of(Place, Migrate)[1].detail == BUDGET
 
 
 def test_what_a_move_would_have_gained_does_not_count_for_those_after_it_when_it_is_not_made() -> None:
@@ -120,7 +122,7 @@ def test_the_moves_that_were_begun_count_for_those_that_are_tried_instead() -> N
     limits = bounded(max_concurrent=2, max_per_node_per_hour=9)
     report = a_pass(moves, Blocks(blocked={"b": "failed"}), snapshot, limits)
     assert results(report) == [("a", "applied"), ("b", "failed"), ("c", "applied")]
-    assert report.moves_withheld[0].reason == "concurrency: 2 under way, bound 2"
+    assert report.results.withheld_of(Place, Migrate)[0].reason == "concurrency: 2 under way, bound 2"
 
 
 def test_memory_that_a_placement_does_not_take_is_there_for_the_next_one() -> None:
@@ -139,5 +141,5 @@ def test_a_job_whose_last_move_could_not_be_begun_is_not_asked_for_again_meanwhi
     actuator = FakeActuator()
     report = a_pass([to("n2", "a"), to("n2", "b")], actuator, replace(snapshot, jobs=jobs))
     assert results(report) == [("b", "applied")]
-    assert report.moves_withheld[0].reason == f"move_backoff: until 12:05:00 UTC: {BUDGET}"
+    assert report.results.withheld_of(Place, Migrate)[0].reason == f"move_backoff: until 12:05:00 UTC: {BUDGET}"
     assert [move.job_uid for move in actuator.moved] == ["b"]

@@ -25,6 +25,7 @@ from slopewise.model import (
     Bounds,
     ClusterSnapshot,
     CpuAllocation,
+    Decision,
     Decisions,
     Job,
     JobMemory,
@@ -115,7 +116,7 @@ def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in
         "one that is new, the decrease, and the known one"
     )
     assert {uid for uid, each in memory.saved[-1].jobs.items() if each.original} == {"a", "c"}
-    waiting = [each for each in first.outcomes if each.result == "deferred"]
+    waiting = [each for each in first.results.of(Resize) if each.result == "deferred"]
     assert [each.decision.job_uid for each in waiting] == ["b", "d"]
     assert "its turn comes in a later one" in waiting[0].detail
 
@@ -126,8 +127,8 @@ def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in
 def test_one_failure_never_stops_the_others() -> None:
     actuator = FakeActuator(refuses=frozenset({"a"}))
     report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500, "b": 700})
-    assert [(o.decision.job_uid, o.result) for o in report.outcomes] == [("a", "failed"), ("b", "applied")]
-    assert report.outcomes[0].detail == "a is gone"
+    assert [(o.decision.job_uid, o.result) for o in report.results.of(Resize)] == [("a", "failed"), ("b", "applied")]
+    assert report.results.of(Resize)[0].detail == "a is gone"
 
 
 @pytest.mark.parametrize("why", ["Prometheus at http://127.0.0.1:1 refused the connection"])
@@ -156,9 +157,9 @@ def test_originals_are_stored_before_the_first_change_and_never_overwritten() ->
     memory = FakeMemory()
 
     class Checks(FakeActuator):
-        def resize(self, resize: Resize) -> Outcome[Resize]:
+        def carry_out(self, decision: Decision) -> Outcome[Decision]:
             assert memory.state.jobs["a"].original == CpuAllocation(None, 1000)
-            return super().resize(resize)
+            return super().carry_out(decision)
 
     actuator = Checks()
     a_pass([two_jobs()], actuator, memory, {"a": 500})
@@ -191,7 +192,7 @@ def test_what_a_guard_withheld_is_in_the_report_and_not_carried_out() -> None:
     paused = Bounds("Recommend", 1, 64_000, 0, 1000, 0)
     report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500}, paused)
     assert actuator.done == []
-    assert [withheld.guard for withheld in report.withheld] == ["paused"]
+    assert [withheld.guard for withheld in report.results.withheld_of(Resize)] == ["paused"]
 
 
 @pytest.mark.parametrize(("bounds", "looks_after"), [(OPEN, 320.0), (replace(OPEN, max_step_ratio=1.5), 20.0)])
@@ -248,7 +249,7 @@ def test_a_job_that_is_being_moved_is_not_resized_and_is_looked_for_soon() -> No
     actuator = FakeActuator()
     report = a_pass([leaving()], actuator, FakeMemory(), {"a": 500, "b": 500}, replace(OPEN, moving=limits))
     assert [resize.job_uid for resize in actuator.done] == ["b"]
-    assert [withheld.reason for withheld in report.withheld] == ["moving: goes to n2"]
+    assert [withheld.reason for withheld in report.results.withheld_of(Resize)] == ["moving: goes to n2"]
     assert report.requeue_at_seconds == START + 5.0
 
 
@@ -326,16 +327,16 @@ def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() 
     memory = FakeMemory(MemoryState({"a": JobMemory(job_class="CL", memory_use=use)}))
 
     class Checks(FakeActuator):
-        def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
+        def carry_out(self, decision: Decision) -> Outcome[Decision]:
             stored = memory.state.jobs["a"]
             assert (stored.original, stored.original_memory) == (CpuAllocation(None, 1000), sized_job(512).memory)
-            return super().resize_memory(resize)
+            return super().carry_out(decision)
 
     actuator = Checks()
     report = memory_pass(sized_job(512), actuator, memory)
     assert [(each.bound, each.to_bytes // 2**20) for each in actuator.sized] == [("request", 120)]
-    assert [each.result for each in report.memory_outcomes] == ["applied"]
-    assert "1.2 times its peak" in report.by_job["a"].memory_message
+    assert [each.result for each in report.results.of(ResizeMemory)] == ["applied"]
+    assert "1.2 times its peak" in report.by_job["a"].message_of(ResizeMemory)
     assert (report.count("applied"), report.requeue_at_seconds) == (1, START + 20.0)
     assert memory.state.jobs["a"].memory_resized_at_seconds == START
 
@@ -350,7 +351,7 @@ def test_in_recommend_a_memory_request_is_only_reported() -> None:
     use = MemoryUse(START - 15.0, 100.0 * 2**20, 100.0 * 2**20, samples=10)
     memory, actuator = FakeMemory(MemoryState({"a": JobMemory(job_class="CL", memory_use=use)})), FakeActuator()
     report = memory_pass(sized_job(512), actuator, memory, "Recommend")
-    assert [each.guard for each in report.memory_withheld] == ["memory_paused"]
+    assert [each.guard for each in report.results.withheld_of(ResizeMemory)] == ["memory_paused"]
     assert (actuator.sized, memory.state.jobs["a"].original_memory) == ([], None)
 
 

@@ -36,6 +36,7 @@ from slopewise.model import (
     PassReport,
     Resize,
     ResizeMemory,
+    Results,
     Stop,
     Withheld,
 )
@@ -54,7 +55,7 @@ def a_report(*uids: str, **more: Any) -> PassReport:
         START + 20,
         snapshot=a_snapshot([a_job(uid) for uid in uids], [a_node()]),
         decisions=Decisions("flowcon", resizes, {}, memory),
-        outcomes=tuple(Outcome(resize, "applied") for resize in resizes),
+        results=Results(tuple(Outcome(resize, "applied") for resize in resizes)),
         **more,
     )
 
@@ -93,17 +94,20 @@ def test_the_dashboard_of_a_job_asks_for_the_tags_that_are_written() -> None:
 
 def test_moves_stops_and_memory_are_annotated_and_what_was_withheld_is_not() -> None:
     report = a_report("a", "b")
-    [resize, _] = report.outcomes
+    [resize, _] = report.results.of(Resize)
     migrate = Migrate("a", "n1", "n2", "converged")
     record = MoveRecord(START, "n1", "n2")
     more = replace(
         report,
-        outcomes=(),
-        withheld=(Withheld(resize.decision, "cooldown", "cooldown: 3 s"),),
-        moves=(Outcome(migrate, "deferred", "no room"),),
-        move_events=(MoveEvent("a", "begun", record, "begun"), MoveEvent("a", "resumed", record, "resumed on n2")),
-        stops=(Outcome(Stop("b", "n1", "stopped at its target"), "applied"),),
-        memory_outcomes=(Outcome(ResizeMemory("b", "n1", "request", 2, 1, "needs little"), "failed", "refused"),),
+        results=Results(
+            (
+                Outcome(ResizeMemory("b", "n1", "request", 2, 1, "needs little"), "failed", "refused"),
+                Outcome(migrate, "deferred", "no room"),
+                Outcome(Stop("b", "n1", "stopped at its target"), "applied"),
+            ),
+            (Withheld(resize.decision, "cooldown", "cooldown: 3 s"),),
+            (MoveEvent("a", "begun", record, "begun"), MoveEvent("a", "resumed", record, "resumed on n2")),
+        ),
     )
 
     assert texts(more) == [

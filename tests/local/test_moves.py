@@ -37,7 +37,7 @@ from slopewise.config.jobs_file import JobSpec
 from slopewise.config.pass_settings import pass_settings
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
-from slopewise.model import Migrate, Move, MoveUnderWay, Outcome
+from slopewise.model import Decision, Migrate, MoveUnderWay, Outcome, Place
 from slopewise.policies import Setting
 from slopewise.reconcile import reconcile
 
@@ -72,11 +72,11 @@ def is_at_work(session: Session, steps: int = 10) -> None:
     eventually(lambda: len(steps_done(session)) >= steps)
 
 
-def move(session: Session) -> Outcome[Move]:
+def move(session: Session) -> Outcome[Decision]:
     """As a pass would."""
     here = nodes(session)["a"]
     there = {"node-1": "node-2", "node-2": "node-1"}[here]
-    return session.ports.actuator.move(Migrate("a", here, there, "the test says so"))
+    return session.ports.actuator.carry_out(Migrate("a", here, there, "the test says so"))
 
 
 @pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
@@ -105,19 +105,19 @@ def test_a_job_that_moves_is_reported_as_moving_and_then_as_a_job_of_its_new_nod
     with running(workshop, a_policy("fair"), movable("a", 60, "deaf"), nodes=2) as session:
         is_at_work(session)
         move(session)
-        snapshot = session.ports.observer.observe()
+        snapshot = session.ports.observer.observe().snapshot
         assert [each.name for each in snapshot.jobs] == []
         (found,) = snapshot.moving
         assert found == MoveUnderWay("a", "node-1", "node-2", found.since_seconds, "saving and ending")
         again = move_again(session)
         assert (again.result, again.detail) == ("deferred", "it is on its way from node-1 to node-2")
         eventually(lambda: nodes(session).get("a") == "node-2")
-        snapshot = session.ports.observer.observe()
+        snapshot = session.ports.observer.observe().snapshot
         assert ([each.node for each in snapshot.jobs], snapshot.moving) == (["node-2"], ())
 
 
-def move_again(session: Session) -> Outcome[Move]:
-    return session.ports.actuator.move(Migrate("a", "node-1", "node-2", "asked for twice"))
+def move_again(session: Session) -> Outcome[Decision]:
+    return session.ports.actuator.carry_out(Migrate("a", "node-1", "node-2", "asked for twice"))
 
 
 def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_that_was_not(
@@ -163,19 +163,19 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_show_what_it_has_c
         def resumed() -> bool:
             time.sleep(0.5)
             reports.append(reconcile(ports, policy, pass_settings(document)))
-            return any(news.stage == "resumed" for news in reports[-1].move_events)
+            return any(news.stage == "resumed" for news in reports[-1].results.events)
 
         eventually(resumed)
-        found = [(news.stage, news.record.node, news.warning) for report in reports for news in report.move_events]
+        found = [(news.stage, news.record.node, news.warning) for report in reports for news in report.results.events]
         assert found == [("begun", "node-2", False), ("resumed", "node-2", False)]
-        (news,) = [news for news in reports[-1].move_events if news.stage == "resumed"]
+        (news,) = [news for news in reports[-1].results.events if news.stage == "resumed"]
         assert news.record.steps_lost == 0.0
         (made,) = record(session).moves
         assert news.record.resumed_at_seconds is not None
         assert news.record.resumed_at_seconds > made.started_at_seconds
         assert "resumed on node-2 after " in news.message, "by its own first step, and not by the pass that saw it"
         print(news.message)
-        assert [outcome.result for report in reports for outcome in report.moves] == ["applied"]
+        assert [outcome.result for report in reports for outcome in report.results.of(Place, Migrate)] == ["applied"]
         assert steps_done(session) == list(range(len(steps_done(session))))
 
 

@@ -39,7 +39,9 @@ def test_a_policy_places_each_arrival_and_its_processes_stay_on_their_nodes_core
         for name, node in nodes(session).items():
             assert affinity(session, name) == cores[node]
         placed = {
-            each.decision.job_uid: each.decision.node for report in session.all_reports() for each in report.moves
+            each.decision.job_uid: each.decision.node
+            for report in session.all_reports()
+            for each in report.results.outcomes
         }
         assert placed == nodes(session)
         eventually(lambda: len(newest_snapshot_nodes(session)) == 3)

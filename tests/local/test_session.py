@@ -65,7 +65,7 @@ def test_limits_move_in_the_cgroups_and_come_back_when_the_session_is_left(works
 
 
 def _outcomes(session: Session) -> list[Outcome[Resize]]:
-    return [outcome for report in observed(session) for outcome in report.outcomes]
+    return [outcome for report in observed(session) for outcome in report.results.of(Resize)]
 
 
 def test_a_whole_run_ends_by_itself_with_every_job_finished_and_its_cpu_counted(workshop: Workshop) -> None:
@@ -112,7 +112,7 @@ def test_a_job_that_diverges_is_held_and_named_as_not_finite(workshop: Workshop)
         eventually(lambda: _job_is(session, "nan", lambda job: job.evaluation and not job.evaluation.finite))
         held_from = len(session.all_reports())
         eventually(lambda: len(session.all_reports()) >= held_from + 2)
-        later = [o.decision.job_uid for r in session.all_reports()[held_from:] for o in r.outcomes]
+        later = [o.decision.job_uid for r in session.all_reports()[held_from:] for o in r.results.of(Resize)]
         assert "nan" not in later
         assert any("growth unknown" in reason for reason in reasons(session, "nan"))
 
@@ -207,7 +207,7 @@ def test_prometheus_killed_in_mid_run_holds_everything_until_it_is_back(workshop
         before = {uid: workshop.limiter.read(uid) for uid in ("a", "b")}
         session.loop.trigger()
         eventually(lambda: session.all_reports()[-1].held)
-        assert session.all_reports()[-1].outcomes == ()
+        assert session.all_reports()[-1].results.of(Resize) == ()
         assert {uid: workshop.limiter.read(uid) for uid in ("a", "b")} == before
         assert session.loop.is_alive()
         session.revive_at_seconds = 0.0

@@ -40,6 +40,7 @@ from slopewise.model import (
     Job,
     MemoryState,
     Objectives,
+    Observation,
     PassReport,
 )
 from slopewise.ports import Ports
@@ -120,7 +121,7 @@ class Reading:
         self._reader = reader
         self._started_at_seconds = started_at_seconds
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         now = time.time()
         reading = self._reader.read(now)
         jobs = []
@@ -142,7 +143,8 @@ class Reading:
                 process_started_at_seconds=series.process_started_at_seconds,
             )
             jobs.append(job)
-        return ClusterSnapshot(now, (a_node(cpu_cores=NODE_CORES),), tuple(jobs), scrape_interval_seconds=0.5)
+        nodes = (a_node(cpu_cores=NODE_CORES),)
+        return Observation(ClusterSnapshot(now, nodes, tuple(jobs), scrape_interval_seconds=0.5))
 
 
 class ChangesNothing:

@@ -15,6 +15,8 @@ from regression import digests
 from support.instances import a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
 
+from slopewise.model import Migrate, Place, Resize
+
 TESTS = Path(__file__).parents[1]
 FEATURES = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
 """What this processor has of what numpy dispatches to."""
@@ -31,8 +33,8 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document = a_document("flowcon", placement={"name": "specon"}, migration={"enabled": True, "minStaySeconds": 0})
     with pytest.MonkeyPatch.context() as patch:
         reports = record_run(patch, an_instance(jobs, nodes, seed=3), document, path)
-    assert any(report.moves for report in reports)
-    assert any(report.outcomes for report in reports)
+    assert any(report.results.of(Place, Migrate) for report in reports)
+    assert any(report.results.of(Resize) for report in reports)
     return path
 
 

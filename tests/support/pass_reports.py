@@ -14,7 +14,21 @@ from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.state.job_memory import KubeMemory
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, parse_policy, policy_path
 from slopewise.config.training_policy import ResourceSettings, TrainingPolicySpec
-from slopewise.model import Absence, Arrival, Decisions, Job, JobMemory, MemoryState, MoveUnderWay, PassReport
+from slopewise.model import (
+    Absence,
+    Arrival,
+    Decision,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    MoveEvent,
+    MoveUnderWay,
+    Outcome,
+    PassReport,
+    Results,
+    Withheld,
+)
 
 
 @dataclass
@@ -66,6 +80,9 @@ class ReportedPasses:
         moving: tuple[MoveUnderWay, ...] = (),
         absent: tuple[Absence, ...] = (),
         waiting: tuple[Arrival, ...] = (),
+        outcomes: tuple[Outcome[Decision], ...] = (),
+        withheld: tuple[Withheld[Decision], ...] = (),
+        events: tuple[MoveEvent, ...] = (),
         **more: Any,
     ) -> None:
         """Report a pass over these jobs, of class NL where `memory` says nothing; `more` of its `PassReport`."""
@@ -74,7 +91,9 @@ class ReportedPasses:
         self.memory.save(state)
         snapshot = replace(a_snapshot(jobs, at=at), moving=moving, absent=absent, waiting=waiting)
         decisions = Decisions("flowcon", (), {}, state)
-        self.reporter(PassReport(at, "flowcon", {}, at + 60, snapshot=snapshot, decisions=decisions, **more))
+        results = Results(outcomes, withheld, events)
+        report = PassReport(at, "flowcon", {}, at + 60, snapshot=snapshot, decisions=decisions, results=results, **more)
+        self.reporter(report)
 
     def status(self, name: str) -> Any:
         """The status of a workload's JobGrowth, once everything that waits is written."""

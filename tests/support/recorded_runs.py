@@ -13,7 +13,7 @@ from slopewise.config.training_policy import TrainingPolicy, as_json
 from slopewise.decision_record.files import BoundedFile
 from slopewise.decision_record.recorder import Recorder
 from slopewise.feedback.pass_settings import PassSettings
-from slopewise.model import NO_FREEZES, ClusterSnapshot, Freezes, PassReport
+from slopewise.model import NO_FREEZES, Freezes, Observation, PassReport
 from slopewise.policies import PolicyProtocol
 from slopewise.ports import Observer, Ports
 from slopewise.reconcile import reconcile
@@ -42,8 +42,8 @@ class Freezing:
     observer: Observer
     freezes: Freezes
 
-    def observe(self) -> ClusterSnapshot:
-        return replace(self.observer.observe(), freezes=self.freezes)
+    def observe(self) -> Observation:
+        return Observation(replace(self.observer.observe().snapshot, freezes=self.freezes))
 
 
 def record_run(

@@ -13,7 +13,7 @@ from slopewise.adapters.kube.cache.records import ManagedPod
 from slopewise.adapters.kube.client.fencing import FencedApi
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
 from slopewise.config.training_policy import ResourceSettings
-from slopewise.model import CpuAllocation, Outcome, Resize
+from slopewise.model import CpuAllocation, Decision, Outcome, Resize
 
 P = f"{PODS}/p"
 ORIGINAL = CpuAllocation(2000, 500)
@@ -87,8 +87,8 @@ class World:
         self.server.put(PODS, raw)
         self.index.look()
 
-    def resize(self, to: int = 1500) -> Outcome[Resize]:
-        return self.actuator.resize(Resize("j", "node-a", "limits", 2000, to, "why"))
+    def resize(self, to: int = 1500) -> Outcome[Decision]:
+        return self.actuator.carry_out(Resize("j", "node-a", "limits", 2000, to, "why"))
 
     def patches(self) -> list[Any]:
         """The resources that were asked for, in order."""

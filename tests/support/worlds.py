@@ -9,6 +9,7 @@ from slopewise.errors import ActuationError, ObservationError
 from slopewise.model import (
     ClusterSnapshot,
     CpuAllocation,
+    Decision,
     Evaluation,
     Growth,
     Job,
@@ -16,10 +17,13 @@ from slopewise.model import (
     JobState,
     MemoryAllocation,
     MemoryState,
+    Migrate,
     Move,
     Node,
     NodeMemory,
+    Observation,
     Outcome,
+    Place,
     Resize,
     ResizeMemory,
     Restored,
@@ -129,11 +133,11 @@ class FakeObserver:
 
     snapshots: list[ClusterSnapshot | ObservationError]
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         snapshot = self.snapshots.pop(0)
         if isinstance(snapshot, ObservationError):
             raise snapshot
-        return snapshot
+        return Observation(snapshot)
 
 
 @dataclass
@@ -150,27 +154,21 @@ class FakeActuator:
     restores: dict[str, Restored] = field(default_factory=dict)
     """What becomes of restoring a job; applied where nothing is said."""
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
-        if resize.job_uid in self.refuses:
-            raise ActuationError(f"{resize.job_uid} is gone")
-        self.done.append(resize)
-        return Outcome(resize, "applied")
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        if resize.job_uid in self.refuses:
-            raise ActuationError(f"{resize.job_uid} is gone")
-        self.sized.append(resize)
-        return Outcome(resize, "applied")
-
-    def move(self, move: Move) -> Outcome[Move]:
-        self.moved.append(move)
-        return Outcome(move, "applied")
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        if stop.job_uid in self.refuses:
-            raise ActuationError(f"{stop.job_uid} is gone")
-        self.stopped.append(stop)
-        return Outcome(stop, "applied")
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        refused = decision.job_uid in self.refuses
+        match decision:
+            case Place() | Migrate():
+                self.moved.append(decision)
+                return Outcome(decision, "applied")
+            case _ if refused:
+                raise ActuationError(f"{decision.job_uid} is gone")
+            case Resize():
+                self.done.append(decision)
+            case ResizeMemory():
+                self.sized.append(decision)
+            case Stop():
+                self.stopped.append(decision)
+        return Outcome(decision, "applied")
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         if job_uid in self.refuses:

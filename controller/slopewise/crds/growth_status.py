@@ -22,6 +22,7 @@ from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
 from slopewise.crds.memory_columns import memory_of, memory_reason
 from slopewise.crds.progress import eta, progress_ratio
 from slopewise.estimators import growth
+from slopewise.guards.permission import canary, is_by_mode
 from slopewise.model import (
     Change,
     ClusterSnapshot,
@@ -31,11 +32,14 @@ from slopewise.model import (
     JobState,
     JobView,
     MemoryControl,
+    Migrate,
     Node,
     PassReport,
+    Place,
     Resize,
     ResizeMemory,
     Standing,
+    Stop,
     acts,
 )
 from slopewise.text import bounded, mebibytes
@@ -162,7 +166,8 @@ def transition_key(jobs: Sequence[Job], view: PassView) -> Key:
 
 def _job_key(job: Job, view: PassView) -> Key:
     here = view.of(job)
-    known, outcome = here.known, here.outcome
+    known, outcome, stop = here.known, here.outcome(Resize), here.withheld(Stop)
+    moved = here.outcome(Place, Migrate)
     return (
         job.uid,
         job.state,
@@ -177,10 +182,10 @@ def _job_key(job: Job, view: PassView) -> Key:
         outcome.result if outcome and outcome.result != "applied" else None,  # applied shows in what was accepted
         known.job_class if known else None,
         here.moving.step if here.moving else None,
-        here.moved.result if here.moved else None,
+        moved.result if moved else None,
         None if here.standing is None else promise_status.transitions(here.standing),
         known.stop.result if known and known.stop else None,
-        here.stop_withheld.guard if here.stop_withheld else None,
+        stop.guard if stop else None,
     )
 
 
@@ -254,7 +259,7 @@ def _cpu(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> _Cpu
 
 def _accepted_millicores(job: Job, view: PassView) -> int:
     """With what the API server has accepted in this pass, after the snapshot."""
-    outcome = view.of(job).outcome
+    outcome = view.of(job).outcome(Resize)
     if outcome is not None and outcome.result == "applied":
         return outcome.decision.to_millicores
     return accepted_millicores(job, view.nodes[job.node], view.control)
@@ -272,11 +277,6 @@ def _rounded(value: float | None) -> float | None:
     return float(f"{value:.4g}")
 
 
-_MODE_GUARDS = ("paused", "canary", "move_paused", "move_canary", "stop_paused", "stop_canary")
-"""Their reasons are the same for every job; the policy's reason is more useful, and the Managed condition has the
-mode."""
-
-
 def _reason_of_all(jobs: Sequence[Job], view: PassView) -> str:
     """The reason that all pods share, or that of each with its name: the row's CPU is their sum."""
     reasons = {job.name: _reason(job, view) for job in jobs}
@@ -286,22 +286,22 @@ def _reason_of_all(jobs: Sequence[Job], view: PassView) -> str:
 
 
 def _reason(job: Job, view: PassView) -> str:
-    """What stopped a change, or else the policy's reason."""
+    """What stopped a change, or else the policy's reason: the mode is in the condition Managed."""
     if job.state.ended:
         return f"job is {job.state}"
     here = view.of(job)
-    outcome, withheld = here.outcome, here.withheld
+    outcome, withheld, moved = here.outcome(Resize), here.withheld(Resize), here.outcome(Place, Migrate)
     if (stopping := _stopping_reason(here)) is not None:
         return stopping
     if here.moving is not None:
         return f"moves to {here.moving.node or 'another node'}: {here.moving.step}"
-    if here.moved is not None and here.moved.result != "applied":
-        return f"not moved to {here.moved.decision.node}: {here.moved.detail}"
+    if moved is not None and moved.result != "applied":
+        return f"not moved to {moved.decision.node}: {moved.detail}"
     if outcome is not None and outcome.result != "applied":
         return f"{outcome.result}: {outcome.detail}"
     if job.unconfirmed is not None and job.unconfirmed.late:
         return job.unconfirmed.detail
-    if withheld is not None and withheld.guard not in _MODE_GUARDS:
+    if withheld is not None and not is_by_mode(withheld.guard):
         return withheld.reason
     if (not_moved := _not_moved(job, here)) is not None:
         return not_moved
@@ -315,8 +315,9 @@ def _stopping_reason(here: JobView) -> str | None:
     stop = None if here.known is None else here.known.stop
     if stop is not None and stop.is_done:
         return f"{stop.reason}; its pods save and end"
-    if here.stop_withheld is not None and here.stop_withheld.guard not in _MODE_GUARDS:
-        return f"not stopped at its target: {here.stop_withheld.reason}"
+    withheld = here.withheld(Stop)
+    if withheld is not None and not is_by_mode(withheld.guard):
+        return f"not stopped at its target: {withheld.reason}"
     return None if stop is None else f"not stopped at its target: {stop.detail or 'not known whether it was done'}"
 
 
@@ -324,8 +325,9 @@ def _not_moved(job: Job, here: JobView) -> str | None:
     """Why a move of it waits; None: none does."""
     if job.movability is not None and job.movability.backoff_reason is not None:
         return f"not moved {job.movability.backoff_reason}"
-    if here.move_withheld is not None and here.move_withheld.guard not in _MODE_GUARDS:
-        return f"not moved to {here.move_withheld.decision.node}: {here.move_withheld.reason}"
+    withheld = here.withheld(Place, Migrate)
+    if withheld is not None and not is_by_mode(withheld.guard):
+        return f"not moved to {withheld.decision.node}: {withheld.reason}"
     return None
 
 
@@ -333,11 +335,11 @@ def _last_action(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus)
     """The newest action: of this pass, of the previous status, or from memory."""
     for job in jobs:
         here = view.of(job)
-        if (moved := here.moved) is not None:
+        if (moved := here.outcome(Place, Migrate)) is not None:
             return f"move to {moved.decision.node} {moved.result}", timestamp(view.now_seconds)
-        if (outcome := here.outcome) is not None:
+        if (outcome := here.outcome(Resize)) is not None:
             return f"{change_text(outcome.decision)} {outcome.result}", timestamp(view.now_seconds)
-        if (sized := here.memory_outcome) is not None:
+        if (sized := here.outcome(ResizeMemory)) is not None:
             return f"{change_text(sized.decision)} {sized.result}", timestamp(view.now_seconds)
     if previous.last_action is not None:
         return previous.last_action, previous.last_action_time
@@ -390,7 +392,7 @@ def _finished(jobs: Sequence[Job]) -> Wanted:
 
 def _managed(job: Job, view: PassView) -> Wanted:
     """Whether the controller may change this job."""
-    known, withheld = view.known(job), view.of(job).withheld
+    known, withheld = view.known(job), view.of(job).withheld(Resize)
     if job.state.ended:
         return not_managed("Ended", f"job is {job.state}")
     if job.ineligible_reason is not None:
@@ -401,7 +403,7 @@ def _managed(job: Job, view: PassView) -> Wanted:
         return not_managed(f"Mode{view.mode}", f"mode is {view.mode}: nothing is changed")
     if (freeze := view.snapshot.freezes.of(job.namespace, job.node)) is not None:
         return not_managed("Frozen", freeze.message)
-    if withheld is not None and withheld.guard == "canary":
+    if withheld is not None and withheld.guard == canary.__name__:
         return not_managed("NotInCanary", withheld.reason)
     return Wanted(type="Managed", status="True", reason="Managed", message="its CPU may be changed")
 

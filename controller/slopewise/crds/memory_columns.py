@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from slopewise.memory_sizing import APART_BYTES
-from slopewise.model import Job, JobView, MemoryAllocation, MemoryControl
+from slopewise.model import Job, JobView, MemoryAllocation, MemoryControl, ResizeMemory
 from slopewise.text import bounded, mebibytes
 
 MAX_REASON = 160
@@ -43,7 +43,7 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 def memory_reason(jobs: Sequence[Job], view_of: Callable[[Job], JobView], control: MemoryControl) -> str | None:
     """Why the memory of one of its pods was changed or not; None: it has its original, and nothing was decided."""
     views = ((job, view_of(job)) for job in jobs)
-    reasons = (view.memory_message or _changed(job, view) for job, view in views)
+    reasons = (view.message_of(ResizeMemory) or _changed(job, view) for job, view in views)
     found = next((reason for reason in reasons if reason), None)
     if found is None and control != "Ignore":
         found = next((job.memory_ineligible_reason for job in jobs if job.memory_ineligible_reason), None)

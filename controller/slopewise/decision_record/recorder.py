@@ -7,7 +7,7 @@ written begins with all of the memory again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,11 @@ from slopewise.errors import ActuationError
 from slopewise.model import (
     ClusterSnapshot,
     CpuAllocation,
+    Decision,
     MemoryAllocation,
     MemoryState,
     Migrate,
-    Move,
+    Observation,
     Outcome,
     PassReport,
     Place,
@@ -45,11 +46,18 @@ from slopewise.model import (
     ResizeMemory,
     Restored,
     Stop,
-    Withheld,
 )
-from slopewise.ports import Actuator, D, Memory, Observer, Ports
+from slopewise.ports import Actuator, Memory, Observer, Ports
 
 MEBIBYTE = 2**20
+
+ACTIONS: dict[type[Decision], str] = {
+    Resize: "resize", ResizeMemory: "memory", Place: "place", Migrate: "migrate", Stop: "stop",
+}  # fmt: skip
+"""How a record names each kind of decision."""
+
+ANSWERS: dict[type[Decision], str] = ACTIONS | {ResizeMemory: "resize_memory", Place: "move", Migrate: "move"}
+"""How it names the answers to each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +143,11 @@ class _RecordedObserver:
         self._observer = observer
         self._seen = seen
 
-    def observe(self) -> ClusterSnapshot:
-        """The snapshot, which is kept for the line."""
-        self._seen.snapshot = self._observer.observe()
-        return self._seen.snapshot
+    def observe(self) -> Observation:
+        """As the observer says; the snapshot is kept for the line."""
+        observation = self._observer.observe()
+        self._seen.snapshot = observation.snapshot
+        return observation
 
 
 class _RecordedMemory:
@@ -167,41 +176,20 @@ class _RecordedActuator:
         self._actuator = actuator
         self._seen = seen
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """Carry it out, and keep the answer."""
-        return self._noted("resize", resize, self._actuator.resize)
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """Carry it out, and keep the answer."""
-        return self._noted("resize_memory", resize, self._actuator.resize_memory)
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """Carry it out, and keep the answer."""
-        return self._noted("move", move, self._actuator.move)
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """Carry it out, and keep the answer."""
-        return self._noted("stop", stop, self._actuator.stop)
+        action, uid, note = ANSWERS[type(decision)], decision.job_uid, self._seen.answers.append
+        try:
+            outcome = self._actuator.carry_out(decision)
+        except ActuationError as error:
+            note(Answer(action, uid, "failed", str(error), raised=True))
+            raise
+        note(Answer(action, uid, outcome.result, outcome.detail, outcome.maybe_begun, outcome.begun_at_seconds))
+        return outcome
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Between passes; it is no decision of one."""
         return self._actuator.restore(job_uid, original, memory)
-
-    def _noted(self, action: str, decision: D, act: Callable[[D], Outcome[D]]) -> Outcome[D]:
-        try:
-            outcome = act(decision)
-        except ActuationError as error:
-            self._note(Answer(action, decision.job_uid, "failed", str(error), raised=True))
-            raise
-        self._note(
-            Answer(
-                action, decision.job_uid, outcome.result, outcome.detail, outcome.maybe_begun, outcome.begun_at_seconds
-            )
-        )
-        return outcome
-
-    def _note(self, answer: Answer) -> None:
-        self._seen.answers.append(answer)
 
 
 def line_of(report: PassReport, seen: _Seen, before: MemoryState | None) -> Pass:
@@ -226,26 +214,20 @@ def result_of(report: PassReport) -> Result:
 
 
 def _decided(report: PassReport) -> Iterator[Decided]:
-    carried_out: tuple[Outcome[Any], ...] = (
-        *report.outcomes, *report.memory_outcomes, *report.moves, *report.stops,
-    )  # fmt: skip
-    for outcome in carried_out:
+    for outcome in report.results.outcomes:
         yield _one(report, outcome.decision, result=outcome.result, detail=outcome.detail)
-    withheld: tuple[Withheld[Any], ...] = (
-        *report.withheld, *report.memory_withheld, *report.moves_withheld, *report.stops_withheld,
-    )  # fmt: skip
-    for each in withheld:
+    for each in report.results.withheld:
         yield _one(report, each.decision, guard=each.guard, withheld=each.reason)
 
 
-def _one(report: PassReport, decision: Resize | ResizeMemory | Move | Stop, **became: str) -> Decided:
+def _one(report: PassReport, decision: Decision, **became: str) -> Decided:
     before, after = _amounts(decision)
     uid = decision.job_uid
     name = report.by_job[uid].name
-    return Decided(_action(decision), uid, name, decision.node, decision.reason, before, after, **became)
+    return Decided(ACTIONS[type(decision)], uid, name, decision.node, decision.reason, before, after, **became)
 
 
-def _amounts(decision: Resize | ResizeMemory | Move | Stop) -> tuple[int | None, int | None]:
+def _amounts(decision: Decision) -> tuple[int | None, int | None]:
     match decision:
         case Resize():
             return decision.from_millicores, decision.to_millicores
@@ -253,17 +235,3 @@ def _amounts(decision: Resize | ResizeMemory | Move | Stop) -> tuple[int | None,
             return decision.from_bytes, decision.to_bytes
         case _:
             return None, None
-
-
-def _action(decision: Resize | ResizeMemory | Move | Stop) -> str:
-    match decision:
-        case Resize():
-            return "resize"
-        case ResizeMemory():
-            return "memory"
-        case Place():
-            return "place"
-        case Migrate():
-            return "migrate"
-        case Stop():
-            return "stop"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from slopewise.config.pass_settings import pass_settings, policy_of
 from slopewise.config.training_policy import TrainingPolicy
@@ -16,7 +15,7 @@ from slopewise.config.validation import validate
 from slopewise.decision_record.lines import Answer, Decided, Pass, Result, Settings
 from slopewise.decision_record.memory_changes import changed
 from slopewise.decision_record.reader import RecordedPass, snapshot_of
-from slopewise.decision_record.recorder import result_of
+from slopewise.decision_record.recorder import ANSWERS, result_of
 from slopewise.errors import ActuationError
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
@@ -24,18 +23,16 @@ from slopewise.model import (
     Bounds,
     ClusterSnapshot,
     CpuAllocation,
+    Decision,
     MemoryAllocation,
     MemoryState,
-    Move,
+    Observation,
     Outcome,
     PassReport,
-    Resize,
-    ResizeMemory,
     Restored,
-    Stop,
 )
 from slopewise.policies import PolicyProtocol
-from slopewise.ports import D, Ports
+from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 
 NOT_CARRIED_OUT = "replayed: nothing was carried out"
@@ -115,9 +112,9 @@ class _GivenObserver:
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         """The recorded snapshot."""
-        return self._snapshot
+        return Observation(self._snapshot)
 
 
 class _GivenMemory(DictionaryMemory):
@@ -145,38 +142,19 @@ class GivenActuator:
         for answer in answers:
             self._answers.setdefault((answer.action, answer.job), deque()).append(answer)
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """As then."""
-        return self._answered("resize", resize)
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """As then."""
-        return self._answered("resize_memory", resize)
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """As then."""
-        return self._answered("move", move)
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """As then."""
-        return self._answered("stop", stop)
-
-    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
-        """No pass restores."""
-        return Restored("deferred", NOT_CARRIED_OUT)
-
-    def _answered(self, action: str, decision: D) -> Outcome[D]:
-        recorded = self._answers.get((action, decision.job_uid))
+        recorded = self._answers.get((ANSWERS[type(decision)], decision.job_uid))
         if not recorded:
             return Outcome(decision, "deferred", NOT_CARRIED_OUT)
         answer = recorded.popleft()
         if answer.raised:
-            _raise(answer.detail)
+            raise ActuationError(answer.detail)
         return Outcome(decision, answer.result, answer.detail, answer.maybe_begun, answer.begun_at_seconds)
 
-
-def _raise(message: str) -> NoReturn:
-    raise ActuationError(message)
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """No pass restores."""
+        return Restored("deferred", NOT_CARRIED_OUT)
 
 
 @dataclass(frozen=True, slots=True)

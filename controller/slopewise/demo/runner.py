@@ -23,7 +23,7 @@ from slopewise.local.live import Progress
 from slopewise.local.session import Session, SessionPlan
 from slopewise.local.tally import JobTally
 from slopewise.local.workshop import Workshop
-from slopewise.model import Objective, PassReport
+from slopewise.model import Migrate, Objective, PassReport, Place, Resize
 
 MAX_POINTS = 2000
 """Of a loss curve: a run of a day would have 86,400, and no screen shows them."""
@@ -114,11 +114,11 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
         passes=session.loop.passes,
         passes_held=session.loop.passes_held,
         resizes_applied=sum(report.count("applied") for report in reports),
-        withheld=sum(len(report.withheld) + len(report.moves_withheld) for report in reports),
+        withheld=sum(len(report.results.withheld_of(Resize, Place, Migrate)) for report in reports),
         controller_cpu_ratio=session.loop.cpu_seconds / max(end - start, 1e-9),
         node_cores=sum(session.node_cores.values()),
         control=session.control,
-        moves_applied=sum(move.result == "applied" for report in reports for move in report.moves),
+        moves_applied=sum(move.result == "applied" for report in reports for move in report.results.of(Place, Migrate)),
         other_cpu_cores=others.use.other_cores if others.use else None,
         stolen_cpu_cores=others.use.stolen_cores if others.use else None,
         other_cpu_curve=others.curve,

@@ -25,12 +25,12 @@ from slopewise.model import (
     MOVES_KEPT,
     Absence,
     ClusterSnapshot,
+    Decision,
     Job,
     JobMemory,
     JobState,
     MemoryState,
     Migrate,
-    Move,
     MoveBounds,
     MoveEvent,
     MoveRecord,
@@ -115,7 +115,7 @@ def review(memory: MemoryState, remembered: MemoryState, snapshot: ClusterSnapsh
     return TrackedMoves(_with(memory, changed), tuple(events))
 
 
-def remember(memory: MemoryState, outcomes: Iterable[Outcome[Move]], snapshot: ClusterSnapshot) -> TrackedMoves:
+def remember(memory: MemoryState, outcomes: Iterable[Outcome[Decision]], snapshot: ClusterSnapshot) -> TrackedMoves:
     """Begin the record of every migration that was begun in this pass."""
     now, jobs = snapshot.taken_at_seconds, {job.uid: job for job in snapshot.jobs}
     changed: dict[str, JobMemory] = {}

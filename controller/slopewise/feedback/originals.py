@@ -5,7 +5,7 @@ Each original is a write, so `in_turn` bounds how many workloads a pass resizes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
@@ -14,6 +14,7 @@ from slopewise.model import (
     Change,
     ClusterSnapshot,
     ContainerHealth,
+    Decision,
     Job,
     JobMemory,
     JobUid,
@@ -72,42 +73,30 @@ def _with_originals(known: JobMemory, job: Job, resize: Resize | ResizeMemory) -
     return known
 
 
-def remember_memory_resizes(
-    memory: MemoryState, outcomes: Sequence[Outcome[ResizeMemory]], snapshot: ClusterSnapshot
+def remember_changes(
+    memory: MemoryState, outcomes: Iterable[Outcome[Decision]], snapshot: ClusterSnapshot
 ) -> MemoryState:
-    """Memory with each applied change of memory, for the cooldown, and for the pause after one was taken back."""
+    """Memory with each applied change, for cooldowns, for rollbacks, and for the pause after one was taken back."""
     now_seconds, changed = snapshot.taken_at_seconds, dict[str, JobMemory]()
-    for resize in (each.decision for each in outcomes if each.result == "applied"):
-        known = memory.jobs[resize.job_uid]
-        changed[resize.job_uid] = known.altered(
-            memory_resized_at_seconds=now_seconds,
-            memory_refused_at_seconds=now_seconds if resize.is_rollback else known.memory_refused_at_seconds,
-            written_limit_bytes=resize.to_bytes if resize.bound == "limit" else known.written_limit_bytes,
-        )
+    container_health = {job.uid: job.container_health for job in snapshot.jobs}
+    for change in (each.decision for each in outcomes if each.result == "applied"):
+        known = changed.get(change.job_uid) or memory.jobs[change.job_uid]
+        if isinstance(change, Resize):
+            known = _with_change(known, change, container_health[change.job_uid], now_seconds)
+        elif isinstance(change, ResizeMemory):
+            known = known.altered(
+                memory_resized_at_seconds=now_seconds,
+                memory_refused_at_seconds=now_seconds if change.is_rollback else known.memory_refused_at_seconds,
+                written_limit_bytes=change.to_bytes if change.bound == "limit" else known.written_limit_bytes,
+            )
+        changed[change.job_uid] = known
     return _update_jobs(memory, changed)
 
 
-def remember_resizes(
-    memory: MemoryState, outcomes: Sequence[Outcome[Resize]], snapshot: ClusterSnapshot
-) -> MemoryState:
-    """Memory with each applied resize, for the cooldown and for rollbacks."""
-    now_seconds = snapshot.taken_at_seconds
-    container_health = {job.uid: job.container_health for job in snapshot.jobs}
-    done = [outcome.decision for outcome in outcomes if outcome.result == "applied"]
-    return _update_jobs(
-        memory,
-        {
-            resize.job_uid: _with_change(memory, resize, container_health[resize.job_uid], now_seconds)
-            for resize in done
-        },
-    )
-
-
 def _with_change(
-    memory: MemoryState, resize: Resize, container_health: ContainerHealth | None, now_seconds: float
+    known: JobMemory, resize: Resize, container_health: ContainerHealth | None, now_seconds: float
 ) -> JobMemory:
     """The job's memory with the measurements before this resize, which the rollback compares with."""
-    known = memory.jobs[resize.job_uid]
     change = Change(
         now_seconds,
         resize.control,

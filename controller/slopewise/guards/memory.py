@@ -7,26 +7,15 @@ the job. The room of a node is what its jobs neither request nor use. A change t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from slopewise.estimators.growth import stale_after_seconds
 from slopewise.feedback.rollback import CPU_COUNT_AGE_SECONDS
-from slopewise.guards.permission import not_in_canary, paused_by_mode, under_a_freeze
-from slopewise.guards.resize import Guard, Refusal, apply_guards, withheld_by
+from slopewise.guards.context import PassContext
+from slopewise.guards.framework import Guard, Stage, routine
 from slopewise.memory_sizing import limit_within
-from slopewise.model import (
-    Bounds,
-    ClusterSnapshot,
-    Job,
-    JobMemory,
-    MemoryState,
-    MemoryUse,
-    Node,
-    ResizeMemory,
-    Veto,
-    Withheld,
-)
+from slopewise.model import Bounds, ClusterSnapshot, Job, JobMemory, MemoryUse, Node, ResizeMemory, Veto
 from slopewise.text import mebibytes
 
 MIN_SAMPLES = 4
@@ -58,27 +47,13 @@ class MemoryContext:
         return self.snapshot.taken_at_seconds - at_seconds
 
 
-def memory_paused(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
-    """Only modes Auto and Canary change anything."""
-    return paused_by_mode(context.bounds) or resize
-
-
-def memory_canary(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
-    """Mode Canary changes a share of the jobs."""
-    return not_in_canary(resize.job_uid, context.bounds) or resize
-
-
-def memory_frozen(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
-    """Nothing is changed under a freeze."""
-    return under_a_freeze(context.snapshot, context.job.namespace, context.job.node) or resize
-
-
 def memory_ineligible(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """A job whose memory is not to be changed at all."""
     reason = context.job.memory_ineligible_reason
     return resize if reason is None else Veto(reason)
 
 
+@routine()
 def memory_moving(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """A job that is being moved gets a new pod, with its original memory."""
     moving = any(each.job_uid == resize.job_uid for each in context.snapshot.moving)
@@ -111,6 +86,7 @@ def stale_memory_use(context: MemoryContext, resize: ResizeMemory) -> ResizeMemo
     return resize if age <= bound else Veto(f"its working set is {age:.0f} s old, bound {bound:.0f} s")
 
 
+@routine()
 def few_samples(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """A peak of few samples says little of what a job needs."""
     samples = context.use.samples if context.use is not None else 0
@@ -138,6 +114,7 @@ def limit_in_use(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory |
     return Veto(f"the limit stays raised: a peak of {peak} is too near the original {mebibytes(resize.to_bytes)}")
 
 
+@routine()
 def memory_cooldown(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """Nothing is lowered soon after another change; a raise does not wait."""
     last = context.known.memory_resized_at_seconds
@@ -146,6 +123,7 @@ def memory_cooldown(context: MemoryContext, resize: ResizeMemory) -> ResizeMemor
     return Veto(f"resized {context.since_seconds(last):.0f} s ago, bound {context.bounds.cooldown_seconds:.0f} s")
 
 
+@routine()
 def memory_minimum_change(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """Not below `minChangeRatio`; a request below the job's peak is always raised, and an original always restored."""
     original, use = context.known.original_memory, context.use
@@ -170,9 +148,6 @@ def node_memory(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | 
 
 
 GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (
-    memory_paused,
-    memory_canary,
-    memory_frozen,
     memory_ineligible,
     memory_moving,
     memory_refused,
@@ -186,38 +161,13 @@ GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (
     node_memory,
 )
 
-ROLLBACK_GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (memory_paused, memory_frozen, memory_ineligible)
-
-_UNKNOWN = JobMemory()
+ROLLBACK_GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (memory_ineligible,)
 
 
-def review(
-    resizes: Iterable[ResizeMemory], snapshot: ClusterSnapshot, memory: MemoryState, bounds: Bounds
-) -> tuple[tuple[ResizeMemory, ...], tuple[Withheld[ResizeMemory], ...]]:
-    """Changes that may be carried out, and withheld ones with their reasons; in order."""
-    jobs = {job.uid: job for job in snapshot.jobs}
-    nodes = {node.name: node for node in snapshot.nodes}
-    room: dict[str, float] | None = None
-    allowed: list[ResizeMemory] = []
-    withheld: list[Withheld[ResizeMemory]] = []
-    for resize in resizes:
-        room = _room_bytes(snapshot, memory) if room is None else room  # most passes change no memory
-        job, known = jobs[resize.job_uid], memory.jobs.get(resize.job_uid, _UNKNOWN)
-        context = MemoryContext(bounds, snapshot, job, known, nodes[resize.node], room[resize.node])
-        verdict = apply_guards(ROLLBACK_GUARDS if resize.is_rollback else GUARDS, context, resize)
-        if isinstance(verdict, Refusal):
-            withheld.append(withheld_by(resize, verdict))
-            continue
-        room[resize.node] -= max(0, verdict.to_bytes - verdict.from_bytes)
-        allowed.append(verdict)
-    return tuple(allowed), tuple(withheld)
-
-
-def _room_bytes(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, float]:
-    """Of each node, what its jobs neither request nor use, in bytes; below 0 where they use more than it has."""
-    room = {node.name: float(node.memory_bytes) for node in snapshot.nodes}
-    for job in snapshot.jobs:
-        if not job.state.ended:
-            use = memory.jobs.get(job.uid, _UNKNOWN).memory_use
-            room[job.node] -= max(job.memory_request_bytes or 0.0, use.working_set_bytes if use else 0.0)
-    return room
+def stages(whole: PassContext, resize: ResizeMemory) -> Iterator[Stage]:
+    """The guards of a change of memory, and what they are given."""
+    job, node = whole.jobs[resize.job_uid], whole.nodes[resize.node]
+    context = MemoryContext(
+        whole.bounds, whole.snapshot, job, whole.known(job.uid), node, whole.room_bytes[resize.node]
+    )
+    yield ROLLBACK_GUARDS if resize.is_rollback else GUARDS, context

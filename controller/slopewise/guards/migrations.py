@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from slopewise.estimators.move_cost import UNMEASURED_SAVING_SECONDS
-from slopewise.guards.resize import Guard
+from slopewise.guards.framework import Guard, routine
 from slopewise.model import Checkpoint, Job, JobMemory, Migrate, MoveBounds, Veto
 
 GRACE_FACTOR = 1.5
@@ -35,6 +35,7 @@ class MigrationContext:
     """The target of every job that is being moved already, by uid."""
 
 
+@routine()
 def migration_disabled(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """Only with `spec.migration.enabled`."""
     return move if context.limits.enabled else Veto("spec.migration.enabled is false")
@@ -50,6 +51,7 @@ def move_blocked(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     return move
 
 
+@routine()
 def move_backoff(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """A job whose last move could not begin is in back-off."""
     movability = context.job.movability
@@ -63,12 +65,14 @@ def resize_backoff(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     return move if left <= 0 else Veto(f"for another {left:.0f} s: {context.known.backoff_reason}")
 
 
+@routine()
 def under_way(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """One move at a time."""
     target = context.under_way.get(move.job_uid)
     return move if target is None else Veto(f"it is being moved to {target or 'where it fits'} already")
 
 
+@routine()
 def all_or_nothing(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """The pods of a workload move to one node together, or none does."""
     members = context.job.movability.members if context.job.movability is not None else ()
@@ -78,6 +82,7 @@ def all_or_nothing(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     return Veto(f"moves whole or not at all: {together} of {len(members)} pods")
 
 
+@routine()
 def minimum_stay(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """A job stays on a node for a while before it is moved, or moved again."""
     since = context.job.started_at_seconds
@@ -88,6 +93,7 @@ def minimum_stay(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     return move if stayed >= bound else Veto(f"on {move.from_node} for {max(0.0, stayed):.0f} s, bound {bound:.0f} s")
 
 
+@routine()
 def no_return(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """Not back to the node that it left, within the horizon and two minimum stays."""
     if not context.known.moves or context.known.moves[-1].from_node != move.node:

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from slopewise.guards.framework import Guard, routine
 from slopewise.guards.move_gain import Speeds
-from slopewise.guards.resize import Guard
 from slopewise.model import BUDGET_SECONDS, ClusterSnapshot, JobUid, MemoryState, Migrate, Move, MoveBounds, Veto
 
 _GIB = 2.0**30
@@ -77,6 +77,7 @@ class UnitContext:
         return (migrations, self.limits) if migrations and self.limits is not None else None
 
 
+@routine()
 def node_budget(context: UnitContext, unit: Unit) -> Unit | Veto:
     """At most `maxPerNodePerHour` moves away from one node."""
     if (bounded := context.bounded(unit)) is None:
@@ -89,6 +90,7 @@ def node_budget(context: UnitContext, unit: Unit) -> Unit | Veto:
     return unit
 
 
+@routine()
 def concurrency(context: UnitContext, unit: Unit) -> Unit | Veto:
     """At most `maxConcurrent` moves at the same time."""
     if (bounded := context.bounded(unit)) is None:
@@ -98,6 +100,7 @@ def concurrency(context: UnitContext, unit: Unit) -> Unit | Veto:
     return unit if now < limits.max_concurrent else Veto(f"{now} under way, bound {limits.max_concurrent}")
 
 
+@routine()
 def gain(context: UnitContext, unit: Unit) -> Unit | Veto:
     """The gain within the horizon exceeds the cost, unless the move relieves its node of another shortage.
 

@@ -13,57 +13,14 @@ A rollback (`Resize.is_rollback`) passes only `ROLLBACK_GUARDS`: its target was 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
 
 from slopewise.allocation import MIN_MILLICORES
 from slopewise.estimators.growth import age_seconds, is_fresh, stale_after_seconds
-from slopewise.guards.permission import not_in_canary, paused_by_mode, under_a_freeze
-from slopewise.guards.shares import Shares
-from slopewise.model import (
-    Bounds,
-    ClusterSnapshot,
-    CpuControl,
-    Job,
-    JobMemory,
-    MemoryState,
-    Migrate,
-    Place,
-    Resize,
-    ResizeMemory,
-    Stop,
-    Veto,
-    Withheld,
-)
-
-Decided = TypeVar("Decided", bound=Resize | ResizeMemory | Place | Migrate | Stop)
-C = TypeVar("C")
-D = TypeVar("D")
-Guard = Callable[[C, D], D | Veto]
-"""From a context and a decision to the decision, a smaller one, or a veto."""
-
-
-class Refusal(NamedTuple):
-    """A veto and the guard that gave it."""
-
-    guard: str
-    reason: str
-
-
-def apply_guards(guards: Iterable[Guard[C, D]], context: C, decision: D) -> D | Refusal:
-    """The decision after all guards, or the first veto."""
-    for guard in guards:
-        verdict = guard(context, decision)
-        if isinstance(verdict, Veto):
-            return Refusal(guard.__name__, verdict.reason)
-        decision = verdict
-    return decision
-
-
-def withheld_by(decision: Decided, refusal: Refusal) -> Withheld[Decided]:
-    """A resize, a move or a stop that a guard holds back."""
-    return Withheld(decision, refusal.guard, f"{refusal.guard}: {refusal.reason}")
+from slopewise.guards.context import PassContext
+from slopewise.guards.framework import Guard, Refusal, Stage, routine, withheld_by
+from slopewise.model import Bounds, ClusterSnapshot, CpuControl, Job, JobMemory, Resize, Veto, Withheld
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +39,6 @@ class ResizeContext:
     """`spec.resources.cpu.min`, in the same dimension."""
     ceiling_millicores: int
     """`spec.resources.cpu.max`, likewise."""
-
-
-def paused(context: ResizeContext, resize: Resize) -> Resize | Veto:
-    """Only modes Auto and Canary change anything."""
-    return paused_by_mode(context.bounds) or resize
-
-
-def canary(context: ResizeContext, resize: Resize) -> Resize | Veto:
-    """Mode Canary changes a share of the jobs."""
-    return not_in_canary(resize.job_uid, context.bounds) or resize
-
-
-def frozen(context: ResizeContext, resize: Resize) -> Resize | Veto:
-    """Nothing is changed under a freeze."""
-    return under_a_freeze(context.snapshot, context.job.namespace, context.job.node) or resize
 
 
 def ended(context: ResizeContext, resize: Resize) -> Resize | Veto:
@@ -209,6 +151,7 @@ def step_cap(context: ResizeContext, resize: Resize) -> Resize | Veto:
     return _clamp(resize, nearest, f"step cap x{ratio:g}")
 
 
+@routine()
 def cooldown(context: ResizeContext, resize: Resize) -> Resize | Veto:
     """No second resize before the effect of the last one shows; a raise up to the even share does not wait."""
     last = context.known.last_resized_at_seconds
@@ -239,6 +182,7 @@ def _within(resize: Resize, bound: int, reason: str) -> Resize | Veto:
     return Veto(f"wanted {resize.to_millicores}m, bound {bound}m ({reason}), has {resize.from_millicores}m")
 
 
+@routine()
 def minimum_change(context: ResizeContext, resize: Resize) -> Resize | Veto:
     """Not below `minChangeRatio`."""
     bound = context.bounds.min_change_ratio
@@ -249,9 +193,6 @@ def minimum_change(context: ResizeContext, resize: Resize) -> Resize | Veto:
 
 
 GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (
-    paused,
-    canary,
-    frozen,
     ended,
     ineligible,
     backoff,
@@ -268,9 +209,7 @@ GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (
     minimum_change,
 )
 
-ROLLBACK_GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (paused, frozen, ended, ineligible, accepted_range)
-"""Not `canary`: a job outside of the share has no change to roll back. Leaving a mode restores
-(`feedback/restore.py`)."""
+ROLLBACK_GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (ended, ineligible, accepted_range)
 
 ROUNDING = 1e-9
 """100 x 0.07 is 7.000000000000001, which is a weight of 7m and not of 8m."""
@@ -279,50 +218,14 @@ CAPACITY = "node_capacity"
 """The guard that sees the resizes of a node together."""
 
 
-def review(
-    resizes: Sequence[Resize], snapshot: ClusterSnapshot, memory: MemoryState, bounds: Bounds
-) -> tuple[tuple[Resize, ...], tuple[Withheld[Resize], ...]]:
-    """Resizes that may be carried out, and withheld ones with their reasons; in order."""
-    jobs = {job.uid: job for job in snapshot.jobs}
-    shares = Shares(snapshot, memory)
-    passed: list[Resize] = []
-    withheld: list[Withheld[Resize]] = []
-    for resize in resizes:
-        job = jobs[resize.job_uid]
-        known = memory.jobs.get(resize.job_uid, _UNKNOWN)
-        context = _context(bounds, snapshot, job, known, shares, resize.control)
-        verdict = apply_guards(ROLLBACK_GUARDS if resize.is_rollback else GUARDS, context, resize)
-        if isinstance(verdict, Refusal):
-            withheld.append(withheld_by(resize, verdict))
-        else:
-            passed.append(verdict)
-    allowed, over = node_capacity(passed, snapshot)
-    return tuple(allowed), tuple(withheld + over)
+def stages(whole: PassContext, resize: Resize) -> Iterator[Stage]:
+    """The guards of a resize, and what they are given."""
+    yield ROLLBACK_GUARDS if resize.is_rollback else GUARDS, _context(whole, resize)
 
 
-def verdicts(
-    resize: Resize, snapshot: ClusterSnapshot, memory: MemoryState, bounds: Bounds
-) -> list[tuple[str, Resize | Veto]]:
-    """What each guard said of one resize, by the guard's name, up to the first veto; for explanations."""
-    job = next(job for job in snapshot.jobs if job.uid == resize.job_uid)
-    known = memory.jobs.get(resize.job_uid, _UNKNOWN)
-    context = _context(bounds, snapshot, job, known, Shares(snapshot, memory), resize.control)
-    said: list[tuple[str, Resize | Veto]] = []
-    decision = resize
-    for guard in ROLLBACK_GUARDS if resize.is_rollback else GUARDS:
-        verdict = guard(context, decision)
-        said.append((guard.__name__, verdict))
-        if isinstance(verdict, Veto):
-            break
-        decision = verdict
-    return said
-
-
-def _context(
-    bounds: Bounds, snapshot: ClusterSnapshot, job: Job, known: JobMemory, shares: Shares, control: CpuControl
-) -> ResizeContext:
-    """The inputs of a guard of one resize of the job in that dimension."""
-    even, per_cpu = shares.of_node(job, control)
+def _context(whole: PassContext, resize: Resize) -> ResizeContext:
+    job, bounds, control = whole.jobs[resize.job_uid], whole.bounds, resize.control
+    even, per_cpu = whole.shares.of_node(job, control)
     floor_millicores = max(MIN_MILLICORES, math.ceil(bounds.min_millicores * per_cpu - ROUNDING))
     ceiling_millicores = math.floor(bounds.max_millicores * per_cpu + ROUNDING)
     if control == "requests":
@@ -330,17 +233,14 @@ def _context(
         ceiling_millicores = max(ceiling_millicores, even)
     return ResizeContext(
         bounds,
-        snapshot,
+        whole.snapshot,
         job,
-        known,
+        whole.known(job.uid),
         even_millicores=max(floor_millicores, even),
-        original_millicores=shares.original_millicores(job, control),
+        original_millicores=whole.shares.original_millicores(job, control),
         floor_millicores=floor_millicores,
         ceiling_millicores=max(floor_millicores, ceiling_millicores),
     )
-
-
-_UNKNOWN = JobMemory()
 
 
 def node_capacity(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> tuple[list[Resize], list[Withheld[Resize]]]:

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -32,7 +32,7 @@ from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
 from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, Remedies
-from slopewise.adapters.prometheus.reader import PrometheusReader
+from slopewise.adapters.prometheus.reader import PrometheusReader, PrometheusReading
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, OwnMappings
 from slopewise.config.pass_settings import (
@@ -270,9 +270,9 @@ class Session(ClosesStack):
         self.telemetry.record_outage(lasts=self._outage.lasts)
         if self._outage.lasts and not lasted:
             self.restore_originals()
-        if self.observer.reading is not None:
-            self.tally.see(self.observer.reading)
-        return report
+        if isinstance(report.notes, PrometheusReading):
+            self.tally.see(report.notes)
+        return replace(report, notes=None)  # the reports of a run are kept
 
     def _keep(self, report: PassReport) -> None:
         with self._reports_lock:
@@ -342,7 +342,7 @@ class Session(ClosesStack):
         limiter, supervisor = self.workshop.limiter, self.supervisor
         nodes = [each.node for each in self.nodes]
         evaluations, scrape = [self.plan.policy.spec.evaluation], self.plan.scrape_interval_seconds
-        self.observer = LocalObserver(
+        observer = LocalObserver(
             self.reader,
             limiter,
             supervisor.observed,
@@ -354,7 +354,7 @@ class Session(ClosesStack):
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
-        return Ports(self.observer, actuator, FileMemory(folder / "memory.json"), self.clock)
+        return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
 
 
 def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:

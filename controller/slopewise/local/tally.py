@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
-from slopewise.model import JobState, Objective, PassReport
+from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
 
 MAX_HISTORY = 240
 """Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
@@ -75,9 +75,9 @@ class RunTally:
     def count(self, report: PassReport) -> None:
         """Add the outcomes of one pass."""
         self.resizes_applied += report.count("applied")
-        self.withheld += len(report.withheld) + len(report.moves_withheld)
-        self.moves_applied += sum(move.result == "applied" for move in report.moves)
-        for outcome in report.outcomes:
+        self.withheld += len(report.results.withheld_of(Resize, Place, Migrate))
+        self.moves_applied += sum(move.result == "applied" for move in report.results.of(Place, Migrate))
+        for outcome in report.results.of(Resize):
             if outcome.result == "applied":
                 self.of(outcome.decision.job_uid).resizes += 1
         for job in report.snapshot.jobs if report.snapshot else ():

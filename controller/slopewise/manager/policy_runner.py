@@ -19,7 +19,7 @@ from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
 from slopewise.adapters.kube.moves.movability_inputs import Moving
 from slopewise.adapters.kube.moves.suspend.stop import KubeStopper
-from slopewise.adapters.kube.observer import KubeObserver
+from slopewise.adapters.kube.observer import KubeNotes, KubeObserver
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
 from slopewise.adapters.kube.state.freezes import UnlessFrozen
@@ -96,6 +96,8 @@ class PolicyRunner:
         self._restore_reporter = RestoreReporter(self._name, shared.metrics, self._reporter, self._name_of)
         self._reader = self._prometheus()
         self._observer = self._make_observer()
+        self._notes = KubeNotes()
+        """Of the last pass that observed."""
         self._waits_for: Callable[[LimitKind, str], bool] = lambda *_: False
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
@@ -174,11 +176,13 @@ class PolicyRunner:
         self._restore_due()
         self._reporter.set_conflict(self._claims.conflicts.get(self._name))
         self._reporter.set_others(self._others())
-        self._reporter.set_capacity(capacity_message(self._observer.capacities))
+        self._reporter.set_capacity(capacity_message(self._notes.capacities))
         trouble = self.trouble or self._shared.trouble(self._name) or self._left_out() or self._kubelets_behind()
         self._reporter.set_degraded(trouble)
         lasted = self._outage.lasts
         report = self._outage.note(reconcile(self._ports, self._policy, self._settings))
+        if isinstance(report.notes, KubeNotes):
+            self._notes = report.notes
         self._telemetry.record_outage(lasts=self._outage.lasts)
         if self._outage.lasts and not lasted:
             self._reporter.emit_outage(report.held or "")
@@ -207,7 +211,7 @@ class PolicyRunner:
         except ObservationError:  # the next pass reports it
             return
         behaviour = self.spec.behaviour
-        kept = (frozenset() if self._outage.lasts else selected) - self._observer.autoscaled
+        kept = (frozenset() if self._outage.lasts else selected) - self._notes.autoscaled
         kept -= self._shared.freezes.to_recommend(self._name, state.jobs, self._index.find)
         uids = due(state, self.spec.mode, behaviour.canary_ratio, kept)
         if not uids and self._retry is None:
@@ -231,7 +235,7 @@ class PolicyRunner:
 
     def _left_out(self) -> str | None:
         """A message about pods without enough facts; from the last pass."""
-        left_out = self._observer.left_out
+        left_out = self._notes.left_out
         if not left_out:
             return None
         name, reason = next(iter(left_out.items()))
@@ -240,14 +244,14 @@ class PolicyRunner:
 
     def _others(self) -> OtherResizers | None:
         """Who else resizes pods of this policy; from the last pass."""
-        found = self._observer.resized_by_others
+        found = self._notes.resized_by_others
         if not found:
             return None
         return OtherResizers(len(found), tuple(found)[:_FEW_NAMES], ", ".join(sorted(set(found.values()))[:_FEW_NAMES]))
 
     def _kubelets_behind(self) -> str | None:
         """A message about nodes whose kubelets do not carry out accepted resizes; from the last pass."""
-        behind = Counter(self._observer.behind)
+        behind = Counter(self._notes.behind)
         if not behind:
             return None
         nodes = ", ".join(f"{node} ({pods} {'pod' if pods == 1 else 'pods'})" for node, pods in sorted(behind.items()))

@@ -6,6 +6,8 @@ Units are in the names. Times are Unix seconds of the Clock port. Nothing here r
 from __future__ import annotations
 
 from slopewise.model.decisions import (
+    NO_RESULTS,
+    Decision,
     Decisions,
     JobView,
     Migrate,
@@ -19,8 +21,10 @@ from slopewise.model.decisions import (
     ResizeMemory,
     Restored,
     RestoreResult,
+    Results,
     Stop,
     Withheld,
+    only,
 )
 from slopewise.model.freezes import NO_FREEZES, Freeze, FreezeEffect, Freezes, FreezeScope, strictest
 from slopewise.model.jobs import (
@@ -45,6 +49,7 @@ from slopewise.model.jobs import (
     Node,
     Objective,
     Objectives,
+    Observation,
     OutcomeResult,
     PendingResize,
     Responses,
@@ -93,6 +98,7 @@ __all__ = [
     "MOVES_KEPT",
     "NO_FREEZES",
     "NO_OBJECTIVES",
+    "NO_RESULTS",
     "Absence",
     "AbsentState",
     "AcceptedRange",
@@ -109,6 +115,7 @@ __all__ = [
     "CpuAllocation",
     "CpuControl",
     "DeadlineStanding",
+    "Decision",
     "Decisions",
     "Departed",
     "Doubts",
@@ -143,6 +150,7 @@ __all__ = [
     "NodeMemory",
     "Objective",
     "Objectives",
+    "Observation",
     "Outcome",
     "OutcomeResult",
     "Outlier",
@@ -161,6 +169,7 @@ __all__ = [
     "Responses",
     "RestoreResult",
     "Restored",
+    "Results",
     "Standing",
     "Stop",
     "StopRecord",
@@ -173,6 +182,7 @@ __all__ = [
     "Withheld",
     "acts",
     "in_canary",
+    "only",
     "reaches",
     "strictest",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -96,6 +96,11 @@ class Stop:
     """E.g. `stopped at its target: loss 0.19 ≤ 0.2`."""
 
 
+Decision = Resize | ResizeMemory | Move | Stop
+"""What a pass decides of one job: all kinds have `job_uid`, `node` and `reason`. Another kind costs a type here, a list
+of guards (`guards/review.py`) and a branch of each actuator."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decisions:
     """The result of a policy: resizes, a reason for each job that has not ended (also an unchanged one), memory."""
@@ -108,12 +113,19 @@ class Decisions:
     """Placements of arriving jobs and migrations of running ones, in the order in which they are to happen."""
 
 
-D_co = TypeVar("D_co", bound=Resize | ResizeMemory | Place | Migrate | Stop, covariant=True)
+T = TypeVar("T")
+D = TypeVar("D", bound=Decision)
+D_co = TypeVar("D_co", bound=Decision, covariant=True)
+
+
+def only(decisions: Iterable[Decision], *kinds: type[D]) -> list[D]:
+    """The decisions of these kinds."""
+    return [each for each in decisions if isinstance(each, kinds)]
 
 
 @dataclass(frozen=True, slots=True)
 class Withheld(Generic[D_co]):
-    """A resize, a move or a stop that a guard withholds. The reason names the guard, its figure and its bound."""
+    """A decision that a guard withholds. The reason names the guard, its figure and its bound."""
 
     decision: D_co
     guard: str
@@ -122,7 +134,7 @@ class Withheld(Generic[D_co]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[D_co]):
-    """The outcome of a resize or a move that was let through."""
+    """The outcome of a decision that was let through."""
 
     decision: D_co
     result: OutcomeResult
@@ -171,8 +183,46 @@ class MoveEvent:
     warning: bool = False
 
 
+class Results(msgspec.Struct, frozen=True, gc=False):
+    """What became of decisions: of one pass, or of one job in it."""
+
+    outcomes: tuple[Outcome[Decision], ...] = ()
+    """Resizes, changes of memory, moves, stops; also those of earlier passes that a node has not carried out."""
+    withheld: tuple[Withheld[Decision], ...] = ()
+    """In the same order."""
+    events: tuple[MoveEvent, ...] = ()
+    """New stages of migrations, of this pass and of earlier ones (`feedback/move_tracking.py`)."""
+
+    def of(self, *kinds: type[D]) -> tuple[Outcome[D], ...]:
+        """The outcomes of decisions of these kinds."""
+        return tuple(each for each in self.outcomes if isinstance(each.decision, kinds))  # type: ignore[misc]
+
+    def withheld_of(self, *kinds: type[D]) -> tuple[Withheld[D], ...]:
+        """The withheld decisions of these kinds."""
+        return tuple(each for each in self.withheld if isinstance(each.decision, kinds))  # type: ignore[misc]
+
+    def by_job(self) -> dict[str, Results]:
+        """Those of each job, by uid."""
+        outcomes = _by_uid((each.decision.job_uid, each) for each in self.outcomes)
+        withheld = _by_uid((each.decision.job_uid, each) for each in self.withheld)
+        events = _by_uid((each.job_uid, each) for each in self.events)
+        uids = dict.fromkeys(chain(outcomes, withheld, events))
+        return {uid: Results(outcomes.get(uid, ()), withheld.get(uid, ()), events.get(uid, ())) for uid in uids}
+
+
+def _by_uid(found: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
+    """What belongs to each job, in order."""
+    groups: dict[str, list[T]] = {}
+    for uid, each in found:
+        groups.setdefault(uid, []).append(each)
+    return {uid: tuple(group) for uid, group in groups.items()}
+
+
+NO_RESULTS = Results()
+
+
 class JobView(msgspec.Struct, frozen=True, gc=False):
-    """One job in one pass: decision, veto, outcome, reason."""
+    """One job in one pass: what was decided, what became of it, and why."""
 
     name: str
     """`namespace/name`; its uid where the name is not known."""
@@ -180,52 +230,41 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
     """Its memory after the pass."""
     reason: str = ""
     """The policy's; empty for a job without a decision."""
-    outcome: Outcome[Resize] | None = None
-    withheld: Withheld[Resize] | None = None
-    moved: Outcome[Move] | None = None
-    """The outcome of its move."""
-    move_withheld: Withheld[Move] | None = None
+    results: Results = NO_RESULTS
     moving: MoveUnderWay | None = None
-    move_events: tuple[MoveEvent, ...] = ()
     standing: Standing | None = None
     """None: its owner asks nothing of it."""
-    stopped: Outcome[Stop] | None = None
-    """The outcome of its stop."""
-    stop_withheld: Withheld[Stop] | None = None
-    memory_outcome: Outcome[ResizeMemory] | None = None
-    memory_withheld: Withheld[ResizeMemory] | None = None
 
-    @property
-    def memory_message(self) -> str:
-        """Why its memory was changed or not; empty when no change was decided."""
-        if self.memory_outcome is not None:
-            return self.memory_outcome.detail or self.memory_outcome.decision.reason
-        return "" if self.memory_withheld is None else self.memory_withheld.reason
+    def outcome(self, *kinds: type[D]) -> Outcome[D] | None:
+        """The outcome of a decision of these kinds, the last of several: the others are of earlier passes."""
+        return next(reversed(self.results.of(*kinds)), None)
+
+    def withheld(self, *kinds: type[D]) -> Withheld[D] | None:
+        """The withheld decision of these kinds."""
+        return next(reversed(self.results.withheld_of(*kinds)), None)
 
     @property
     def resize(self) -> Resize | None:
         """The decided resize, carried out or not."""
-        decided = self.outcome or self.withheld
+        decided = self.outcome(Resize) or self.withheld(Resize)
         return None if decided is None else decided.decision
+
+    def message_of(self, *kinds: type[Decision]) -> str:
+        """Why a decision of these kinds was carried out or not; empty without one."""
+        if (outcome := self.outcome(*kinds)) is not None:
+            return outcome.detail or outcome.decision.reason
+        withheld = self.withheld(*kinds)
+        return "" if withheld is None else withheld.reason
 
     @property
     def message(self) -> str:
         """Why its resize was made or not, and why its move is withheld; else the policy's reason."""
-        if self.stopped is not None:
-            return self.stopped.detail or self.stopped.decision.reason
-        if self.stop_withheld is not None:
-            return self.stop_withheld.reason
-        if self.move_events:
-            return self.move_events[0].message
-        stays = "" if self.move_withheld is None else self.move_withheld.reason
-        return "; ".join(filter(None, (self._resize_message, stays))) or self.reason
-
-    @property
-    def _resize_message(self) -> str:
-        """Why its resize was made or not; empty without one."""
-        if self.outcome is not None:
-            return self.outcome.detail or self.outcome.decision.reason
-        return "" if self.withheld is None else self.withheld.reason
+        if stopping := self.message_of(Stop):
+            return stopping
+        if self.results.events:
+            return self.results.events[0].message
+        stays = self.withheld(Place, Migrate)
+        return "; ".join(filter(None, (self.message_of(Resize), "" if stays is None else stays.reason))) or self.reason
 
 
 @dataclass(frozen=True)
@@ -239,73 +278,33 @@ class PassReport:
     held: str | None = None
     snapshot: ClusterSnapshot | None = None
     decisions: Decisions | None = None
-    outcomes: tuple[Outcome[Resize], ...] = ()
-    withheld: tuple[Withheld[Resize], ...] = ()
-    moves: tuple[Outcome[Move], ...] = ()
-    moves_withheld: tuple[Withheld[Move], ...] = ()
-    move_events: tuple[MoveEvent, ...] = ()
-    """New stages of migrations, of this pass and of earlier ones (`feedback/move_tracking.py`)."""
+    """With the memory after the pass."""
+    results: Results = NO_RESULTS
+    notes: object = None
+    """`Observation.notes`."""
     standings: Mapping[str, Standing] = field(default_factory=dict)
     """Of the jobs whose owners ask something of them, by uid."""
-    stops: tuple[Outcome[Stop], ...] = ()
-    stops_withheld: tuple[Withheld[Stop], ...] = ()
-    memory_outcomes: tuple[Outcome[ResizeMemory], ...] = ()
-    memory_withheld: tuple[Withheld[ResizeMemory], ...] = ()
     policy_failed: bool = False
     """The pass is held because the policy failed, and not because nothing could be observed."""
 
     @cached_property
     def by_job(self) -> Mapping[str, JobView]:
-        """The pass by uid of the job; computed on first access.
-
-        Of several resizes of a job the last one counts: the others are of earlier passes.
-        """
-        outcomes = {each.decision.job_uid: each for each in self.outcomes}
-        withheld = {each.decision.job_uid: each for each in self.withheld}
-        moved = {each.decision.job_uid: each for each in self.moves}
-        moves_withheld = {each.decision.job_uid: each for each in self.moves_withheld}
+        """The pass by uid of the job; computed on first access."""
+        results = self.results.by_job()
         moving = {each.job_uid: each for each in self.snapshot.moving} if self.snapshot else {}
-        memory_outcomes = {each.decision.job_uid: each for each in self.memory_outcomes}
-        memory_withheld = {each.decision.job_uid: each for each in self.memory_withheld}
         reasons = self.decisions.reasons if self.decisions else {}
         known = self.decisions.memory.jobs if self.decisions else {}
-        events: dict[str, tuple[MoveEvent, ...]] = {}
-        for event in self.move_events:
-            events[event.job_uid] = (*events.get(event.job_uid, ()), event)
-        stopped = {each.decision.job_uid: each for each in self.stops}
-        stops_withheld = {each.decision.job_uid: each for each in self.stops_withheld}
         names = self._names()
-        uids = chain(
-            names,
-            reasons,
-            outcomes,
-            withheld,
-            moved,
-            moves_withheld,
-            moving,
-            events,
-            stopped,
-            memory_outcomes,
-            memory_withheld,
-        )
         return {
             uid: JobView(
                 names.get(uid, uid),
                 known.get(uid),
                 reasons.get(uid, ""),
-                outcomes.get(uid),
-                withheld.get(uid),
-                moved.get(uid),
-                moves_withheld.get(uid),
+                results.get(uid, NO_RESULTS),
                 moving.get(uid),
-                events.get(uid, ()),
                 self.standings.get(uid),
-                stopped.get(uid),
-                stops_withheld.get(uid),
-                memory_outcomes.get(uid),
-                memory_withheld.get(uid),
             )
-            for uid in dict.fromkeys(uids)
+            for uid in dict.fromkeys(chain(names, reasons, results, moving))
         }
 
     def _names(self) -> dict[str, str]:
@@ -317,5 +316,4 @@ class PassReport:
 
     def count(self, result: OutcomeResult) -> int:
         """How many resizes of this pass, of CPU and of memory, ended with `result`."""
-        of_cpu = sum(outcome.result == result for outcome in self.outcomes)
-        return of_cpu + sum(outcome.result == result for outcome in self.memory_outcomes)
+        return sum(outcome.result == result for outcome in self.results.of(Resize, ResizeMemory))

@@ -32,9 +32,13 @@ class Freezes:
     namespaces: Mapping[str, Freeze] = field(default_factory=dict)
     nodes: Mapping[str, Freeze] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        """Whether anything is frozen."""
+        return bool(self.everywhere or self.namespaces or self.nodes)
+
     def of(self, namespace: str, *nodes: str) -> Freeze | None:
         """The strictest freeze of a job in this namespace, on or between these nodes; None: it may be changed."""
-        if not (self.everywhere or self.namespaces or self.nodes):
+        if not self:
             return None
         places = (self.everywhere, self.namespaces.get(namespace), *map(self.nodes.get, nodes))
         return strictest(freeze for freeze in places if freeze is not None)

@@ -394,3 +394,12 @@ class ClusterSnapshot:
             if job.memory_request_bytes is not None and not job.state.ended:
                 taken[job.node].append(job.memory_request_bytes)
         return {node.name: max(0.0, node.memory_bytes - math.fsum(taken[node.name])) for node in self.nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """All that an observer saw at one moment."""
+
+    snapshot: ClusterSnapshot
+    notes: object = None
+    """What it saw besides, for whoever made the observer: no decision depends on it."""

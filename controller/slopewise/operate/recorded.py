@@ -14,8 +14,9 @@ from slopewise.crds.job_growth import Action, JobGrowthStatus
 from slopewise.decision_record.reader import Announce, read
 from slopewise.decision_record.replay import ReplayedPass, replay
 from slopewise.errors import UsageError
-from slopewise.guards import resize as guards
-from slopewise.model import Job, Outcome, Resize, ResizeMemory, Veto
+from slopewise.guards.context import PassContext
+from slopewise.guards.review import verdicts
+from slopewise.model import Job, Migrate, Place, Resize, ResizeMemory, Stop, Veto
 from slopewise.operate.explanation import Explanation, Fact, explain
 from slopewise.text import duration, unknown_name
 
@@ -82,16 +83,12 @@ def unknown_job(name: str, names: list[str]) -> str:
 
 def _actions(again: ReplayedPass, uid: str) -> Iterator[Action]:
     report, now = again.report, again.snapshot.taken_at_seconds
-    resized: tuple[Outcome[Resize | ResizeMemory], ...] = (*report.outcomes, *report.memory_outcomes)
-    for outcome in resized:
-        if outcome.decision.job_uid == uid:
-            yield history.resized(outcome, now)
-    for moved in report.moves:
-        if moved.decision.job_uid == uid:
-            yield history.moved(moved, now)
-    for stopped in report.stops:
-        if stopped.decision.job_uid == uid:
-            yield history.stopped(stopped, now)
+    results = report.by_job[uid].results
+    yield from (history.resized(each, now) for each in results.of(Resize))
+    yield from (history.resized(each, now) for each in results.of(ResizeMemory))
+    yield from (history.moved(each, now) for each in results.of(Place))
+    yield from (history.moved(each, now) for each in results.of(Migrate))
+    yield from (history.stopped(each, now) for each in results.of(Stop))
 
 
 def _guards(again: ReplayedPass, job: Job) -> Iterator[Fact]:
@@ -104,7 +101,7 @@ def _guards(again: ReplayedPass, job: Job) -> Iterator[Fact]:
     yield Fact("resize", f"{resize.control} {resize.from_millicores}m to {resize.to_millicores}m: {resize.reason}")
     passed: list[str] = []
     before = resize
-    for guard, verdict in guards.verdicts(resize, again.snapshot, memory, again.bounds):
+    for guard, verdict in verdicts(resize, PassContext(again.snapshot, memory, again.bounds)):
         if isinstance(verdict, Veto):
             yield from _passed(passed)
             yield Fact("guards", f"{guard} withholds it: {verdict.reason}")
@@ -118,10 +115,10 @@ def _guards(again: ReplayedPass, job: Job) -> Iterator[Fact]:
         before = verdict
     yield from _passed(passed)
     view = again.report.by_job[job.uid]
-    if view.withheld is not None:
-        yield Fact("guards", f"{view.withheld.reason}")
-    if view.outcome is not None:
-        yield Fact("outcome", f"{view.outcome.result}{': ' + view.outcome.detail if view.outcome.detail else ''}")
+    if (withheld := view.withheld(Resize)) is not None:
+        yield Fact("guards", withheld.reason)
+    if (outcome := view.outcome(Resize)) is not None:
+        yield Fact("outcome", f"{outcome.result}{': ' + outcome.detail if outcome.detail else ''}")
 
 
 def _passed(names: list[str]) -> Iterator[Fact]:

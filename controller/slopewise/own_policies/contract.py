@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import astuple, replace
 
 from slopewise.estimators import growth, measurements
-from slopewise.guards import moves
+from slopewise.guards.context import PassContext
 from slopewise.guards.move_budgets import memory_capacity
+from slopewise.guards.review import review
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
@@ -188,10 +189,8 @@ def check_moves_are_possible(snapshot: ClusterSnapshot, decisions: Decisions) ->
         else:
             refused = waiting[move.job_uid].refused_nodes
             _require(move.node not in refused, f"places {move.job_uid} on a node that refuses it; see refused_nodes")
-    _, withheld = moves.review_moves(decisions.moves, snapshot, decisions.memory, AUTO)
-    too_large = [
-        each for each in withheld if isinstance(each.decision, Place) and each.guard == memory_capacity.__name__
-    ]
+    reviewed = review(decisions.moves, PassContext(snapshot, decisions.memory, AUTO))
+    too_large = [each for each in reviewed.withheld_of(Place) if each.guard == memory_capacity.__name__]
     _require(not too_large, "places a job where its memory does not fit; see snapshot.memory_room_bytes, or place_each")
 
 

@@ -20,7 +20,7 @@ from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import MIN_RANGE_RATIO
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import MemoryState, PassReport
+from slopewise.model import MemoryState, Migrate, PassReport, Place, Resize
 from slopewise.own_policies import catalogue
 from slopewise.policies import PolicyProtocol
 from slopewise.ports import Ports
@@ -112,7 +112,7 @@ class Controller:
         now = self._world.now_seconds
         self._check_moment(now)
         self.passes_total += 1
-        self.withheld_total += len(report.withheld) + len(report.moves_withheld)
+        self.withheld_total += len(report.results.withheld_of(Resize, Place, Migrate))
         self.requeue_seconds = max(report.requeue_at_seconds - EPOCH_SECONDS, now + SOONEST_SECONDS)
         self._follow(report)
 

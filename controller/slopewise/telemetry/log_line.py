@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic
 
-from slopewise.model import Move, Outcome, PassReport, Place, Resize, ResizeMemory, Stop, Withheld
-from slopewise.ports import D
+from slopewise.guards.permission import is_by_mode
+from slopewise.guards.review import stopping
+from slopewise.model import (
+    Decision,
+    Migrate,
+    Outcome,
+    PassReport,
+    Place,
+    Resize,
+    ResizeMemory,
+    Stop,
+    Withheld,
+)
 from slopewise.text import mebibytes
 
 MAX_NAMED = 20
@@ -22,9 +32,6 @@ MAX_NAMED = 20
 
 _ON_TIME_RATIO = 0.9
 """A pass that comes 19.9 s after the one before is on time for an interval of 20 s."""
-
-_MODE_GUARDS = ("paused", "canary", "memory_paused", "memory_canary")
-"""Their reasons are the same for every job; the policy's is added."""
 
 Facts = dict[str, object]
 _Identity = tuple[str, str, str, int | None]
@@ -42,14 +49,15 @@ class PassLines:
 
     def facts(self, report: PassReport) -> Facts | None:
         """The fields of the line; None: nothing new."""
-        resizes = _Entries(report, "resize", _resize, report.outcomes, report.withheld)
-        memory = _Entries(report, "memory", _memory, report.memory_outcomes, report.memory_withheld)
-        moves = _Entries(report, "move", _move, report.moves, report.moves_withheld)
-        stops = _Entries(report, "stop", _stop, report.stops, report.stops_withheld)
+        found = report.results
+        resizes = _Entries(report, "resize", found.of(Resize), found.withheld_of(Resize))
+        memory = _Entries(report, "memory", found.of(ResizeMemory), found.withheld_of(ResizeMemory))
+        moves = _Entries(report, "move", found.of(Place, Migrate), found.withheld_of(Place, Migrate))
+        stops = _Entries(report, "stop", found.of(Stop), found.withheld_of(Stop))
         kinds = (resizes, memory, moves, stops)
         withheld = frozenset(chain(*(kind.identities() for kind in kinds)))
         facts_seen = (re.sub(r"\d+", "#", report.held or ""), withheld, _jobs(report))
-        tried = report.move_events or any(kind.outcomes for kind in kinds)
+        tried = found.events or found.outcomes
         quiet = facts_seen == self._last and not tried
         if quiet and report.taken_at_seconds - self._reported_at_seconds < _ON_TIME_RATIO * self._interval_seconds:
             return None
@@ -65,12 +73,11 @@ class PassLines:
 
 
 def withheld_by_guard(report: PassReport) -> dict[str, int]:
-    """How many resizes, changes of memory, moves and stops each guard withheld."""
-    others = [each.guard for each in (*report.moves_withheld, *report.memory_withheld, *report.stops_withheld)]
-    return dict(Tally([*(each.guard for each in report.withheld), *others]))
+    """How many decisions each guard withheld."""
+    return dict(Tally(each.guard for each in report.results.withheld))
 
 
-def kind_of(move: Move) -> str:
+def kind_of(move: Decision) -> str:
     """`place` or `migrate`."""
     return "place" if isinstance(move, Place) else "migrate"
 
@@ -91,20 +98,21 @@ def _figures(report: PassReport) -> Facts:
 
 
 def _wanted(report: PassReport) -> int:
-    of_memory = len(report.memory_outcomes) + len(report.memory_withheld)
-    return of_memory + (len(report.decisions.resizes) if report.decisions else 0)
+    """How many changes of CPU and memory, but for those of jobs that are stopped."""
+    results = report.results
+    of_memory = len(results.of(ResizeMemory)) + len(results.withheld_of(ResizeMemory))
+    of_stopped = sum(each.guard == stopping.__name__ for each in results.withheld_of(Resize))
+    return of_memory + (len(report.decisions.resizes) - of_stopped if report.decisions else 0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Entries(Generic[D]):
+class _Entries:
     """The entries of one kind of decision: every attempt, and every withheld one that the last line does not have."""
 
     report: PassReport
     kind: str
-    text: Callable[[str, D], str]
-    """How an entry names a decision, from the name of its job."""
-    outcomes: Sequence[Outcome[D]]
-    withheld: Sequence[Withheld[D]]
+    outcomes: Sequence[Outcome[Decision]]
+    withheld: Sequence[Withheld[Decision]]
 
     def identities(self) -> Iterator[_Identity]:
         """What identifies each withheld decision; where a mode withholds a resize, with its target."""
@@ -122,41 +130,37 @@ class _Entries(Generic[D]):
         """Every decision that a guard withholds, and did not in the last line."""
         return [self._withheld(each) for each in self.withheld if self._identity(each) not in known]
 
-    def _identity(self, withheld: Withheld[D]) -> _Identity:
+    def _identity(self, withheld: Withheld[Decision]) -> _Identity:
         decision, guard = withheld.decision, withheld.guard
-        target = decision.to_millicores if isinstance(decision, Resize) and guard in _MODE_GUARDS else None
+        target = decision.to_millicores if isinstance(decision, Resize) and is_by_mode(guard) else None
         return self.kind, decision.job_uid, guard, target
 
-    def _tried(self, outcome: Outcome[D]) -> str:
+    def _tried(self, outcome: Outcome[Decision]) -> str:
         return f"{self._named(outcome.decision)} {outcome.result}: {outcome.detail or outcome.decision.reason}"
 
-    def _withheld(self, withheld: Withheld[D]) -> str:
-        desired = f"; {withheld.decision.reason}" if withheld.guard in _MODE_GUARDS else ""
+    def _withheld(self, withheld: Withheld[Decision]) -> str:
+        # The mode's reason is the same for every job, so the policy's is added.
+        wanted = isinstance(withheld.decision, Resize | ResizeMemory) and is_by_mode(withheld.guard)
+        desired = f"; {withheld.decision.reason}" if wanted else ""
         return f"{self._named(withheld.decision)} withheld: {withheld.reason}{desired}"
 
-    def _named(self, decision: D) -> str:
-        return self.text(self.report.by_job[decision.job_uid].name, decision)
-
-
-def _resize(name: str, resize: Resize) -> str:
-    return f"{name} {resize.from_millicores}m to {resize.to_millicores}m"
-
-
-def _memory(name: str, resize: ResizeMemory) -> str:
-    return f"{name} memory {resize.bound} {mebibytes(resize.from_bytes)} to {mebibytes(resize.to_bytes)}"
-
-
-def _move(name: str, move: Move) -> str:
-    return f"{kind_of(move)} {name} on {move.node}"
-
-
-def _stop(name: str, stop: Stop) -> str:
-    return f"stop {name}"
+    def _named(self, decision: Decision) -> str:
+        name = self.report.by_job[decision.job_uid].name
+        match decision:
+            case Resize():
+                return f"{name} {decision.from_millicores}m to {decision.to_millicores}m"
+            case ResizeMemory():
+                before, after = mebibytes(decision.from_bytes), mebibytes(decision.to_bytes)
+                return f"{name} memory {decision.bound} {before} to {after}"
+            case Place() | Migrate():
+                return f"{kind_of(decision)} {name} on {decision.node}"
+            case Stop():
+                return f"stop {name}"
 
 
 def _move_events(report: PassReport) -> Iterator[str]:
     """New stages of earlier migrations; begun ones are among the attempts."""
-    for each in report.move_events:
+    for each in report.results.events:
         if each.stage != "begun":
             yield f"{report.by_job[each.job_uid].name} {each.message}"
 

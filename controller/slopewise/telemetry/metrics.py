@@ -11,8 +11,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from slopewise import __version__
 from slopewise.errors import SlopewiseError
-from slopewise.guards import moves
-from slopewise.model import CpuControl, MoveBounds, MoveEvent, MoveStage, OutcomeResult, PassReport
+from slopewise.guards.review import guard_names
+from slopewise.model import (
+    CpuControl,
+    Migrate,
+    MoveBounds,
+    MoveEvent,
+    MoveStage,
+    OutcomeResult,
+    PassReport,
+    Place,
+    Stop,
+)
 from slopewise.telemetry.benefit import MovedCpu
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
@@ -110,7 +120,7 @@ class Instruments:
                 self.moves.labels(kind, outcome)
         for stage in MOVE_STAGES:
             self.migrations.labels(stage)
-        for guard in moves.guard_names():
+        for guard in guard_names():
             self.withheld.labels(guard)
 
 
@@ -164,11 +174,11 @@ class Telemetry:
             self._metrics.durations.labels(verb).observe(seconds)
         for outcome in OUTCOMES:
             self._metrics.resizes.labels(outcome).inc(report.count(outcome))
-        for moved in report.moves:
+        for moved in report.results.of(Place, Migrate):
             self._metrics.moves.labels(kind_of(moved.decision), moved.result).inc()
-        for stop in report.stops:
+        for stop in report.results.of(Stop):
             self._metrics.stops.labels(stop.result).inc()
-        for event in report.move_events:
+        for event in report.results.events:
             self._count_move(event)
         self._metrics.move_bounds.count(self._document, report)
         for guard, times in withheld_by_guard(report).items():

@@ -50,7 +50,7 @@ class MoveBoundMetrics:
             self._departures.labels(document, node)
         begun = {
             (JobUid.of(event.job_uid).workload, event.record.from_node, event.record.at_seconds)
-            for event in report.move_events
+            for event in report.results.events
             if event.stage == "begun"
         }
         for _, node, _ in begun:

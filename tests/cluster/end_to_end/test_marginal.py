@@ -20,7 +20,7 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.estimators import raw_points
-from slopewise.guards.resize import CAPACITY, GUARDS
+from slopewise.guards.review import guard_names
 from slopewise.model import JobMemory, Points
 from slopewise.policies.marginal.forecast import State, state_of
 
@@ -90,7 +90,7 @@ def _weights_follow_the_order_to_the_kernel(scene: Scene) -> None:
     print(f"weights {weights}, requests {_requests(scene)}")
     print(scene.kubectl.run("get", "growth", "-n", scene.namespace))
     assert set(reasons) == NAMES
-    said = (*KINDS, *(f"{guard.__name__}: " for guard in GUARDS), f"{CAPACITY}: ")
+    said = (*KINDS, *(f"{guard}: " for guard in guard_names()))
     assert all(any(kind in reason for kind in said) for reason in reasons.values()), reasons
     assert any(KINDS[0] in reason for reason in reasons.values()), reasons
     assert "Resized" in scene.reasons_of_events("TrainingPolicy")

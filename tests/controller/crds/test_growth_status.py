@@ -40,6 +40,7 @@ from slopewise.model import (
     PendingResize,
     PlacementMemory,
     Resize,
+    Results,
     Stop,
     StopRecord,
     Unconfirmed,
@@ -67,6 +68,7 @@ def a_view(*jobs: Job, memory: dict[str, JobMemory] | None = None, mode: str = "
         START + 60,
         snapshot=a_snapshot(jobs, [a_node(cpu_cores=4)]),
         decisions=Decisions("flowcon", (), {job.uid: "grows slowly" for job in jobs}, MemoryState(remembered, nodes)),
+        results=Results(more.pop("outcomes", ()), more.pop("withheld", ())),
         **more,
     )
     view = view_of(report, policy="training", mode=mode, control="limits")  # type: ignore[arg-type]
@@ -346,7 +348,7 @@ def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_poli
     no = "a disruption budget says no: The disruption budget guarded needs 1 healthy pods and has 1 currently"
     outcome = Outcome(Migrate(UID, "n1", "n2", "emptier"), "deferred", no)
     assert (
-        running_status([a_job(UID)], a_view(a_job(UID), moves=(outcome,)), JobGrowthStatus()).reason
+        running_status([a_job(UID)], a_view(a_job(UID), outcomes=(outcome,)), JobGrowthStatus()).reason
         == f"not moved to n2: {no}"
     )
 
@@ -391,11 +393,10 @@ def test_a_job_at_its_target_says_that_it_ends_or_why_it_does_not(
 def test_a_stop_that_a_guard_withholds_is_the_reason_and_a_mode_is_not() -> None:
     wrong_side = Withheld(A_STOP, "reached_at_first", "reached_at_first: already")
     assert (
-        status_of(a_job(UID), stops_withheld=(wrong_side,)).reason
-        == "not stopped at its target: reached_at_first: already"
+        status_of(a_job(UID), withheld=(wrong_side,)).reason == "not stopped at its target: reached_at_first: already"
     )
     observed = Withheld(A_STOP, "stop_paused", "stop_paused: mode is Observe")
-    assert status_of(a_job(UID), stops_withheld=(observed,)).reason == "grows slowly"
+    assert status_of(a_job(UID), withheld=(observed,)).reason == "grows slowly"
 
 
 def test_a_workload_that_was_stopped_keeps_its_figures_and_the_reason_and_counts_as_finished() -> None:

@@ -22,7 +22,7 @@ from slopewise.decision_record.reader import read
 from slopewise.decision_record.recorder import Recorder, RecordOptions
 from slopewise.decision_record.replay import replay
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import ClusterSnapshot, Freeze, Freezes, MemoryState, PassReport
+from slopewise.model import ClusterSnapshot, Freeze, Freezes, MemoryState, Observation, PassReport
 from slopewise.ports import Ports
 from slopewise.simulator.world.model import Instance
 
@@ -221,8 +221,8 @@ def test_memory_that_another_process_changed_between_two_passes_is_recorded(tmp_
 
 
 class _Empty:
-    def observe(self) -> ClusterSnapshot:
-        return ClusterSnapshot(1.0, (), ())
+    def observe(self) -> Observation:
+        return Observation(ClusterSnapshot(1.0, (), ()))
 
 
 def test_a_policy_whose_name_is_a_path_writes_into_the_folder_alone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from slopewise.decision_record.lines import Answer, Pass, decode, encode
 from slopewise.decision_record.reader import read
 from slopewise.decision_record.replay import NOT_CARRIED_OUT, GivenActuator, ReplayedPass, replay
 from slopewise.errors import ActuationError
-from slopewise.model import Job, Outcome, PassReport, Resize
+from slopewise.model import Job, Migrate, Outcome, PassReport, Place, Resize
 from slopewise.simulator.world.model import Instance
 
 
@@ -60,16 +60,18 @@ def test_every_pass_gives_the_same_result_again(
     again = replayed(path)
     assert len(again) == len(reports) > 10
     assert [(each.where, each.differences) for each in again if each.differences] == []
-    assert [each.report.outcomes for each in again] == [report.outcomes for report in reports]
-    assert [each.report.moves for each in again] == [report.moves for report in reports]
+    assert [each.report.results.of(Resize) for each in again] == [report.results.of(Resize) for report in reports]
+    assert [each.report.results.of(Place, Migrate) for each in again] == [
+        report.results.of(Place, Migrate) for report in reports
+    ]
 
 
 def test_the_runs_that_are_replayed_decide_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resizes = record_run(monkeypatch, mixed_jobs(), a_document("flowcon"), tmp_path / "resizes.jsonl")
     moves = record_run(monkeypatch, mixed_jobs(), a_document("specon", **MOVES), tmp_path / "moves.jsonl")
-    assert any(report.outcomes for report in resizes)
-    assert any(report.withheld for report in resizes)
-    assert any(report.moves for report in moves)
+    assert any(report.results.of(Resize) for report in resizes)
+    assert any(report.results.withheld_of(Resize) for report in resizes)
+    assert any(report.results.of(Place, Migrate) for report in moves)
     assert any(not job.evaluation.finite for report in resizes for job in jobs_of(report) if job.evaluation)
 
 
@@ -108,7 +110,7 @@ def test_an_answer_and_an_error_of_the_actuator_are_those_of_the_record(tmp_path
             Answer("resize", "b", "failed", "the API server refuses", raised=True),
         )
     )
-    assert actuator.resize(resize) == Outcome(resize, "deferred", "no room", begun_at_seconds=3.0)
+    assert actuator.carry_out(resize) == Outcome(resize, "deferred", "no room", begun_at_seconds=3.0)
     with pytest.raises(ActuationError, match="the API server refuses"):
-        actuator.resize(refused)
-    assert actuator.resize(resize) == Outcome(resize, "deferred", NOT_CARRIED_OUT), "each answer was given once"
+        actuator.carry_out(refused)
+    assert actuator.carry_out(resize) == Outcome(resize, "deferred", NOT_CARRIED_OUT), "each answer was given once"

@@ -362,18 +362,22 @@ def test_passes_harm_a_job_give_its_resources_back_once_and_leave_it_alone() -> 
 
     regressed = structs.replace(HEALTHY, restarts_total=1)
     refuses = FakeActuator(refuses=frozenset({"j"}))
-    assert [each.result for each in a_pass(START + 20, 500, regressed, memory, refuses).outcomes] == ["failed"]
+    assert [each.result for each in a_pass(START + 20, 500, regressed, memory, refuses).results.of(Resize)] == [
+        "failed"
+    ]
 
     report = a_pass(START + 40, 500, regressed, memory, actuator)
-    assert [(each.decision.to_millicores, each.decision.is_rollback) for each in report.outcomes] == [(1000, True)]
+    assert [(each.decision.to_millicores, each.decision.is_rollback) for each in report.results.of(Resize)] == [
+        (1000, True)
+    ]
 
     report = a_pass(START + 60, 1000, regressed, memory, actuator)
-    assert report.outcomes == ()
-    assert [each.guard for each in report.withheld] == ["backoff"]
+    assert report.results.of(Resize) == ()
+    assert [each.guard for each in report.results.withheld_of(Resize)] == ["backoff"]
     assert report.requeue_at_seconds == START + 60 + 60
 
     report = a_pass(START + 40 + 600, 1000, regressed, memory, actuator)
-    assert [each.decision.to_millicores for each in report.outcomes] == [500]
+    assert [each.decision.to_millicores for each in report.results.of(Resize)] == [500]
 
 
 def test_a_pass_shows_what_became_of_an_earlier_change_beside_its_own_outcomes() -> None:
@@ -381,7 +385,7 @@ def test_a_pass_shows_what_became_of_an_earlier_change_beside_its_own_outcomes()
     ports = Ports(FakeObserver([a_snapshot([waiting()])]), FakeActuator(), memory, FakeClock())
     bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=4, min_change_ratio=0)
     report = reconcile(ports, Wants(), PassSettings("wants", Measuring(60.0), bounds, PATIENCE))
-    assert [(each.result, each.decision.to_millicores) for each in report.outcomes] == [
+    assert [(each.result, each.decision.to_millicores) for each in report.results.of(Resize)] == [
         ("deferred", 1000),
         ("applied", 500),
     ]

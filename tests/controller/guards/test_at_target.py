@@ -11,7 +11,9 @@ from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObser
 from slopewise.estimators.growth import Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.guards.at_target import RETRY_SECONDS, Stopping, remember, review
+from slopewise.guards.at_target import RETRY_SECONDS, record, remember, stops
+from slopewise.guards.context import PassContext
+from slopewise.guards.review import Reviewed, review
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
@@ -45,24 +47,24 @@ def at_target(uid: str = "a", level: float = 0.19, asked: Objectives = ASKED, **
     return replace(a_job(uid, level=level, life=START - 600, **more), objectives=asked)
 
 
-def decided(memory: dict[str, JobMemory], *resizes: Resize, moves: tuple[Migrate, ...] = ()) -> Decisions:
-    return Decisions("any", resizes, {}, MemoryState(memory), moves)
-
-
-def reviewed(job: Job, known: JobMemory = REACHED, bounds: Bounds = AUTO, at: float = START, **more: Any) -> Stopping:
-    return review(decided({job.uid: known}), replace(a_snapshot([job], at=at), **more), bounds)
+def reviewed(*jobs: Job, known: JobMemory = REACHED, bounds: Bounds = AUTO, at: float = START, **more: Any) -> Reviewed:
+    """The stops of jobs of which the same is remembered."""
+    snapshot = replace(a_snapshot(jobs, at=at), **more)
+    due, memory = stops(MemoryState({job.uid: known for job in jobs}), snapshot)
+    return review(due, PassContext(snapshot, memory, bounds))
 
 
 def test_a_job_at_its_final_target_is_stopped_with_both_figures() -> None:
     found = reviewed(at_target())
-    assert (found.due, found.withheld) == ((STOP,), ())
+    assert (found.allowed, found.withheld) == ((STOP,), ())
 
 
 def test_where_more_is_better_the_figures_are_the_other_way_round() -> None:
     found = reviewed(
-        at_target(level=0.91, asked=replace(ASKED, target_level=0.9), objective="max"), REACHED.altered(first_level=0.1)
+        at_target(level=0.91, asked=replace(ASKED, target_level=0.9), objective="max"),
+        known=REACHED.altered(first_level=0.1),
     )
-    assert found.due[0].reason == "stopped at its target: evaluation 0.91 ≥ 0.9"
+    assert found.allowed[0].reason == "stopped at its target: evaluation 0.91 ≥ 0.9"
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,8 @@ def test_where_more_is_better_the_figures_are_the_other_way_round() -> None:
     ],
 )
 def test_without_a_wish_a_count_or_a_level_that_reaches_it_now_no_job_is_stopped(job: Job, known: JobMemory) -> None:
-    found = reviewed(job, known)
-    assert (found.due, found.withheld) == ((), ())
+    found = reviewed(job, known=known)
+    assert (found.allowed, found.withheld) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -94,9 +96,8 @@ def test_without_a_wish_a_count_or_a_level_that_reaches_it_now_no_job_is_stopped
 )
 def test_a_guard_withholds_a_stop_with_its_reason(more: dict[str, Any], guard: str) -> None:
     found = reviewed(at_target(), **more)
-    assert (found.due, [each.guard for each in found.withheld]) == ((), [guard])
+    assert (found.allowed, [each.guard for each in found.withheld]) == ((), [guard])
     assert found.withheld[0].reason.startswith(f"{guard}: ")
-    assert found.decisions.memory.jobs["a"].stop is None
 
 
 def test_a_job_is_not_signalled_to_end_while_it_saves() -> None:
@@ -104,7 +105,7 @@ def test_a_job_is_not_signalled_to_end_while_it_saves() -> None:
 
 
 def test_a_target_on_the_wrong_side_says_what_to_do() -> None:
-    (withheld,) = reviewed(at_target(), REACHED.altered(first_level=0.15)).withheld
+    (withheld,) = reviewed(at_target(), known=REACHED.altered(first_level=0.15)).withheld
     assert withheld.reason == (
         "reached_at_first: its first evaluation 0.15 reached the target 0.2 already, and none since was better; is "
         "the target on the right side?"
@@ -112,32 +113,36 @@ def test_a_target_on_the_wrong_side_says_what_to_do() -> None:
 
 
 def test_a_job_that_was_below_its_target_when_it_was_first_seen_and_improves_is_stopped() -> None:
-    assert reviewed(at_target(), REACHED.altered(first_level=0.195)).due == (STOP,)
-    assert reviewed(at_target(), REACHED.altered(first_level=0.15, best_level=0.14)).due == (STOP,), "it has improved"
+    assert reviewed(at_target(), known=REACHED.altered(first_level=0.195)).allowed == (STOP,)
+    improved = REACHED.altered(first_level=0.15, best_level=0.14)
+    assert reviewed(at_target(), known=improved).allowed == (STOP,)
     accuracy = at_target(level=0.3, asked=replace(ASKED, target_level=0.9))
-    assert reviewed(accuracy, REACHED.altered(first_level=0.1)).due == (), "an accuracy that counts as a loss rises"
+    rises = reviewed(accuracy, known=REACHED.altered(first_level=0.1))
+    assert rises.allowed == (), "an accuracy that counts as a loss rises"
 
 
 def test_a_job_that_is_signalled_to_end_is_neither_resized_nor_moved_in_the_same_pass() -> None:
     resizes = [Resize(uid, "n1", "limits", 1000, 500, "why") for uid in ("a", "b")]
-    decisions = decided({"a": REACHED, "b": REACHED}, *resizes, moves=(Migrate("a", "n1", "n2", "why"),))
-    found = review(decisions, a_snapshot([at_target(), a_job("b")]), AUTO)
-    assert [resize.job_uid for resize in found.decisions.resizes] == ["b"]
-    assert found.decisions.moves == ()
-    assert [(each.decision.job_uid, each.guard) for each in (*found.resizes_withheld, *found.moves_withheld)] == [
-        ("a", "stopping"),
-        ("a", "stopping"),
+    snapshot, known = a_snapshot([at_target(), a_job("b")]), MemoryState({"a": REACHED, "b": REACHED})
+    found = review([*resizes, Migrate("a", "n1", "n2", "why"), STOP], PassContext(snapshot, known, AUTO))
+    assert [(type(each), each.job_uid) for each in found.allowed] == [(Resize, "b"), (Stop, "a")]
+    assert [(type(each.decision), each.decision.job_uid, each.guard) for each in found.withheld] == [
+        (Resize, "a", "stopping"),
+        (Migrate, "a", "stopping"),
     ]
 
 
 def test_the_pods_of_a_workload_end_together_once_all_of_them_are_at_their_target() -> None:
     pods = [at_target("w:0"), at_target("w:1", level=0.5)]
     known = {"w:0": REACHED, "w:1": REACHED.altered(targets=TargetHits())}
-    assert review(decided(known), a_snapshot(pods), AUTO).due == ()
+    assert stops(MemoryState(known), a_snapshot(pods))[0] == []
 
-    found = review(decided({"w:0": REACHED, "w:1": REACHED}), a_snapshot([pods[0], at_target("w:1")]), AUTO)
-    assert [stop.job_uid for stop in found.due] == ["w:0"]
-    memory = remember(found.decisions.memory, [Outcome(found.due[0], "applied")])
+    snapshot = a_snapshot([pods[0], at_target("w:1")])
+    due, memory = stops(MemoryState({"w:0": REACHED, "w:1": REACHED}), snapshot)
+    context = PassContext(snapshot, memory, AUTO)
+    assert review(due, context).allowed == (*due,)
+    assert [stop.job_uid for stop in due] == ["w:0"]
+    memory = remember(record(memory, due, context), [Outcome(due[0], "applied")])
     assert [stop.is_done for uid in ("w:0", "w:1") if (stop := memory.jobs[uid].stop) is not None] == [True, True]
 
 
@@ -160,19 +165,19 @@ def test_a_stop_is_made_once_and_tried_again_where_it_failed(
     result: OutcomeResult | None, later: float, again: bool
 ) -> None:
     job = at_target(at=START + later)
-    assert bool(reviewed(job, recorded(result), at=START + later).due) is again
+    assert bool(reviewed(job, known=recorded(result), at=START + later).allowed) is again
 
 
 @pytest.mark.parametrize("changed", [{"process_started_at_seconds": START + 60}, {"started_at_seconds": START + 60}])
 def test_a_process_that_its_owner_starts_again_is_judged_by_hits_of_its_own(changed: dict[str, float]) -> None:
     resumed = replace(at_target(at=START + 90), **changed)  # type: ignore[arg-type]
-    found = reviewed(resumed, recorded("applied"), at=START + 90)
-    assert found.due == ()
-    known = found.decisions.memory.jobs["a"]
+    due, memory = stops(MemoryState({"a": recorded("applied")}), a_snapshot([resumed], at=START + 90))
+    assert due == []
+    known = memory.jobs["a"]
     assert (known.stop, known.targets) == (None, TargetHits())
 
-    hit_again = reviewed(resumed, known.altered(targets=TargetHits(0, 2)), at=START + 90)
-    assert [stop.job_uid for stop in hit_again.due] == ["a"]
+    hit_again = reviewed(resumed, known=known.altered(targets=TargetHits(0, 2)), at=START + 90)
+    assert [stop.job_uid for stop in hit_again.allowed] == ["a"]
 
 
 # --- in a pass --------------------------------------------------------------------------------------------------------
@@ -202,13 +207,13 @@ def test_every_policy_stops_a_job_once_and_the_record_is_stored_before_it_is_car
     assert after is not None
     assert (before.result, after.result) == (None, "applied")
 
-    assert a_pass(actuator, memory, at_target(at=START + 20)).stops == ()
+    assert a_pass(actuator, memory, at_target(at=START + 20)).results.of(Stop) == ()
     assert len(actuator.stopped) == 1
 
 
 def test_a_stop_that_fails_is_reported_and_tried_again() -> None:
     memory = FakeMemory(MemoryState({"a": REACHED}))
-    (failed,) = a_pass(FakeActuator(refuses=frozenset({"a"})), memory, at_target()).stops
+    (failed,) = a_pass(FakeActuator(refuses=frozenset({"a"})), memory, at_target()).results.of(Stop)
     assert (failed.result, failed.detail) == ("failed", "a is gone")
     actuator = FakeActuator()
     a_pass(actuator, memory, at_target(at=START + 5))
@@ -219,4 +224,4 @@ def test_a_mode_that_changes_nothing_shows_what_would_be_stopped() -> None:
     actuator = FakeActuator()
     report = a_pass(actuator, FakeMemory(MemoryState({"a": REACHED})), at_target(), replace(AUTO, mode="Observe"))
     assert actuator.stopped == []
-    assert [each.decision.reason for each in report.stops_withheld] == [WHY]
+    assert [each.decision.reason for each in report.results.withheld_of(Stop)] == [WHY]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.reviewing import reviewed
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.guards.memory import GUARDS, review
+from slopewise.guards.memory import GUARDS
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
@@ -49,7 +50,7 @@ def verdict(
 ) -> str | ResizeMemory:
     """The change that passed, or the reason of the veto, with the guard's name before it."""
     memory = MemoryState({"j": known or JobMemory(memory_use=USE)})
-    allowed, withheld = review([change], world or a_world(), memory, bounds)
+    allowed, withheld = reviewed([change], world or a_world(), memory, bounds)
     if allowed:
         assert not withheld
         return allowed[0]
@@ -168,7 +169,7 @@ def test_room_is_what_jobs_neither_request_nor_use_and_is_given_once() -> None:
     heavy = JobMemory(memory_use=MemoryUse(START, 1536.0 * MIB, 1536.0 * MIB, samples=10))
     memory = MemoryState({"j": JobMemory(memory_use=USE), "k": heavy})
     wanted = [a_change(1024, 1436, "limit", uid) for uid in ("j", "k")]
-    allowed, withheld = review(wanted, a_snapshot(jobs, [node]), memory, OPEN)
+    allowed, withheld = reviewed(wanted, a_snapshot(jobs, [node]), memory, OPEN)
     # 3072 - 1024 - 1536 leave 512 MiB; the first takes 412 of them, and 100 are less than a tenth of 1024.
     assert [each.job_uid for each in allowed] == ["j"]
     assert [each.reason for each in withheld] == ["node_memory: n1 has 100Mi left, and the limit would grow by 412Mi"]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 from support.moving import AUTO, MOBILE, SAVES, bounded, crowded, remembered, to
+from support.reviewing import reviewed
 from support.worlds import START
 
-from slopewise.guards.moves import review_moves
 from slopewise.model import (
     Bounds,
     Checkpoint,
@@ -35,7 +35,7 @@ def reason(
 ) -> str:
     """Why the move is withheld; empty when it is let through."""
     known = memory or remembered("a", "b")
-    allowed, withheld = review_moves([move or to("n2")], snapshot, known, bounds)
+    allowed, withheld = reviewed([move or to("n2")], snapshot, known, bounds)
     assert len(allowed) + len(withheld) == 1
     return withheld[0].reason if withheld else ""
 
@@ -45,7 +45,7 @@ def with_movability(**more: object) -> Movability:
 
 
 def test_a_job_that_may_go_to_an_idle_node_is_let_through_and_its_reason_says_what_it_gains_and_costs() -> None:
-    allowed, withheld = review_moves([to("n2")], crowded("a", "b"), remembered("a", "b"), AUTO)
+    allowed, withheld = reviewed([to("n2")], crowded("a", "b"), remembered("a", "b"), AUTO)
     assert withheld == ()
     assert allowed[0].reason == ("why; gains 600 s over 600 s, costs 4 s (saving 2 s, starting 2 s, repeating 0 s)")
 
@@ -55,7 +55,7 @@ def test_without_bounds_none_of_them_is_asked_and_the_reason_stays_as_it_was() -
         "a", "b", checkpoint=None, movability=with_movability(blocked_reason="it is bare"), started_at_seconds=START
     )
     unbounded = replace(AUTO, moving=None)
-    assert review_moves([to("n2")], bare, remembered("a", "b"), unbounded) == ((to("n2"),), ())
+    assert reviewed([to("n2")], bare, remembered("a", "b"), unbounded) == ((to("n2"),), ())
 
 
 def test_running_jobs_are_moved_only_where_the_user_has_said_so() -> None:
@@ -161,7 +161,7 @@ def test_the_pods_of_a_workload_move_whole_or_not_at_all() -> None:
 def test_pods_that_are_wished_to_different_nodes_stay() -> None:
     moves = [to("n2", "w:0"), to("n3", "w:1")]
     snapshot = replace(gang(), nodes=(*gang().nodes, replace(gang().nodes[0], name="n3")))
-    allowed, withheld = review_moves(moves, snapshot, remembered(*GANG), AUTO)
+    allowed, withheld = reviewed(moves, snapshot, remembered(*GANG), AUTO)
     assert allowed == ()
     assert {each.guard for each in withheld} == {"all_or_nothing"}
 
@@ -170,7 +170,7 @@ def test_a_veto_of_one_pod_is_a_veto_of_all() -> None:
     snapshot = gang()
     late = replace(snapshot.jobs[1], started_at_seconds=START - 1.0)
     snapshot = replace(snapshot, jobs=(snapshot.jobs[0], late))
-    _, withheld = review_moves([to("n2", uid) for uid in GANG], snapshot, remembered(*GANG), AUTO)
+    _, withheld = reviewed([to("n2", uid) for uid in GANG], snapshot, remembered(*GANG), AUTO)
     assert [each.reason for each in withheld] == [
         "all_or_nothing: moves whole or not at all, and w:1 may not: on n1 for 1 s, bound 600 s",
         "minimum_stay: on n1 for 1 s, bound 600 s",
@@ -185,17 +185,17 @@ def test_a_workload_whose_pods_are_all_wished_to_one_node_is_one_move() -> None:
         wide, nodes=(wide.nodes[0], big), jobs=(*wide.jobs[:2], replace(wide.jobs[2], movability=MOBILE))
     )
     moves = [to("n2", uid) for uid in GANG]
-    allowed, withheld = review_moves(moves, snapshot, remembered(*GANG, "x:0"), AUTO)
+    allowed, withheld = reviewed(moves, snapshot, remembered(*GANG, "x:0"), AUTO)
     assert withheld == ()
     assert [move.job_uid for move in allowed] == list(GANG)
-    then, also = review_moves([*moves, to("n2", "x:0")], snapshot, remembered(*GANG, "x:0"), bounded(max_concurrent=2))
+    then, also = reviewed([*moves, to("n2", "x:0")], snapshot, remembered(*GANG, "x:0"), bounded(max_concurrent=2))
     assert len(then) == 2
     assert also[0].guard == "gain"  # who is alone on n1 has a core already
 
 
 def test_the_memory_of_all_pods_together_must_fit() -> None:
     snapshot = gang(memory_request_bytes=5.0 * 2**30)
-    _, withheld = review_moves(
+    _, withheld = reviewed(
         [to("n2", uid) for uid in GANG], replace(snapshot, nodes=_bigger(snapshot)), remembered(*GANG), AUTO
     )
     assert {each.reason for each in withheld} == {"memory_capacity: needs 10 GiB, n2 has 8 GiB left"}

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 from support.moving import AUTO, bounded, crowded, remembered, to
+from support.reviewing import reviewed
 from support.worlds import START, a_node
 
-from slopewise.guards.moves import review_moves
 from slopewise.model import MoveRecord, MoveUnderWay, Place
 
 
@@ -22,16 +22,16 @@ def test_moves_away_from_a_node_are_counted_within_the_hour() -> None:
         f"gone-{n}": structs.replace(remembered("x").jobs["x"], moves=(left_n1(START - 1000.0 * n),)) for n in (1, 2, 4)
     }
     memory = replace(remembered("a", "b"), jobs={**remembered("a", "b").jobs, **gone})
-    _, withheld = review_moves([to("n2")], crowded("a", "b"), memory, AUTO)
+    _, withheld = reviewed([to("n2")], crowded("a", "b"), memory, AUTO)
     assert withheld[0].reason == "node_budget: 2 moves away from n1 within an hour, bound 2"
-    allowed, _ = review_moves([to("n2")], crowded("a", "b"), memory, bounded(max_per_node_per_hour=3))
+    allowed, _ = reviewed([to("n2")], crowded("a", "b"), memory, bounded(max_per_node_per_hour=3))
     assert len(allowed) == 1
 
 
 def test_the_pods_of_one_workload_count_as_one_move() -> None:
     memory = remembered("w:0", "w:1", "w:2", moves=(left_n1(START - 1000.0),))
     memory = replace(memory, jobs={**memory.jobs, **remembered("a", "b").jobs})
-    allowed, withheld = review_moves([to("n2")], crowded("a", "b"), memory, AUTO)
+    allowed, withheld = reviewed([to("n2")], crowded("a", "b"), memory, AUTO)
     assert (len(allowed), withheld) == (1, ())
 
 
@@ -40,33 +40,33 @@ def test_moves_allowed_in_a_pass_count_for_those_after_them() -> None:
     nodes = (snapshot.nodes[0], *(a_node(name) for name in ("n2", "n3", "n4")))
     moves = [to("n2", "a"), to("n3", "b"), to("n4", "c")]
     everyone = remembered("a", "b", "c", "d")
-    _, withheld = review_moves(moves, replace(snapshot, nodes=nodes), everyone, AUTO)
+    _, withheld = reviewed(moves, replace(snapshot, nodes=nodes), everyone, AUTO)
     assert {each.reason for each in withheld} == {"concurrency: 1 under way, bound 1"}
-    _, withheld = review_moves(moves, replace(snapshot, nodes=nodes), everyone, bounded(max_concurrent=9))
+    _, withheld = reviewed(moves, replace(snapshot, nodes=nodes), everyone, bounded(max_concurrent=9))
     assert [each.reason for each in withheld] == ["node_budget: 2 moves away from n1 within an hour, bound 2"]
 
 
 def test_what_is_under_way_counts_however_it_began() -> None:
     moving = replace(crowded("a", "b"), moving=(MoveUnderWay("z:0", "n5", "n6", START, "starting"),))
-    _, withheld = review_moves([to("n2")], moving, remembered("a", "b"), AUTO)
+    _, withheld = reviewed([to("n2")], moving, remembered("a", "b"), AUTO)
     assert withheld[0].reason == "concurrency: 1 under way, bound 1"
 
 
 def test_a_move_that_hangs_does_not_end_all_others() -> None:
     hanging = (MoveUnderWay("z:0", "n5", "n6", START - 601.0, "saving and ending"),)
     moving = replace(crowded("a", "b"), moving=hanging)
-    allowed, _ = review_moves([to("n2")], moving, remembered("a", "b"), AUTO)
+    allowed, _ = reviewed([to("n2")], moving, remembered("a", "b"), AUTO)
     assert allowed
 
 
 def test_a_move_that_gains_less_than_it_costs_is_withheld_with_both_figures() -> None:
     alone = crowded("a")
-    _, withheld = review_moves([to("n2")], alone, remembered("a"), AUTO)
+    _, withheld = reviewed([to("n2")], alone, remembered("a"), AUTO)
     assert withheld[0].reason == ("gain: gains 0 s over 600 s, costs 4 s (saving 2 s, starting 2 s, repeating 0 s)")
 
 
 def test_a_move_that_relieves_its_node_of_another_shortage_may_cost_and_says_what() -> None:
-    allowed, _ = review_moves([to("n2", relieves="memory")], crowded("a"), remembered("a"), AUTO)
+    allowed, _ = reviewed([to("n2", relieves="memory")], crowded("a"), remembered("a"), AUTO)
     assert allowed[0].reason.startswith("why; gains 0 s over 600 s, costs 4 s")
 
 
@@ -76,11 +76,11 @@ def test_what_a_move_gains_is_counted_on_top_of_those_before_it(target: str, let
     snapshot = crowded("a", "b", "c")
     snapshot = replace(snapshot, nodes=(*snapshot.nodes, a_node("n3")))
     moves = [to("n2", "a"), to(target, "b")]
-    allowed, _ = review_moves(moves, snapshot, remembered("a", "b", "c"), bounded(max_concurrent=2))
+    allowed, _ = reviewed(moves, snapshot, remembered("a", "b", "c"), bounded(max_concurrent=2))
     assert len(allowed) == let_through
 
 
 def test_an_arriving_job_meets_none_of_the_bounds_of_migrations() -> None:
     placed = Place("new", "n2", "why")
     moving = replace(crowded("a"), moving=(MoveUnderWay("z:0", "n5", "n6", START, "starting"),))
-    assert review_moves([placed], moving, remembered("a"), bounded(enabled=False)) == ((placed,), ())
+    assert reviewed([placed], moving, remembered("a"), bounded(enabled=False)) == ((placed,), ())

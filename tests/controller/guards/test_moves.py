@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.moving import MOVING, SAVES
+from support.reviewing import reviewed
 from support.searching import examples
 from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
 
@@ -16,11 +17,11 @@ from slopewise.errors import ActuationError
 from slopewise.estimators.growth import Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.guards.moves import review_moves, without_moving
 from slopewise.model import (
     Arrival,
     Bounds,
     ClusterSnapshot,
+    Decision,
     Decisions,
     Job,
     JobState,
@@ -56,7 +57,7 @@ def world(**more: object) -> ClusterSnapshot:
 
 
 def review(moves: Sequence[Move], snapshot: ClusterSnapshot, bounds: Bounds = AUTO) -> Reviewed:
-    return review_moves(moves, snapshot, MemoryState(), bounds)
+    return reviewed(moves, snapshot, MemoryState(), bounds)
 
 
 def reason(move: Move, snapshot: ClusterSnapshot, bounds: Bounds = AUTO) -> str:
@@ -109,16 +110,19 @@ def test_a_job_without_a_memory_request_fits_a_node_that_is_promised_twice() -> 
 
 def test_a_job_that_leaves_is_not_resized_where_it_was() -> None:
     resizes = [Resize(uid, "n1", "limits", 1000, 500, "why") for uid in ("runs", "stays")]
-    stay, withheld = without_moving(resizes, [TO_N2])
-    assert [resize.job_uid for resize in stay] == ["stays"]
+    both = replace(world(), jobs=(*world().jobs, a_job("stays")))
+    decided: list[Decision] = [*resizes, TO_N2]
+    allowed, withheld = reviewed(decided, both, MemoryState(), AUTO)
+    assert [(type(each), each.job_uid) for each in allowed] == [(Resize, "stays"), (Migrate, "runs")]
     assert withheld[0].reason == "moving: goes to n2"
 
 
 def test_a_job_whose_move_is_under_way_is_not_resized_meanwhile() -> None:
     resizes = [Resize("runs", "n1", "limits", 1000, 500, "why", is_rollback=True)]
-    assert without_moving(resizes, [], [MoveUnderWay("runs", "n1", "n2", START, "saving")])[0] == ()
-    _, withheld = without_moving(resizes, [], [MoveUnderWay("runs", "n1", "", START, "starting anywhere")])
-    assert withheld[0].reason == "moving: goes to where it fits"
+    for to, where in (("n2", "n2"), ("", "where it fits")):
+        snapshot = replace(world(), moving=(MoveUnderWay("runs", "n1", to, START, "saving"),))
+        allowed, withheld = reviewed(resizes, snapshot, MemoryState(), AUTO)
+        assert (allowed, [each.reason for each in withheld]) == ((), [f"moving: goes to {where}"])
 
 
 def test_an_arriving_job_is_not_placed_where_it_would_not_be_taken() -> None:
@@ -142,28 +146,31 @@ class MovesOnce:
 class RefusesMigrations(FakeActuator):
     """Places, but cannot migrate."""
 
-    def move(self, move: Move) -> Outcome[Move]:
-        if isinstance(move, Migrate):
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        if isinstance(decision, Migrate):
             raise ActuationError("checkpoint failed")
-        return super().move(move)
+        return super().carry_out(decision)
 
 
 def test_a_pass_carries_moves_out_remembers_them_and_resizes_nothing_that_leaves() -> None:
     report, memory = one_pass(FakeActuator())
-    assert [(each.decision.job_uid, each.result) for each in report.moves] == [
+    assert [(each.decision.job_uid, each.result) for each in report.results.of(Place, Migrate)] == [
         ("runs", "applied"),
         ("light", "applied"),
     ]
-    assert [each.guard for each in report.withheld] == ["moving"]
+    assert [each.guard for each in report.results.withheld_of(Resize)] == ["moving"]
     assert (memory.jobs["runs"].moves_total, memory.jobs["runs"].moved_at_seconds) == (1, START)
     assert memory.jobs["runs"].moves == (MoveRecord(START, "n1", "n2"),)
-    assert [(each.stage, each.message) for each in report.move_events] == [("begun", "moves from n1 to n2: why")]
+    assert [(each.stage, each.message) for each in report.results.events] == [("begun", "moves from n1 to n2: why")]
 
 
 def test_a_migration_that_fails_stops_no_other_move_and_counts_for_nothing() -> None:
     report, memory = one_pass(RefusesMigrations())
-    assert [(each.result, each.detail) for each in report.moves] == [("failed", "checkpoint failed"), ("applied", "")]
-    assert (memory.jobs["runs"].moves_total, memory.jobs["runs"].moves, report.move_events) == (0, (), ())
+    assert [(each.result, each.detail) for each in report.results.of(Place, Migrate)] == [
+        ("failed", "checkpoint failed"),
+        ("applied", ""),
+    ]
+    assert (memory.jobs["runs"].moves_total, memory.jobs["runs"].moves, report.results.events) == (0, (), ())
 
 
 def one_pass(actuator: FakeActuator) -> tuple[PassReport, MemoryState]:
@@ -190,7 +197,7 @@ def test_every_move_is_let_through_or_withheld_once_and_the_pods_of_a_workload_t
     ]
     moves += [Place(arrival.uid, data.draw(st.sampled_from(names)), "why") for arrival in snapshot.waiting]
     limits = replace(MOVING, min_stay_seconds=0.0, max_concurrent=5)
-    allowed, withheld = review_moves(moves, snapshot, memory, replace(AUTO, moving=limits))
+    allowed, withheld = reviewed(moves, snapshot, memory, replace(AUTO, moving=limits))
     decided = [*(move.job_uid for move in allowed), *(each.decision.job_uid for each in withheld)]
     assert sorted(decided) == sorted(move.job_uid for move in moves)
     targets = {move.node for move in allowed if move.job_uid in bound}

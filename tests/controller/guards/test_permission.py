@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from support.moving import AUTO
+from support.reviewing import reviewed
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.guards import at_target, memory, moves, resize
+from slopewise.guards import at_target
 from slopewise.model import (
     NO_FREEZES,
     Arrival,
     ClusterSnapshot,
-    Decisions,
     Freeze,
     FreezeEffect,
     Freezes,
@@ -66,13 +66,13 @@ def withheld(freezes: Freezes) -> dict[str, str]:
     snapshot = world(freezes)
     known = MemoryState({"j": REACHED.altered(memory_use=MemoryUse(START, 100.0 * MIB, 300.0 * MIB, samples=10))})
     found: dict[str, Sequence[Withheld[Any]]] = {
-        "resize": resize.review([LOWER], snapshot, known, OPEN)[1],
-        "rollback": resize.review([ROLLBACK], snapshot, known, OPEN)[1],
-        "memory": memory.review([LESS_MEMORY], snapshot, known, OPEN)[1],
-        "memory rollback": memory.review([replace(LESS_MEMORY, is_rollback=True)], snapshot, known, OPEN)[1],
-        "migrate": moves.review_moves([GO], snapshot, known, OPEN)[1],
-        "place": moves.review_moves([ARRIVE], snapshot, known, OPEN)[1],
-        "stop": at_target.review(Decisions("p", (), {}, known), snapshot, OPEN).withheld,
+        "resize": reviewed([LOWER], snapshot, known, OPEN)[1],
+        "rollback": reviewed([ROLLBACK], snapshot, known, OPEN)[1],
+        "memory": reviewed([LESS_MEMORY], snapshot, known, OPEN)[1],
+        "memory rollback": reviewed([replace(LESS_MEMORY, is_rollback=True)], snapshot, known, OPEN)[1],
+        "migrate": reviewed([GO], snapshot, known, OPEN)[1],
+        "place": reviewed([ARRIVE], snapshot, known, OPEN)[1],
+        "stop": reviewed(at_target.stops(known, snapshot)[0], snapshot, known, OPEN)[1],
     }
     return {kind: each.reason for kind, [each] in ((kind, each) for kind, each in found.items() if each)}
 

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from support.reviewing import reviewed
 from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.guards.at_target import STOP_GUARDS
 from slopewise.guards.migrations import MIGRATION_GUARDS
 from slopewise.guards.move_budgets import JOINT_GUARDS
-from slopewise.guards.moves import MOVE_GUARDS, guard_names
-from slopewise.guards.resize import GUARDS, review
+from slopewise.guards.moves import MOVE_GUARDS
+from slopewise.guards.permission import PERMISSIONS
+from slopewise.guards.resize import GUARDS
+from slopewise.guards.review import guard_names
 from slopewise.model import (
     AcceptedRange,
     Bounds,
@@ -47,7 +50,7 @@ def ask(
     job = job or a_job("j")
     snapshot = a_snapshot([job], [node or a_node(cpu_cores=2.0)])
     memory = MemoryState({"j": known or JobMemory(series="s")})
-    allowed, withheld = review([Resize("j", "n1", control, now, to, "why")], snapshot, memory, bounds)
+    allowed, withheld = reviewed([Resize("j", "n1", control, now, to, "why")], snapshot, memory, bounds)
     return (allowed or withheld)[0]
 
 
@@ -141,7 +144,7 @@ def a_give_back(job: Job, mode: str = "Auto") -> Resize | Withheld[Resize]:
     known = JobMemory("s", last_resized_at_seconds=START, backoff_until_seconds=START + 600, backoff_reason="OOM")
     resize = Resize("j", "n1", "limits", 250, 1000, "gives back", is_rollback=True)
     snapshot = a_snapshot([job], [a_node(cpu_cores=2.0)])
-    allowed, withheld = review([resize], snapshot, MemoryState({"j": known}), bounds)
+    allowed, withheld = reviewed([resize], snapshot, MemoryState({"j": known}), bounds)
     return (allowed or withheld)[0]
 
 
@@ -210,7 +213,7 @@ def test_bounds_of_a_weight_come_from_the_nodes_weights_and_not_from_a_rounded_e
     bounds = replace(OPEN, min_millicores=1000, max_millicores=2000)
     known = MemoryState({"j": JobMemory(series="s", original=CpuAllocation(None, 20))})
     resize = Resize("j", "n1", "requests", 40, to, "why")
-    (allowed,), _ = review([resize], a_snapshot(jobs, [a_node(cpu_cores=2.0)]), known, bounds)
+    (allowed,), _ = reviewed([resize], a_snapshot(jobs, [a_node(cpu_cores=2.0)]), known, bounds)
     assert allowed.to_millicores == expected
 
 
@@ -270,7 +273,9 @@ def ask_of_four(
     mine = known or JobMemory(series="s")
     remembered["j"] = mine if mine.original else structs.replace(mine, original=CpuAllocation(None, EVEN))
     snapshot = a_snapshot([asked, *others, a_job("done", state=JobState.FINISHED)], [a_node(cpu_cores=2.0)])
-    allowed, withheld = review([Resize("j", "n1", control, now, to, "why")], snapshot, MemoryState(remembered), bounds)
+    allowed, withheld = reviewed(
+        [Resize("j", "n1", control, now, to, "why")], snapshot, MemoryState(remembered), bounds
+    )
     return (allowed or withheld)[0]
 
 
@@ -380,19 +385,19 @@ def shares(**to: int) -> list[Resize]:
 
 
 def test_requests_may_move_within_a_full_node() -> None:
-    allowed, withheld = review(shares(a=500, b=1500), a_full_node(), MemoryState(), OPEN)
+    allowed, withheld = reviewed(shares(a=500, b=1500), a_full_node(), MemoryState(), OPEN)
     assert (len(allowed), withheld) == (2, ())
 
 
 def test_a_raise_that_the_nodes_requests_have_no_room_for_is_withheld_and_the_decrease_goes_on() -> None:
-    allowed, withheld = review(shares(a=900, b=1500), a_full_node(), MemoryState(), OPEN)
+    allowed, withheld = reviewed(shares(a=900, b=1500), a_full_node(), MemoryState(), OPEN)
     assert [resize.job_uid for resize in allowed] == ["a"]
     assert withheld[0].reason == "node_capacity: requests on n1 would be 400m over its 2000m"
 
 
 def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
     snapshot = replace(a_full_node(), nodes=(a_node(cpu_cores=2.0),))
-    allowed, _ = review(shares(a=1500, b=1500), snapshot, MemoryState(), OPEN)
+    allowed, _ = reviewed(shares(a=1500, b=1500), snapshot, MemoryState(), OPEN)
     assert len(allowed) == 2
 
 
@@ -402,4 +407,5 @@ def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
     assert guard_names()[:11] == whether + known_enough
     assert guard_names()[18] == "node_capacity"
     of_moves = [*MOVE_GUARDS, *MIGRATION_GUARDS, *JOINT_GUARDS]
-    assert len(guard_names()) == len(set(guard_names())) == len(GUARDS) + len(of_moves) + len(STOP_GUARDS) + 4
+    own = [*GUARDS, *of_moves, *STOP_GUARDS, *PERMISSIONS, *PERMISSIONS, *PERMISSIONS]
+    assert len(guard_names()) == len(set(guard_names())) == len(own) + 4

@@ -10,7 +10,7 @@ import structlog
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.local.short_lines import configure_short_lines
-from slopewise.model import Outcome, PassReport, Resize, Withheld
+from slopewise.model import Outcome, PassReport, Resize, Results, Withheld
 from slopewise.telemetry.metrics import Telemetry
 
 STAMP = len("2026-11-22T09:38:58Z ")
@@ -31,7 +31,7 @@ def a_pass(*, outcomes: tuple[Outcome[Resize], ...] = (), withheld: tuple[Withhe
     snapshot = a_snapshot([job])
     here = type(job)(**{name: getattr(job, name) for name in job.__slots__} | {"namespace": "local"})
     snapshot = type(snapshot)(START, snapshot.nodes, (here,))
-    return PassReport(START, "flowcon", {}, START + 20, snapshot=snapshot, outcomes=outcomes, withheld=withheld)
+    return PassReport(START, "flowcon", {}, START + 20, snapshot=snapshot, results=Results(outcomes, withheld))
 
 
 def test_a_pass_that_changes_nothing_has_no_line_and_one_that_does_has_one_a_change() -> None:

@@ -9,7 +9,18 @@ from support.worlds import START, a_job, a_snapshot, known
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.local.tally import MAX_HISTORY, RunTally
-from slopewise.model import Decisions, Evaluation, JobState, MemoryState, Outcome, Pace, PassReport, Resize, Withheld
+from slopewise.model import (
+    Decisions,
+    Evaluation,
+    JobState,
+    MemoryState,
+    Outcome,
+    Pace,
+    PassReport,
+    Resize,
+    Results,
+    Withheld,
+)
 
 RESIZE = Resize("a", "n1", "limits", 1000, 500, "why")
 
@@ -26,8 +37,10 @@ def a_reading(level: float | None = None, **more: object) -> PrometheusReading:
 def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
     tally = RunTally()
     paced = MemoryState({"a": known().altered(paces=(Pace(START, 0.2, 1.0),))})
-    tally.count(a_report(outcomes=(Outcome(RESIZE, "applied"), Outcome(RESIZE, "failed"))))
-    tally.count(a_report(withheld=(Withheld(RESIZE, "cooldown", "why"),), decisions=Decisions("x", (), {}, paced)))
+    tally.count(a_report(results=Results((Outcome(RESIZE, "applied"), Outcome(RESIZE, "failed")))))
+    tally.count(
+        a_report(results=Results((), (Withheld(RESIZE, "cooldown", "why"),)), decisions=Decisions("x", (), {}, paced))
+    )
     tally.count(PassReport(START, "flowcon", {}, START, held="Prometheus is gone"))
     for level in (2.0, 1.0, float("nan"), None):
         tally.see(a_reading(level))

@@ -79,7 +79,7 @@ def test_asking_for_originals_does_not_disturb_the_pass_that_is_under_way(town: 
     runner.stop()
 
     assert turns.answers == [True], "the one whose original is stored has a turn"
-    assert sorted(outcome.result for outcome in report.outcomes) == ["applied", "failed"]
+    assert sorted(outcome.result for outcome in report.results.outcomes) == ["applied", "failed"]
     assert (town.limit("a"), town.limit("b")) == (ORIGINAL, "1")
     assert len(town.server.asked("POST", "jobgrowths$")) == 2, "what could not be stored is not tried twice in a pass"
 
@@ -113,9 +113,9 @@ def test_a_policy_that_decides_no_cpu_restores_what_the_one_before_it_changed(to
     assert eventually(lambda: shared.claims.policies()[0].generation == 2)
     successor = a_runner(shared)
     report = successor.one_pass()
-    assert {outcome.result for outcome in report.outcomes} == {"applied"}
+    assert {outcome.result for outcome in report.results.outcomes} == {"applied"}
     assert town.limit("a") == town.limit("b") == ORIGINAL
-    assert eventually(lambda: not successor.one_pass().outcomes), "once"
+    assert eventually(lambda: not successor.one_pass().results.outcomes), "once"
     successor.stop()
 
 
@@ -130,8 +130,8 @@ def test_a_freeze_that_comes_in_the_middle_of_a_pass_holds_the_next_write_back(t
     report = runner.one_pass()
     runner.stop()
 
-    assert [outcome.result for outcome in report.outcomes] == ["applied", "deferred"]
-    assert report.outcomes[1].detail == "frozen: Freeze f (all)"
+    assert [outcome.result for outcome in report.results.outcomes] == ["applied", "deferred"]
+    assert report.results.outcomes[1].detail == "frozen: Freeze f (all)"
     assert len(turns.answers) == 1, "the second one has no turn"
     assert {town.limit("a"), town.limit("b")} == {"1", ORIGINAL}
     lists = [each for each in town.server.asked("GET", "/freezes$") if "limit" in each.params and not each.is_watch]
@@ -145,8 +145,8 @@ def test_where_freezes_cannot_be_read_nothing_is_written(town: Town, shared: Sha
     report = runner.one_pass()
     runner.stop()
 
-    assert {outcome.result for outcome in report.outcomes} == {"deferred"}
-    assert "whether it is frozen cannot be read" in report.outcomes[0].detail
+    assert {outcome.result for outcome in report.results.outcomes} == {"deferred"}
+    assert "whether it is frozen cannot be read" in report.results.outcomes[0].detail
     assert town.limit("a") == town.limit("b") == ORIGINAL
 
 

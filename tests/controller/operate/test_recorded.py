@@ -12,7 +12,7 @@ from support.recorded_runs import a_document, record_run
 from slopewise.decision_record.lines import Pass, decode, encode
 from slopewise.decision_record.reader import read
 from slopewise.errors import UsageError
-from slopewise.model import PassReport
+from slopewise.model import PassReport, Resize
 from slopewise.operate.explanation import Explanation
 from slopewise.operate.recorded import explain_recorded
 from slopewise.simulator.world.model import Instance
@@ -39,7 +39,11 @@ def explained(path: Path, name: str, at_seconds: float | None = None) -> Explana
 def time_of(reports: list[PassReport], result: str) -> tuple[str, float]:
     """The name of a job, and the time of the pass, of the first resize that ended so; `withheld` for a guard."""
     for report in reports:
-        found = report.withheld if result == "withheld" else [o for o in report.outcomes if o.result == result]
+        found = (
+            report.results.withheld_of(Resize)
+            if result == "withheld"
+            else [o for o in report.results.of(Resize) if o.result == result]
+        )
         if found:
             return report.by_job[found[-1].decision.job_uid].name, report.taken_at_seconds
     raise AssertionError(f"no resize was {result}")

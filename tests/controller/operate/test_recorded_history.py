@@ -41,7 +41,7 @@ def silent(message: str) -> None:
 
 
 def applied(reports: list[PassReport]) -> list[Resize]:
-    return [each.decision for report in reports for each in report.outcomes if each.result == "applied"]
+    return [each.decision for report in reports for each in report.results.of(Resize) if each.result == "applied"]
 
 
 def test_every_applied_resize_is_there_in_order_with_its_figures(path: Path, reports: list[PassReport]) -> None:
@@ -76,7 +76,7 @@ def test_one_job_is_named_with_or_without_its_namespace(name: str, path: Path, r
 
 
 def test_what_guards_withheld_is_there_when_asked_for_with_the_guard(path: Path, reports: list[PassReport]) -> None:
-    withheld = [each for report in reports for each in report.withheld]
+    withheld = [each for report in reports for each in report.results.withheld_of(Resize)]
     assert withheld
     assert "withheld" not in {line.action.result for line in history_recorded(path, None, silent)}
     lines = [line for line in history_recorded(path, None, silent, withheld=True) if line.action.result == "withheld"]

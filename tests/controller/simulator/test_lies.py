@@ -45,7 +45,7 @@ def seen_after(seconds: float, instance: Instance) -> Job:
     world.place(world.jobs[0], 0)
     world.settle()
     world.pass_time(seconds)
-    (seen,) = SimObserver(world, oracle=False).observe().jobs
+    (seen,) = SimObserver(world, oracle=False).observe().snapshot.jobs
     return seen
 
 

@@ -20,6 +20,7 @@ from slopewise.model import (
     Migrate,
     Movability,
     PassReport,
+    Place,
 )
 from slopewise.policies import PolicyProtocol
 from slopewise.reconcile import reconcile
@@ -170,22 +171,22 @@ def test_a_simulated_job_saves_when_it_is_signalled_to_end_and_is_under_way_whil
     world.settle()
     observer = SimObserver(world, oracle=False)
     world.pass_time(10.0)
-    before = observer.observe()
+    before = observer.observe().snapshot
     assert before.jobs[0].checkpoint == Checkpoint(None, 2.0, on_sigterm=True)
     assert before.jobs[0].movability == Movability("restart", restart_seconds=5.0)
     assert before.moving == ()
     report = one_pass(world, Migrate("a", "n1", "n2", "why"))
-    assert report.moves[0].decision.reason == (
+    assert report.results.of(Place, Migrate)[0].decision.reason == (
         "why; gains 600 s over 600 s, costs 7 s (saving 2 s, starting 5 s, repeating 0 s)"
     )
-    during = observer.observe()
+    during = observer.observe().snapshot
     [moving] = during.moving
     assert (moving.job_uid, moving.from_node, moving.node) == ("a", "n1", "n2")
     assert moving.since_seconds == EPOCH_SECONDS + 10.0
     assert {job.uid: job.state for job in during.jobs}["a"] is JobState.STARTING
     world.settle()
     world.pass_time(17.0)
-    assert observer.observe().moving == ()
+    assert observer.observe().snapshot.moving == ()
 
 
 def test_a_job_that_only_crashes_is_not_under_way() -> None:
@@ -196,4 +197,4 @@ def test_a_job_that_only_crashes_is_not_under_way() -> None:
     world.settle()
     world.pass_time(world.next_event_seconds)
     assert world.jobs[0].paused
-    assert SimObserver(world, oracle=False).observe().moving == ()
+    assert SimObserver(world, oracle=False).observe().snapshot.moving == ()

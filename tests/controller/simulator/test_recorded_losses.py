@@ -121,7 +121,7 @@ class TestInAScenario:
         world.pass_time(0.0)
         DefaultScheduler(world, 1).place_waiting()
         world.pass_time(4.99)  # one scrape every 5 s
-        (seen,) = SimObserver(world, oracle=False).observe().jobs
+        (seen,) = SimObserver(world, oracle=False).observe().snapshot.jobs
         assert seen.evaluation is not None
         curve, done = recorded_loss("vae-pytorch", "train"), (seen.evaluation.sampled_at_seconds - 1.7e9) / 100
         assert seen.evaluation.level == pytest.approx(reported(curve, done))

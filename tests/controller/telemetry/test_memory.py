@@ -14,6 +14,7 @@ from slopewise.model import (
     Outcome,
     PassReport,
     ResizeMemory,
+    Results,
     Usage,
     Withheld,
 )
@@ -36,8 +37,7 @@ def a_report(
         START + 20,
         snapshot=a_snapshot([JOB]),
         decisions=decisions,
-        memory_outcomes=outcomes,
-        memory_withheld=withheld,
+        results=Results(outcomes, withheld),
     )
 
 

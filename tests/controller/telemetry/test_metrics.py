@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import structlog
+from msgspec import structs
 from prometheus_client import generate_latest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
@@ -34,6 +35,7 @@ from slopewise.model import (
     Place,
     QoeStanding,
     Resize,
+    Results,
     Standing,
     Stop,
     TargetStanding,
@@ -58,8 +60,7 @@ def a_report(held: str | None = None) -> PassReport:
         START + 20,
         snapshot=a_snapshot(jobs, [a_node(cpu_cores=2.0)]),
         decisions=Decisions("flowcon", (resize,), {}, memory),
-        outcomes=(Outcome(resize, "applied"),),
-        withheld=(Withheld(resize, "cooldown", "cooldown: …"),),
+        results=Results((Outcome(resize, "applied"),), (Withheld(resize, "cooldown", "cooldown: …"),)),
     )
 
 
@@ -257,11 +258,17 @@ def test_a_pass_is_one_json_line_with_its_figures() -> None:
 
 def a_report_with_moves() -> PassReport:
     place, migrate = Place("late", "n2", "least claims"), Migrate("a", "n1", "n2", "slow move")
-    return replace(
+    return also(
         a_report(),
-        moves=(Outcome(place, "applied"), Outcome(migrate, "infeasible", "does not move yet")),
-        moves_withheld=(Withheld(migrate, "may_migrate", "may_migrate: it must not"),),
+        outcomes=(Outcome(place, "applied"), Outcome(migrate, "infeasible", "does not move yet")),
+        withheld=(Withheld(migrate, "may_migrate", "may_migrate: it must not"),),
     )
+
+
+def also(report: PassReport, **more: Any) -> PassReport:
+    """The report with these results besides."""
+    results = {kind: (*getattr(report.results, kind), *found) for kind, found in more.items()}
+    return replace(report, results=structs.replace(report.results, **results))
 
 
 def test_moves_are_counted_by_kind_and_outcome_and_withheld_ones_under_their_guard() -> None:
@@ -294,7 +301,7 @@ def test_a_line_names_a_job_without_a_pod_by_its_workload() -> None:
     absent = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
     event = MoveEvent("job-1:0", "cancelled", MoveRecord(START, "n1", "n2"), "its move is over")
     snapshot = replace(report.snapshot, absent=(absent,))
-    Telemetry(control="limits", interval_seconds=20.0).record(replace(report, snapshot=snapshot, move_events=(event,)))
+    Telemetry(control="limits", interval_seconds=20.0).record(also(replace(report, snapshot=snapshot), events=(event,)))
     assert json.loads(stream.getvalue())["moves"] == ["team/train its move is over"]
 
 
@@ -312,7 +319,7 @@ STAGES = (
 
 
 def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
-    telemetry = recorded(replace(a_report(), move_events=STAGES))
+    telemetry = recorded(also(a_report(), events=STAGES))
     stages = [value(telemetry, "slopewise_migrations_total", stage=each) for each in ("begun", "resumed", "failed")]
     assert stages == [1, 1, 1]
     assert value(telemetry, "slopewise_move_pause_seconds_sum") == 4.0
@@ -321,7 +328,7 @@ def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
 
 def test_a_migration_that_was_given_up_has_cost_nothing() -> None:
     stayed = news("cancelled", "stays on n1", **{**BACK, "resumed_on": "n1"})
-    telemetry = recorded(replace(a_report(), move_events=(stayed,)))
+    telemetry = recorded(also(a_report(), events=(stayed,)))
     assert value(telemetry, "slopewise_migrations_total", stage="resumed") == 0
     assert value(telemetry, "slopewise_move_pause_seconds_count") == 0
 
@@ -339,17 +346,16 @@ def lines_of(*reports: PassReport, interval_seconds: float = 20.0) -> list[dict[
 def a_quiet_report(after_seconds: float = 0.0, guard: str = "cooldown") -> PassReport:
     """A pass that changes nothing, because a guard withholds what is wanted."""
     report = a_report()
-    [withheld] = report.withheld
+    [withheld] = report.results.withheld
     return replace(
         report,
         taken_at_seconds=START + after_seconds,
-        outcomes=(),
-        withheld=(replace(withheld, guard=guard, reason=f"{guard}: {after_seconds:g} s"),),
+        results=Results(withheld=(replace(withheld, guard=guard, reason=f"{guard}: {after_seconds:g} s"),)),
     )
 
 
 def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_quiet_it_is() -> None:
-    quiet, reported = a_quiet_report(), replace(a_quiet_report(2.0), move_events=STAGES)
+    quiet, reported = a_quiet_report(), also(a_quiet_report(2.0), events=STAGES)
     first, second = lines_of(quiet, reported)
     assert first["moves"] == []
     assert second["moves"] == [f"team/a {each.message}" for each in STAGES[1:]]
@@ -358,9 +364,9 @@ def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_
 def test_a_migration_that_stays_withheld_is_reported_once_though_its_figures_change() -> None:
     migrate = Migrate("a", "n1", "n2", "slow move")
     held = [
-        replace(
+        also(
             a_quiet_report(after),
-            moves_withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),),
+            withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),),
         )
         for after, guard in ((0.0, "minimum_stay"), (2.0, "minimum_stay"), (4.0, "gain"), (24.0, "gain"))
     ]
@@ -397,9 +403,9 @@ def test_what_is_withheld_is_named_once_and_counted_in_every_line() -> None:
 
 def test_a_line_names_twenty_changes_what_went_wrong_first_and_counts_the_others() -> None:
     report = a_report()
-    [applied] = report.outcomes
+    [applied] = report.results.outcomes
     outcomes = (*[applied] * 30, replace(applied, result="failed", detail="refused"))
-    [line] = lines_of(replace(report, outcomes=outcomes, withheld=()))
+    [line] = lines_of(replace(report, results=Results(outcomes)))
     assert line["changes"][0] == "team/a 1000m to 500m failed: refused"
     assert len(line["changes"]) == 21
     assert line["changes"][-1] == "and 11 more"
@@ -456,10 +462,10 @@ def test_what_others_leave_of_a_node_is_exported(available: float | None, shown:
 def test_stops_at_the_target_are_counted_and_logged_and_a_withheld_one_once() -> None:
     stop = Stop("a", "n1", "stopped at its target: loss 0.19 ≤ 0.2")
     quiet = a_quiet_report()
-    done = replace(a_quiet_report(2.0), stops=(Outcome(stop, "applied"),))
+    done = also(a_quiet_report(2.0), outcomes=(Outcome(stop, "applied"),))
     assert value(recorded(quiet, done), "slopewise_stops_total", outcome="applied") == 1
     withheld = Withheld(stop, "stop_checkpointing", "stop_checkpointing: job is checkpointing")
-    waits = [replace(a_quiet_report(at), stops_withheld=(withheld,)) for at in (4.0, 60.0)]
+    waits = [also(a_quiet_report(at), withheld=(withheld,)) for at in (4.0, 60.0)]
     first, stopped, held, again = lines_of(quiet, done, *waits)
     assert [line.get("stops") for line in (first, stopped, held, again)] == [
         None,

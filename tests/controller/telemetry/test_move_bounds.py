@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from support.worlds import START, a_node, a_snapshot
 
-from slopewise.model import Decisions, MemoryState, MoveBounds, MoveEvent, MoveRecord, MoveStage, PassReport
+from slopewise.model import Decisions, MemoryState, MoveBounds, MoveEvent, MoveRecord, MoveStage, PassReport, Results
 from slopewise.telemetry.metrics import Instruments, Telemetry, configure_logging
 
 BOUNDS = MoveBounds(True, 12, 1, 60.0, 600.0, 600.0)
@@ -21,7 +21,7 @@ def recorded(events: Sequence[MoveEvent] = (), nodes: Sequence[str] = ("n1", "n2
     snapshot = a_snapshot([], [a_node(name) for name in nodes])
     decisions = Decisions("p", (), {}, MemoryState())
     return PassReport(
-        START, "p", {}, START + 20, snapshot=snapshot, decisions=decisions, move_events=tuple(events)
+        START, "p", {}, START + 20, snapshot=snapshot, decisions=decisions, results=Results(events=tuple(events))
     )  # fmt: skip
 
 

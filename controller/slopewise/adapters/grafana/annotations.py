@@ -19,7 +19,7 @@ import structlog
 
 from slopewise.adapters.grafana.client import connect, message_of
 from slopewise.errors import SlopewiseError
-from slopewise.model import Arrival, Job, JobView, PassReport
+from slopewise.model import Arrival, Job, JobView, Migrate, PassReport, Place, Resize, ResizeMemory, Stop
 from slopewise.text import bounded
 from slopewise.tracking import OncePerChange
 
@@ -80,17 +80,17 @@ def _all_of(report: PassReport, document: str) -> Iterator[Annotation]:
 
 def _decisions(view: JobView) -> Iterator[tuple[str, str]]:
     """Kind and text of each decision on a job."""
-    if (resized := view.outcome) is not None:
+    if (resized := view.outcome(Resize)) is not None:
         change = f"{resized.decision.from_millicores}m to {resized.decision.to_millicores}m {resized.result}"
         yield "resize", f"{change}: {resized.detail or resized.decision.reason}"
-    if (memory := view.memory_outcome) is not None:
-        yield "memory", f"memory {memory.decision.bound} {memory.result}: {view.memory_message}"
-    if (moved := view.moved) is not None:
+    if (memory := view.outcome(ResizeMemory)) is not None:
+        yield "memory", f"memory {memory.decision.bound} {memory.result}: {view.message_of(ResizeMemory)}"
+    if (moved := view.outcome(Place, Migrate)) is not None:
         yield "move", f"to {moved.decision.node} {moved.result}: {moved.detail or moved.decision.reason}"
-    for event in view.move_events:
+    for event in view.results.events:
         if event.stage != "begun":  # the move itself says so
             yield "move", event.message
-    if (stopped := view.stopped) is not None:
+    if (stopped := view.outcome(Stop)) is not None:
         yield "stop", f"{stopped.result}: {stopped.detail or stopped.decision.reason}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
@@ -55,6 +55,7 @@ from slopewise.model import (
     Movability,
     MoveUnderWay,
     Node,
+    Observation,
 )
 from slopewise.ports import Clock
 from slopewise.tracking import FirstSeen
@@ -101,6 +102,22 @@ class Stores:
         return node.labels if node else {}
 
 
+@dataclass(frozen=True, slots=True)
+class KubeNotes:
+    """What an observation has besides its snapshot, for the status of the policy."""
+
+    behind: Sequence[str] = ()
+    """The node of each job whose kubelet does not carry out accepted resizes."""
+    autoscaled: frozenset[str] = frozenset()
+    """Jobs, by uid, whose owner is scaled by CPU, or by memory that was changed."""
+    resized_by_others: Mapping[str, str] = field(default_factory=dict)
+    """Pods, as `namespace/name`, that others resize too, and who."""
+    capacities: Mapping[str, Capacity] = field(default_factory=dict)
+    """What each node has left for jobs, by name."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Pods, as `namespace/name`, that the snapshot leaves out for lack of facts, and the reason."""
+
+
 class KubeObserver:
     """One policy's view of the cluster. Shape: `ports.Observer`."""
 
@@ -145,19 +162,9 @@ class KubeObserver:
         self._movers = None if moving is None else MovabilityInputs(moving, owners.jobs, stores.namespaces)
         self._absences = None if moving is None else Absences(moving.api, owners.jobs, moving.remembered)
         self._movability_inputs: Mapping[str, Movability] = {}
-        self.behind: Sequence[str] = ()
-        """The node of each job of the last snapshot whose kubelet does not carry out accepted resizes."""
-        self.autoscaled: frozenset[str] = frozenset()
-        """Jobs of the last snapshot, by uid, whose owner is scaled by CPU, or by memory that was changed."""
-        self.resized_by_others: Mapping[str, str] = {}
-        """Pods of the last snapshot, as `namespace/name`, that others resize too, and who."""
         self._others = Others(stores.other_pods, stores.pods, reader.use_of_others)
-        self.capacities: Mapping[str, Capacity] = {}
-        """What each node of the last snapshot has left for jobs, by name."""
-        self.left_out: Mapping[str, str] = {}
-        """Pods, as `namespace/name`, that the last snapshot leaves out for lack of facts, and the reason."""
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         """All jobs of this policy; ObservationError when the API server or Prometheus does not answer."""
         self._check_freshness()
         now = self._clock.now()
@@ -178,25 +185,21 @@ class KubeObserver:
         found = list(jobs(shown, reading, now, self._first_seen, self._movability_inputs, self._waited_seconds))
         found = explained(found, shown, reading, self._missing, now)
         self._first_seen.forget_before(now)
-        self.autoscaled = frozenset(each.managed.job_uid for each in shown if each.is_autoscaled)
-        self.resized_by_others = {
-            f"{each.managed.pod.namespace}/{each.managed.pod.name}": who
-            for each in shown
-            if not each.managed.pod.ended and (who := other_resizer(each.managed.pod)) is not None
-        }
-        self.behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
+        behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
         sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
-        self._note_left_out(found, sizes, reading)
+        left_out = self._left_out(found, sizes, reading)
         found = [job for job in found if job.node in sizes]
         cores = {name: size for name, (size, _) in sizes.items()}
         reserved = reserved_cores(found, self._original)
-        self.capacities = self._others.leave(cores, reserved, {JobKey(job.namespace, job.name) for job in found}, now)
-        nodes = self._nodes(sizes, records, found)
+        capacities = self._others.leave(cores, reserved, {JobKey(job.namespace, job.name) for job in found}, now)
+        nodes = self._nodes(sizes, records, found, capacities)
         waiting = self._waiting({job.uid for job in found} | {each.job_uid for each in moving}, now)
         scrape_seconds, absent = self._reader.scrape_interval_seconds, self._absent(shown, moving, now)
-        return ClusterSnapshot(
+        snapshot = ClusterSnapshot(
             now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent, freezes=self._freezes()
         )
+        autoscaled = frozenset(each.managed.job_uid for each in shown if each.is_autoscaled)
+        return Observation(snapshot, KubeNotes(behind, autoscaled, _resized_by_others(shown), capacities, left_out))
 
     def movability(self, job_uid: str) -> Movability | None:
         """How a job of the last snapshot could be moved; None: not in it, or not migratable."""
@@ -312,10 +315,10 @@ class KubeObserver:
         machines = self._reader.machines(now_seconds)
         return {name: (machine.cpu_cores, machine.memory_bytes) for name, machine in machines.items()}
 
-    def _note_left_out(
+    def _left_out(
         self, found: Iterable[Job], sizes: Mapping[str, tuple[float, int]], reading: PrometheusReading
-    ) -> None:
-        """Records pods with too many series, and jobs on nodes of unknown size.
+    ) -> Mapping[str, str]:
+        """Pods with too many series, and jobs on nodes of unknown size, with the reason.
 
         ObservationError when no node's size is known.
         """
@@ -331,10 +334,14 @@ class KubeObserver:
         crowded = {
             f"{key.namespace}/{key.pod}": f"it exports {count} series" for key, count in reading.left_out.items()
         }
-        self.left_out = {**self._resolution.left_out, **unknown, **crowded}
+        return {**self._resolution.left_out, **unknown, **crowded}
 
     def _nodes(
-        self, sizes: Mapping[str, tuple[float, int]], records: Mapping[str, NodeRecord], found: Sequence[Job]
+        self,
+        sizes: Mapping[str, tuple[float, int]],
+        records: Mapping[str, NodeRecord],
+        found: Sequence[Job],
+        capacities: Mapping[str, Capacity],
     ) -> tuple[Node, ...]:
         """Every node with jobs, and every other selected node that could take some."""
         jobs_on: dict[str, list[Job]] = defaultdict(list)
@@ -346,7 +353,7 @@ class KubeObserver:
                 cores,
                 memory,
                 self._requests_max(jobs_on[name]),
-                self.capacities[name].available_cores,
+                capacities[name].available_cores,
                 memory_pressure=(record := records.get(name)) is not None and record.memory_pressure,
             )
             for name, (cores, memory) in sorted(sizes.items())
@@ -368,6 +375,14 @@ class KubeObserver:
             return None
         originals = sum((self._original(job.uid) or job.allocation).request_millicores for job in jobs_here)
         return originals + math.ceil(len(jobs_here) / 2)
+
+
+def _resized_by_others(shown: Iterable[JobFacts]) -> Mapping[str, str]:
+    return {
+        f"{each.managed.pod.namespace}/{each.managed.pod.name}": who
+        for each in shown
+        if not each.managed.pod.ended and (who := other_resizer(each.managed.pod)) is not None
+    }
 
 
 def _scope(job_facts: Iterable[JobFacts]) -> Scope:

@@ -21,6 +21,7 @@ from slopewise.model import (
     Arrival,
     ClusterSnapshot,
     CpuAllocation,
+    Decision,
     Job,
     JobState,
     MemoryAllocation,
@@ -31,7 +32,9 @@ from slopewise.model import (
     MoveUnderWay,
     Node,
     Objectives,
+    Observation,
     Outcome,
+    Place,
     Resize,
     ResizeMemory,
     Restored,
@@ -85,14 +88,14 @@ class LocalObserver:
         self._waiting = waiting
         self._moving = moving
         self._missing = missing
-        self.reading: PrometheusReading | None = None
-        """The reading of the last observation, also of jobs that have ended since; None: there was none."""
 
-    def observe(self) -> ClusterSnapshot:
-        """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read."""
+    def observe(self) -> Observation:
+        """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read.
+
+        The notes are the reading, also of jobs that have ended since.
+        """
         now = self._clock.now()
-        self.reading = None
-        self.reading = reading = self._reader.read(now)
+        reading = self._reader.read(now)
         moving = tuple(self._moving())  # before `running`: a job arriving in between is observed twice, not missed
         running = self._running()
         causes = self._causes(running, reading, now)
@@ -104,7 +107,8 @@ class LocalObserver:
                 jobs.append(job)
         waiting = tuple(self._waiting())
         interval = self._reader.scrape_interval_seconds
-        return ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
+        snapshot = ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
+        return Observation(snapshot, reading)
 
     def _causes(
         self, running: Sequence[LocalJob], reading: PrometheusReading, now_seconds: float
@@ -176,28 +180,22 @@ class LocalActuator:
         self._migrate = migrate
         self._stop = stop
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
-        """Applied, or `ActuationError`; this machine defers nothing."""
-        if resize.control == "requests":
-            self._limiter.set_request(resize.job_uid, resize.to_millicores)
-        else:
-            self._limiter.set_limit(resize.job_uid, resize.to_millicores)
-        return Outcome(resize, "applied")
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """Infeasible: jobs of one machine have no memory request that anything else is placed by."""
-        return Outcome(resize, "infeasible", "memory is not changed on one machine")
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """Start a waiting job on its node, or begin to move a running one, within a tenth of a second."""
-        if isinstance(move, Migrate):
-            return self._migrate(move)
-        self._place(move.job_uid, move.node)
-        return Outcome(move, "applied")
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """Begin to end a running job, within a tenth of a second."""
-        return self._stop(stop)
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        """Applied, or `ActuationError`; this machine defers nothing. A move or a stop begins within 0.1 s."""
+        match decision:
+            case Resize(control="requests"):
+                self._limiter.set_request(decision.job_uid, decision.to_millicores)
+            case Resize():
+                self._limiter.set_limit(decision.job_uid, decision.to_millicores)
+            case ResizeMemory():
+                return Outcome(decision, "infeasible", "memory is not changed on one machine")
+            case Place():
+                self._place(decision.job_uid, decision.node)
+            case Migrate():
+                return self._migrate(decision)
+            case Stop():
+                return self._stop(decision)
+        return Outcome(decision, "applied")
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Restore the job's original allocation; a job that has ended needs nothing."""
@@ -208,21 +206,10 @@ class LocalActuator:
 class DryRunActuator:
     """The Actuator of `--dry-run`, which carries nothing out."""
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """What would have been done."""
-        return Outcome(resize, "deferred", "dry run: nothing was changed")
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """What would have been done."""
-        return Outcome(resize, "deferred", "dry run: nothing was changed")
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """What would have been done."""
-        return Outcome(move, "deferred", "dry run: nothing was changed")
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """What would have been done."""
-        return Outcome(stop, "deferred", f"dry run: nothing was changed ({stop.reason})")
+        why = f" ({decision.reason})" if isinstance(decision, Stop) else ""
+        return Outcome(decision, "deferred", f"dry run: nothing was changed{why}")
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Nothing was changed, so there is nothing to restore."""

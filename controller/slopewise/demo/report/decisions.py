@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from slopewise.allocation import allotted_cores
 from slopewise.demo.report.results import DecisionRow
-from slopewise.model import ClusterSnapshot, CpuControl, JobView, PassReport
+from slopewise.model import ClusterSnapshot, CpuControl, JobView, Migrate, PassReport, Place, Resize
 
 WITHHELD = "withheld: "
 """What an outcome begins with that a guard, named after it, did not let through."""
@@ -59,14 +59,14 @@ def _after(report: PassReport, snapshot: ClusterSnapshot, control: CpuControl) -
 
 
 def _moves(report: PassReport, at_seconds: float) -> Iterator[DecisionRow]:
-    for each in report.moves:
+    for each in report.results.of(Place, Migrate):
         move = each.decision
         reason = move.reason if each.result == "applied" else each.detail or move.reason
         yield DecisionRow(at_seconds, move.job_uid, None, None, None, each.result, reason, move.node)
-    for held in report.moves_withheld:
+    for held in report.results.withheld_of(Place, Migrate):
         move, outcome = held.decision, f"withheld: {held.guard}"
         yield DecisionRow(at_seconds, move.job_uid, None, None, None, outcome, held.reason, move.node)
-    for event in report.move_events:
+    for event in report.results.events:
         if event.stage != "begun":  # the outcome has it
             where = event.record.resumed_on or event.record.node
             yield DecisionRow(at_seconds, event.job_uid, None, None, None, event.stage, event.message, where)
@@ -74,13 +74,14 @@ def _moves(report: PassReport, at_seconds: float) -> Iterator[DecisionRow]:
 
 def _result(here: JobView) -> str:
     """Outcome of the change of its CPU; empty: none was wanted."""
-    if here.outcome is not None:
-        return here.outcome.result
-    return "" if here.withheld is None else f"{WITHHELD}{here.withheld.guard}"
+    if (outcome := here.outcome(Resize)) is not None:
+        return outcome.result
+    withheld = here.withheld(Resize)
+    return "" if withheld is None else f"{WITHHELD}{withheld.guard}"
 
 
 def _reason(here: JobView) -> str:
     """The guard's reason for what was withheld, else the policy's."""
-    if here.withheld is not None:
-        return here.withheld.reason
+    if (withheld := here.withheld(Resize)) is not None:
+        return withheld.reason
     return here.reason if here.resize is None else here.resize.reason

@@ -36,7 +36,7 @@ def _known(name: str, reports: Iterable[PassReport]) -> list[MoveRecord]:
     """The newest record of each migration of one job, oldest migration first."""
     newest: dict[float, MoveRecord] = {}
     for report in reports:
-        newest |= {event.record.at_seconds: event.record for event in report.move_events if event.job_uid == name}
+        newest |= {event.record.at_seconds: event.record for event in report.results.events if event.job_uid == name}
     return [newest[at] for at in sorted(newest)]
 
 

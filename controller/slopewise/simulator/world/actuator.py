@@ -6,8 +6,22 @@ A resize is written at once, as an API shows it, and takes effect a moment later
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slopewise.errors import ActuationError
-from slopewise.model import CpuAllocation, MemoryAllocation, Move, Outcome, Place, Resize, ResizeMemory, Restored, Stop
+from slopewise.model import (
+    CpuAllocation,
+    Decision,
+    MemoryAllocation,
+    Migrate,
+    Move,
+    Outcome,
+    Place,
+    Resize,
+    ResizeMemory,
+    Restored,
+    Stop,
+)
 from slopewise.simulator.world.running import RunningJob
 from slopewise.simulator.world.world import World
 
@@ -23,44 +37,18 @@ class SimActuator:
         self.resizes_total = 0
         self.migrations_total = 0
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """Applied; deferred when a node's requests have no room for a raise; infeasible above the node."""
-        running = self._world.present.get(resize.job_uid)
-        if running is None or running.node is None:
-            raise ActuationError(f"{resize.job_uid} is gone")
-        if resize.control == "limits":
-            return self._set_limit(resize, running, running.node)
-        return self._set_request(resize, running, running.node)
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """Infeasible: a simulated job always uses the memory that it requests."""
-        return Outcome(resize, "infeasible", "a simulated job uses the memory that it requests")
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """Applied; infeasible when the target is not there or has not the memory."""
-        number = self._world.node_number(move.node)
-        if number is None:
-            return Outcome(move, "infeasible", f"there is no node {move.node}")
-        jobs = self._world.waiting if isinstance(move, Place) else self._world.present
-        running = jobs.get(move.job_uid)
-        if running is None:
-            raise ActuationError(f"{move.job_uid} is gone")
-        if not self._world.fits(running, number):
-            return Outcome(move, "infeasible", f"{move.node} has not the memory")
-        if isinstance(move, Place):
-            self._world.place(running, number)
-        else:
-            self._world.migrate(running, number, "rebalanced" if move.reason.startswith(REBALANCE) else "migrated")
-            self.migrations_total += 1
-        return Outcome(move, "applied")
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """The job ends at once; its checkpoint takes no time here."""
-        running = self._world.present.get(stop.job_uid)
-        if running is None:
-            raise ActuationError(f"{stop.job_uid} is gone")
-        self._world.stop(running)
-        return Outcome(stop, "applied", stop.reason)
+        match decision:
+            case Resize():
+                return self._resize(decision)
+            case ResizeMemory():
+                return Outcome(decision, "infeasible", "a simulated job uses the memory that it requests")
+            case Place() | Migrate():
+                return self._move(decision)
+            case Stop():
+                self._world.stop(_there(self._world.present, decision.job_uid))
+                return Outcome(decision, "applied", decision.reason)
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Give a job back what it had; one that is gone needs nothing."""
@@ -69,6 +57,28 @@ class SimActuator:
             return Restored("gone", f"{job_uid} is gone")
         self._world.write(running, original)
         return Restored("applied")
+
+    def _resize(self, resize: Resize) -> Outcome[Resize]:
+        running = _there(self._world.present, resize.job_uid)
+        if running.node is None:
+            raise ActuationError(f"{resize.job_uid} is gone")
+        if resize.control == "limits":
+            return self._set_limit(resize, running, running.node)
+        return self._set_request(resize, running, running.node)
+
+    def _move(self, move: Move) -> Outcome[Move]:
+        number = self._world.node_number(move.node)
+        if number is None:
+            return Outcome(move, "infeasible", f"there is no node {move.node}")
+        running = _there(self._world.waiting if isinstance(move, Place) else self._world.present, move.job_uid)
+        if not self._world.fits(running, number):
+            return Outcome(move, "infeasible", f"{move.node} has not the memory")
+        if isinstance(move, Place):
+            self._world.place(running, number)
+        else:
+            self._world.migrate(running, number, "rebalanced" if move.reason.startswith(REBALANCE) else "migrated")
+            self.migrations_total += 1
+        return Outcome(move, "applied")
 
     def _set_limit(self, resize: Resize, running: RunningJob, number: int) -> Outcome[Resize]:
         whole_node = round(self._world.nodes[number].cpu_cores * 1000)
@@ -90,3 +100,10 @@ class SimActuator:
         self._world.write(running, allocation)
         self.resizes_total += 1
         return Outcome(resize, "applied")
+
+
+def _there(jobs: Mapping[str, RunningJob], uid: str) -> RunningJob:
+    """One of these jobs; ActuationError when it is none of them any more."""
+    if (running := jobs.get(uid)) is None:
+        raise ActuationError(f"{uid} is gone")
+    return running

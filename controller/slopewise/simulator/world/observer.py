@@ -24,6 +24,7 @@ from slopewise.model import (
     MoveUnderWay,
     Node,
     Objectives,
+    Observation,
     RawPoint,
     Responses,
     Usage,
@@ -165,10 +166,10 @@ class SimObserver:
         )
         self._watches: dict[str, Watch] = {}
 
-    def observe(self) -> ClusterSnapshot:
+    def observe(self) -> Observation:
         """All jobs that run or wait now."""
         now, physics = self._world.now_seconds, self._world.physics
-        return ClusterSnapshot(
+        snapshot = ClusterSnapshot(
             EPOCH_SECONDS + now,
             self._nodes,
             tuple(self._watch(running).observe_at(now) for running in self._world.present.values()),
@@ -178,6 +179,7 @@ class SimObserver:
             tuple(_moving(running, left) for running in self._world.present.values() if (left := running.moved_from)),
             tuple(self._newly_ended()),
         )
+        return Observation(snapshot)
 
     def _newly_ended(self) -> Iterator[Absence]:
         """Jobs that have ended since the last observation."""

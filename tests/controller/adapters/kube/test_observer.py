@@ -21,7 +21,7 @@ from support.cluster_records import (
 from support.worlds import START, FakeClock
 
 from slopewise.adapters.kube.cache.records import NodeRecord, ObjectRecord, OtherPod, PodPending, PodRecord
-from slopewise.adapters.kube.observer import KubeObserver, Stores
+from slopewise.adapters.kube.observer import KubeNotes, KubeObserver, Stores
 from slopewise.adapters.kube.snapshot import GRACE_SECONDS
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
@@ -106,8 +106,17 @@ class World:
     observer: KubeObserver
     index: WatchedJobIndex
 
+    notes: KubeNotes = field(default_factory=KubeNotes)
+    """Of the last look."""
+
+    def look(self) -> ClusterSnapshot:
+        seen = self.observer.observe()
+        assert isinstance(seen.notes, KubeNotes)
+        self.notes = seen.notes
+        return seen.snapshot
+
     def job(self) -> Job:
-        (job,) = self.observer.observe().jobs
+        (job,) = self.look().jobs
         return job
 
 
@@ -194,7 +203,7 @@ def test_a_pending_change_of_memory_has_what_is_in_effect() -> None:
 
 
 def test_a_node_under_memory_pressure_says_so() -> None:
-    [node] = world(a_pod(), nodes=(a_node_record(memory_pressure=True),)).observer.observe().nodes
+    [node] = world(a_pod(), nodes=(a_node_record(memory_pressure=True),)).look().nodes
     assert node.memory_pressure
 
 
@@ -202,7 +211,7 @@ def test_a_snapshot_has_the_nodes_with_what_they_have_to_give() -> None:
     cordoned = a_node_record("n2", unschedulable=True)
     lost = a_node_record("n3", ready=False)
     here = world(a_pod(), nodes=(a_node_record(cpu=1930), cordoned, lost, a_node_record("n4")))
-    assert here.observer.observe().nodes == (Node("n1", 1.93, 8 * GIB), Node("n4", 4.0, 8 * GIB))
+    assert here.look().nodes == (Node("n1", 1.93, 8 * GIB), Node("n4", 4.0, 8 * GIB))
 
 
 class TestCapacity:
@@ -211,7 +220,7 @@ class TestCapacity:
     SYSTEM = OtherPod("kube-system", "dns", "n1", 1000)
 
     def left(self, here: World) -> float | None:
-        (node,) = here.observer.observe().nodes
+        (node,) = here.look().nodes
         return node.available_cores
 
     def test_it_is_what_pods_that_are_not_ours_do_not_request(self) -> None:
@@ -225,7 +234,7 @@ class TestCapacity:
             select=lambda pod: pod.name == "mine",
         )
         assert self.left(here) == pytest.approx(4 - 1.0 - 0.7)
-        assert here.observer.capacities["n1"].note is None
+        assert here.notes.capacities["n1"].note is None
 
     def test_use_counts_where_it_is_more_than_what_is_requested(self) -> None:
         here = world(a_pod("mine", owner=JOB), others=FakeStore((self.SYSTEM,)))
@@ -254,7 +263,7 @@ class TestCapacity:
     def test_without_any_figure_all_of_it_counts_and_that_is_said(self, others: FakeStore[OtherPod] | None) -> None:
         here = world(a_pod("mine", owner=JOB), others=others)
         assert self.left(here) is None
-        assert here.observer.capacities["n1"].note == (
+        assert here.notes.capacities["n1"].note == (
             "what other pods request and use is not known, so all of its CPU counts"
         )
 
@@ -262,12 +271,12 @@ class TestCapacity:
 def test_nodes_that_the_policy_does_not_select_are_not_offered() -> None:
     spec = {"selector": {"nodes": {"matchLabels": {"pool": "cpu"}}}}
     nodes = (a_node_record("n1", labels={"pool": "cpu"}), a_node_record("n2"))
-    assert [node.name for node in world(nodes=nodes, spec=spec).observer.observe().nodes] == ["n1"]
+    assert [node.name for node in world(nodes=nodes, spec=spec).look().nodes] == ["n1"]
 
 
 def test_a_lost_node_stays_with_its_jobs_and_they_say_why_nothing_happens() -> None:
     here = world(a_pod(), nodes=(a_node_record(ready=False),))
-    snapshot = here.observer.observe()
+    snapshot = here.look()
     assert [node.name for node in snapshot.nodes] == ["n1"]
     assert snapshot.jobs[0].ineligible_reason == "node n1 is not ready; changes go on when it is"
 
@@ -275,18 +284,18 @@ def test_a_lost_node_stays_with_its_jobs_and_they_say_why_nothing_happens() -> N
 def test_only_selected_pods_on_a_node_are_jobs() -> None:
     waiting = a_pod("w", node=None, phase="Pending")
     here = world(a_pod("a"), a_pod("b"), waiting, select=lambda pod: pod.name != "b")
-    assert names(here.observer.observe()) == ["a"]
+    assert names(here.look()) == ["a"]
 
 
 def test_only_rows_of_the_jobs_namespaces_and_containers_are_asked_for() -> None:
     here = world(a_pod("a", a_container("pytorch"), namespace="x"), a_pod("b"))
-    here.observer.observe()
+    here.look()
     assert here.reader.asked == [Scope(("team", "x"), ("pytorch", "trainer"))]
 
 
 def test_without_jobs_no_rows_are_asked_for() -> None:
     here = world()
-    assert here.observer.observe().jobs == ()
+    assert here.look().jobs == ()
     assert here.reader.asked == [Scope(("",), ())]
 
 
@@ -294,7 +303,7 @@ def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does() -> None:
     ranks = [a_pod(f"r{rank}", owner=JOB, labels={INDEX: f"{rank}"}) for rank in range(11)]
     late = replace(REPORTS, evaluation=replace(LEVEL, level=0.9))
     here = world(*ranks, r2=REPORTS, r10=late, r3=JobSeries(responses=Responses(1, 1.0)))
-    jobs = {job.name: job for job in here.observer.observe().jobs}
+    jobs = {job.name: job for job in here.look().jobs}
     assert jobs["r0"].evaluation == LEVEL
     assert (jobs["r0"].steps_total, jobs["r0"].state) == (10, JobState.TRAINING)
     assert jobs["r10"].evaluation == late.evaluation
@@ -303,7 +312,7 @@ def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does() -> None:
 
 def test_jobs_of_another_workload_lend_nothing() -> None:
     here = world(a_pod("a"), a_pod("b"), a=REPORTS)
-    assert [job.evaluation for job in here.observer.observe().jobs] == [LEVEL, None]
+    assert [job.evaluation for job in here.look().jobs] == [LEVEL, None]
 
 
 @pytest.mark.parametrize(
@@ -324,12 +333,12 @@ def test_the_state_is_how_the_pod_ended_or_what_the_job_says(
 
 def test_a_job_that_has_ended_is_shown_for_a_while() -> None:
     here = world(a_pod(phase="Succeeded"))
-    assert names(here.observer.observe()) == ["p"]
+    assert names(here.look()) == ["p"]
     here.clock.seconds += 599
-    assert names(here.observer.observe()) == ["p"]
+    assert names(here.look()) == ["p"]
     here.clock.seconds += 2
-    assert names(here.observer.observe()) == []
-    assert names(here.observer.observe()) == []
+    assert names(here.look()) == []
+    assert names(here.look()) == []
 
 
 @pytest.mark.parametrize(
@@ -365,7 +374,7 @@ def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: fl
     assert (job.allocation, job.actual) == (CpuAllocation(2000, 500), SQUEEZED)
     expected = f"the API server has accepted limit 2000m, request 500m; {found} (it reports limit 500m, request 500m)"
     assert job.unconfirmed == Unconfirmed(expected, late)
-    assert here.observer.behind == (["n1"] if late else [])
+    assert here.notes.behind == (["n1"] if late else [])
 
     here.pods.put(a_pod())
     assert here.observer.with_cpu(job) == replace(job, actual=job.allocation, unconfirmed=None)
@@ -389,10 +398,10 @@ def test_pods_whose_owner_somebody_scales_by_cpu_are_left_alone_as_long_as_that_
         "HorizontalPodAutoscaler web scales it by CPU, which a resize changes; scale it by another metric, or set "
         "slopewise.dev/managed to 'false'"
     )
-    assert here.observer.autoscaled == {job.uid}
+    assert here.notes.autoscaled == {job.uid}
     store.records = others
     assert here.job().ineligible_reason is None
-    assert here.observer.autoscaled == frozenset()
+    assert here.notes.autoscaled == frozenset()
 
 
 def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_restored_where_it_was_changed() -> None:
@@ -404,9 +413,9 @@ def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_
     store.put(scales)
     job = here.job()
     assert str(job.memory_ineligible_reason).startswith("HorizontalPodAutoscaler web scales it by memory, which a")
-    assert (job.ineligible_reason, here.observer.autoscaled) == (None, frozenset())
+    assert (job.ineligible_reason, here.notes.autoscaled) == (None, frozenset())
     assert changed.job().memory_ineligible_reason == job.memory_ineligible_reason
-    assert changed.observer.autoscaled == {job.uid}
+    assert changed.notes.autoscaled == {job.uid}
 
 
 def test_a_kubelet_that_has_not_seen_the_newest_spec_has_not_carried_it_out() -> None:
@@ -493,7 +502,7 @@ def test_requests_may_add_up_to_what_they_were_before_we_came() -> None:
     pods = [a_pod(name, a_container(request=700)) for name in ("a", "b", "c")]
     originals = {"uid-a:0": CpuAllocation(2000, 500), "uid-b:0": CpuAllocation(2000, 300)}
     here = world(*pods, spec={"resources": {"control": "requests"}}, original=originals.get)
-    (node,) = here.observer.observe().nodes
+    (node,) = here.look().nodes
     assert node.requests_max_millicores == 500 + 300 + 700 + 2
 
 
@@ -527,10 +536,10 @@ def test_an_api_server_that_is_silent_holds_the_pass(what: str) -> None:
     store = getattr(here, what)
     store.silent = 121.0
     with pytest.raises(ObservationError, match=f"sent nothing about {what} for 121 s, bound 120 s"):
-        here.observer.observe()
+        here.look()
     store.synced = False
     with pytest.raises(ObservationError, match=f"The {what} of the cluster are not read yet"):
-        here.observer.observe()
+        here.look()
     assert here.reader.asked == []
 
 
@@ -538,29 +547,29 @@ def test_pods_whose_owner_cannot_be_read_are_left_out_and_named() -> None:
     jobset = owned_by("JobSet", "s", "set-1", "jobset.x-k8s.io/v1alpha2")
     path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/s"
     here = world(a_pod("a"), a_pod("b", owner=jobset), api=FakeOwnersApi({path: 500}))
-    assert names(here.observer.observe()) == ["a"]
-    assert list(here.observer.left_out) == ["team/b"]
+    assert names(here.look()) == ["a"]
+    assert list(here.notes.left_out) == ["team/b"]
 
 
 def test_a_pod_on_a_node_that_is_not_known_yet_is_left_out_and_named() -> None:
     here = world(a_pod("a"), a_pod("b", node="n9"))
-    assert names(here.observer.observe()) == ["a"]
-    assert here.observer.left_out == {"team/b": "the size of its node n9 is not known"}
+    assert names(here.look()) == ["a"]
+    assert here.notes.left_out == {"team/b": "the size of its node n9 is not known"}
 
 
 def test_a_pod_with_too_many_series_is_named_and_stays_a_job_without_a_loss() -> None:
     here = world(a_pod("a"), a_pod("b"))
     here.reader.jobs = {"a": REPORTS, "b": JobSeries(warnings=("left out: it exports 100000 series",))}
     here.reader.left_out = {JobKey("team", "b"): 100_000}
-    _, job = here.observer.observe().jobs
+    _, job = here.look().jobs
     assert (job.name, job.evaluation, job.warnings[0]) == ("b", None, "left out: it exports 100000 series")
-    assert here.observer.left_out == {"team/b": "it exports 100000 series"}
+    assert here.notes.left_out == {"team/b": "it exports 100000 series"}
 
 
 def test_without_the_right_to_read_nodes_prometheus_shows_their_size() -> None:
     here = world(a_pod(), nodes=None)
     here.reader.sizes = {"n1": Machine(2.0, GIB), "n2": Machine(4.0, GIB)}
-    snapshot = here.observer.observe()
+    snapshot = here.look()
     assert snapshot.nodes == (Node("n1", 2.0, GIB),)
     assert snapshot.jobs[0].ineligible_reason is None
 
@@ -569,12 +578,12 @@ def test_without_any_nodes_size_the_pass_is_held_with_the_remedy() -> None:
     with pytest.raises(
         ObservationError, match=r"The size of no node is known \(n1 …\).* grant the right to read nodes"
     ):
-        world(a_pod(), nodes=None).observer.observe()
+        world(a_pod(), nodes=None).look()
 
 
 def test_the_index_finds_the_newest_that_is_known_of_a_pod() -> None:
     here = world(a_pod())
-    here.observer.observe()
+    here.look()
     newer = a_pod(resource_version="2")
     here.pods.put(newer)
     managed = here.index.find("uid-p:0")
@@ -591,7 +600,7 @@ def test_the_index_finds_a_pod_that_is_selected_no_more_and_before_the_first_pas
 
 def test_a_pod_that_is_gone_is_not_found_nor_is_another_of_its_name() -> None:
     here = world(a_pod())
-    here.observer.observe()
+    here.look()
     here.pods.put(a_pod(uid="another"))
     assert here.index.find("uid-p:0") is None
     here.pods.drop("p")
@@ -600,7 +609,7 @@ def test_a_pod_that_is_gone_is_not_found_nor_is_another_of_its_name() -> None:
 
 def test_the_index_finds_the_pod_that_replaced_another_in_its_slot() -> None:
     here = world(a_pod("old", owner=JOB))
-    here.observer.observe()
+    here.look()
     here.pods.drop("old")
     here.pods.put(a_pod("new", owner=JOB))
     managed = here.index.find("job-1:0")
@@ -641,9 +650,9 @@ def test_a_workload_that_reports_no_loss_says_so_once_and_all_of_its_pods_know_w
     ]  # fmt: skip
     series: dict[str, Any] = {"train-1": DOWN}
     here = world(*ranks, **series)
-    here.observer.observe()
+    here.look()
     here.clock.seconds += GRACE_SECONDS
-    jobs = here.observer.observe().jobs
+    jobs = here.look().jobs
     causes = {job.missing_evaluation for job in jobs}
     assert [cause.reason for cause in causes if cause] == ["ScrapeFails"]
     expected = {job.name for job in jobs if any("reports no loss" in warning for warning in job.warnings)}
@@ -657,6 +666,6 @@ def test_a_rank_that_reports_nothing_beside_one_that_does_is_no_matter() -> None
     ]
     series: dict[str, Any] = {"train-0": REPORTS}
     here = world(*ranks, **series)
-    here.observer.observe()
+    here.look()
     here.clock.seconds += GRACE_SECONDS
-    assert {job.missing_evaluation for job in here.observer.observe().jobs} == {None}
+    assert {job.missing_evaluation for job in here.look().jobs} == {None}

@@ -57,7 +57,7 @@ def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | No
     reader = FakeReader({JobKey("run", name): each for name, each in series.items()})
     jobs = [LocalJob(name, "run", START - 10, useful_parallelism_cores=1.0) for name in names]
     observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE])  # type: ignore[arg-type]
-    return observer.observe()
+    return observer.observe().snapshot
 
 
 @dataclass
@@ -77,7 +77,7 @@ def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
     limiter = FakeLimiter({"a": UNLIMITED, "b": UNLIMITED})
     jobs = [LocalJob(name, "run", START - 10) for name in "ab"]
     observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE], missing=missing)  # type: ignore[arg-type]
-    a, b = observer.observe().jobs
+    a, b = observer.observe().snapshot.jobs
     assert [(each.key.pod, each.running_seconds) for each in missing.asked] == [("b", 10.0)]
     assert (a.missing_evaluation, a.warnings) == (None, ())
     assert b.missing_evaluation == MissingEvaluation("ScrapeFails", "port 1 refuses")
@@ -151,7 +151,7 @@ def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() ->
         lambda: [waits],
         lambda: [goes],
     )
-    snapshot = observer.observe()
+    snapshot = observer.observe().snapshot
     assert (snapshot.nodes, snapshot.waiting, snapshot.moving) == (tuple(nodes), (waits,), (goes,))
     assert [(job.node, job.objectives, job.migratable) for job in snapshot.jobs] == [("node-2", objectives, False)]
 
@@ -160,7 +160,7 @@ def test_a_job_that_a_move_has_ended_is_seen_with_its_end_although_nothing_of_it
     gone = LocalJob("a", "run", START - 10, ended=JobState.FINISHED)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, steps_total=120, state=JobState.TRAINING)})
     observer = LocalObserver(reader, FakeLimiter(), lambda: [gone], FakeClock(), [NODE])  # type: ignore[arg-type]
-    (job,) = observer.observe().jobs
+    (job,) = observer.observe().snapshot.jobs
     assert (job.state, job.steps_total, job.allocation, job.usage) == (JobState.FINISHED, 120, UNLIMITED, None)
 
 
@@ -170,7 +170,7 @@ def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved(
     runs = LocalJob("a", "run", START - 10, migratable=True, movability=movability)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, checkpoint=saved)})
     observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), [NODE])  # type: ignore[arg-type]
-    (job,) = observer.observe().jobs
+    (job,) = observer.observe().snapshot.jobs
     assert (job.migratable, job.movability, job.checkpoint) == (True, movability, saved)
 
 
@@ -179,14 +179,14 @@ def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved(
 )
 def test_a_resize_writes_the_side_that_is_controlled(control: CpuControl, expected: CpuAllocation) -> None:
     limiter = FakeLimiter({"a": UNLIMITED})
-    outcome = an_actuator(limiter).resize(Resize("a", "local", control, 1000, 250, "why"))
+    outcome = an_actuator(limiter).carry_out(Resize("a", "local", control, 1000, 250, "why"))
     assert outcome.result == "applied"
     assert limiter.allocations["a"] == expected
 
 
 def test_a_resize_of_a_job_that_is_gone_fails_in_one_sentence() -> None:
     with pytest.raises(ActuationError, match="no such job runs on this machine"):
-        an_actuator(FakeLimiter()).resize(Resize("a", "local", "limits", 1000, 250, "why"))
+        an_actuator(FakeLimiter()).carry_out(Resize("a", "local", "limits", 1000, 250, "why"))
 
 
 def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
@@ -198,19 +198,19 @@ def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
 
 
 def test_a_dry_run_says_that_nothing_was_changed() -> None:
-    outcome = DryRunActuator().resize(Resize("a", "local", "limits", 1000, 250, "why"))
+    outcome = DryRunActuator().carry_out(Resize("a", "local", "limits", 1000, 250, "why"))
     assert (outcome.result, outcome.detail) == ("deferred", "dry run: nothing was changed")
 
 
 def test_a_placement_starts_the_job_on_its_node() -> None:
     placed: list[tuple[str, str]] = []
-    outcome = an_actuator(FakeLimiter(), placed).move(Place("a", "node-2", "why"))
+    outcome = an_actuator(FakeLimiter(), placed).carry_out(Place("a", "node-2", "why"))
     assert (outcome.result, placed) == ("applied", [("a", "node-2")])
 
 
 def test_what_becomes_of_a_migration_is_what_the_supervisor_says() -> None:
     placed: list[tuple[str, str]] = []
-    outcome = an_actuator(FakeLimiter(), placed).move(Migrate("a", "node-1", "node-2", "why"))
+    outcome = an_actuator(FakeLimiter(), placed).carry_out(Migrate("a", "node-1", "node-2", "why"))
     assert (outcome.result, outcome.detail, placed) == ("deferred", "a is on its way", [])
 
 

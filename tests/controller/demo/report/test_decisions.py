@@ -17,6 +17,7 @@ from slopewise.model import (
     PassReport,
     Place,
     Resize,
+    Results,
     Withheld,
 )
 
@@ -25,7 +26,9 @@ def a_report(after: float, job_class: str, **became: Any) -> PassReport:
     jobs = [a_job("a")]
     memory = MemoryState({"a": known(job_class=job_class)})
     decisions = Decisions("flowcon", (), {"a": f"{job_class}: because"}, memory)
-    return PassReport(START + after, "flowcon", {}, START, snapshot=a_snapshot(jobs), decisions=decisions, **became)
+    return PassReport(
+        START + after, "flowcon", {}, START, snapshot=a_snapshot(jobs), decisions=decisions, results=Results(**became)
+    )
 
 
 def test_the_decision_table_has_changes_of_class_and_every_resize_with_what_became_of_it() -> None:
@@ -53,7 +56,7 @@ def test_weights_are_reported_as_the_share_of_the_node_that_they_give() -> None:
         START, "flowcon", {}, START,
         snapshot=a_snapshot([a_job("a"), a_job("b")], [a_node(cpu_cores=2.0)]),
         decisions=Decisions("flowcon", tuple(resizes), {}, memory),
-        outcomes=tuple(Outcome(resize, "applied") for resize in resizes),
+        results=Results(tuple(Outcome(resize, "applied") for resize in resizes)),
     )  # fmt: skip
     rows = [(row.job, row.from_millicores, row.to_millicores) for row in decision_rows([report], START, "requests")]
     assert rows == [("a", 1000, 1500), ("b", 1000, 500)]
@@ -66,8 +69,7 @@ def test_an_applied_change_is_reported_without_those_that_were_withheld_beside_i
         START, "flowcon", {}, START,
         snapshot=a_snapshot([a_job("a"), a_job("b")], [a_node(cpu_cores=2.0)]),
         decisions=Decisions("flowcon", (raised, lowered), {}, memory),
-        outcomes=(Outcome(raised, "applied"),),
-        withheld=(Withheld(lowered, "cooldown", "cooldown: 1 s"),),
+        results=Results((Outcome(raised, "applied"),), (Withheld(lowered, "cooldown", "cooldown: 1 s"),)),
     )  # fmt: skip
     rows = [(row.job, row.to_millicores, row.outcome) for row in decision_rows([report], START, "requests")]
     assert rows == [("a", 1200, "applied"), ("b", 500, "withheld: cooldown")]  # 1500 beside 1000, and beside 500
@@ -78,8 +80,8 @@ def test_placements_and_migrations_are_rows_with_their_node_and_what_became_of_t
     report = a_report(
         3,
         "NL",
-        moves=(Outcome(place, "applied"), Outcome(migrate, "infeasible", "does not move yet")),
-        moves_withheld=(Withheld(migrate, "may_migrate", "may_migrate: it must not"),),
+        outcomes=(Outcome(place, "applied"), Outcome(migrate, "infeasible", "does not move yet")),
+        withheld=(Withheld(migrate, "may_migrate", "may_migrate: it must not"),),
     )
     moved = [row for row in decision_rows([report], START, "limits") if row.node]
     assert [(row.job, row.node, row.outcome, row.reason) for row in moved] == [
@@ -94,7 +96,7 @@ def test_that_a_moved_job_is_at_work_again_is_a_row_and_that_it_was_begun_is_not
     begun = MoveEvent("a", "begun", record, "moves from n1 to n2")
     resumed = MoveEvent("a", "resumed", record, "resumed on n3, not on n2 after 3 s, no step lost")
     failed = MoveEvent("b", "failed", MoveRecord(START, "n1", "n2"), "crashed on resume; it is not moved again")
-    report = a_report(3, "NL", move_events=(begun, resumed, failed))
+    report = a_report(3, "NL", events=(begun, resumed, failed))
     moved = [row for row in decision_rows([report], START, "limits") if row.node]
     assert [(row.job, row.node, row.outcome, row.reason) for row in moved] == [
         ("a", "n3", "resumed", "resumed on n3, not on n2 after 3 s, no step lost"),
@@ -104,6 +106,6 @@ def test_that_a_moved_job_is_at_work_again_is_a_row_and_that_it_was_begun_is_not
 
 def test_a_move_that_was_begun_shows_why_it_was_wanted_and_not_how_it_is_done() -> None:
     migrate = Migrate("a", "n1", "n2", "slow move: score 1 on n2")
-    report = a_report(3, "NL", moves=(Outcome(migrate, "applied", "saves and ends within 5 s"),))
+    report = a_report(3, "NL", outcomes=(Outcome(migrate, "applied", "saves and ends within 5 s"),))
     (row,) = [row for row in decision_rows([report], START, "limits") if row.node]
     assert (row.outcome, row.reason) == ("applied", "slow move: score 1 on n2")

@@ -12,7 +12,7 @@ from slopewise.demo.report.comparison import job_blocks
 from slopewise.demo.report.job_moves import cost_text, job_moves, move_rows, node_rows
 from slopewise.demo.report.page import render
 from slopewise.demo.report.results import DecisionRow, DemoResult, JobMove, JobResult, RunResult
-from slopewise.model import MoveEvent, MoveRecord, PassReport
+from slopewise.model import MoveEvent, MoveRecord, PassReport, Results
 
 START = 1_000.0
 MOVE = JobMove(10.0, "node-1", "node-2", 0.4, 2.5, 0.0)
@@ -22,7 +22,7 @@ def reported(at: float, job_uid: str = "a", **more: Any) -> PassReport:
     """A pass that reports the migration that was decided at `at`."""
     record = MoveRecord(START + at, "node-1", "node-2", steps_before=100.0, **more)
     event = MoveEvent(job_uid, "resumed" if more else "begun", record, "on its way")
-    return PassReport(START + at, "specon", {}, START, move_events=(event,))
+    return PassReport(START + at, "specon", {}, START, results=Results(events=(event,)))
 
 
 def made(at: float) -> MoveMade:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from support.moving import AUTO, MOBILE, SAVES
+from support.reviewing import reviewed
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.guards.moves import review_moves
 from slopewise.model import (
     Answering,
     ClusterSnapshot,
@@ -174,7 +174,7 @@ class TestPodsOfOneJob:
         decisions = self.decide({"n1": 1.0, "n2": 3.0, "n3": 1.2})
         jobs = [served("a"), served("b:0", movability=self.POD), served("b:1", "n2", movability=self.POD)]
         nodes = [a_node("n1"), a_node("n2", 3.0), a_node("n3", 1.2)]
-        allowed, withheld = review_moves(decisions.moves, a_snapshot(jobs, nodes), decisions.memory, AUTO)
+        allowed, withheld = reviewed(decisions.moves, a_snapshot(jobs, nodes), decisions.memory, AUTO)
         assert ([move.job_uid for move in allowed], withheld) == (["b:0", "b:1"], ())
 
     @pytest.mark.parametrize(

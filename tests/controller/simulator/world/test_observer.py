@@ -29,7 +29,7 @@ def look_at(
             world.pass_time(world.next_event_seconds)
             scheduler.place_waiting()
         world.pass_time(seconds)
-        seen.append(observer.observe().jobs[0])
+        seen.append(observer.observe().snapshot.jobs[0])
     return seen
 
 
@@ -143,8 +143,8 @@ class TestWhatItIsTold:
         world.pass_time(0.0)
         DefaultScheduler(world, 1).place_waiting()
         world.pass_time(5.0)
-        assert SimObserver(world, oracle=False).observe().remaining_work_cpu_seconds == {}
-        assert SimObserver(world, oracle=True).observe().remaining_work_cpu_seconds == {"a": 95.0, "b": 50.0}
+        assert SimObserver(world, oracle=False).observe().snapshot.remaining_work_cpu_seconds == {}
+        assert SimObserver(world, oracle=True).observe().snapshot.remaining_work_cpu_seconds == {"a": 95.0, "b": 50.0}
 
 
 class TestRawPoints:

@@ -205,7 +205,7 @@ class TestResizes:
     def test_one_is_read_back_at_once_and_takes_effect_a_moment_later(self) -> None:
         world = a_world(an_instance([a_sim_job("a", 100)]), "limits")
         pass_to(world, 10.0)
-        assert SimActuator(world).resize(a_resize("a", 500)).result == "applied"
+        assert SimActuator(world).carry_out(a_resize("a", 500)).result == "applied"
         assert world.by_uid["a"].allocation == CpuAllocation(500, 1000)
         pass_to(world, 20.2)
         world.bring_up_to_date(world.by_uid["a"])
@@ -214,16 +214,16 @@ class TestResizes:
 
     def test_a_limit_above_the_node_is_infeasible(self) -> None:
         world = a_world(an_instance([a_sim_job("a")]), "limits")
-        assert SimActuator(world).resize(a_resize("a", 1001)).result == "infeasible"
+        assert SimActuator(world).carry_out(a_resize("a", 1001)).result == "infeasible"
         assert world.by_uid["a"].allocation.limit_millicores is None
 
     def test_a_raise_that_the_nodes_requests_have_no_room_for_is_deferred(self) -> None:
         node = a_sim_node(requests_max_millicores=2500)
         world = a_world(an_instance([a_sim_job("a"), a_sim_job("b")], [node]))
         actuator = SimActuator(world)
-        assert actuator.resize(a_resize("a", 1501, "requests")).result == "deferred"
-        assert actuator.resize(a_resize("a", 500, "requests")).result == "applied"
-        assert actuator.resize(a_resize("b", 2000, "requests")).result == "applied"
+        assert actuator.carry_out(a_resize("a", 1501, "requests")).result == "deferred"
+        assert actuator.carry_out(a_resize("a", 500, "requests")).result == "applied"
+        assert actuator.carry_out(a_resize("b", 2000, "requests")).result == "applied"
         assert actuator.resizes_total == 2
 
     def test_a_job_that_is_gone_is_an_error_to_resize_and_none_to_restore(self) -> None:
@@ -231,14 +231,14 @@ class TestResizes:
         pass_to(world, 50.0)
         actuator = SimActuator(world)
         with pytest.raises(ActuationError, match="a is gone"):
-            actuator.resize(a_resize("a", 500))
+            actuator.carry_out(a_resize("a", 500))
         actuator.restore("a", CpuAllocation(None, 1000))
         assert "a" not in world.present
 
     def test_restoring_gives_back_what_was_there_before(self) -> None:
         world = a_world(an_instance([a_sim_job("a")]), "limits")
         actuator = SimActuator(world)
-        actuator.resize(a_resize("a", 500))
+        actuator.carry_out(a_resize("a", 500))
         actuator.restore("a", CpuAllocation(None, 1000))
         pass_to(world, 10.0)
         assert world.by_uid["a"].rate.cores == 1.0
@@ -246,8 +246,8 @@ class TestResizes:
     def test_one_that_was_under_way_when_its_job_moved_has_no_effect(self) -> None:
         world = a_world(an_instance([a_sim_job("a")], [a_sim_node("n1"), a_sim_node("n2")]), "limits")
         actuator, here = SimActuator(world), world.by_uid["a"].node_name
-        actuator.resize(Resize("a", here, "limits", 1000, 100, "because"))
-        actuator.move(Migrate("a", here, "n2" if here == "n1" else "n1", "because"))
+        actuator.carry_out(Resize("a", here, "limits", 1000, 100, "because"))
+        actuator.carry_out(Migrate("a", here, "n2" if here == "n1" else "n1", "because"))
         pass_to(world, 10.0)
         assert world.by_uid["a"].rate.cores == 1.0
         assert world.by_uid["a"].allocation == CpuAllocation(None, 1000)
@@ -262,9 +262,9 @@ class TestMoves:
     def test_a_migrated_job_is_on_its_target_at_once_and_works_again_after_its_pause(self) -> None:
         world, actuator, here, there = self.two_nodes(checkpoint_seconds=3.0, restart_seconds=4.0)
         pass_to(world, 40.0)
-        assert actuator.move(Migrate("a", here, there, "because")).result == "applied"
+        assert actuator.carry_out(Migrate("a", here, there, "because")).result == "applied"
         pass_to(world, 46.0)
-        seen = SimObserver(world, oracle=False).observe().jobs[0]
+        seen = SimObserver(world, oracle=False).observe().snapshot.jobs[0]
         assert (seen.node, seen.state) == (there, JobState.STARTING)
         assert seen.process_started_at_seconds == EPOCH_SECONDS + 40.0
         assert world.by_uid["a"].rate.cores == 0.0
@@ -278,14 +278,14 @@ class TestMoves:
 
     def test_a_move_that_evens_out_loads_is_reported_as_such(self) -> None:
         world, actuator, here, there = self.two_nodes()
-        actuator.move(Migrate("a", here, there, "rebalance: n2 is idle"))
+        actuator.carry_out(Migrate("a", here, there, "rebalance: n2 is idle"))
         assert finish(world).jobs[0].stays[-1].came == "rebalanced"
 
     def test_a_job_moved_again_while_it_is_paused_starts_its_pause_again(self) -> None:
         world, actuator, here, there = self.two_nodes()
-        actuator.move(Migrate("a", here, there, "because"))
+        actuator.carry_out(Migrate("a", here, there, "because"))
         pass_to(world, 3.0)
-        actuator.move(Migrate("a", there, here, "because"))
+        actuator.carry_out(Migrate("a", there, here, "because"))
         assert finish(world).jobs[0].finished_seconds == pytest.approx(108.0)
 
     def test_a_move_without_memory_or_without_a_node_is_infeasible(self) -> None:
@@ -294,17 +294,17 @@ class TestMoves:
         world = a_world(an_instance(jobs, [a_sim_node("n1"), a_sim_node("n2")]))
         actuator = SimActuator(world)
         here, there = world.by_uid["a"].node_name, world.by_uid["b"].node_name
-        assert actuator.move(Migrate("a", here, there, "because")).result == "infeasible"
-        assert actuator.move(Migrate("a", here, "n9", "because")).result == "infeasible"
+        assert actuator.carry_out(Migrate("a", here, there, "because")).result == "infeasible"
+        assert actuator.carry_out(Migrate("a", here, "n9", "because")).result == "infeasible"
         with pytest.raises(ActuationError, match="c is gone"):
-            actuator.move(Place("c", here, "because"))
+            actuator.carry_out(Place("c", here, "because"))
         assert actuator.migrations_total == 0
 
     def test_a_policy_may_place_what_waits(self) -> None:
         world = World(an_instance([a_sim_job("a")], [a_sim_node("n1"), a_sim_node("n2")]), "requests")
         world.pass_time(0.0)
-        assert [arrival.uid for arrival in SimObserver(world, oracle=False).observe().waiting] == ["a"]
-        assert SimActuator(world).move(Place("a", "n2", "because")).result == "applied"
+        assert [arrival.uid for arrival in SimObserver(world, oracle=False).observe().snapshot.waiting] == ["a"]
+        assert SimActuator(world).carry_out(Place("a", "n2", "because")).result == "applied"
         assert finish(world).jobs[0].stays[0].node == "n2"
 
 
@@ -322,7 +322,7 @@ class TestCrashes:
         seen = {}
         for seconds in (24.0, 26.0, 44.0, 46.0):
             pass_to(world, seconds)
-            seen[seconds] = observer.observe().jobs[0]
+            seen[seconds] = observer.observe().snapshot.jobs[0]
         assert [job.restarted for job in seen.values()] == [False, True, True, False]
         assert seen[26.0].state is JobState.STARTING
         assert seen[46.0].process_started_at_seconds == EPOCH_SECONDS + 25.0
@@ -331,7 +331,7 @@ class TestCrashes:
         job = a_sim_job("a", 100, crashes_at_done_ratio=(0.101,), restart_seconds=6.0)
         world = a_world(an_instance([job]), "limits")
         pass_to(world, 10.0)
-        SimActuator(world).resize(a_resize("a", 500))
+        SimActuator(world).carry_out(a_resize("a", 500))
         pass_to(world, 20.0)
         assert world.by_uid["a"].rate.cores == 0.5
 
@@ -371,6 +371,6 @@ class TestRefusals:
     def test_a_run_in_which_nothing_can_end_names_a_job_that_is_left(self) -> None:
         physics = Physics(quota_speeds=((0.0, 0.0), (0.5, 0.0), (1.0, 1.0)))
         world = a_world(an_instance([a_sim_job("stuck", 10)], physics=physics), "limits")
-        SimActuator(world).resize(a_resize("stuck", 500))
+        SimActuator(world).carry_out(a_resize("stuck", 500))
         with pytest.raises(SlopewiseError, match=r"after 13600 s job stuck still has done 2\.0% of its work"):
             pass_to(world, math.inf)

@@ -131,8 +131,8 @@ class GatedPodController:
             return
         kept = {
             outcome.decision.job_uid
-            for outcome in report.moves
-            if isinstance(outcome.decision, Place) and outcome.result in ("applied", "deferred")
+            for outcome in report.results.of(Place)
+            if outcome.result in ("applied", "deferred")
         }
         waiting = {arrival.uid for arrival in report.snapshot.waiting}
         with self._lock:

@@ -13,8 +13,19 @@ from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
-from slopewise.guards.at_target import STOPPING
-from slopewise.model import JobUid, Move, MoveEvent, MoveStage, Outcome, OutcomeResult, PassReport, Place, Withheld
+from slopewise.guards.review import is_routine
+from slopewise.model import (
+    JobUid,
+    Migrate,
+    Move,
+    MoveEvent,
+    MoveStage,
+    Outcome,
+    OutcomeResult,
+    PassReport,
+    Place,
+    Withheld,
+)
 
 Act = Callable[[str, Action], None]
 """Appends an action to the history of the job of that uid."""
@@ -38,13 +49,6 @@ _STAGES: Mapping[MoveStage, str] = {
     "failed": "MoveFailed",
 }
 
-_ROUTINE_GUARDS = frozenset({
-    "move_paused", "move_canary", "migration_disabled", "may_migrate", "under_way", "minimum_stay", "no_return",
-    "all_or_nothing", "node_budget", "concurrency", "gain", "move_backoff", "attempts", STOPPING,
-})  # fmt: skip
-"""These hold moves back in every other pass and need no action: no events. The decision record and the metric of
-withheld moves have them."""
-
 
 class MoveReporter:
     """Reports the moves of one policy. Called by one thread at a time."""
@@ -64,10 +68,10 @@ class MoveReporter:
         now = report.taken_at_seconds
         jobs = report.snapshot.jobs if report.snapshot is not None else ()
         waiting = {job.uid for job in jobs if job.movability is not None and job.movability.backoff_reason is not None}
-        self._emit_outcomes(report.moves, waiting, now)
-        for event in report.move_events:
+        self._emit_outcomes(report.results.of(Place, Migrate), waiting, now)
+        for event in report.results.events:
             self._emit_event(event, now)
-        self._emit_withheld(report.moves_withheld, now)
+        self._emit_withheld(report.results.withheld_of(Place, Migrate), now)
 
     def _emit_outcomes(self, outcomes: Sequence[Outcome[Move]], waiting: Collection[str], now: float) -> None:
         """A begun migration has its own event; a repeated failure is reported once.
@@ -95,7 +99,7 @@ class MoveReporter:
 
     def _emit_withheld(self, withheld: Sequence[Withheld[Move]], now: float) -> None:
         before = self._withheld
-        self._withheld = {each.decision.job_uid: each.guard for each in withheld if each.guard not in _ROUTINE_GUARDS}
+        self._withheld = {each.decision.job_uid: each.guard for each in withheld if not is_routine(each.guard)}
         for each in withheld:
             uid = each.decision.job_uid
             if self._withheld.get(uid) == each.guard and before.get(uid) != each.guard:

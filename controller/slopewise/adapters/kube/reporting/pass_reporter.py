@@ -27,7 +27,7 @@ from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
 from slopewise.crds.promise_status import Change
 from slopewise.feedback.restore import RestoreReport
-from slopewise.guards.at_target import STOPPING
+from slopewise.guards.review import is_routine
 from slopewise.model import Job, JobUid, Outcome, OutcomeResult, PassReport, Resize, ResizeMemory, Withheld
 
 _REASON: Mapping[OutcomeResult, str] = {
@@ -36,10 +36,6 @@ _REASON: Mapping[OutcomeResult, str] = {
     "infeasible": "ResizeInfeasible",
     "failed": "ResizeFailed",
 }
-
-_ROUTINE = {"paused", "canary", "frozen", "cooldown", "minimum_change", "moving"}
-_ROUTINE_GUARDS = frozenset({*_ROUTINE, *(f"memory_{guard}" for guard in _ROUTINE), "few_samples", STOPPING})
-"""These hold changes back in every other pass and need no action: no events."""
 
 _BEGUN = {"Observe": "MetricsUnavailable", "Decide": "PolicyFailed"}
 _OVER = {
@@ -115,8 +111,8 @@ class StatusReporter:
         if view is not None:
             with self._lock:
                 self._show_jobs(view, report)
-            self._emit_outcomes((*report.outcomes, *report.memory_outcomes), view.now_seconds)
-            self._emit_withheld((*report.withheld, *report.memory_withheld))
+            self._emit_outcomes(report.results.of(Resize, ResizeMemory), view.now_seconds)
+            self._emit_withheld(report.results.withheld_of(Resize, ResizeMemory))
             self._moves.emit(report)
             self._stops.emit(report)
             self._emit_rollback(view)
@@ -230,7 +226,7 @@ class StatusReporter:
 
     def _fails_again(self, report: PassReport) -> str | None:
         """Resizes that failed twice in a row: once may be a deleted pod, twice is probably a missing right."""
-        before, self._failed = self._failed, _failed_by_job((*report.outcomes, *report.memory_outcomes))
+        before, self._failed = self._failed, _failed_by_job(report.results.of(Resize, ResizeMemory))
         again = [reason for uid, reason in self._failed.items() if uid in before]
         return f"resizes fail: {_together(again)}" if again else None
 
@@ -272,7 +268,7 @@ class StatusReporter:
         guards = {
             (each.decision.job_uid, isinstance(each.decision, ResizeMemory)): each
             for each in withheld
-            if each.guard not in _ROUTINE_GUARDS
+            if not is_routine(each.guard)
         }
         for key, each in guards.items():
             if self._guards.get(key) != each.guard:

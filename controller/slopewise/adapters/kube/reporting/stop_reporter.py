@@ -10,8 +10,8 @@ from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
-from slopewise.guards.at_target import reached_at_first
-from slopewise.model import OutcomeResult, PassReport
+from slopewise.guards.review import is_routine
+from slopewise.model import OutcomeResult, PassReport, Stop
 from slopewise.tracking import OncePerChange
 
 _RESULTS: Mapping[OutcomeResult, str] = {
@@ -20,9 +20,6 @@ _RESULTS: Mapping[OutcomeResult, str] = {
     "infeasible": "StopInfeasible",
     "failed": "StopFailed",
 }
-
-_REPORTED_GUARD = reached_at_first.__name__
-"""The other guards hold stops back for a while, or by the policy's mode, and need no action: no events."""
 
 
 class StopReporter:
@@ -41,14 +38,14 @@ class StopReporter:
     def emit(self, report: PassReport) -> None:
         """Report all stops of one pass with a snapshot."""
         self._once.forget_all_but({job.uid for job in report.snapshot.jobs} if report.snapshot is not None else set())
-        for outcome in report.stops:
+        for outcome in report.results.of(Stop):
             uid, reason = outcome.decision.job_uid, _RESULTS[outcome.result]
             if outcome.result == "applied" or self._once.is_new(uid, reason):
                 self._act(uid, history.stopped(outcome, report.taken_at_seconds))
                 self._emit(uid, reason, outcome.detail or outcome.decision.reason, warning=outcome.result != "applied")
-        for withheld in report.stops_withheld:
+        for withheld in report.results.withheld_of(Stop):
             uid = withheld.decision.job_uid
-            if withheld.guard == _REPORTED_GUARD and self._once.is_new(uid, "StopWithheld"):
+            if not is_routine(withheld.guard) and self._once.is_new(uid, "StopWithheld"):
                 self._emit(uid, "StopWithheld", withheld.reason, warning=True)
 
     def _emit(self, job_uid: str, reason: str, why: str, *, warning: bool) -> None:

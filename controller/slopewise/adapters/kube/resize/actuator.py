@@ -31,10 +31,13 @@ from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import (
     CpuAllocation,
+    Decision,
     MemoryAllocation,
+    Migrate,
     Move,
     Outcome,
     OutcomeResult,
+    Place,
     Resize,
     ResizeMemory,
     Restored,
@@ -133,30 +136,32 @@ class KubeActuator:
         self._kept_limits: dict[str, str] = {}
         """Pods, by uid, whose raised memory limit cannot be restored, and why."""
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
-        """Applied once the API server has accepted it; NotLeadingError without the lease."""
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        """Applied once the API server has accepted it, or the move is begun; NotLeadingError without the lease.
+
+        The kubelet reports later what it has no room for.
+        """
+        match decision:
+            case Resize():
+                return self._resize(decision)
+            case ResizeMemory():
+                attempt = self._attempt(decision.job_uid, lambda pod, _: target.with_memory(pod, decision))
+                return Outcome(decision, attempt.result, attempt.detail)
+            case Place() | Migrate():
+                return self._mover(decision)
+            case Stop():
+                return self._stopper(decision)
+
+    def _resize(self, resize: Resize) -> Outcome[Resize]:
         attempt = self._attempt(
             resize.job_uid,
             lambda pod, original: _with_cpu(pod, target.resized(pod, resize, original, self._settings)),
         )
         return Outcome(resize, attempt.result, attempt.detail)
 
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """As `resize`; the kubelet reports later what it has no room for."""
-        attempt = self._attempt(resize.job_uid, lambda pod, _: target.with_memory(pod, resize))
-        return Outcome(resize, attempt.result, attempt.detail)
-
     def waits_for(self, kind: LimitKind, namespace: str) -> bool:
         """Whether a change of these limits may allow what they have refused."""
         return self._refusals.waits_for(kind, namespace)
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """Begin a move; `applied` once it is begun, NotLeadingError without the lease."""
-        return self._mover(move)
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """Suspend the job's owner; `applied` once that is written, NotLeadingError without the lease."""
-        return self._stopper(stop)
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Restore a pod's original CPU and memory; `applied` once its kubelet reports requests and limits in effect.

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -27,16 +26,13 @@ from slopewise.crds.freezes import FreezeState, FreezeStatus
 from slopewise.model import (
     NO_FREEZES,
     CpuAllocation,
+    Decision,
     Freeze,
     Freezes,
     MemoryAllocation,
     Migrate,
-    Move,
     Outcome,
-    Resize,
-    ResizeMemory,
     Restored,
-    Stop,
     strictest,
 )
 from slopewise.ports import Actuator, Clock
@@ -52,8 +48,6 @@ ENDED_LABEL = f"{GROUP}/ended"
 STARTED = f"{GROUP}/alert-started"
 RESOLVED = f"{GROUP}/alert-resolved"
 """Unix seconds of the alert that made it: its start, and the end of the last one that is resolved."""
-
-D = TypeVar("D", Resize, ResizeMemory, Stop, Move)
 
 
 def freeze_path(name: str | None = None) -> str:
@@ -204,22 +198,11 @@ class UnlessFrozen:
         self._freezes = freezes
         self._find = find
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
-        """As the wrapped actuator; `deferred`, and nothing sent, under a freeze."""
-        return self._held(resize, resize.node) or self._actuator.resize(resize)
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """As `resize`."""
-        return self._held(resize, resize.node) or self._actuator.resize_memory(resize)
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """As `resize`, also under a freeze of the node that it leaves."""
-        here = (move.from_node,) if isinstance(move, Migrate) else ()
-        return self._held(move, move.node, *here) or self._actuator.move(move)
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """As `resize`."""
-        return self._held(stop, stop.node) or self._actuator.stop(stop)
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        """As the wrapped actuator; `deferred`, and nothing sent, under a freeze, also of the node that a job leaves."""
+        here = (decision.from_node,) if isinstance(decision, Migrate) else ()
+        reason = self._reason(decision.job_uid, (decision.node, *here))
+        return self._actuator.carry_out(decision) if reason is None else Outcome(decision, "deferred", reason)
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """As the wrapped actuator; `deferred` under the effect Freeze. Recommend is there to restore."""
@@ -227,10 +210,6 @@ class UnlessFrozen:
         nodes = () if managed is None or managed.pod.node is None else (managed.pod.node,)
         reason = self._reason(job_uid, nodes, "Freeze")
         return self._actuator.restore(job_uid, original, memory) if reason is None else Restored("deferred", reason)
-
-    def _held(self, decision: D, *nodes: str) -> Outcome[D] | None:
-        reason = self._reason(decision.job_uid, nodes)
-        return None if reason is None else Outcome(decision, "deferred", reason)
 
     def _reason(self, job_uid: str, nodes: Iterable[str], effect: str | None = None) -> str | None:
         try:

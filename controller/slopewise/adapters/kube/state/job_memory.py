@@ -22,17 +22,16 @@ from slopewise.adapters.kube.workloads.job_index import JobIndex
 from slopewise.errors import SlopewiseError
 from slopewise.model import (
     CpuAllocation,
+    Decision,
     JobMemory,
     MemoryAllocation,
     MemoryState,
-    Move,
     NodeMemory,
     Outcome,
     PlacementMemory,
     Resize,
     ResizeMemory,
     Restored,
-    Stop,
 )
 from slopewise.ports import Actuator
 
@@ -304,23 +303,10 @@ class OnlyStored:
         self._actuator = actuator
         self._unstored = unstored
 
-    def resize(self, resize: Resize) -> Outcome[Resize]:
-        """As the wrapped actuator; `failed`, and nothing sent, without a stored original."""
-        problem = self._unstored(resize.job_uid)
-        return self._actuator.resize(resize) if problem is None else Outcome(resize, "failed", problem.reason)
-
-    def resize_memory(self, resize: ResizeMemory) -> Outcome[ResizeMemory]:
-        """As `resize`."""
-        problem = self._unstored(resize.job_uid)
-        return self._actuator.resize_memory(resize) if problem is None else Outcome(resize, "failed", problem.reason)
-
-    def move(self, move: Move) -> Outcome[Move]:
-        """As the wrapped actuator: a move changes no resources."""
-        return self._actuator.move(move)
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """As the wrapped actuator: a stop changes no resources."""
-        return self._actuator.stop(stop)
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        """As the wrapped actuator; a resize without a stored original is `failed`, and nothing is sent."""
+        problem = self._unstored(decision.job_uid) if isinstance(decision, Resize | ResizeMemory) else None
+        return self._actuator.carry_out(decision) if problem is None else Outcome(decision, "failed", problem.reason)
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """As the wrapped actuator: a restore needs no stored original."""

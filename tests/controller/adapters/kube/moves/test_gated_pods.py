@@ -12,7 +12,7 @@ from support.managed_pods import PODS
 from slopewise.adapters.kube.cache.records import MOVE, PLACED
 from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, RETRY_SECONDS, STRANDED_SECONDS
 from slopewise.adapters.kube.moves.node_affinity import pinned
-from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place
+from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place, Results
 
 TRAIN = "uid-of-train:0"
 
@@ -30,10 +30,13 @@ def place(stage: Stage, job_uid: str = TRAIN, node: str = "node-b") -> Outcome[M
     return stage.gates.place(Place(job_uid, node, "why"))
 
 
-def a_report(*waiting: str, moves: tuple[Outcome[Move], ...] = (), held: bool = False) -> PassReport:
+def a_report(*waiting: str, outcomes: tuple[Outcome[Move], ...] = (), held: bool = False) -> PassReport:
     arrivals = tuple(Arrival(uid, uid, "team-a", 0.0) for uid in waiting)
     snapshot = None if held else ClusterSnapshot(0.0, (), (), waiting=arrivals)
-    return PassReport(0.0, "draps", {}, 20.0, held="no Prometheus" if held else None, snapshot=snapshot, moves=moves)
+    results = Results(outcomes)
+    return PassReport(
+        0.0, "draps", {}, 20.0, held="no Prometheus" if held else None, snapshot=snapshot, results=results
+    )
 
 
 class TestPlacing:
@@ -108,13 +111,13 @@ class TestLettingGo:
     @pytest.mark.parametrize("result", ["failed", "infeasible"])
     def test_a_pass_that_could_not_place_it_lets_it_go(self, stage: Stage, result: str) -> None:
         outcome = Outcome(Place(TRAIN, "node-b", "why"), result)  # type: ignore[arg-type]
-        stage.gates.after_pass(a_report(TRAIN, moves=(outcome,)))
+        stage.gates.after_pass(a_report(TRAIN, outcomes=(outcome,)))
         stage.tick()
         assert not is_gated(stage.pod("train-x"))
 
     def test_one_whose_turn_comes_soon_is_kept(self, stage: Stage) -> None:
         outcome = Outcome(Place(TRAIN, "node-b", "why"), "deferred")
-        stage.gates.after_pass(a_report(TRAIN, moves=(outcome,)))
+        stage.gates.after_pass(a_report(TRAIN, outcomes=(outcome,)))
         stage.tick()
         assert is_gated(stage.pod("train-x"))
 

@@ -107,7 +107,7 @@ class World:
     jobs_remembered: list[Remembered]
 
     def observe(self) -> ClusterSnapshot:
-        return self.observer.observe()
+        return self.observer.observe().snapshot
 
 
 def the_job(**template: Any) -> dict[str, Any]:

@@ -43,10 +43,10 @@ def begun(uid: str) -> MoveEvent:
 
 def test_a_move_is_reported_on_its_workload_from_begin_to_end(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid), moves=(migrate(uid),), move_events=(begun(uid),))
+    passes.a_pass(a_job(uid), outcomes=(migrate(uid),), events=(begun(uid),))
     record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 4, resumed_on="n2", steps_lost=0.0)
     found = MoveEvent(uid, "resumed", record, "resumed on n2 after 4 s, no step lost")
-    passes.a_pass(a_job(uid), at=START + 4, move_events=(found,))
+    passes.a_pass(a_job(uid), at=START + 4, events=(found,))
     assert passes.recorder.of("Job") == [
         ("MoveBegun", "moves from n1 to n2: n2 is emptier"),
         ("Moved", "resumed on n2 after 4 s, no step lost"),
@@ -60,7 +60,7 @@ def test_a_move_that_did_harm_is_a_warning(passes: ReportedPasses) -> None:
     passes.a_pass(a_job(uid))
     record = MoveRecord(START, "n1", "n2", failure="crashed on resume")
     event = MoveEvent(uid, "failed", record, "crashed on resume; it is not moved again", warning=True)
-    passes.a_pass(a_job(uid), move_events=(event,))
+    passes.a_pass(a_job(uid), events=(event,))
     assert [(event.reason, event.warning) for event in passes.recorder.events] == [("MoveFailed", True)]
 
 
@@ -68,7 +68,7 @@ def test_a_job_that_has_no_pod_while_it_is_moved_is_reported_all_the_same(passes
     uid = passes.pods.add("train")
     passes.a_pass(a_job(uid))
     passes.pods.by_job.clear()
-    passes.a_pass(move_events=(begun(uid),))
+    passes.a_pass(events=(begun(uid),))
     assert passes.recorder.of("Job") == [("MoveBegun", "moves from n1 to n2: n2 is emptier")]
 
 
@@ -81,17 +81,17 @@ def test_a_move_that_could_not_be_begun_is_reported_once_while_it_stays_so(
 ) -> None:
     uid = passes.pods.add("train")
     for at in (START, START + 60):
-        passes.a_pass(a_job(uid), at=at, moves=(migrate(uid, result, "budget a says no"),))
+        passes.a_pass(a_job(uid), at=at, outcomes=(migrate(uid, result, "budget a says no"),))
     assert passes.recorder.of("Job") == [(reason, "n1 to n2: budget a says no")]
     assert passes.history("train") == [("Move", "n1 to n2", result)]
     passes.a_pass(a_job(uid))
-    passes.a_pass(a_job(uid), moves=(migrate(uid, result, "budget a says no"),))
+    passes.a_pass(a_job(uid), outcomes=(migrate(uid, result, "budget a says no"),))
     assert len(passes.recorder.of("Job")) == 2
 
 
 def test_a_placement_is_reported_on_the_pod_and_kept_until_its_job_is_known(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    passes.a_pass(moves=(Outcome(Place(uid, "n2", "emptiest"), "applied"),))
+    passes.a_pass(outcomes=(Outcome(Place(uid, "n2", "emptiest"), "applied"),))
     assert passes.recorder.of("Pod") == [("Placed", "on n2: emptiest")]
     passes.a_pass(a_job(uid))
     assert passes.history("train") == [("Place", "on n2", "applied")]
@@ -100,7 +100,7 @@ def test_a_placement_is_reported_on_the_pod_and_kept_until_its_job_is_known(pass
 def test_of_a_placement_it_is_reported_how_and_why(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     why = "needs 0.8 cores: least free CPU that fits it (0.9 cores)"
-    passes.a_pass(moves=(Outcome(Place(uid, "n2", why), "applied", "may run on n2 only"),))
+    passes.a_pass(outcomes=(Outcome(Place(uid, "n2", why), "applied", "may run on n2 only"),))
     assert passes.recorder.of("Pod") == [("Placed", f"on n2: may run on n2 only; {why}")]
 
 
@@ -108,25 +108,25 @@ def test_a_move_that_somebody_could_make_possible_is_reported_when_it_is_withhel
     uid = passes.pods.add("train")
     stays = Withheld(Migrate(uid, "n1", "n2", "why"), "move_blocked", "a bare pod does not come back")
     for _ in range(2):
-        passes.a_pass(a_job(uid), moves_withheld=(stays,))
+        passes.a_pass(a_job(uid), withheld=(stays,))
     assert passes.recorder.of("Job") == [("MoveWithheld", "n1 to n2: a bare pod does not come back")]
     assert passes.history("train") == [("Move", "n1 to n2", "withheld")]
     assert passes.status("train")["reason"] == "not moved to n2: a bare pod does not come back"
     grace = Withheld(Migrate(uid, "n1", "n2", "why"), "grace", "30 s of grace, and saving takes 40 s")
-    passes.a_pass(a_job(uid), moves_withheld=(grace,))
+    passes.a_pass(a_job(uid), withheld=(grace,))
     assert len(passes.recorder.of("Job")) == 2
 
 
 @pytest.mark.parametrize("guard", ["gain", "minimum_stay", "concurrency", "migration_disabled"])
 def test_what_holds_moves_back_in_every_other_pass_is_no_event(passes: ReportedPasses, guard: str) -> None:
     uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid), moves_withheld=(Withheld(Migrate(uid, "n1", "n2", "why"), guard, "because"),))
+    passes.a_pass(a_job(uid), withheld=(Withheld(Migrate(uid, "n1", "n2", "why"), guard, "because"),))
     assert passes.recorder.events == []
 
 
 def test_a_job_that_is_being_moved_says_so_in_its_reason(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid), moves=(migrate(uid),), move_events=(begun(uid),))
+    passes.a_pass(a_job(uid), outcomes=(migrate(uid),), events=(begun(uid),))
     assert passes.status("train")["lastAction"] == "move to n2 applied"
     passes.a_pass(a_job(uid), moving=(MoveUnderWay(uid, "n1", "n2", START, "saving and ending"),))
     assert passes.status("train")["reason"] == "moves to n2: saving and ending"
@@ -165,12 +165,12 @@ def test_a_move_that_is_refused_alike_after_a_while_is_reported_once(passes: Rep
     no = migrate(uid, "deferred", "budget a says no")
     waits = replace(a_job(uid), movability=Movability("suspend", backoff_reason="until 12:05:00 UTC: budget a says no"))
     withheld = Withheld(no.decision, "move_backoff", "move_backoff: until 12:05:00 UTC: budget a says no")
-    passes.a_pass(a_job(uid), moves=(no,))
-    passes.a_pass(waits, moves_withheld=(withheld,))
-    passes.a_pass(a_job(uid), moves=(no,))
+    passes.a_pass(a_job(uid), outcomes=(no,))
+    passes.a_pass(waits, withheld=(withheld,))
+    passes.a_pass(a_job(uid), outcomes=(no,))
     assert passes.recorder.of("Job") == [("MoveDeferred", "n1 to n2: budget a says no")]
     passes.a_pass(a_job(uid))
-    passes.a_pass(a_job(uid), moves=(no,))
+    passes.a_pass(a_job(uid), outcomes=(no,))
     assert len(passes.recorder.of("Job")) == 2, "what had been granted meanwhile is another refusal"
 
 

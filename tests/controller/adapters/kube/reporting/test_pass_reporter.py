@@ -230,7 +230,7 @@ def test_a_job_that_is_stopped_at_its_target_is_reported_on_its_workload_and_sta
     passes: ReportedPasses,
 ) -> None:
     uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid), stops=(Outcome(a_stop(uid), "applied", "stopped at its target: loss 0.19 ≤ 0.2; so"),))
+    passes.a_pass(a_job(uid), outcomes=(Outcome(a_stop(uid), "applied", "stopped at its target: loss 0.19 ≤ 0.2; so"),))
     assert passes.recorder.of("Job") == [("StoppedAtTarget", "stopped at its target: loss 0.19 ≤ 0.2; so")]
     (action,) = passes.status("train")["history"]
     assert (action["action"], action["change"], action["result"]) == ("Stop", "at its target", "applied")
@@ -240,9 +240,9 @@ def test_why_a_job_is_not_stopped_is_reported_once(passes: ReportedPasses) -> No
     uid = passes.pods.add("train")
     refused = Outcome(a_stop(uid), "infeasible", "a bare pod cannot be suspended; run it as a Job")
     for _ in range(3):
-        passes.a_pass(a_job(uid), stops=(refused,))
+        passes.a_pass(a_job(uid), outcomes=(refused,))
     for guard in ("stop_paused", "reached_at_first", "reached_at_first"):
-        passes.a_pass(a_job(uid), stops_withheld=(Withheld(a_stop(uid), guard, f"{guard}: why"),))
+        passes.a_pass(a_job(uid), withheld=(Withheld(a_stop(uid), guard, f"{guard}: why"),))
     assert passes.recorder.of("Job") == [
         ("StopInfeasible", "a bare pod cannot be suspended; run it as a Job"),
         ("StopWithheld", "reached_at_first: why"),
@@ -282,7 +282,7 @@ def test_a_change_of_memory_is_reported_on_its_pod_in_the_history_and_in_the_sta
     uid = passes.pods.add("train")
     usage = Usage(START, 0.0, 300.0 * MIB)
     job = replace(a_job(uid, limit=2000), usage=usage, memory=MemoryAllocation(1024 * MIB, 2048 * MIB))
-    passes.a_pass(job, memory_outcomes=(Outcome(a_change_of_memory(uid), "applied"),))
+    passes.a_pass(job, outcomes=(Outcome(a_change_of_memory(uid), "applied"),))
     assert passes.recorder.of("Pod") == [("Resized", "memory request 1024Mi to 360Mi: CL, converged")]
     assert passes.history("train") == [("Resize", "memory request 1024Mi to 360Mi", "applied")]
     status = passes.status("train")
@@ -297,7 +297,7 @@ def test_withheld_changes_of_memory_and_of_cpu_are_distinguished(passes: Reporte
     cpu = (Withheld(a_resize(uid), "floor", "floor: 1"),)
     of_memory = (Withheld(a_change_of_memory(uid), "memory_pressure", "memory_pressure: n1"),)
     for _ in range(2):
-        passes.a_pass(a_job(uid), withheld=cpu, memory_withheld=of_memory)
+        passes.a_pass(a_job(uid), withheld=(*cpu, *of_memory))
     assert passes.recorder.of("Pod") == [
         ("ResizeWithheld", "CPU limits 2 to 1500m: floor: 1"),
         ("ResizeWithheld", "memory request 1024Mi to 360Mi: memory_pressure: n1"),
@@ -307,5 +307,5 @@ def test_withheld_changes_of_memory_and_of_cpu_are_distinguished(passes: Reporte
 def test_routine_vetoes_of_memory_are_no_events(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     for guard in ("memory_paused", "memory_canary", "memory_cooldown", "memory_minimum_change", "few_samples"):
-        passes.a_pass(a_job(uid), memory_withheld=(Withheld(a_change_of_memory(uid), guard, "why"),))
+        passes.a_pass(a_job(uid), withheld=(Withheld(a_change_of_memory(uid), guard, "why"),))
     assert passes.recorder.of("Pod") == []

@@ -50,7 +50,7 @@ class TestOnePatch:
         assert "set resources.lowerRequests" in outcome.detail
 
     def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
-        outcome = world.actuator.move(Migrate("j", "node-a", "node-b", "why"))
+        outcome = world.actuator.carry_out(Migrate("j", "node-a", "node-b", "why"))
         assert (outcome.result, outcome.detail) == ("infeasible", "nothing is moved while a policy is finalized")
 
 

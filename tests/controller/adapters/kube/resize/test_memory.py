@@ -13,7 +13,7 @@ from support.resize_world import ORIGINAL, World
 from slopewise.adapters.kube.cache.records import Resources
 from slopewise.adapters.kube.resize.actuator import ROOM_RETRY_SECONDS
 from slopewise.adapters.kube.resize.target import Impossible, restored_memory, with_memory
-from slopewise.model import MemoryAllocation, MemoryBound, Outcome, ResizeMemory
+from slopewise.model import Decision, MemoryAllocation, MemoryBound, Outcome, ResizeMemory
 
 
 def a_change(bound: MemoryBound, to_mib: int, from_mib: int = 512) -> ResizeMemory:
@@ -110,8 +110,8 @@ class TestReported:
 
 
 class TestPatch:
-    def resize(self, world: World, change: ResizeMemory) -> Outcome[ResizeMemory]:
-        return world.actuator.resize_memory(change)
+    def resize(self, world: World, change: ResizeMemory) -> Outcome[Decision]:
+        return world.actuator.carry_out(change)
 
     def test_it_has_the_memory_alone(self, world: World) -> None:
         assert self.resize(world, a_change("request", 128)).result == "applied"

@@ -169,8 +169,8 @@ def results(freezes: Freezes | ApiError) -> list[str]:
     wrapped = FakeActuator()
     actuator = UnlessFrozen(wrapped, now, lambda _: Managed(Pod()))  # type: ignore[arg-type, return-value]
     outcomes: list[Outcome[Any] | Restored] = [
-        actuator.resize(RESIZE), actuator.resize_memory(MEMORY), actuator.stop(STOP), actuator.move(GO),
-        actuator.move(COME), actuator.restore("j", CpuAllocation(1000, 1000)),
+        actuator.carry_out(RESIZE), actuator.carry_out(MEMORY), actuator.carry_out(STOP), actuator.carry_out(GO),
+        actuator.carry_out(COME), actuator.restore("j", CpuAllocation(1000, 1000)),
     ]  # fmt: skip
     return [f"{each.result}: {each.detail}" if each.detail else each.result for each in outcomes]
 

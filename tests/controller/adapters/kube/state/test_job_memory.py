@@ -193,12 +193,12 @@ def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_a
     uid = a_job_without_its_growth(server, pods, memory)
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(memory.load())
-    assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "failed"
+    assert OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "failed"
     state = memory.load()
     assert state.jobs[uid].original == ORIGINAL
     memory.save(state)
     assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
-    assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "applied"
+    assert OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "applied"
 
 
 def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_reported(
@@ -208,15 +208,15 @@ def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_reported
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(MemoryState({bad: changed(), good: changed()}))
     actuator = FakeActuator()
-    outcome = OnlyStored(actuator, memory.unstored).resize(a_resize(bad))
+    outcome = OnlyStored(actuator, memory.unstored).carry_out(a_resize(bad))
     assert outcome.result == "failed"
     assert "could not be stored" in outcome.detail
     assert "no right" in outcome.detail
-    assert OnlyStored(actuator, memory.unstored).resize(a_resize(good)).result == "applied"
+    assert OnlyStored(actuator, memory.unstored).carry_out(a_resize(good)).result == "applied"
     assert actuator.done == [a_resize(good)]
     assert memory.load().jobs[bad].original is None
     memory.save(MemoryState({bad: changed()}))
-    assert OnlyStored(actuator, memory.unstored).resize(a_resize(bad)).result == "applied"
+    assert OnlyStored(actuator, memory.unstored).carry_out(a_resize(bad)).result == "applied"
 
 
 def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
@@ -224,7 +224,7 @@ def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, po
     server.fault(Drop(), path="jobgrowths", times=99)
     memory.save(MemoryState({uid: changed() for uid in uids}))
     assert len(server.asked("POST")) == 1
-    assert all(OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "failed" for uid in uids)
+    assert all(OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "failed" for uid in uids)
 
 
 def test_each_original_is_stored_once_however_often_a_pass_saves(
@@ -235,7 +235,7 @@ def test_each_original_is_stored_once_however_often_a_pass_saves(
     memory.save(state)
     memory.save(state)
     assert len(server.asked("POST")) == len(uids)
-    assert all(OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "applied" for uid in uids)
+    assert all(OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "applied" for uid in uids)
 
 
 def test_a_job_whose_original_could_not_be_stored_is_no_news(
@@ -255,7 +255,7 @@ def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer,
     memory.load()
     memory.save(MemoryState({uid: changed()}))
     assert writes(server) == []
-    assert OnlyStored(FakeActuator(), memory.unstored).resize(a_resize(uid)).result == "failed"
+    assert OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "failed"
 
 
 def test_what_is_stored_as_original_is_not_overwritten_only_cleared(
@@ -419,7 +419,7 @@ def test_memory_is_not_changed_while_its_original_could_not_be_stored(
     memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
     actuator = FakeActuator()
     resize = ResizeMemory(uid, "n1", "request", 2**30, 2**29, "because")
-    outcome = OnlyStored(actuator, memory.unstored).resize_memory(resize)
+    outcome = OnlyStored(actuator, memory.unstored).carry_out(resize)
     assert (outcome.result, actuator.sized) == ("failed", [])
     assert "could not be stored" in outcome.detail
     assert memory.original_memory(uid) is None
