@@ -13,9 +13,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slopewise.allocation import water_filling
 from slopewise.estimators.speed import steps_left
 from slopewise.model import Arrival, Job, JobMemory, Node
-from slopewise.policies.shared.pace_models import Speed, handed_out, speed
+from slopewise.policies.shared.pace_models import Speed, speed
 from slopewise.policies.shared.reservations import Reservations
 from slopewise.policies.shared.shares import useful_cores
 from slopewise.text import duration
@@ -215,5 +216,5 @@ def _order(one: DeadlineCase) -> tuple[int, float, str]:
 def _top_up(limits: list[float], places: Sequence[int], most: Sequence[float], capacity_cores: float) -> None:
     """Hand what is left to these jobs, evenly, each up to `most`; changes `limits`."""
     rooms = [max(0.0, most[i] - limits[i]) for i in places]
-    for i, more in zip(places, handed_out(rooms, capacity_cores - math.fsum(limits)), strict=True):
+    for i, more in zip(places, water_filling(rooms, capacity_cores - math.fsum(limits)), strict=True):
         limits[i] += more
