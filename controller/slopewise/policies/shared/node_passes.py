@@ -17,6 +17,7 @@ from slopewise.model import (
     ClusterSnapshot,
     CpuControl,
     Decisions,
+    Ends,
     Job,
     JobMemory,
     MemoryState,
@@ -41,6 +42,8 @@ class Verdict:
     marks: frozenset[str] = frozenset()
     unmet: bool = False
     """The node cannot keep the job's promise; `JobMemory.unmet` counts the evaluations in a row."""
+    ends: Ends | None = None
+    """When it is expected to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,9 @@ def _decided(known: JobMemory, verdict: Verdict, evaluation: NodeMemory, node: s
     decided = known.with_decision(verdict.job_class, limit, evaluation.evaluated_at_seconds)
     if verdict.unmet or known.unmet is not None:
         decided = decided.altered(unmet=_counted(known.unmet, evaluation, node) if verdict.unmet else None)
-    if verdict.streak == known.streak and verdict.marks <= known.marks:
+    if verdict.ends is None and verdict.streak == known.streak and verdict.marks <= known.marks:
         return decided
-    return decided.altered(streak=verdict.streak, marks=known.marks | verdict.marks)
+    return decided.altered(streak=verdict.streak, marks=known.marks | verdict.marks, ends=verdict.ends)
 
 
 def _counted(before: Unmet | None, evaluation: NodeMemory, node: str) -> Unmet:
