@@ -27,7 +27,7 @@ from typing import Literal
 
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.speed import measured_speed, useful_cores
-from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory
+from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Move, Node, NodeMemory
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.marginal.fair_ends import fair_ends
 from slopewise.policies.marginal.forecast import Forecast, Weights, forecasts, state_of
@@ -99,7 +99,7 @@ class Policy:
         found = forecasts(snapshot, memory, claiming, states, weights, setting.interval_seconds)
         remembered, due = fair_ends(snapshot, memory, states, found)
         decide_node = _Nodes(self._parameters, setting, snapshot, memory, found, due).decide
-        chosen = (*places(snapshot, memory, found), *moves(snapshot, memory, found))
+        chosen: tuple[Move, ...] = (*places(snapshot, memory, found), *moves(snapshot, memory, found))
         decided = decide_by_node(
             "marginal", snapshot, remembered, setting.control, decide_node, chosen, silence=silence, reserves=True
         )
