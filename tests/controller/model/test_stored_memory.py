@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 
@@ -152,8 +154,7 @@ def test_what_is_counted_of_promises_is_read_as_it_was_written() -> None:
 
 
 def test_a_level_that_is_infinite_is_stored_as_unknown_and_numbers_of_numpy_as_numbers() -> None:
-    stored = MEMORY_JSON.encode(
-        JobMemory(best_level=float("inf"), wanted_cores=np.float64(0.5), moves_total=np.int64(2))
-    )  # type: ignore[arg-type]  # numpy's
+    counted: Any = np.int64(2)
+    stored = MEMORY_JSON.encode(JobMemory(best_level=float("inf"), wanted_cores=np.float64(0.5), moves_total=counted))
     assert stored == b'{"best_level":null,"wanted_cores":0.5,"moves_total":2}'
     assert msgspec.json.decode(stored, type=JobMemory) == JobMemory(wanted_cores=0.5, moves_total=2)
