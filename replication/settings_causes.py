@@ -159,10 +159,9 @@ DEADLINES_AMPLE = again(
     (
         replace(AS_READ, name="as above"),
         _world(AS_READ, "one node of 4 cores", _ONE_NODE),
-        Variant("timed within 5 s", {"profilingSeconds": 5.0}, interval_seconds=5.0, scenario={"scrapeSeconds": 1}),
+        Variant("timed within 5 s", interval_seconds=5.0, scenario={"scrapeSeconds": 1}),
         Variant(
             "one node, timed within 5 s",
-            {"profilingSeconds": 5.0},
             interval_seconds=5.0,
             scenario={**_ONE_NODE, "scrapeSeconds": 1},
         ),

@@ -10,8 +10,9 @@ A job without a limit keeps its original limit, or its original weight; the othe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from slopewise.model import ClusterSnapshot, CpuAllocation, CpuControl, Job, JobMemory, Node, Resize
 
@@ -38,20 +39,59 @@ def promisable(node: Node) -> Node:
     return node if capacity == node.cpu_cores else replace(node, cpu_cores=capacity, available_cores=None)
 
 
+def water_filling(
+    most_cores: Sequence[float], capacity_cores: float, weights: Sequence[float] | None = None
+) -> list[float]:
+    """Max-min fair CPU, shape (jobs,): in proportion to `weights`, or evenly; none above its `most_cores`.
+
+    Worked example: at most 0.19 and 1, weights alike, of one core: 0.19 and 0.81. Going up by most / weight, a job that
+    has its most leaves the rest to those after it.
+    """
+    if sum(most_cores) <= capacity_cores:
+        return list(most_cores)
+    each_weight = [1.0] * len(most_cores) if weights is None else weights
+    shares = [0.0] * len(most_cores)
+    left, weight_left = max(0.0, capacity_cores), sum(each_weight)
+    for index in sorted(range(len(most_cores)), key=lambda i: most_cores[i] / each_weight[i]):
+        weight = each_weight[index]
+        shares[index] = min(most_cores[index], left, left * weight / weight_left if weight_left > weight else left)
+        left -= shares[index]
+        weight_left -= weight
+    return shares
+
+
 def even_shares(limits_cores: Sequence[float], capacity_cores: float) -> list[float]:
     """Max-min fair CPU under limits, in cores, shape (jobs,); scaled up when the limits leave some over.
 
     Worked example: limits 2.0 and 0.5 on 2 cores give 1.5 and 0.5; the papers' 75 % beside 25 %.
     """
-    shares = [0.0] * len(limits_cores)
-    left, waiting = capacity_cores, len(limits_cores)
-    for index in sorted(range(len(limits_cores)), key=lambda i: limits_cores[i]):
-        shares[index] = min(limits_cores[index], left / waiting)
-        left -= shares[index]
-        waiting -= 1
+    shares = water_filling(limits_cores, capacity_cores)
     total = sum(shares)
     scale = capacity_cores / total if 0 < total < capacity_cores else 1.0
     return [share * scale for share in shares]
+
+
+Key = TypeVar("Key")
+
+
+def down_an_order(
+    given_cores: Mapping[Key, float],
+    groups: Iterable[Collection[Key]],
+    most_cores: Mapping[Key, float],
+    capacity_cores: float,
+) -> dict[Key, float]:
+    """Cores of each job: what it is given, and of the rest each group in turn, evenly, up to `most_cores` each.
+
+    Worked example: 0.1 core each of 1.5 for three jobs of one thread, in groups of one: 1.0, 0.4 and 0.1.
+    """
+    cores = dict(given_cores)
+    left = max(0.0, capacity_cores - math.fsum(cores.values()))
+    for group in groups:
+        rooms = [max(0.0, most_cores[each] - cores[each]) for each in group]
+        for each, more in zip(group, water_filling(rooms, left), strict=True):
+            cores[each] += more
+            left -= more
+    return cores
 
 
 def accepted_millicores(job: Job, node: Node, control: CpuControl) -> int:

@@ -15,11 +15,13 @@ from slopewise.allocation import (
     actual_millicores,
     allotted_cores,
     capacity_cores,
+    down_an_order,
     even_shares,
     promisable,
     resizes,
     share_ratio,
     targets_millicores,
+    water_filling,
     weight_per_core_millicores,
 )
 from slopewise.model import CpuAllocation, CpuControl, JobMemory, JobState
@@ -48,6 +50,55 @@ def test_shares_use_the_whole_node_and_a_larger_limit_never_gets_less(limits: li
     assert sum(shares) == pytest.approx(capacity)
     ordered = [share for _, share in sorted(zip(limits, shares, strict=True))]
     assert all(small <= large * (1 + 1e-9) for small, large in pairwise(ordered))
+
+
+class TestWaterFilling:
+    def test_what_one_job_cannot_use_goes_to_the_others(self) -> None:
+        assert water_filling([0.19, 1.0], 1.0, [1.0, 1.0]) == pytest.approx([0.19, 0.81])
+
+    def test_shares_follow_the_weights(self) -> None:
+        assert water_filling([1.0, 1.0], 1.0, [1.0, 0.25]) == pytest.approx([0.8, 0.2])
+
+    def test_everyone_gets_its_cap_when_there_is_enough(self) -> None:
+        assert water_filling([0.5, 1.0], 4.0, [1.0, 9.0]) == [0.5, 1.0]
+
+    def test_no_jobs_share_nothing(self) -> None:
+        assert water_filling([], 1.0, []) == []
+
+    @given(
+        st.lists(st.tuples(st.floats(0.001, 64), st.floats(0.001, 1e4)), min_size=1, max_size=20), st.floats(0.1, 64)
+    )
+    def test_never_over_capacity_nor_a_cap_and_nothing_left_that_someone_wants(
+        self, jobs: list[tuple[float, float]], capacity: float
+    ) -> None:
+        caps, weights = [cap for cap, _ in jobs], [weight for _, weight in jobs]
+        shares = water_filling(caps, capacity, weights)
+        assert all(0 <= share <= cap for share, cap in zip(shares, caps, strict=True))
+        assert sum(shares) == pytest.approx(min(capacity, sum(caps)))
+        assert sum(shares) <= capacity * (1 + 1e-12)
+
+    @given(st.lists(st.tuples(st.floats(0.01, 64), st.floats(0.1, 1e3)), min_size=2, max_size=12), st.floats(0.1, 64))
+    def test_a_job_that_is_below_its_cap_has_at_least_as_much_for_its_weight_as_anyone(
+        self, jobs: list[tuple[float, float]], capacity: float
+    ) -> None:
+        shares = water_filling([cap for cap, _ in jobs], capacity, [weight for _, weight in jobs])
+        per_weight = [share / weight for share, (_, weight) in zip(shares, jobs, strict=True)]
+        for mine, share, (cap, _) in zip(per_weight, shares, jobs, strict=True):
+            if share < cap * (1 - 1e-9):
+                assert mine >= max(per_weight) * (1 - 1e-6)
+
+    def test_without_weights_it_is_even(self) -> None:
+        assert water_filling([2.0, 0.5, 0.1], 2.0) == pytest.approx([1.4, 0.5, 0.1])
+
+    def test_nothing_is_left_of_less_than_nothing(self) -> None:
+        assert water_filling([1.0, 2.0], -0.1) == [0.0, 0.0]
+
+
+def test_down_an_order_each_group_shares_what_those_before_leave() -> None:
+    given_cores = dict.fromkeys("abc", 0.1)
+    most = dict.fromkeys("abc", 1.0)
+    assert down_an_order(given_cores, ["a", "b", "c"], most, 1.5) == pytest.approx({"a": 1.0, "b": 0.4, "c": 0.1})
+    assert down_an_order(given_cores, ["a", "bc"], most, 1.6) == pytest.approx({"a": 1.0, "b": 0.3, "c": 0.3})
 
 
 @pytest.mark.parametrize(

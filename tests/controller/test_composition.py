@@ -111,7 +111,7 @@ def for_placement(memory: MemoryState) -> MemoryState:
             job_class=own.job_class,
             class_since_seconds=own.class_since_seconds,
             wanted_cores=own.wanted_cores,
-            streak=own.streak,
+            state=own.state,
             marks=own.marks,
             unmet=own.unmet,
             placement=None,

@@ -86,6 +86,8 @@ GONE = {
     "maxHoldSeconds": "no arrival is held back any more; remove it",
     "sizeArrivals": "arriving jobs start with the CPU that they request; remove it",
     "maxGuaranteedCpuRatio": "arriving jobs start with the CPU that they request; remove it",
+    "hysteresisRatio": "write `minChangeRatio` under `behaviour` to leave small changes out",
+    "profilingSeconds": "a job has an even share until its steps are timed; remove it",
 }
 """Keys that there were, and what to write instead."""
 

@@ -4,7 +4,7 @@
 between `pace.measure` and `decide` and keeps in the memory whether an objective is missed or a deadline hopeless, so
 that neither changes by one noisy figure. Metrics, conditions, events and alerts read both.
 
-Sources: q and the classes G, S and B of DQoES; slack and hopeless as in `policies/shared/deadlines.py` (IJCNN 2019, a
+Sources: q and the classes G, S and B of DQoES; slack and hopeless as in `policies/deadline.py` (IJCNN 2019, a
 reconstruction); targets as in TRADL (`targets.py`).
 
 Worked example: asked 10 s, the newest response took 12 s: q = -0.2, class B, missed once that has held for two

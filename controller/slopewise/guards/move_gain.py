@@ -15,10 +15,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from slopewise.allocation import capacity_cores
+from slopewise.allocation import capacity_cores, water_filling
 from slopewise.estimators.move_cost import Cost, cost_of
+from slopewise.estimators.speed import useful_cores
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Migrate, Node
-from slopewise.policies.shared.shares import in_proportion, useful_cores
 
 USES_LESS_RATIO = 0.8
 """Below this part of its share a job waits for something else than CPU. Measured use is 5 to 10 % below a share that is
@@ -174,9 +174,7 @@ _UNKNOWN = JobMemory()
 def _shares(claims: Sequence[_Claim], node: Node) -> list[float]:
     """Cores of each job of a node, shape (claims,), as the kernel shares out what other pods leave."""
     weights = [float(max(MIN_SHARE_MILLICORES, claim.request_millicores)) for claim in claims]
-    most = [claim.most_cores for claim in claims]
-    total = min(capacity_cores(node), math.fsum(most))
-    return in_proportion(weights, [0.0] * len(claims), most, total)
+    return water_filling([claim.most_cores for claim in claims], capacity_cores(node), weights)
 
 
 def _bounded(claim: _Claim, cores: float) -> _Claim:

@@ -263,7 +263,6 @@ class PlacementMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     class_since_seconds: float | None = None
     wanted_cores: float | None = None
     """Never carried out: such a policy moves jobs, and resizes none."""
-    streak: int = 0
     marks: frozenset[str] = frozenset()
     unmet: Unmet | None = None
     state: str = ""
@@ -292,8 +291,6 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     has answered none for long (`pace.MAX_UNANSWERED_INTERVALS`)."""
     answering: Answering | None = None
     """Of a served model, over its last interval; None: none has ended yet, or it is a training."""
-    streak: int = 0
-    """How many measurements in a row met the condition that the policy counts (slack gone)."""
     marks: frozenset[str] = frozenset()
     """Facts that a policy sets once, such as SpeCon's `migrated` and `rebalanced`."""
     moves_total: int = 0

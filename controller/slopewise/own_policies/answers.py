@@ -27,7 +27,7 @@ from slopewise.model import (
 )
 from slopewise.policies import PolicyProtocol
 
-DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "streak", "marks", "unmet", "state"})
+DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "marks", "unmet", "state"})
 """Fields of `JobMemory` that are a policy's to write."""
 
 ESTIMATED = frozenset({"ends"})

@@ -172,7 +172,6 @@ KNOWN = st.builds(
         st.builds(Pace, at_seconds=st.just(START - 20), seconds=_between(0.01, 20), cores=_maybe(_between(0, 4))),
         max_size=4,
     ).map(tuple),
-    streak=st.integers(-3, 4),
     marks=st.frozensets(st.sampled_from(["migrated", "rebalanced", "asked:1"])),
     moves_total=st.integers(0, 3),
     moved_at_seconds=_maybe(_between(START - 100, START)),

@@ -1,85 +1,63 @@
 """Deadline: CPU and nodes so that as many trainings as possible end before their deadlines.
 
-Source: Xing et al., "A QoS-oriented Scheduling and Autoscaling Framework for Deep Learning" (IJCNN 2019), of which
-only the abstract is at hand: this is a reconstruction, not the paper's own text. Users state a deadline and nothing
-else; steps left and seconds a step are measured, and give the CPU c_req with which a job ends in time, within `gamma`
-of the time it has left and `endingScrapes` before its deadline. Three parts, each of which can be switched off:
+Source: the aim is that of Xing et al., "A QoS-oriented Scheduling and Autoscaling Framework for Deep Learning" (IJCNN
+2019), of which only the abstract is at hand; the rule is earliest deadline first, and of what does not fit the longest
+is late (Moore and Hodgson). Users state a deadline and nothing else; steps left and seconds a step are measured. Three
+parts, each of which can be switched off:
 
-- placement: arriving jobs, least time left first, go to the node with the least free CPU that still fits them. Free is
-  what the needs of its jobs leave. What fits nowhere goes where most is free (`shared/need_placement.py`).
+- placement: arriving jobs, least time left first, go to the node with the least free CPU that still fits the CPU with
+  which they end in time, within `gamma` of the time left and `endingScrapes` before the deadline. Free is what the
+  needs of its jobs leave. What fits nowhere goes where most is free (`shared/need_placement.py`).
 - moves (ours): a job that was neither guaranteed nor hopeless at `missedEvaluations` in a row goes to a node where its
   need fits, the time of the move counted (`shared/promise_moves.py`).
-- autoscaling, per node: jobs are admitted in order of deadline, as ElasticFlow does (`shared/reservations.py`). Those
-  whose needs fit beside the ones before are `guaranteed` them. The others are `best-effort`, least slack first. Those
-  that would be late even alone on the largest node are `hopeless`: reported at once, with what the others leave, above
-  a floor.
+- autoscaling, per node: jobs whose work, and that of all due before them, fits before their deadlines are `guaranteed`
+  that. Where it does not fit, the one with most work is `best-effort`. Jobs that would be late even alone on the
+  largest node are `hopeless`, which is reported at once. CPU goes down the order of deadlines, late jobs last.
 
-All CPU is handed out, as far as jobs can use it: what guarantees leave goes to best effort and to newcomers first.
-
-Worked example, without reserves (gamma 1, no scrapes), one thread: 900 steps of 1 CPU-second in 1000 s need 0.9 cores;
-of 2 CPU-seconds: hopeless.
+Worked example: on one core 50 CPU-seconds due in 100 s, 120 in 150 s and 90 in 160 s. The first two need 170 by 150 s:
+the second is late. The third ends after 140 s.
 
 Our readings, where nothing is said:
 
-- Before its steps are timed a newcomer wants what it can use (one core where it does not say) where that is free, for
-  `profilingSeconds`, and an even share C/n at least, until it is timed: it is `profiling`.
-- Jobs without a deadline are best effort after those with one. On arrival they go where most is left for them.
+- Before its steps are timed a newcomer has an even share C/n: it is `profiling`.
+- Jobs without a deadline share what the needs of the guaranteed ones leave, up to an even share; and what nobody else
+  can use. On arrival they go where most is left for them.
 - A job that reports nothing, neither steps nor a loss, keeps its original CPU; the others have what that leaves.
-- Needs that do not fit all at once still fit where they can wait for earlier jobs to end: 50 CPU-seconds due in 100 s
-  and 100 due in 150 s are both guaranteed on one core. A job that is feasible, but not within `gamma`, is so as well.
-- Limits change at once when the set of jobs changes, a newcomer is timed, or a guaranteed job needs more than it has,
-  beyond the hysteresis; otherwise only when two evaluations in a row want a change beyond it.
+- A job that is feasible, but not within `gamma`, is served as if it were; so its work counts until its deadline.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache, partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from slopewise.allocation import capacity_cores, promisable
-from slopewise.model import (
-    Arrival,
-    ClusterSnapshot,
-    CpuControl,
-    Decisions,
-    Job,
-    JobMemory,
-    MemoryState,
-    Migrate,
-    Node,
-    NodeMemory,
-    Place,
-)
-from slopewise.policies import PolicyParameters, Setting, parameter
-from slopewise.policies.shared.deadlines import (
-    BEST_EFFORT,
-    PROFILING,
-    DeadlineCase,
-    DeadlineContext,
-    admit,
-    arrival_needs_cores,
-    assess,
-    hand_out,
-)
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, need_on, place_by_need
-from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
-from slopewise.policies.shared.pace_models import had_cores
-from slopewise.policies.shared.promise_moves import moves_for_promises
-from slopewise.policies.shared.promise_parameters import (
+from slopewise.allocation import down_an_order
+from slopewise.estimators.speed import steps_left
+from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objectives
+from slopewise.policies import PolicyParameters, parameter
+from slopewise.policies.shared.need_placement import Need, NodeRoom
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict
+from slopewise.policies.shared.pace_models import speed
+from slopewise.policies.shared.promise_policy import (
+    At,
+    PromiseCase,
+    PromisePolicy,
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
 )
-from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
+from slopewise.policies.shared.shares import useful_cores
+from slopewise.text import duration
 
 PURPOSE = "trainings that must be done by a stated time"
 ACTIONS = ("resize", "place", "migrate")
 DECIDES_ON = "reports"
 
-EVALUATIONS_IN_A_ROW = 2
-"""The cool-down: a single evaluation may be noise."""
+GUARANTEED, BEST_EFFORT, HOPELESS, PROFILING = "guaranteed", "best-effort", "hopeless", "profiling"
+
+MORE_THAN_SEEN_RATIO = 1.25
+"""A job that does not say what it can use may use a quarter more than it ever did: it shows at the next evaluation."""
 
 _ROUNDING = 1e-9
 
@@ -99,7 +77,7 @@ class Parameters(PolicyParameters):
         le=1,
         unit="ratio of the time left",
         source="reconstruction",
-        description="a job is given so much CPU that it ends within this part of the time it has left",
+        description="a job is to end within this part of the time it has left",
     )
     ending_scrapes: float = parameter(
         2.0,
@@ -109,22 +87,6 @@ class Parameters(PolicyParameters):
         source="ours",
         description="a job's last step is to be done so long before its deadline: its steps are known a scrape late, "
         "and it goes on being scraped after the last",
-    )
-    hysteresis_ratio: float = parameter(
-        0.1,
-        ge=0,
-        lt=1,
-        unit="ratio of a limit",
-        source="reconstruction",
-        description="smaller changes of limits are not made, nor is one that a single evaluation wants",
-    )
-    profiling_seconds: float = parameter(
-        30.0,
-        ge=0,
-        le=86_400,
-        unit="s",
-        source="reconstruction",
-        description="for how long a newcomer that is not timed yet comes first for what is free",
     )
     floor_ratio: float = parameter(
         0.05,
@@ -136,171 +98,159 @@ class Parameters(PolicyParameters):
     )
 
 
-class _Cases:
-    """The standings of a node's jobs, in order of uid; worked out when first asked for, as placing and looking do."""
+@dataclass(slots=True)
+class _Case(PromiseCase):
+    """One job and its deadline; without one its time is infinite."""
 
-    def __init__(
-        self,
-        snapshot: ClusterSnapshot,
-        memory: MemoryState,
-        parameters: Parameters,
-        control: CpuControl,
-        silence: Silence,
-    ) -> None:
-        largest = max(map(promisable, snapshot.nodes), key=lambda node: node.cpu_cores)
-        ending = parameters.ending_scrapes * snapshot.scrape_interval_seconds
-        now = snapshot.taken_at_seconds
-        self.at = DeadlineContext(now, largest, parameters.gamma, ending, parameters.profiling_seconds)
-        self._floor_ratio = parameters.floor_ratio
-        self._control = control
-        self._jobs_on = snapshot.jobs_by_node()
-        self.nodes = {node.name: node for node in snapshot.nodes}
-        self._memory = memory
-        self._silence = silence
-        self._known: dict[str, tuple[Node, list[DeadlineCase]]] = {}
+    because: str = "no deadline stated"
+    usable_cores: float = 0.0
+    """What it seems able to use; less than `useful_cores` only where the job itself does not say."""
+    left_seconds: float = math.inf
+    within_seconds: float = math.inf
+    """In which it is to end: what is left, less the reserves."""
+    work_cpu_seconds: float = 0.0
+    """What it takes to its end with all that it can use here."""
 
-    def on(self, name: str) -> tuple[Node, list[DeadlineCase]]:
-        """A node without what its silent jobs keep; all others there, and who of them is guaranteed what."""
-        if name not in self._known:
-            here = JobsOfNode.of(self._jobs_on[name], self._memory.jobs, self._silence)
-            left = here.left_on(self.nodes[name], self._memory.jobs, self._control, reserves=True)
-            jobs = here.reporting
-            had = had_cores(jobs, left, self._control)
-            cases = [
-                assess(job, self._memory.jobs[job.uid], left, cores, self.at)
-                for job, cores in zip(jobs, had, strict=True)
-            ]
-            admit(cases, left.cpu_cores, self._floor_ratio)
-            self._known[name] = (left, cases)
-        return self._known[name]
+    @property
+    def is_free(self) -> bool:
+        """Whether it has no deadline."""
+        return self.left_seconds == math.inf
+
+    @property
+    def time_seconds(self) -> float:
+        """The time for its work: all that is left where it cannot end within the reserves."""
+        fits = self.work_cpu_seconds <= self.useful_cores * self.within_seconds
+        return self.within_seconds if fits else self.left_seconds
 
 
-class Policy:
-    """Placement by need, and limits by deadline."""
+class Policy(PromisePolicy[Parameters, _Case]):
+    """Placement by need, and CPU by deadline."""
 
-    def __init__(self, parameters: Parameters, setting: Setting) -> None:
-        self._parameters = parameters
-        self._setting = setting
+    NAME, PROMISE = "deadline", "deadline"
 
-    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-        """Place what arrives, then decide on every node that is due."""
-        if not snapshot.nodes:
-            return Decisions("deadline", (), {}, MemoryState(memory.jobs))
-        silence = without_a_report(snapshot)
-        cases = _Cases(snapshot, memory, self._parameters, self._setting.control, silence)
-
-        def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
-            return self._decide_node(*cases.on(node.name), last)
-
-        rooms = cache(partial(self._rooms, cases))
-        placed = self._placed(snapshot, memory, rooms, cases.at)
-        decisions = decide_by_node(
-            "deadline",
-            snapshot,
-            memory,
-            self._setting.control,
-            decide_node,
-            placed,
-            silence=silence,
-            reserves=True,
-        )
-        moves = self._moves(snapshot, decisions.memory, rooms, cases)
-        return replace(decisions, moves=(*decisions.moves, *moves))
-
-    def _rooms(self, cases: _Cases) -> dict[str, NodeRoom]:
-        evenly = not self._parameters.autoscaling
-        return {name: _room(*cases.on(name), evenly=evenly) for name in cases.nodes}
-
-    def _placed(
-        self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, at: DeadlineContext
-    ) -> tuple[Place, ...]:
-        """The nodes of arriving jobs."""
-        if not (self._parameters.placement and snapshot.waiting):
-            return ()
-
-        def need_of(arrival: Arrival, node: Node) -> Need | None:
-            if arrival.objectives.deadline_at_seconds is None:
-                return None
-
-            def measured_cores(known: JobMemory, wanted: float) -> float | None:
-                return arrival_needs_cores(arrival, known, wanted, at)
-
-            return need_on(node, arrival, memory, measured_cores)
-
-        return place_by_need(snapshot, memory, rooms(), need_of, _time_left_until, promise="deadline")
-
-    def _moves(
-        self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, cases: _Cases
-    ) -> tuple[Migrate, ...]:
-        """The jobs that leave nodes on which they would be late."""
-        if not self._parameters.moves:
-            return ()
-
-        def need_there(job: Job, known: JobMemory, node: Node, away_seconds: float) -> float | None:
-            had = min(capacity_cores(node), known.wanted_cores or node.cpu_cores)
-            later = replace(cases.at, now_seconds=cases.at.now_seconds + away_seconds)
-            return assess(job, known, promisable(node), had, later).needs_cores
-
-        evaluations = self._parameters.missed_evaluations
-        return moves_for_promises(snapshot, memory, rooms, need_there, promise="deadline", evaluations=evaluations)
-
-    def _decide_node(self, node: Node, cases: Sequence[DeadlineCase], last: NodeMemory | None) -> NodeDecision:
-        if self._parameters.autoscaling:
-            limits, streaks = self._limits(node, cases, last)
+    def _assess(self, job: Job, known: JobMemory, node: Node, had_cores: float, at: At) -> _Case:
+        useful, deadline = useful_cores(job, node), job.objectives.deadline_at_seconds
+        one = _Case(job, known, useful, BEST_EFFORT, usable_cores=_usable_cores(job, known, useful))
+        if deadline is None:
+            return one
+        left = one.left_seconds = deadline - at.now_seconds
+        todo, found = steps_left(job), speed(known, had_cores)
+        if left <= 0:
+            one.listed, one.because = HOPELESS, f"{job.name}'s deadline passed {duration(abs(left))} ago"
+        elif todo is None or found is None:
+            one.listed, one.because = PROFILING, f"{duration(left)} left, steps not timed yet"
+        elif todo <= 0:
+            one.listed, one.because = PROFILING, f"{duration(left)} left, all planned steps are done"
         else:
-            limits, streaks = [None] * len(cases), [0] * len(cases)
+            here, alone = (todo * found.seconds_at(cores) for cores in (useful, useful_cores(job, at.largest)))
+            one.within_seconds, one.work_cpu_seconds = self._within_seconds(left, at), here * useful
+            one.because = f"{todo:.0f} steps and {duration(left)} left"
+            if alone > left * (1 + _ROUNDING):
+                one.listed = HOPELESS
+                one.because += f", {job.name} takes {duration(alone)} even alone on the largest node"
+            elif here > left * (1 + _ROUNDING):
+                one.because += f", takes {duration(here)} with all that it can use here"
+            else:
+                one.needs_cores = min(found.limit_for(one.within_seconds / todo) or useful, useful)
+                one.because += f", needs {one.needs_cores:.3g} cores"
+        return one
+
+    def _within_seconds(self, left_seconds: float, at: At) -> float:
+        """What is left until a deadline, less the reserves."""
+        ending_seconds = self._parameters.ending_scrapes * at.scrape_interval_seconds
+        return max(0.0, min(self._parameters.gamma * left_seconds, left_seconds - ending_seconds))
+
+    def _divide(self, node: Node, cases: Sequence[_Case]) -> None:
+        capacity, even = node.cpu_cores, node.cpu_cores / max(1, len(cases))
+        floor = self._parameters.floor_ratio * even
+        everyone = sorted(range(len(cases)), key=lambda i: (cases[i].left_seconds, cases[i].job.uid))
+        useful = {i: cases[i].useful_cores for i in everyone}
+        usable = {i: cases[i].usable_cores for i in everyone}
+        limits = {i: min(floor, useful[i]) for i in everyone}
+        kept, urgent = _in_time(cases, everyone, capacity - math.fsum(limits.values()) + floor)
+        for i in everyone:
+            cases[i].is_kept = i in kept
+            if cases[i].is_kept:
+                cases[i].listed = GUARANTEED
+            elif cases[i].needs_cores is not None:
+                cases[i].because += " and other deadlines leave too little"
+        needs = {i: cases[i].needs_cores or 0.0 for i in kept}
+        untimed, free = (
+            [i for i in everyone if cases[i].listed == PROFILING],
+            [i for i in everyone if cases[i].is_free],
+        )
+        hopeless = [i for i in everyone if cases[i].listed == HOPELESS]
+        late = [i for i in everyone if i not in {*kept, *untimed, *free, *hopeless}]
+        evenly = {i: min(even, useful[i]) for i in (*untimed, *free)}
+        limits = down_an_order(limits, [untimed], evenly, capacity)
+        limits = down_an_order(limits, [[i] for i in urgent], needs, capacity)
+        reserved = math.fsum(max(0.0, cores - limits[i]) for i, cores in needs.items())
+        limits = down_an_order(limits, [free], evenly, capacity - reserved)
+        order = [*([i] for i in (*kept, *late)), [*untimed, *free, *hopeless], everyone]
+        limits = down_an_order(limits, order, usable, capacity)
+        for i, cores in down_an_order(limits, [everyone], useful, capacity).items():
+            cases[i].limit_cores = cores
+
+    def _verdicts(
+        self, node: Node, cases: Sequence[_Case], last: NodeMemory | None, now_seconds: float
+    ) -> NodeDecision:
         verdicts = {}
-        for one, limit, streak in zip(cases, limits, streaks, strict=True):
-            alone = ", unchanged" if limit is None else ""
-            reason = f"{one.listed}: {one.because}{alone}"
-            verdicts[one.job.uid] = Verdict(limit, one.listed, reason, streak=streak, unmet=_is_unmet(one))
+        for one in cases:
+            limit, alone = (one.limit_cores, "") if self._parameters.autoscaling else (None, ", unchanged")
+            unmet = one.listed == BEST_EFFORT and one.work_cpu_seconds > 0
+            verdicts[one.job.uid] = Verdict(limit, one.listed, f"{one.listed}: {one.because}{alone}", unmet=unmet)
         return NodeDecision(verdicts, self._setting.interval_seconds)
 
-    def _limits(
-        self, node: Node, cases: Sequence[DeadlineCase], last: NodeMemory | None
-    ) -> tuple[Sequence[float | None], Sequence[int]]:
-        """Limits in cores and streaks: those that are due now, or those that the jobs have, and what speaks against."""
-        due = hand_out(cases, node.cpu_cores, self._parameters.floor_ratio)
-        kept = [one.known.wanted_cores or limit for one, limit in zip(cases, due, strict=True)]
-        streaks = [self._streak(one, limit) for one, limit in zip(cases, due, strict=True)]
-        fit = math.fsum(kept) <= node.cpu_cores * (1 + _ROUNDING)
-        if not fit or max(streaks, default=0) >= EVALUATIONS_IN_A_ROW or self._at_once(cases, last):
-            return due, [0] * len(cases)
-        return kept, streaks
+    def _room(self, node: Node, cases: Iterable[_Case]) -> NodeRoom:
+        room = NodeRoom(node.cpu_cores, evenly=not self._parameters.autoscaling)
+        for one in cases:
+            room.add(one.usable_cores if room.evenly or one.listed == PROFILING else one.needs_cores)
+        return room
 
-    def _streak(self, one: DeadlineCase, limit: float) -> int:
-        """How many looks in a row, with this one, wanted a change of the job's limit beyond the hysteresis."""
-        had = one.known.wanted_cores or 0.0
-        differs = abs(limit - had) > self._parameters.hysteresis_ratio * had
-        return max(0, one.known.streak) + 1 if differs else 0
+    def _is_asked(self, objectives: Objectives) -> bool:
+        return objectives.deadline_at_seconds is not None
 
-    def _at_once(self, cases: Sequence[DeadlineCase], last: NodeMemory | None) -> bool:
-        """True when the limits must change now: other jobs, a newcomer that was timed, or a guarantee not kept."""
-        if last is None or {one.job.uid for one in cases} != last.job_uids:
-            return True
-        return any(self._is_urgent(one) for one in cases)
+    def _asked_seconds(self, arrival: Arrival, known: JobMemory, at: At) -> float | None:
+        deadline, anchor = arrival.objectives.deadline_at_seconds, known.pace_anchor
+        if deadline is None or arrival.steps_planned is None or anchor is None:
+            return None
+        todo = arrival.steps_planned - anchor.done_total
+        within = self._within_seconds(deadline - at.now_seconds, at)
+        return within / todo if todo > 0 and within > 0 else None
 
-    def _is_urgent(self, one: DeadlineCase) -> bool:
-        had = one.known.wanted_cores
-        if had is None or (one.known.job_class == PROFILING and one.listed != PROFILING):
-            return True
-        return one.reserved_cores > had * (1 + self._parameters.hysteresis_ratio)
+    def _turn(self, arrival: Arrival, need: Need | None) -> float:
+        """Before its steps are timed, all that is known of it is when it must have ended."""
+        deadline = arrival.objectives.deadline_at_seconds
+        return math.inf if deadline is None else deadline
 
 
-def _room(node: Node, cases: Sequence[DeadlineCase], *, evenly: bool) -> NodeRoom:
-    room = NodeRoom(node.cpu_cores, evenly)
-    for one in cases:
-        untimed = one.listed == PROFILING
-        room.add(one.usable_cores if evenly or untimed else one.needs_cores)
-    return room
+def _in_time(cases: Sequence[_Case], order: Sequence[int], capacity_cores: float) -> tuple[list[int], list[int]]:
+    """As many as can all end in time, in order of deadline; and those of them that cannot wait for those before.
+
+    One that can is in time after all that is due before. On many cores one of one thread may be late then, though its
+    work fits; it is kept if its need fits beside the needs of those before. Of those that do not fit the longest is
+    late.
+    """
+    kept: list[int] = []
+    urgent: set[int] = set()
+    for place in order:
+        one, needs = cases[place], cases[place].needs_cores
+        if needs is None:
+            continue
+        time = one.time_seconds * (1 + _ROUNDING)
+        waits = math.fsum(cases[i].work_cpu_seconds for i in kept) / capacity_cores
+        beside = math.fsum(cases[i].needs_cores or 0.0 for i in kept)
+        kept.append(place)
+        if waits + one.work_cpu_seconds / min(one.useful_cores, capacity_cores) <= time:
+            continue
+        urgent.add(place)
+        if beside + needs > capacity_cores * (1 + _ROUNDING):
+            kept.remove(max(kept, key=lambda i: (cases[i].work_cpu_seconds, i)))
+    return kept, [i for i in kept if i in urgent]
 
 
-def _is_unmet(one: DeadlineCase) -> bool:
-    """Its deadline is still to be met, but not here: not even with all of this node, or beside earlier deadlines."""
-    return one.listed == BEST_EFFORT and one.work_cpu_seconds > 0
-
-
-def _time_left_until(arrival: Arrival) -> float:
-    """Least slack first: before its steps are timed, all that is known of it is when it must have ended."""
-    deadline = arrival.objectives.deadline_at_seconds
-    return math.inf if deadline is None else deadline
+def _usable_cores(job: Job, known: JobMemory, useful: float) -> float:
+    if job.useful_parallelism_cores is not None:
+        return useful
+    most = max((each.cores for each in known.paces if each.cores is not None), default=0.0)
+    return min(useful, max(1.0, MORE_THAN_SEEN_RATIO * most))

@@ -36,27 +36,13 @@ Our readings of `direct`, where nothing is said:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from slopewise.allocation import capacity_cores, promisable
-from slopewise.model import (
-    Arrival,
-    ClusterSnapshot,
-    Decisions,
-    Job,
-    JobMemory,
-    MemoryState,
-    Migrate,
-    Node,
-    NodeMemory,
-    Place,
-)
-from slopewise.policies import PolicyParameters, Setting, parameter
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, need_on, place_by_need
-from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
+from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objectives
+from slopewise.policies import PolicyParameters, parameter
+from slopewise.policies.shared.need_placement import Need, NodeRoom
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict
 from slopewise.policies.shared.objective_shares import rest_in_proportion, rest_to_others, towards
 from slopewise.policies.shared.objective_steps import step_interval_seconds, step_limits
 from slopewise.policies.shared.objectives import (
@@ -68,15 +54,13 @@ from slopewise.policies.shared.objectives import (
     assess,
     pace_message,
 )
-from slopewise.policies.shared.pace_models import had_cores, speed
-from slopewise.policies.shared.promise_moves import moves_for_promises
-from slopewise.policies.shared.promise_parameters import (
+from slopewise.policies.shared.promise_policy import (
+    At,
+    PromisePolicy,
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
 )
-from slopewise.policies.shared.shares import useful_cores
-from slopewise.policies.shared.silence import JobsOfNode, Silence, without_a_report
 
 PURPOSE = "served models, or steps, with an objective of seconds each"
 ACTIONS = ("resize", "place", "migrate")
@@ -157,154 +141,64 @@ class Parameters(PolicyParameters):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Limits in cores by place in the list of jobs, and the places of those whose objective is in reach."""
-
-    limits: Sequence[float]
-    chosen: frozenset[int]
-
-
-class Policy:
+class Policy(PromisePolicy[Parameters, ObjectiveCase]):
     """Per node: classes by deviation from the objective, limits by one of two variants."""
 
-    def __init__(self, parameters: Parameters, setting: Setting) -> None:
-        self._parameters = parameters
-        self._setting = setting
+    NAME, PROMISE = "dqoes", "objective"
 
-    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-        """Place what arrives, decide on every node that is due, and move what its node cannot satisfy."""
-        silence = without_a_report(snapshot)
-        now = snapshot.taken_at_seconds
+    def _assess(self, job: Job, known: JobMemory, node: Node, had_cores: float, at: At) -> ObjectiveCase:
+        return assess(job, known, node, had_cores, self._parameters.alpha, self._parameters.margin_ratio)
 
-        def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
-            cases = self._cases(node, jobs, memory)
-            if self._parameters.variant == "step":
-                return self._step(node, cases, last, now)
-            return self._direct(node, cases, now)
-
-        rooms = cache(partial(self._rooms, snapshot, memory, silence))
-        placed = self._placed(snapshot, memory, rooms)
-        decisions = decide_by_node(
-            "dqoes",
-            snapshot,
-            memory,
-            self._setting.control,
-            decide_node,
-            placed,
-            silence=silence,
-            reserves=True,
-        )
-        moves = self._moves(snapshot, decisions.memory, rooms)
-        return replace(decisions, moves=(*decisions.moves, *moves))
-
-    def _cases(self, node: Node, jobs: Sequence[Job], memory: MemoryState) -> list[ObjectiveCase]:
-        """The jobs of a node that report, their objectives and their paces."""
-        alpha, margin = self._parameters.alpha, self._parameters.margin_ratio
-        had = had_cores(jobs, node, self._setting.control)
-        return [
-            assess(job, memory.jobs[job.uid], node, cores, alpha, margin) for job, cores in zip(jobs, had, strict=True)
-        ]
-
-    def _rooms(self, snapshot: ClusterSnapshot, memory: MemoryState, silence: Silence) -> dict[str, NodeRoom]:
-        """What the satisfied jobs of each node need, and the newcomers want."""
-        rooms, jobs_on = {}, snapshot.jobs_by_node()
-        for node in snapshot.nodes:
-            here = JobsOfNode.of(jobs_on[node.name], memory.jobs, silence)
-            left = here.left_on(node, memory.jobs, self._setting.control, reserves=True)
-            rooms[node.name] = self._room(left, self._cases(left, here.reporting, memory))
-        return rooms
-
-    def _room(self, node: Node, cases: Sequence[ObjectiveCase]) -> NodeRoom:
+    def _room(self, node: Node, cases: Iterable[ObjectiveCase]) -> NodeRoom:
         room = NodeRoom(node.cpu_cores)
-        chosen = self._plan(node, cases).chosen
-        for index, one in enumerate(cases):
-            if one.listed == UNKNOWN:
-                room.add(min(one.useful_cores, one.job.useful_parallelism_cores or 1.0))
-            else:
-                room.add(one.needs_cores if index in chosen else None)
+        for one in cases:
+            wants = min(one.useful_cores, one.job.useful_parallelism_cores or 1.0)
+            room.add(wants if one.listed == UNKNOWN else one.needs_cores if one.is_kept else None)
         return room
 
-    def _placed(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms) -> tuple[Place, ...]:
-        """The nodes of arriving jobs."""
-        if not (self._parameters.placement and snapshot.waiting and snapshot.nodes):
-            return ()
-        largest = max(snapshot.nodes, key=capacity_cores)
+    def _is_asked(self, objectives: Objectives) -> bool:
+        return objectives.qoe_seconds is not None
 
-        def need_of(arrival: Arrival, node: Node) -> Need | None:
-            if arrival.objectives.qoe_seconds is None:
-                return None
-            seconds = self._satisfying_seconds(arrival.objectives.qoe_seconds)
+    def _asked_seconds(self, arrival: Arrival, known: JobMemory, at: At) -> float | None:
+        asked = arrival.objectives.qoe_seconds
+        return None if asked is None else asked * (1 + self._parameters.alpha - self._parameters.margin_ratio)
 
-            def measured_cores(known: JobMemory, wanted: float) -> float | None:
-                found = speed(known, wanted)
-                return None if found is None else found.limit_for(seconds)
+    def _turn(self, arrival: Arrival, need: Need | None) -> float:
+        return math.inf if need is None else need.cores / arrival.objectives.weight
 
-            return need_on(node, arrival, memory, measured_cores)
-
-        def least_need_first(arrival: Arrival) -> float:
-            need = need_of(arrival, largest)
-            return math.inf if need is None else need.cores / arrival.objectives.weight
-
-        return place_by_need(snapshot, memory, rooms(), need_of, least_need_first, promise="objective")
-
-    def _satisfying_seconds(self, asked_seconds: float) -> float:
-        """The most seconds with which a job counts as satisfied, with the margin."""
-        return asked_seconds * (1 + self._parameters.alpha - self._parameters.margin_ratio)
-
-    def _moves(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms) -> tuple[Migrate, ...]:
-        """The jobs that leave nodes which cannot satisfy them."""
-        if not self._parameters.moves:
-            return ()
-        alpha, margin = self._parameters.alpha, self._parameters.margin_ratio
-
-        def need_there(job: Job, known: JobMemory, node: Node, away_seconds: float) -> float | None:
-            had = min(capacity_cores(node), known.wanted_cores or node.cpu_cores)
-            needs = assess(job, known, promisable(node), had, alpha, margin).needs_cores
-            return needs if needs is not None and needs <= useful_cores(job, node) else None
-
-        evaluations = self._parameters.missed_evaluations
-        return moves_for_promises(snapshot, memory, rooms, need_there, promise="objective", evaluations=evaluations)
-
-    def _step(self, node: Node, cases: Sequence[ObjectiveCase], last: NodeMemory | None, now: float) -> NodeDecision:
-        limits, chosen = step_limits(cases, node, self._parameters.beta), self._plan(node, cases).chosen
-        verdicts = {
-            one.job.uid: Verdict(
-                limit,
-                one.listed,
-                f"{one.listed}: {pace_message(one, now)}",
-                unmet=one.listed == BELOW and index not in chosen,
-            )
-            for index, (one, limit) in enumerate(zip(cases, limits, strict=True))
-        }
-        first = self._setting.interval_seconds
-        return NodeDecision(verdicts, step_interval_seconds(cases, last, first, self._parameters.max_interval_ratio))
-
-    def _direct(self, node: Node, cases: Sequence[ObjectiveCase], now: float) -> NodeDecision:
-        plan = self._plan(node, cases)
+    def _verdicts(
+        self, node: Node, cases: Sequence[ObjectiveCase], last: NodeMemory | None, now_seconds: float
+    ) -> NodeDecision:
+        is_step, seconds = self._parameters.variant == "step", self._setting.interval_seconds
+        limits = [one.limit_cores for one in cases]
+        if is_step:
+            limits = step_limits(cases, node, self._parameters.beta)
+            seconds = step_interval_seconds(cases, last, seconds, self._parameters.max_interval_ratio)
         verdicts = {}
-        for index, (one, limit) in enumerate(zip(cases, plan.limits, strict=True)):
-            out_of_reach = one.listed not in (UNKNOWN, NO_OBJECTIVE) and index not in plan.chosen
-            listed = UNSATISFIABLE if out_of_reach else one.listed
-            because = pace_message(one, now) + (f", {_unsatisfiable_reason(one)}" if out_of_reach else "")
+        for one, limit in zip(cases, limits, strict=True):
+            out_of_reach = one.listed not in (UNKNOWN, NO_OBJECTIVE) and not one.is_kept
+            says_so = out_of_reach and not is_step
+            listed = UNSATISFIABLE if says_so else one.listed
+            why = pace_message(one, now_seconds) + (f", {_unsatisfiable_reason(one)}" if says_so else "")
             unmet = out_of_reach and one.listed == BELOW
-            verdicts[one.job.uid] = Verdict(limit, listed, f"{listed}: {because}", unmet=unmet)
-        return NodeDecision(verdicts, self._setting.interval_seconds)
+            verdicts[one.job.uid] = Verdict(limit, listed, f"{listed}: {why}", unmet=unmet)
+        return NodeDecision(verdicts, seconds)
 
-    def _plan(self, node: Node, cases: Sequence[ObjectiveCase]) -> _Plan:
+    def _divide(self, node: Node, cases: Sequence[ObjectiveCase]) -> None:
         """Satisfied jobs, and every job's limit; limits add up to the node's CPU unless no job can use it."""
-        if not cases:
-            return _Plan([], frozenset())
-        even = node.cpu_cores / len(cases)
+        even = node.cpu_cores / max(1, len(cases))
         floor = self._parameters.floor_ratio * even
         limits = [min(even, one.useful_cores) if one.listed == UNKNOWN else floor for one in cases]
         chosen = self._choose(cases, limits, node.cpu_cores)
         for index in chosen:
             limits[index] = max(floor, cases[index].needs_cores or 0.0)
+            cases[index].is_kept = True
         wanted = {index: self._wanted(cases[index]) for index in chosen}
         limits = towards(wanted, limits, node.cpu_cores)
         limits = rest_to_others(cases, limits, chosen, node.cpu_cores)
-        return _Plan(rest_in_proportion(cases, limits, chosen, node.cpu_cores), frozenset(chosen))
+        limits = rest_in_proportion(cases, limits, chosen, node.cpu_cores)
+        for one, limit in zip(cases, limits, strict=True):
+            one.limit_cores = limit
 
     def _choose(self, cases: Sequence[ObjectiveCase], least: Sequence[float], capacity_cores: float) -> list[int]:
         """The jobs to satisfy, least CPU for its weight first, as long as they fit above what everyone has at least."""

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slopewise.allocation import even_shares
+from slopewise.allocation import water_filling
 from slopewise.estimators import targets
 from slopewise.estimators.growth import is_usable
 from slopewise.estimators.level_range import is_held_back
@@ -168,5 +168,5 @@ def _with_the_rest(
 ) -> list[float]:
     """The limits with what is left handed out evenly to all but the released, each up to what it can use."""
     room = [0.0 if one.listed == RELEASED else cap - limit for cap, limit, one in zip(most, limits, cases, strict=True)]
-    extra = even_shares(room, max(0.0, node.cpu_cores - sum(limits)))
-    return [limit + min(more, space) for limit, more, space in zip(limits, extra, room, strict=True)]
+    extra = water_filling(room, node.cpu_cores - sum(limits))
+    return [limit + more for limit, more in zip(limits, extra, strict=True)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from slopewise.allocation import Millicores, actual_millicores, allotted_cores, even_shares, original_millicores
+from slopewise.allocation import Millicores, actual_millicores, allotted_cores, original_millicores, water_filling
 from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, PassReport
 
 
@@ -86,9 +86,9 @@ def _shares(snapshot: ClusterSnapshot, control: CpuControl, millicores: Millicor
     jobs_on = snapshot.jobs_by_node()
     shares: dict[str, float] = {}
     for node in snapshot.nodes:
-        limits = [allotted[job.uid] for job in jobs_on[node.name]]
-        for job, limit, share in zip(jobs_on[node.name], limits, even_shares(limits, node.cpu_cores), strict=True):
-            shares[job.uid] = min(share, limit)  # `even_shares` hands out what hard limits leave idle
+        uids = [job.uid for job in jobs_on[node.name]]
+        given = water_filling([allotted[uid] for uid in uids], node.cpu_cores)
+        shares.update(zip(uids, given, strict=True))
     return shares
 
 

@@ -115,13 +115,23 @@ def test_a_mistake_is_one_sentence_that_says_where_what_and_what_to_do(document:
     assert mistake(document) == sentence
 
 
-@pytest.mark.parametrize("policy", ["deadline", "dqoes"])
-def test_a_parameter_that_there_was_is_refused_with_what_happens_now(policy: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "key", "sentence"),
+    [
+        ("deadline", "sizeArrivals", "arriving jobs start with the CPU that they request; remove it"),
+        ("dqoes", "sizeArrivals", "arriving jobs start with the CPU that they request; remove it"),
+        (
+            "deadline",
+            "hysteresisRatio",
+            "write `minChangeRatio` under `behaviour` to leave small changes out",
+        ),
+        ("deadline", "profilingSeconds", "a job has an even share until its steps are timed; remove it"),
+    ],
+)
+def test_a_parameter_that_there_was_is_refused_with_what_happens_now(policy: str, key: str, sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
-        policy_parameters(PolicyChoice(name=policy, parameters={"sizeArrivals": True}), where="p.yaml: spec.policy")
-    assert str(caught.value) == (
-        "p.yaml: spec.policy.parameters.sizeArrivals: arriving jobs start with the CPU that they request; remove it."
-    )
+        policy_parameters(PolicyChoice(name=policy, parameters={key: True}), where="p.yaml: spec.policy")
+    assert str(caught.value) == f"p.yaml: spec.policy.parameters.{key}: {sentence}."
 
 
 def test_further_mistakes_are_counted() -> None:

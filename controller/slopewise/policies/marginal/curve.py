@@ -36,11 +36,8 @@ def fit(points: Sequence[NDArray[np.float32]], signs: Sequence[float], scales: S
     `points`: pairs of work and level, shape (points, 2) each, at least one. `signs`: -1 where larger levels are better.
     `scales`: the work at which x is 1.
     """
-    found: list[float] = []
-    for start in range(0, len(points), _JOBS_AT_ONCE):
-        some = slice(start, start + _JOBS_AT_ONCE)
-        found += [float(f"{each:.6g}") for each in _fit(points[some], signs[some], scales[some])]
-    return found
+    parts = [slice(start, start + _JOBS_AT_ONCE) for start in range(0, len(points), _JOBS_AT_ONCE)]
+    return [float(f"{each:.6g}") for some in parts for each in _fit(points[some], signs[some], scales[some])]
 
 
 def _fit(points: Sequence[NDArray[np.float32]], signs: Sequence[float], scales: Sequence[float]) -> list[float]:

@@ -36,18 +36,21 @@ def fair_share(
     at_level = {i for i, each in enumerate(left) if each > 0}
     by_left = sorted(at_level, key=lambda i: (-left[i], i))
     by_cores = sorted(at_level, key=lambda i: (-cores[i], i))
-    full: list[tuple[float, int]] = []
+    full: list[tuple[float, int]] = []  # by when each ends
     since: dict[int, tuple[float, float]] = {}
     now = had = full_cores = 0.0  # `had`: what each job at the level has had so far
     while at_level or full:
-        level = max(0.0, capacity - full_cores) / len(at_level) if at_level else 0.0
-        if at_level and cores[i := _last_of(by_cores, at_level)] <= level:
-            at_level.remove(i)
-            full_cores += cores[i]
-            since[i] = now, had
-            heappush(full, (now + (left[i] - had) / cores[i], i))
-            continue
-        first = now + (left[_last_of(by_left, at_level)] - had) / level if level > 0 else math.inf
+        level, first = 0.0, math.inf
+        if at_level:
+            level = max(0.0, capacity - full_cores) / len(at_level)
+            if cores[i := _last_of(by_cores, at_level)] <= level:
+                at_level.remove(i)
+                full_cores += cores[i]
+                since[i] = now, had
+                heappush(full, (now + (left[i] - had) / cores[i], i))
+                continue
+            if level > 0:
+                first = now + (left[_last_of(by_left, at_level)] - had) / level
         until = min(first, full[0][0] if full else math.inf)
         if min(until, span) == math.inf:
             break
@@ -55,12 +58,9 @@ def fair_share(
         now = min(until, span)
         if until >= span:
             break
-        if first <= until:
-            i = by_left[-1]
-            at_level.remove(i)
-        else:
-            i = heappop(full)[1]
-            full_cores -= cores[i]
+        i = by_left[-1] if first <= until else heappop(full)[1]
+        full_cores -= 0.0 if i in at_level else cores[i]
+        at_level.discard(i)
         served[i], ends[i] = left[i], now
     for i in at_level:
         served[i] = min(left[i], had)
@@ -80,48 +80,40 @@ def fair_ends(
     snapshot: ClusterSnapshot, memory: MemoryState, states: Mapping[str, State], found: Mapping[str, Forecast]
 ) -> tuple[MemoryState, dict[str, float]]:
     """The virtual sharing of the whole cluster brought up to now, and seconds until each running job is due."""
-    now = snapshot.taken_at_seconds
-    capacities = {node.name: capacity_cores(node) for node in snapshot.nodes}
-    whole, total = {node.name: node for node in snapshot.nodes}, math.fsum(capacities.values())
+    now, nodes = snapshot.taken_at_seconds, {node.name: node for node in snapshot.nodes}
+    total = math.fsum(map(capacity_cores, snapshot.nodes))
     gone = {each.job_uid: state for each in memory.departed if (state := state_of(each.state)) is not None}
     before = {**gone, **states}
-    last = max((state.at_seconds for state in before.values()), default=now)
-    served, _ = fair_share(
-        [(state.work or math.inf) - state.served for state in before.values()],
-        [state.cores for state in before.values()],
-        total,
-        max(0.0, now - last),
-    )
+    span = max(0.0, now - max((state.at_seconds for state in before.values()), default=now))
+    left = [(state.work or math.inf) - state.served for state in before.values()]
+    served, _ = fair_share(left, [state.cores for state in before.values()], total, span)
     had = {uid: state.served + more for (uid, state), more in zip(before.items(), served, strict=True)}
     after: dict[str, State] = {}
     for job in snapshot.jobs:
-        state, claim = states.get(job.uid), found.get(job.uid)
+        uid, node = job.uid, nodes[job.node]
+        state, claim = states.get(uid), found.get(uid)
+        cores = min(capacity_cores(node), useful_cores(job, node))
         if job.state.ended:
-            if state is not None:
-                after[job.uid] = _over(state, had[job.uid], now)
-            continue
-        done = claim.done if claim is not None else state.done if state is not None else 0.0
-        cores = min(capacities[job.node], useful_cores(job, whole[job.node]))
-        work, points, rate = (claim.sure, claim.points, claim.rate) if claim is not None else (0.0, 0, 0.0)
-        planned = claim is not None and claim.planned
-        after[job.uid] = State(now, had.get(job.uid, done), work if planned else 0.0, cores, done, points, rate)
-    for uid, state in gone.items():
-        if uid not in after and (ended := _over(state, had[uid], now)).served < ended.work:
-            after[uid] = ended
-    sure = {uid: claim.sure for uid, claim in found.items()}
-    left = [(sure.get(uid, state.work) or math.inf) - state.served for uid, state in after.items()]
+            after |= {uid: _over(state, had[uid], now)} if state else {}
+        elif claim is not None:
+            work = claim.sure if claim.planned else 0.0
+            after[uid] = State(now, had.get(uid, claim.done), work, cores, claim.done, claim.points, claim.rate)
+        else:
+            done = state.done if state else 0.0
+            after[uid] = State(now, had.get(uid, done), 0.0, cores, done)
+    over = {uid: _over(state, had[uid], now) for uid, state in gone.items() if uid not in after}
+    after |= {uid: state for uid, state in over.items() if state.served < state.work}
+    works = [found[uid].sure if uid in found else state.work for uid, state in after.items()]
+    left = [(work or math.inf) - state.served for work, state in zip(works, after.values(), strict=True)]
     _, ends = fair_share(left, [state.cores for state in after.values()], total)
-    behind = (min(0.0, each) / state.cores for each, state in zip(left, after.values(), strict=True))
-    due = {uid: end + late for uid, end, late in zip(after, ends, behind, strict=True)}
-    jobs = {
-        uid: known.altered(state=_stored(after[uid])) if uid in after else known for uid, known in memory.jobs.items()
+    due = {
+        uid: end + min(0.0, late) / state.cores
+        for (uid, state), end, late in zip(after.items(), ends, left, strict=True)
     }
-    kept = [Departed(uid, _stored(after[uid])) for uid in gone if uid in after and uid not in jobs]
+    texts = {uid: msgspec.json.encode(state).decode() for uid, state in after.items()}
+    jobs = {uid: known.altered(state=texts[uid]) if uid in texts else known for uid, known in memory.jobs.items()}
+    kept = [Departed(uid, texts[uid]) for uid in gone if uid in texts and uid not in jobs]
     return replace(memory, jobs=jobs, departed=tuple(kept[-DEPARTED_KEPT:])), due
-
-
-def _stored(state: State) -> str:
-    return msgspec.json.encode(state).decode()
 
 
 def _over(state: State, served: float, now_seconds: float) -> State:

@@ -17,9 +17,12 @@ from statistics import fmean, median
 import msgspec
 
 from slopewise.estimators import raw_points
-from slopewise.estimators.workload_classes import expected
-from slopewise.model import Arrival, ClassFigures, ClusterSnapshot, Job, JobMemory, MemoryState
+from slopewise.estimators.workload_classes import MAX_UNCOUNTED_SECONDS, expected
+from slopewise.model import ClusterSnapshot, Job, MemoryState
 from slopewise.policies.marginal import curve
+
+Weights = tuple[float, float, float]
+"""What 90 % and 99 % of the improvement and the end of a job are worth."""
 
 DEFAULT_WORK = 150.0
 """Core-seconds where nothing is known of any job; only ratios to it matter."""
@@ -30,8 +33,8 @@ SIZE_EXPONENT = 0.35
 LEAST_PIECE_RATIO = 1 / 400
 """Of the median work: a shorter piece counts as this long, so that the last step to a milestone is not worth most."""
 
-WORK_A_LENGTH, LEAST_WORK_RATIO = 10.0, 1.25
-"""Without a plan: work expected, in lengths of the curve (a plan's typical kappa), and at least, of the work done."""
+LEAST_WORK_RATIO = 1.25
+"""Without a plan: the work expected at least, of the work done."""
 
 SURE_RATIO, LAG_RATIO, LAG_INTERVALS = 0.7, 1.2, 4.0
 """Without a plan the guarantee is for so much of the work expected, but no more than a fifth beyond the work done and
@@ -46,9 +49,6 @@ SCALE_OF_DONE = 4.0
 
 REFIT_RATIO = 1.15
 """A curve is fitted again once it has so many times the points."""
-
-MAX_CARRIED_SECONDS = 120.0
-"""Work is carried on from the last count to now at the CPU granted, for no longer than this."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -110,9 +110,10 @@ class Forecast:
         whole = 1.0 - math.exp(-self.kappa)
         return max(0.0, -math.log(1.0 - improvement * whole) / self.kappa * self.total - self.done)
 
-
-Weights = tuple[float, float, float]
-"""What 90 % and 99 % of the improvement and the end of a job are worth."""
+    def ahead(self) -> dict[str, float]:
+        """The work to each milestone that is not behind, nearest first."""
+        works = {"90 % of its improvement": self.work_to(0.9), "99 % of its improvement": self.work_to(0.99)}
+        return {name: work for name, work in (works | {"its end": self.left}).items() if work > 0}
 
 
 def forecasts(
@@ -125,12 +126,13 @@ def forecasts(
 ) -> dict[str, Forecast]:
     """Of these jobs, by uid."""
     found = {job.uid: _begun(job, memory, states.get(job.uid), snapshot.taken_at_seconds) for job in jobs}
-    _refit(list(found.values()), memory)
+    _refit(found.values(), memory)
     for each in found.values():
-        name = each.job.workload_class
         if not each.planned:
-            ended = [one.work for one in memory.classes.get(name, ()) if one.work] if name else []
-            each.total = fmean(ended) if ended else WORK_A_LENGTH * each.unit / each.rate if each.rate > 0 else math.nan
+            record = memory.classes.get(each.job.workload_class, ()) if each.job.workload_class else ()
+            ended = [one.work for one in record if one.work]
+            length = curve.TYPICAL_KAPPA * each.unit / each.rate if each.rate > 0 else math.nan
+            each.total = fmean(ended) if ended else length
     usual = median_work(found.values())
     for each in found.values():
         each.sure = each.total
@@ -145,33 +147,38 @@ def forecasts(
 
 
 def _begun(job: Job, memory: MemoryState, state: State | None, now_seconds: float) -> Forecast:
-    """A job with its work done, its plan, and the last fit of its curve."""
-    known = memory.jobs[job.uid]
-    points, per_step = known.points, _cpu_per_step(job, known, memory.classes)
-    done = max(_done(job, known, per_step, now_seconds), 1e-6)
-    plan = (job.steps_planned or 0.0) * (per_step or 0.0) if job.steps_total is not None else 0.0
+    """A job with its work done, its plan, and the last fit of its curve.
+
+    Core-seconds a step are its own, else those of its class. Work is carried on from the last count to now.
+    """
+    known, usage, plan = memory.jobs[job.uid], job.usage, 0.0
+    points, record = known.points, expected(job.workload_class, memory.classes)
+    per_step = (points.cpu_per_step if points else None) or (record.line[1] if record else 0.0)
+    if per_step > 0 and job.steps_total is not None:
+        done, plan = job.steps_total * per_step, (job.steps_planned or 0.0) * per_step
+    else:
+        done = max(0.0, (points.cpu_seconds if points else usage.cpu_seconds_total if usage else None) or 0.0)
+    since = now_seconds - usage.sampled_at_seconds if usage else 0.0
+    done = max(done + (known.wanted_cores or 0.0) * min(max(0.0, since), MAX_UNCOUNTED_SECONDS), 1e-6)
     planned = done < plan < math.inf
     each = Forecast(job, done, planned, max(plan, CLOSE_TO_PLAN * done) if planned else math.nan)
     if state is not None:
         each.points, each.rate = state.points, state.rate
-    if per_step and points is not None and points.unit == "steps":
+    if per_step > 0 and points is not None and points.unit == "steps":
         each.unit = per_step
     return each
 
 
-def _refit(found: Sequence[Forecast], memory: MemoryState) -> None:
+def _refit(found: Iterable[Forecast], memory: MemoryState) -> None:
     """Fit the curves of the jobs whose points have grown by enough, all together."""
-    due = []
-    for each in found:
-        points = memory.jobs[each.job.uid].points
-        if points is not None and points.count and (each.rate <= 0 or points.count >= REFIT_RATIO * each.points):
-            due.append((each, points, (each.total if each.planned else SCALE_OF_DONE * each.done) / each.unit))
+    known = [(each, points) for each in found if (points := memory.jobs[each.job.uid].points) and points.count]
+    due = [(each, points) for each, points in known if each.rate <= 0 or points.count >= REFIT_RATIO * each.points]
+    scales = [(each.total if each.planned else SCALE_OF_DONE * each.done) / each.unit for each, _ in due]
+    rises = [each.job.evaluation is not None and each.job.evaluation.objective == "max" for each, _ in due]
     kappas = curve.fit(
-        [raw_points.unpacked(points) for _, points, _ in due],
-        [_sign(each.job) for each, _, _ in due],
-        [scale for _, _, scale in due],
+        [raw_points.unpacked(points) for _, points in due], [-1.0 if up else 1.0 for up in rises], scales
     )
-    for (each, points, scale), kappa in zip(due, kappas, strict=True):
+    for (each, points), scale, kappa in zip(due, scales, kappas, strict=True):
         each.points, each.rate = points.count, kappa / scale
 
 
@@ -189,33 +196,3 @@ def index_of(each: Forecast, weights: Weights, usual: float) -> float:
             reached += value
             best = max(best, reached / max(work, LEAST_PIECE_RATIO * usual))
     return each.job.objectives.weight * math.pow(usual / max(each.total, 1e-9), SIZE_EXPONENT) * best
-
-
-def _cpu_per_step(job: Job, known: JobMemory, classes: Mapping[str, Sequence[ClassFigures]]) -> float | None:
-    """Core-seconds a step: its own, else those of its class."""
-    if known.points is not None and (own := known.points.cpu_per_step) is not None:
-        return own
-    record = expected(job.workload_class, classes)
-    return record.line[1] if record is not None and record.line[1] > 0 else None
-
-
-def _done(job: Job, known: JobMemory, per_step: float | None, now_seconds: float) -> float:
-    """Core-seconds of work done by now."""
-    points, usage = known.points, job.usage
-    since = 0.0 if usage is None else min(max(0.0, now_seconds - usage.sampled_at_seconds), MAX_CARRIED_SECONDS)
-    carried = (known.wanted_cores or 0.0) * since
-    if per_step and job.steps_total is not None:
-        return job.steps_total * per_step + carried
-    used = points.cpu_seconds if points is not None else None if usage is None else usage.cpu_seconds_total
-    return max(0.0, used or 0.0) + carried
-
-
-def _sign(job: Job) -> float:
-    return -1.0 if job.evaluation is not None and job.evaluation.objective == "max" else 1.0
-
-
-def expected_work(arrival: Arrival, classes: Mapping[str, Sequence[ClassFigures]], otherwise: float) -> float:
-    """What an arriving job is expected to need, in core-seconds: by its class, else as much as others."""
-    known = expected(arrival.workload_class, classes)
-    steps = None if known is None else arrival.steps_planned or known.steps_planned
-    return otherwise if known is None or not steps else max(1e-3, steps * known.line[1])

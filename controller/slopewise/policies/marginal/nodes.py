@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from slopewise.allocation import promisable
 from slopewise.estimators.move_cost import cost_of
 from slopewise.estimators.speed import useful_cores
+from slopewise.estimators.workload_classes import expected
 from slopewise.model import Arrival, ClusterSnapshot, Job, MemoryState, Migrate, Node, Place
-from slopewise.policies.marginal.forecast import Forecast, expected_work, median_work
+from slopewise.policies.marginal.forecast import Forecast, median_work
 from slopewise.policies.shared.placement import can_move, place_each, refused_nodes
 
 MIN_PAUSES_LEFT = 10.0
@@ -38,10 +39,6 @@ class _Load:
     """Work, in core-seconds."""
 
     @property
-    def crowding(self) -> float:
-        return self.useful / self.node.cpu_cores
-
-    @property
     def idle(self) -> float:
         return self.node.cpu_cores - self.useful
 
@@ -49,11 +46,10 @@ class _Load:
 def _loads(snapshot: ClusterSnapshot, found: Mapping[str, Forecast], usual: float) -> dict[str, _Load]:
     """The nodes with their jobs, and with those that are on their way to them."""
     loads = {node.name: _Load(promisable(node)) for node in snapshot.nodes}
-    for job in snapshot.jobs:
-        load = loads.get(job.node)
-        if load is not None and not job.state.ended:
-            load.useful += useful_cores(job, load.node)
-            load.left += found[job.uid].left if job.uid in found else usual
+    for name, jobs in snapshot.jobs_by_node().items():
+        for job in jobs:
+            loads[name].useful += useful_cores(job, loads[name].node)
+            loads[name].left += found[job.uid].left if job.uid in found else usual
     here = {job.uid for job in snapshot.jobs}
     for moving in snapshot.moving:
         if moving.job_uid not in here and moving.node in loads:
@@ -66,23 +62,22 @@ def places(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, F
     usual = median_work(found.values())
     loads = _loads(snapshot, found, usual) if snapshot.waiting else {}
 
-    def useful(arrival: Arrival, load: _Load) -> float:
-        return min(load.node.cpu_cores, arrival.useful_parallelism_cores or math.inf)
-
-    def share(arrival: Arrival, load: _Load) -> float:
-        own = useful(arrival, load)
-        return own * min(1.0, load.node.cpu_cores / (load.useful + own))
+    def useful_and_share(arrival: Arrival, node: Node) -> tuple[float, float]:
+        load = loads[node.name]
+        useful = min(load.node.cpu_cores, arrival.useful_parallelism_cores or math.inf)
+        return useful, useful * min(1.0, load.node.cpu_cores / (load.useful + useful))
 
     def cost(arrival: Arrival, node: Node) -> float:
-        load = loads[node.name]
-        return 1e-6 * load.left / (load.left + usual) - share(arrival, load)
+        left = loads[node.name].left
+        return 1e-6 * left / (left + usual) - useful_and_share(arrival, node)[1]
 
     def placed(arrival: Arrival, node: Node) -> str:
-        load = loads[node.name]
-        has = share(arrival, load)
-        load.useful += useful(arrival, load)
-        load.left += expected_work(arrival, memory.classes, usual)
-        return f"placed on {node.name}, where its share is largest: {has:.3g} of {load.node.cpu_cores:.3g} cores"
+        load, (useful, share) = loads[node.name], useful_and_share(arrival, node)
+        load.useful += useful
+        record = expected(arrival.workload_class, memory.classes)
+        steps = record and (arrival.steps_planned or record.steps_planned)
+        load.left += max(1e-3, steps * record.line[1]) if record and steps else usual
+        return f"placed on {node.name}, where its share is largest: {share:.3g} of {load.node.cpu_cores:.3g} cores"
 
     return place_each(snapshot, memory, cost, placed)
 
@@ -95,28 +90,28 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
     room, on_node = snapshot.memory_room_bytes(), snapshot.jobs_by_node()
     decided = []
     for target in sorted(loads.values(), key=lambda load: (-load.idle, load.node.name)):
-        donors = [load for load in loads.values() if load.idle < 0]
-        for donor in sorted(donors, key=lambda load: (-load.crowding, load.node.name)) if target.idle > 0 else ():
+        name, crowded = target.node.name, [load for load in loads.values() if load.idle < 0 < target.idle]
+        for donor in sorted(crowded, key=lambda load: (-load.useful / load.node.cpu_cores, load.node.name)):
             candidates = [
-                (found[job.uid].index, job.uid, job)
+                job
                 for job in on_node[donor.node.name]
                 if job.uid in found
                 and _may_move(job, memory, found[job.uid], snapshot.taken_at_seconds)
                 and _fits(job, donor, target)
-                and (job.memory_to_move_bytes or 0.0) <= room[target.node.name]
+                and (job.memory_to_move_bytes or 0.0) <= room[name]
             ]
             if not candidates:
                 continue
-            job = min(candidates)[2]
+            job = min(candidates, key=lambda job: (found[job.uid].index, job.uid))
             because = (
-                f"{target.node.name} leaves {target.idle:.3g} cores idle, {donor.node.name} has jobs for "
+                f"{name} leaves {target.idle:.3g} cores idle, {donor.node.name} has jobs for "
                 f"{donor.useful:.3g} of {donor.node.cpu_cores:.3g} cores, this one's next work is worth least"
             )
-            decided.append(Migrate(job.uid, donor.node.name, target.node.name, because))
+            decided.append(Migrate(job.uid, donor.node.name, name, because))
             useful = useful_cores(job, donor.node)
             donor.useful -= useful
             target.useful += useful
-            room[target.node.name] -= job.memory_to_move_bytes or 0.0
+            room[name] -= job.memory_to_move_bytes or 0.0
             on_node[donor.node.name].remove(job)
             break
     return tuple(decided)
@@ -124,10 +119,9 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
 
 def _may_move(job: Job, memory: MemoryState, forecast: Forecast, now_seconds: float) -> bool:
     known = memory.jobs[job.uid]
-    moved_at = known.moved_at_seconds
-    if not can_move(job) or (moved_at is not None and now_seconds - moved_at < MIN_MOVE_GAP_SECONDS):
-        return False
-    return forecast.left >= MIN_PAUSES_LEFT * cost_of(job, known, 1.0, now_seconds).unweighted_seconds
+    since = math.inf if known.moved_at_seconds is None else now_seconds - known.moved_at_seconds
+    pause_seconds = cost_of(job, known, 1.0, now_seconds).unweighted_seconds
+    return can_move(job) and since >= MIN_MOVE_GAP_SECONDS and forecast.left >= MIN_PAUSES_LEFT * pause_seconds
 
 
 def _fits(job: Job, donor: _Load, target: _Load) -> bool:
@@ -136,5 +130,5 @@ def _fits(job: Job, donor: _Load, target: _Load) -> bool:
     What other pods leave of the target may be all that the job can use there, and less than it has: 0.2 of 16 cores.
     """
     useful = useful_cores(job, donor.node)
-    needs = max(useful_cores(job, target.node), useful / donor.crowding)
+    needs = max(useful_cores(job, target.node), useful / (donor.useful / donor.node.cpu_cores))
     return target.idle >= IDLE_RATIO * needs and donor.useful > useful and target.node.name not in refused_nodes(job)

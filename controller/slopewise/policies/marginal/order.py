@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from slopewise.allocation import down_an_order
 from slopewise.model import Ends
 from slopewise.policies.marginal.forecast import Forecast
 
@@ -45,12 +46,7 @@ def down(
     uids: Sequence[str], floors: Mapping[str, float], cores: Mapping[str, float], capacity: float
 ) -> dict[str, float]:
     """Cores by uid: each its floor, and the rest down the order, up to what each can use."""
-    left, given = max(0.0, capacity - math.fsum(floors.values())), {}
-    for uid in uids:
-        more = min(left, max(0.0, cores[uid] - floors[uid]))
-        given[uid] = floors[uid] + more
-        left -= more
-    return given
+    return down_an_order(floors, [[uid] for uid in uids], cores, capacity)
 
 
 def expected_ends(

@@ -17,6 +17,7 @@ from slopewise.model import (
     ClusterSnapshot,
     CpuControl,
     Decisions,
+    Ends,
     Job,
     JobMemory,
     MemoryState,
@@ -37,10 +38,13 @@ class Verdict:
     limit_cores: float | None
     job_class: str
     reason: str
-    streak: int = 0
     marks: frozenset[str] = frozenset()
     unmet: bool = False
     """The node cannot keep the job's promise; `JobMemory.unmet` counts the evaluations in a row."""
+    ends: Ends | None = None
+    """When it is expected to end."""
+    state: str | None = None
+    """What the policy keeps of it (`JobMemory.state`); None: what it kept before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +126,10 @@ def _decided(known: JobMemory, verdict: Verdict, evaluation: NodeMemory, node: s
     decided = known.with_decision(verdict.job_class, limit, evaluation.evaluated_at_seconds)
     if verdict.unmet or known.unmet is not None:
         decided = decided.altered(unmet=_counted(known.unmet, evaluation, node) if verdict.unmet else None)
-    if verdict.streak == known.streak and verdict.marks <= known.marks:
+    state = known.state if verdict.state is None else verdict.state
+    if verdict.ends is None and state == known.state and verdict.marks <= known.marks:
         return decided
-    return decided.altered(streak=verdict.streak, marks=known.marks | verdict.marks)
+    return decided.altered(state=state, marks=known.marks | verdict.marks, ends=verdict.ends)
 
 
 def _counted(before: Unmet | None, evaluation: NodeMemory, node: str) -> Unmet:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from slopewise.allocation import water_filling
 from slopewise.policies.shared.objectives import UNKNOWN, ObjectiveCase
-from slopewise.policies.shared.pace_models import handed_out
-from slopewise.policies.shared.shares import in_proportion
 
 
 def towards(wanted: Mapping[int, float], limits: Sequence[float], capacity_cores: float) -> list[float]:
@@ -26,7 +25,7 @@ def rest_to_others(
         0.0 if index in chosen or one.listed == UNKNOWN else max(0.0, one.useful_cores - limit)
         for index, (one, limit) in enumerate(zip(cases, limits, strict=True))
     ]
-    more = handed_out(rooms, capacity_cores - math.fsum(limits))
+    more = water_filling(rooms, capacity_cores - math.fsum(limits))
     return [limit + extra for limit, extra in zip(limits, more, strict=True)]
 
 
@@ -38,6 +37,6 @@ def rest_in_proportion(
     have = [limits[index] for index in chosen]
     most = [max(limits[index], cases[index].useful_cores) for index in chosen]
     left = max(0.0, capacity_cores - math.fsum(limits))
-    for index, cores in zip(chosen, in_proportion(have, have, most, math.fsum(have) + left), strict=True):
+    for index, cores in zip(chosen, water_filling(most, math.fsum(have) + left, have), strict=True):
         given[index] = cores
     return given

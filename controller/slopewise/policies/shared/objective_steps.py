@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from slopewise.allocation import water_filling
 from slopewise.model import Node, NodeMemory
 from slopewise.policies.shared.objectives import BELOW, NO_OBJECTIVE, OVER, SATISFIED, ObjectiveCase
-from slopewise.policies.shared.pace_models import handed_out
 
 
 def step_limits(cases: Sequence[ObjectiveCase], node: Node, beta: float) -> list[float]:
@@ -35,7 +35,7 @@ def step_limits(cases: Sequence[ObjectiveCase], node: Node, beta: float) -> list
         max(0.0, one.useful_cores - limit) if nothing else 0.0
         for one, limit, nothing in zip(cases, limits, unasked, strict=True)
     ]
-    more = handed_out(rooms, node.cpu_cores - math.fsum(limits))
+    more = water_filling(rooms, node.cpu_cores - math.fsum(limits))
     return [limit + extra for limit, extra in zip(limits, more, strict=True)]
 
 

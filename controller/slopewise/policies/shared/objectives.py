@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from slopewise.estimators.promises import BELOW, OVER, SATISFIED, deviation, listed_as
 from slopewise.model import Answering, Job, JobMemory, Node
 from slopewise.policies.shared.pace_models import speed
+from slopewise.policies.shared.promise_policy import PromiseCase
 from slopewise.policies.shared.shares import useful_cores
 
 __all__ = ["BELOW", "NO_OBJECTIVE", "OVER", "SATISFIED", "UNKNOWN", "ObjectiveCase", "assess"]
@@ -14,41 +15,27 @@ __all__ = ["BELOW", "NO_OBJECTIVE", "OVER", "SATISFIED", "UNKNOWN", "ObjectiveCa
 UNKNOWN, NO_OBJECTIVE = "unknown", "no objective"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectiveCase:
-    """One job, its objective and its pace."""
+@dataclass(slots=True)
+class ObjectiveCase(PromiseCase):
+    """One job, its objective and its pace; its need is the least limit with which it counts as satisfied."""
 
-    job: Job
-    known: JobMemory
-    listed: str
-    useful_cores: float
     deviation: float = 0.0
     """q = (asked - took) / asked: above 0 it is faster than asked."""
     wants_cores: float | None = None
     """L*, the limit that just meets the objective; None: no CPU does, or nothing is known."""
-    needs_cores: float | None = None
-    """The least limit with which it counts as satisfied; None: no CPU does, or nothing is known."""
 
 
 def assess(job: Job, known: JobMemory, node: Node, had_cores: float, alpha: float, margin: float) -> ObjectiveCase:
     """Compare the job's newest pace with its objective, and compute the limits that meet it."""
-    useful = useful_cores(job, node)
-    asked = job.objectives.qoe_seconds
-    if asked is None:
-        return ObjectiveCase(job, known, NO_OBJECTIVE, useful)
-    found = speed(known, had_cores)
-    if found is None:
-        return ObjectiveCase(job, known, UNKNOWN, useful)
-    relative = deviation(asked, known.paces[-1].seconds)
-    return ObjectiveCase(
-        job,
-        known,
-        listed_as(relative, alpha),
-        useful,
-        relative,
-        wants_cores=found.limit_for(asked),
-        needs_cores=found.limit_for(asked * (1 + alpha - margin)),
-    )
+    one = ObjectiveCase(job, known, useful_cores(job, node), NO_OBJECTIVE)
+    asked, found = job.objectives.qoe_seconds, speed(known, had_cores)
+    if asked is not None and found is None:
+        one.listed = UNKNOWN
+    elif asked is not None and found is not None:
+        one.deviation = deviation(asked, known.paces[-1].seconds)
+        one.listed = listed_as(one.deviation, alpha)
+        one.wants_cores, one.needs_cores = found.limit_for(asked), found.limit_for(asked * (1 + alpha - margin))
+    return one
 
 
 def pace_message(one: ObjectiveCase, now_seconds: float) -> str:

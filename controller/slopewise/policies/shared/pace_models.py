@@ -1,14 +1,14 @@
-"""The speed of a job also where no CPU use was read, and CPU that is left over; for `dqoes` and `deadline`."""
+"""The speed of a job also where no CPU use was read, and the CPU that it had; for `dqoes` and `deadline`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slopewise.allocation import even_shares
+from slopewise.allocation import water_filling
 from slopewise.estimators.speed import Speed, measured_speed
 from slopewise.model import CpuControl, Job, JobMemory, Node
 
-__all__ = ["Speed", "had_cores", "handed_out", "speed"]
+__all__ = ["Speed", "had_cores", "speed"]
 
 
 def speed(known: JobMemory, had_cores: float) -> Speed | None:
@@ -32,10 +32,4 @@ def had_cores(jobs: Sequence[Job], node: Node, control: CpuControl) -> list[floa
         return [weight / unit for weight in weights]
     limits = [job.allocation.limit_millicores for job in jobs]
     most = [node.cpu_cores if limit is None else min(node.cpu_cores, max(1, limit) / 1000) for limit in limits]
-    return [min(each, share) for each, share in zip(most, even_shares(most, node.cpu_cores), strict=True)]
-
-
-def handed_out(rooms: Sequence[float], left_cores: float) -> list[float]:
-    """What is left, evenly, each job up to the room it has, shape (jobs,)."""
-    shares = even_shares(rooms, max(0.0, left_cores))
-    return [min(share, room) for share, room in zip(shares, rooms, strict=True)]
+    return water_filling(most, node.cpu_cores)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slopewise.allocation import even_shares
+from slopewise.allocation import down_an_order
 from slopewise.estimators.speed import useful_cores
 from slopewise.model import Job, Node
 from slopewise.policies import parameter
@@ -64,15 +64,8 @@ def down_the_order(groups: Sequence[Sequence[Job]], node: Node, floor_ratio: flo
     The jobs of one group share evenly. Everyone gets at least `floor_ratio` of an even share, C/n. Worked example:
     three one-thread jobs in groups of one on 2 cores, ratio 0.05: floor 0.033; 1, 0.967 and 0.033 cores.
     """
-    behind = sum(len(group) for group in groups)
-    floor = floor_ratio * node.cpu_cores / behind if behind else 0.0
-    left, given = node.cpu_cores, {}
-    for group in groups:
-        behind -= len(group)
-        caps = [max(floor, useful_cores(job, node)) for job in group]
-        # Even shares grow beyond their limits where CPU is left over; what is beyond use is left to the next group.
-        shares = even_shares(caps, left - floor * behind)
-        for job, share, cap in zip(group, shares, caps, strict=True):
-            given[job.uid] = min(share, cap)
-            left -= given[job.uid]
-    return given
+    jobs = [job for group in groups for job in group]
+    floor = floor_ratio * node.cpu_cores / max(1, len(jobs))
+    most = {job.uid: max(floor, useful_cores(job, node)) for job in jobs}
+    order = ([job.uid for job in group] for group in groups)
+    return down_an_order(dict.fromkeys(most, floor), order, most, node.cpu_cores)

@@ -155,4 +155,4 @@ def without_decision(known: JobMemory) -> JobMemory:
     """The memory of a silent job: no class, no limit, no expected end."""
     if known.job_class is None and known.wanted_cores is None and known.unmet is None and known.ends is None:
         return known
-    return known.altered(job_class=None, class_since_seconds=None, wanted_cores=None, streak=0, unmet=None, ends=None)
+    return known.altered(job_class=None, class_since_seconds=None, wanted_cores=None, unmet=None, ends=None)

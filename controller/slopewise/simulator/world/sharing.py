@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slopewise.allocation import water_filling
 from slopewise.model import CpuAllocation, CpuControl
 from slopewise.simulator.world.model import Physics, SimNode
 
@@ -43,24 +44,6 @@ class Rate:
 IDLE = Rate(0.0, 0.0)
 
 
-def water_fill(caps: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
-    """Weighted max-min shares, shape (jobs,): in proportion to the weights, none above its cap, nothing left unused.
-
-    Worked example: caps 0.19 and 1, equal weights, capacity 1: 0.19 and 0.81. Going up by cap / weight, a
-    job that reaches its cap leaves the rest to those after it.
-    """
-    if sum(caps) <= capacity:
-        return list(caps)
-    shares = [0.0] * len(caps)
-    left, weight_left = capacity, sum(weights)
-    for index in sorted(range(len(caps)), key=lambda i: caps[i] / weights[i]):
-        weight = weights[index]
-        shares[index] = min(caps[index], left, left * weight / weight_left if weight_left > weight else left)
-        left -= shares[index]
-        weight_left -= weight
-    return shares
-
-
 def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics: Physics) -> list[Rate]:
     """What each job that runs on the node uses and achieves, shape (jobs,).
 
@@ -71,7 +54,7 @@ def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics
     caps = [min(demand.parallelism_cores, node.cpu_cores, _cap(demand, limited=limited)) for demand in demands]
     weights = [float(max(MIN_WEIGHT_MILLICORES, demand.allocation.request_millicores)) for demand in demands]
     speed = node.speed * max(MIN_SPEED_RATIO, 1.0 - physics.contention_ratio * (len(demands) - 1))
-    shares = water_fill(caps, weights, node.cpu_cores)
+    shares = water_filling(caps, node.cpu_cores, weights)
     return [
         Rate(share, speed * (min(share, quota_speed(_cap(demand, limited=limited), physics)) if limited else share))
         for demand, share in zip(demands, shares, strict=True)

@@ -68,7 +68,9 @@ def test_a_node_is_due_after_its_interval_and_when_its_set_of_jobs_changed(
 
 
 def test_a_look_is_carried_out_explained_and_remembered() -> None:
-    looks = Looks(a=Verdict(0.5, "slow", "because", streak=2, marks=frozenset(["seen"])), b=Verdict(1.5, "fast", "why"))
+    looks = Looks(
+        a=Verdict(0.5, "slow", "because", state="[1]", marks=frozenset(["seen"])), b=Verdict(1.5, "fast", "why")
+    )
     memory = MemoryState({"a": known(job_class="fast", marks=frozenset(["old"])), "b": known(job_class="fast")})
     decisions = decide(looks, [a_job("b"), a_job("a")], memory)
     assert looks.seen == [("n1", ["a", "b"], None)]  # in order of uid, whatever the order in which they were found
@@ -76,7 +78,7 @@ def test_a_look_is_carried_out_explained_and_remembered() -> None:
     assert decisions.reasons == {"a": "because, limit 0.5 of 2 cores", "b": "why, limit 1.5 of 2 cores"}
     after = decisions.memory.jobs["a"]
     assert (after.job_class, after.class_since_seconds, after.wanted_cores) == ("slow", START, 0.5)
-    assert (after.streak, after.marks) == (2, frozenset({"old", "seen"}))
+    assert (after.state, after.marks) == ("[1]", frozenset({"old", "seen"}))
     assert decisions.memory.jobs["b"].class_since_seconds is None  # its class did not change
     assert decisions.memory.nodes == {"n1": NodeMemory(frozenset(["a", "b"]), START, 30.0)}
 

@@ -224,7 +224,7 @@ def of_deadlines(snapshot: ClusterSnapshot, known: Mapping[str, JobMemory], **pa
 
 
 class TestDeadlines:
-    LATE = (training("a", 700.0), training("b", 500.0, 1100.0))
+    LATE = (training("a", 500.0), training("b", 700.0, 1100.0))
     """Together they need 1,200 s of the 1,100 s that there are."""
 
     def test_a_job_that_would_be_late_here_goes_where_it_is_in_time(self) -> None:
@@ -236,7 +236,7 @@ class TestDeadlines:
         assert of_deadlines(snapshot, {"a": timed(), "b": timed(2)}, moves=False).moves == ()
 
     def test_what_the_move_itself_takes_counts(self) -> None:
-        """500 s of work, and 1,100 s left: with a checkpoint of 640 s they are not enough."""
+        """700 s of work, and 1,100 s left: with a checkpoint of 640 s they are not enough."""
         long = replace(SAVES, duration_seconds=640.0)
         jobs = (self.LATE[0], replace(self.LATE[1], checkpoint=long))
         snapshot = a_snapshot(jobs, [a_node("n1"), a_node("n2")])

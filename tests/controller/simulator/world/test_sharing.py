@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.instances import a_sim_node
 
 from slopewise.model import CpuAllocation, CpuControl
 from slopewise.simulator.world.model import Physics
-from slopewise.simulator.world.sharing import Demand, Rate, quota_speed, rates, water_fill
+from slopewise.simulator.world.sharing import Demand, Rate, quota_speed, rates
 
 IDEAL = Physics(contention_ratio=0.0)
 
@@ -20,42 +18,6 @@ def a_demand(parallelism: float = 1.0, limit: int | None = None, request: int = 
 
 def cores(*demands: Demand, cpu: float = 1.0, control: CpuControl = "requests") -> list[float]:
     return [rate.cores for rate in rates(demands, a_sim_node(cpu=cpu), control, IDEAL)]
-
-
-class TestWaterFill:
-    def test_what_one_job_cannot_use_goes_to_the_others(self) -> None:
-        assert water_fill([0.19, 1.0], [1.0, 1.0], 1.0) == pytest.approx([0.19, 0.81])
-
-    def test_shares_follow_the_weights(self) -> None:
-        assert water_fill([1.0, 1.0], [1.0, 0.25], 1.0) == pytest.approx([0.8, 0.2])
-
-    def test_everyone_gets_its_cap_when_there_is_enough(self) -> None:
-        assert water_fill([0.5, 1.0], [1.0, 9.0], 4.0) == [0.5, 1.0]
-
-    def test_no_jobs_share_nothing(self) -> None:
-        assert water_fill([], [], 1.0) == []
-
-    @given(
-        st.lists(st.tuples(st.floats(0.001, 64), st.floats(0.001, 1e4)), min_size=1, max_size=20), st.floats(0.1, 64)
-    )
-    def test_never_over_capacity_nor_a_cap_and_nothing_left_that_someone_wants(
-        self, jobs: list[tuple[float, float]], capacity: float
-    ) -> None:
-        caps, weights = [cap for cap, _ in jobs], [weight for _, weight in jobs]
-        shares = water_fill(caps, weights, capacity)
-        assert all(0 <= share <= cap for share, cap in zip(shares, caps, strict=True))
-        assert sum(shares) == pytest.approx(min(capacity, sum(caps)))
-        assert sum(shares) <= capacity * (1 + 1e-12)
-
-    @given(st.lists(st.tuples(st.floats(0.01, 64), st.floats(0.1, 1e3)), min_size=2, max_size=12), st.floats(0.1, 64))
-    def test_a_job_that_is_below_its_cap_has_at_least_as_much_for_its_weight_as_anyone(
-        self, jobs: list[tuple[float, float]], capacity: float
-    ) -> None:
-        shares = water_fill([cap for cap, _ in jobs], [weight for _, weight in jobs], capacity)
-        per_weight = [share / weight for share, (_, weight) in zip(shares, jobs, strict=True)]
-        for mine, share, (cap, _) in zip(per_weight, shares, jobs, strict=True):
-            if share < cap * (1 - 1e-9):
-                assert mine >= max(per_weight) * (1 - 1e-6)
 
 
 class TestRates:
