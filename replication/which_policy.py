@@ -54,7 +54,7 @@ Before you choose:
   [scenario](simulator.md) like your jobs.
 - **Some jobs end later.** *Worst job* below is the largest ratio of a job's time to its time under fair sharing; *jobs
   sooner* is the part of all jobs that end sooner.
-- **Jobs without a loss** have no growth. Use `las` for them, or a policy that decides by a deadline or an objective.
+- **Jobs without a loss** have no growth. A policy that decides by a deadline or an objective needs none.
 - **Other purposes** need a policy of your own ([how](policies.md#write-one-of-your-own)).
 """
 
@@ -210,10 +210,10 @@ WANTS: tuple[Want, ...] = (
     Want(
         "young jobs first, though nothing is known of any",
         "las",
-        "nothing",
+        "the simulator, of which it is a baseline",
         {"heavy-tailed": (SOONER, DONE, FASTER, WORST)},
-        Real("slopewise demo --policy las"),
-        "Long jobs that end in time: they come last.",
+        None,
+        "To run it on jobs of yours. Long jobs come last.",
     ),
     Want(
         "to know how much could be gained at the very best",
@@ -226,10 +226,10 @@ WANTS: tuple[Want, ...] = (
     Want(
         "the baseline on several nodes",
         "kube-default",
-        "several nodes, the right to place jobs",
+        "the simulator, of which it is a baseline",
         {"heterogeneous": (DONE, ALL_DONE, SOONER, WORST)},
-        Real("slopewise demo --policy kube-default --nodes 2"),
-        "Anything within a node. `fair` leaves placing to the scheduler as it is.",
+        None,
+        "To run it on jobs of yours. `fair` leaves placing to the scheduler as it is.",
     ),
 )
 

@@ -81,7 +81,7 @@ def replays_of(policy: str) -> Replays:
 
 
 def test_replays_show_their_verdict_and_interval_and_what_was_left_out() -> None:
-    shown = printed(advice(past(), replays=replays_of("las")))
+    shown = printed(advice(past(), replays=replays_of("marginal")))
     assert "×0.80 ± 0.10 better" in shown
     assert "6 of 10" in shown
     assert "In 2 of 5 groups of jobs on a node CPU was not short" in shown
@@ -98,10 +98,10 @@ def test_a_stopped_reading_says_how_far_it_came() -> None:
 def test_a_hostile_name_is_text_everywhere(name: str) -> None:
     pod = name.encode(errors="replace").decode()
     jobs = past(pod, namespace=pod, node=pod, gpus=1.0), past("b-0")
-    _, text = proposal([finding(job) for job in jobs], replays_of("las"), "training_loss", "min")
+    _, text = proposal([finding(job) for job in jobs], replays_of("marginal"), "training_loss", "min")
     given = advice(*jobs, replays=replays_of(pod), policy_text=text, loss_names=[pod])
     page = Page(render(given))
-    plainly = Page(render(advice(past("a-0", namespace="n", gpus=1.0), past("b-0"), replays=replays_of("las"))))
+    plainly = Page(render(advice(past("a-0", namespace="n", gpus=1.0), past("b-0"), replays=replays_of("marginal"))))
     assert page.tags == plainly.tags
     assert len(page.scripts) == len(plainly.scripts)
     assert not [value for key, value in page.attributes if key in ("src", "href") or key.startswith("on")]
