@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -19,6 +20,8 @@ from slopewise.adapters.kube.cache.records import API_VERSION
 
 METRICS_PORT = 9464
 PERIOD_MICROSECONDS = 100_000
+FIXED_RATE = Path(__file__).with_name("fixed_rate.py").read_text(encoding="utf-8")
+"""The program of a client."""
 
 Json = dict[str, Any]
 
@@ -52,7 +55,7 @@ class Scene:
 
     def client(self, name: str, url: str, rate_per_second: float, node: str) -> Json:
         """A Job that is not managed, and sends requests to a served model at a fixed rate."""
-        command = ("python3", "-P", "-m", "slopewise.demo.serving.open_loop", url, "--rate", f"{rate_per_second:g}")
+        command = ("python3", "-c", FIXED_RATE, url, f"{rate_per_second:g}")
         return replace(self.shape, command=command, node=node, cpu_request="20m", cpu_limit=None, labels={}).job(name)
 
     def _serving(self, model: str, flags: Sequence[str], node: str | None, cpu_limit: str, **more: Any) -> PodShape:

@@ -202,6 +202,8 @@ def caveats(result: DemoResult) -> list[str]:
     if len(result.rounds) < result.rounds_asked:
         notes.append(f"Stopped early: {len(result.rounds)} of {counted(result.rounds_asked, 'round')} were run.")
     notes += _without_loss(result)
+    if result.workload == "served":
+        notes.append("Objectives are fixed, for two cores of a 2.6 GHz server: a slower machine may keep none of them.")
     if len(result.runs) == 1:
         notes.append(f"Only {plain(result.runs[0].policy)} ran: there is nothing to compare it with.")
     elif any(run.other_cpu_cores is None for of_round in result.rounds for run in of_round):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slopewise.demo.report import charts, comparison, job_moves, timeline
+from slopewise.demo.report import charts, comparison, job_moves
 from slopewise.demo.report.results import DecisionRow, DemoResult, RunResult
 from slopewise.reports import wording
 from slopewise.reports.page import environment, write_page
@@ -22,7 +22,6 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunResult, charts.Frame], Plot]], ...]
     ("loss", "Loss over time", charts.loss_figure),
     ("used", "CPU used, stacked", charts.used_figure),
     ("allotted", "CPU allotted, stacked", charts.allotted_figure),
-    ("timeline", "Classes and changes", timeline.timeline_figure),
 )
 
 
@@ -55,7 +54,6 @@ def render(result: DemoResult) -> str:
             round_headings=comparison.ROUND_HEADINGS,
             blocks=comparison.report_blocks(result),
             durations=not comparison.ends_mean_nothing(result),
-            classes=timeline.classes(result),
             loss_top=shared.loss_top,
             cut_losses=[wording.listed(charts.cut_losses(run, shared)) for run in result.runs],
             colour_of={name: colour(place) for place, name in enumerate(shared.names)},

@@ -1,6 +1,6 @@
 """`python -m slopewise.demo.serving NAME [--seconds S]`: one served model under load, as a process of its own.
 
-With `--without-load` its clients are elsewhere, such as `open_loop.py` in another pod.
+With `--without-load` its clients are elsewhere, such as in another pod.
 
 SLOPEWISE_EXPORTER_PORT and SLOPEWISE_EXPORTER_ADDRESS say where it serves, as they do for a training. Exit code 0
 when its time is over, 143 at SIGTERM (0 would say that its Job is complete, and a Job that is moved would end), 2 for a

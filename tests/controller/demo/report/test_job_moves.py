@@ -93,7 +93,7 @@ def test_what_all_moves_of_a_run_cost_has_a_row_where_there_were_any() -> None:
 def test_the_report_and_the_json_have_the_moves() -> None:
     result = a_result(MOVE)
     page = render(result)
-    for shown in ("Running jobs moved", "node-1 → node-2", "paused 2.5 s, no step lost", "paused by a move"):
+    for shown in ("Running jobs moved", "node-1 → node-2", "paused 2.5 s, no step lost"):
         assert shown in page
     assert "Running jobs moved" not in render(a_result())
     run = result.as_json()["policy_runs"]["specon"]
