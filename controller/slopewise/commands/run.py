@@ -229,8 +229,9 @@ def _with_prometheus(
 
 def _run_here(options: LocalRunOptions, output: OutputFormat) -> NoReturn:
     """Run the commands of this machine, print the result, and exit."""
-    from slopewise.local.result import table
+    from slopewise.local.result import report_of
     from slopewise.local.run import run_local
+    from slopewise.reports.report import terminal
 
     with orderly_stop(announce):
         outcome = run_local(options, err, announce)
@@ -239,7 +240,7 @@ def _run_here(options: LocalRunOptions, output: OutputFormat) -> NoReturn:
     elif options.json_logs:
         structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
     else:
-        out.print(table(outcome.result))
+        out.print(terminal(report_of(outcome.result)))
     if outcome.stopped is not None:
         raise outcome.stopped
     raise typer.Exit(1 if outcome.result.failed else 0)

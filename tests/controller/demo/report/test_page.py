@@ -12,8 +12,13 @@ from support.pages import HOSTILE, Page
 
 from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
 from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
-from slopewise.demo.report.page import actuator_note, render, write_report
 from slopewise.demo.report.results import Curves, DemoResult, RunResult
+from slopewise.demo.report.sections import actuator_note, report_of
+from slopewise.reports.page import page_of, write_report
+
+
+def render(result: DemoResult) -> str:
+    return page_of(report_of(result))
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +273,7 @@ def test_the_report_replaces_an_older_one_and_leaves_nothing_beside_it(tmp_path:
     path = tmp_path / "report.html"
     path.write_text("older")
 
-    write_report(with_hostile_names(sample_result()), path)
+    write_report(report_of(with_hostile_names(sample_result())), path)
 
     assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
