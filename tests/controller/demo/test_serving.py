@@ -16,12 +16,13 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
+from support.odd_server import Worker
+from support.scene import FIXED_RATE, ODD_SERVER
 from support.waiting import eventually, runs
 
 from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
 from slopewise.demo.serving.load import keep_busy
-from slopewise.demo.serving.server import ModelServer
-from slopewise.demo.serving.worker import RequestFailedError, Worker
+from slopewise.demo.serving.server import ModelServer, RequestFailedError
 from slopewise.errors import SlopewiseError, UsageError
 
 NAMES = list(SERVED_MODELS)
@@ -158,10 +159,7 @@ def test_the_load_sends_one_request_after_another_and_ends_with_the_server() -> 
 
 
 def test_a_response_that_fails_is_counted_apart() -> None:
-    with (
-        Worker(lambda request: [request], fail_ratio=0.5) as worker,
-        ModelServer("127.0.0.1", 0, worker.answer) as server,
-    ):
+    with ModelServer("127.0.0.1", 0, Worker(lambda request: [request], fail_ratio=0.5).answer) as server:
         codes = [status(f"{server.url}/predict/{number}") for number in range(4)]
         assert codes == [200, 500, 200, 500]
         assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (2, 2))
@@ -169,14 +167,14 @@ def test_a_response_that_fails_is_counted_apart() -> None:
 
 def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -> None:
     with ModelServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer, 2) as server:
-        with worker:
-            assert status(f"{server.url}/predict/0") == 200
-            waiting = [threading.Thread(target=status, args=(f"{server.url}/predict/{number}",)) for number in (1, 2)]
-            for one in waiting:
-                one.start()
-            assert eventually(lambda: "inference_requests_in_flight 2.0" in fetch(f"{server.url}/metrics"))
-            assert status(f"{server.url}/predict/3") == 503
-            assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
+        assert status(f"{server.url}/predict/0") == 200
+        waiting = [threading.Thread(target=status, args=(f"{server.url}/predict/{number}",)) for number in (1, 2)]
+        for one in waiting:
+            one.start()
+        assert eventually(lambda: "inference_requests_in_flight 2.0" in fetch(f"{server.url}/metrics"))
+        assert status(f"{server.url}/predict/3") == 503
+        assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
+        worker.close()
         for one in waiting:
             one.join(30)
         assert eventually(lambda: responses(server.url, "failed")[0] == 3)
@@ -253,9 +251,6 @@ def test_a_load_outlives_a_killed_server_by_no_more_than_a_moment() -> None:
         (["resnet"], "there is no served model 'resnet'; choose one of "),
         (["digits-kernel", "--seconds", "0"], "argument --seconds: '0' is not a number above 0; "),
         (["digits-kernel", "--seconds", "nan"], "argument --seconds: 'nan' is not a number above 0; "),
-        (["digits-kernel", "--rows", "0"], "argument --rows: '0' is not a whole number of at least 1; "),
-        (["digits-kernel", "--fail-ratio", "1.5"], "argument --fail-ratio: '1.5' is not a number from 0 to 1; "),
-        (["digits-kernel", "--hang-after", "0"], "argument --hang-after: '0' is not a whole number of at least 1; "),
         ([], "the following arguments are required: NAME; "),
     ],
 )
@@ -264,6 +259,30 @@ def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], messag
         printed, complaint = process.communicate(timeout=60)
     assert (process.returncode, printed) == (2, "")
     assert complaint.startswith(message)
+
+
+# --- the programs of the tests on a cluster -----------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() -> None:
+    command = [sys.executable, "-P", "-c", ODD_SERVER, "digits-kernel", "--rows", "1", "--fail-ratio", "0.5"]
+    environment = {**os.environ, "SLOPEWISE_EXPORTER_PORT": "0"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
+        assert [status(f"{url}/predict/{number}") for number in range(4)] == [200, 500, 200, 500]
+        process.terminate()
+        assert process.wait(30) == 143
+
+
+@pytest.mark.processes
+def test_a_client_sends_on_while_nothing_is_answered() -> None:
+    with ModelServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer) as server:
+        with subprocess.Popen([sys.executable, "-c", FIXED_RATE, server.url, "50"]) as process:
+            assert eventually(lambda: "inference_requests_in_flight 9.0" in fetch(f"{server.url}/metrics"))
+            process.kill()
+        worker.close()
 
 
 # --- the job list -----------------------------------------------------------------------------------------

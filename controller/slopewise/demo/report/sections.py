@@ -79,7 +79,7 @@ def report_of(result: DemoResult) -> Report:
     against = f"{', '.join(policies[1:])} against " if policies[1:] else ""
     once = "" if len(result.rounds) > 1 else " Each policy ran once: --repeat gives intervals."
     return Report(
-        f"Slopewise demo: {against}{policies[0] if policies else 'no run'}",
+        f"Demo: {against}{policies[0] if policies else 'no run'}",
         sections,
         _lead(result, shared, policies),
         caveats(result),

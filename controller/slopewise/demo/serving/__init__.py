@@ -2,5 +2,4 @@
 
 `python -m slopewise.demo.serving NAME --seconds S` is one job: `catalogue.py` says which there are, `models.py`
 fits one, `server.py` answers requests and exports how long each took, `load.py` is the one client of each.
-`worker.py` makes a model hang or fail where a test asks for it.
 """
