@@ -9,7 +9,7 @@ from rich import text as rich_text
 from slopewise.advise.advice import TOTALS, Advice, amount, timestamp
 from slopewise.advise.findings import JobFinding, shown_hours
 from slopewise.advise.replay import MEASURES, PolicyReplay
-from slopewise.reports.cells import Row, Word
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import Column, named, one_line, sized
 from slopewise.reports.plots import COLOURS, Axis, Box, Plot, ticks
 from slopewise.reports.plots import Text as PlotText
@@ -108,7 +108,7 @@ def _namespaces(advice: Advice) -> list[Part]:
     }
     by_name = advice.by_namespace[list(columns)]
     rows = [
-        Row(str(name), tuple(Word(amount(value)) for value in row))
+        Row(str(name), tuple(Cell(amount(value)) for value in row))
         for name, row in zip(by_name.index, by_name.to_numpy(), strict=True)
     ]
     caption = "Hours held in all, and by jobs that had converged"
@@ -175,7 +175,7 @@ def _replays(advice: Advice) -> list[Part]:
         for key, name in MEASURES.items()
     ]
     rows += [
-        Row("Worst job", tuple(Word("", f"×{plus_minus(each.worst_job, 2)}") for each in replays)),
+        Row("Worst job", tuple(Cell("", f"×{plus_minus(each.worst_job, 2)}") for each in replays)),
         Row("Jobs that would have ended sooner", tuple(_of_jobs(each, each.jobs_sooner) for each in replays)),
         Row("Jobs that would have ended later", tuple(_of_jobs(each, each.jobs_later) for each in replays)),
     ]
@@ -183,13 +183,13 @@ def _replays(advice: Advice) -> list[Part]:
     return [Comparison(title, policies, [("", rows)], "Replays by policy", "fair sharing"), Text(LEGEND, "dim")]
 
 
-def _of_jobs(replay: PolicyReplay, jobs: int) -> Word:
-    return Word("", f"{jobs} of {replay.jobs}")
+def _of_jobs(replay: PolicyReplay, jobs: int) -> Cell:
+    return Cell("", f"{jobs} of {replay.jobs}")
 
 
-def _ratio_cell(replay: PolicyReplay, measure: str) -> Word:
+def _ratio_cell(replay: PolicyReplay, measure: str) -> Cell:
     verdict = replay.verdict(measure)
-    return Word("", f"×{plus_minus(replay.ratios[measure], 2)} {verdict or ''}".strip(), verdict=verdict)
+    return Cell("", f"×{plus_minus(replay.ratios[measure], 2)} {verdict or ''}".strip(), verdict=verdict)
 
 
 def _bars(jobs: Sequence[JobFinding]) -> list[Part]:

@@ -6,7 +6,7 @@ from rich.text import Text as RichText
 from support.pages import HOSTILE, Page
 from support.printing import printed, words
 
-from slopewise.reports.cells import Row, Word
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import named, sized
 from slopewise.reports.page import page_of
 from slopewise.reports.report import Comparison, Facts, Notes, Report, Section, Table, Text, Tiles, notes_of, terminal
@@ -14,7 +14,7 @@ from slopewise.reports.report import Comparison, Facts, Notes, Report, Section, 
 
 def a_report(name: str = "job") -> Report:
     columns = [named("JOB", [name], str), sized("LENGTH", [name], lambda each: RichText(str(len(each))), "right")]
-    compared = Comparison("Measure", ["fair", name], [("", [Row("Makespan", (Word("1 s"), Word("2 s", "×2.00")))])])
+    compared = Comparison("Measure", ["fair", name], [("", [Row("Makespan", (Cell("1 s"), Cell("2 s", "×2.00")))])])
     return Report(
         f"Report of {name}",
         [

@@ -13,7 +13,7 @@ from support.printing import printed, words
 
 from slopewise.demo.report.sections import report_of
 from slopewise.manager import restore_all, sweep
-from slopewise.reports.cells import Row, Word
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import fitting, named, remarks, sized, table_of
 from slopewise.reports.comparison_table import ComparisonTable
 from slopewise.reports.live_table import LiveRow, jobs_table
@@ -30,9 +30,9 @@ def of_demo(policies: int, rounds: int = 1) -> RenderableType:
 
 
 def of_measures(policies: int) -> RenderableType:
-    better = Word("65.2 s", "×0.94 better", verdict="better")
+    better = Cell("65.2 s", "×0.94 better", verdict="better")
     names = ["fair", *(f"policy-{number}" for number in range(1, policies))]
-    rows = [Row("Mean completion time", (Word("69.3 s"), *[better] * (policies - 1))) for _ in range(2)]
+    rows = [Row("Mean completion time", (Cell("69.3 s"), *[better] * (policies - 1))) for _ in range(2)]
     return ComparisonTable("scenario", names, [("", rows)])
 
 

@@ -22,7 +22,7 @@ from slopewise.demo.report.comparison import (
 )
 from slopewise.demo.report.job_moves import move_rows
 from slopewise.demo.report.results import DecisionRow, DemoResult, RunResult
-from slopewise.reports.cells import AnyCell, Row
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import Column, named, sized
 from slopewise.reports.estimates import Verdict
 from slopewise.reports.plots import colour
@@ -106,7 +106,7 @@ def _summary(summary: Summary, rows: list[Row], place: int) -> Section:
     return Section(f"{summary.policy} against {summary.baseline}{state}", parts, on="page")
 
 
-def _tile(label: str, base: AnyCell, cell: AnyCell) -> tuple[str, str, str, Verdict | None]:
+def _tile(label: str, base: Cell, cell: Cell) -> tuple[str, str, str, Verdict | None]:
     figure = cell.verdict if cell.verdict in ("same", "unclear") else cell.change if cell.verdict else UNKNOWN
     said = {"better": " better", "worse": " worse", "unclear": f" {cell.badge}"}.get(cell.verdict or "", "")
     figures = cell.note or f"{base.text} → {cell.text}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from slopewise.reports import estimates
-from slopewise.reports.cells import Row, Word
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.estimates import Estimate
 from slopewise.reports.report import Cards, Chart, Comparison, Report, Section, Text, notes_of
 from slopewise.reports.wording import counted, plain, plus_minus, ratio, seconds
@@ -143,9 +143,9 @@ def job_rows(result: SweepResult, runs: Mapping[str, RunOutcome]) -> list[Row]:
         Row(
             job.name,
             (
-                Word(plain(job.model)),
-                Word(seconds(job.arrived_seconds)),
-                Word(seconds(base[job.name])),
+                Cell(plain(job.model)),
+                Cell(seconds(job.arrived_seconds)),
+                Cell(seconds(base[job.name])),
                 *(_job_cell(times[policy][job.name], base[job.name]) for policy in result.policies[1:]),
             ),
         )
@@ -153,12 +153,12 @@ def job_rows(result: SweepResult, runs: Mapping[str, RunOutcome]) -> list[Row]:
     ]
 
 
-def _job_cell(ours: float | None, base: float | None) -> Word:
+def _job_cell(ours: float | None, base: float | None) -> Cell:
     if ours is None or not base:
-        return Word(seconds(ours))
+        return Cell(seconds(ours))
     quotient = ours / base
     judgement = estimates.verdict("less", Estimate(quotient, None, None, 1))
-    return Word(seconds(ours), f"{ratio(quotient)} {judgement}", verdict=judgement)
+    return Cell(seconds(ours), f"{ratio(quotient)} {judgement}", verdict=judgement)
 
 
 def legend(result: SweepResult, *, zeros: bool = True) -> str:
@@ -175,13 +175,13 @@ def _is_zero(result: SweepResult, name: str) -> bool:
     return not any(figures.value(name) for of_policy in result.figures.values() for figures in of_policy)
 
 
-def _cell(name: str, ours: Estimate, against: Estimate | None) -> Word:
+def _cell(name: str, ours: Estimate, against: Estimate | None) -> Cell:
     of = measure(name)
     text = f"{plus_minus(ours, 1)} {of.unit}" if of.unit else plus_minus(ours, 2)
     if against is None or against.mean is None:
-        return Word(text)
+        return Cell(text)
     judgement = verdict(of, against)
-    return Word(text, f"×{plus_minus(against, 2)}" + (f" {judgement}" if judgement else ""), verdict=judgement)
+    return Cell(text, f"×{plus_minus(against, 2)}" + (f" {judgement}" if judgement else ""), verdict=judgement)
 
 
 def _on_the_sweep(result: SweepResult) -> Iterator[str]:
