@@ -91,6 +91,7 @@ def replayed(name: str, mean: float, worst: float = 1.0, half: float = 0.01) -> 
     [
         ([replayed("flowcon", 0.9), replayed("marginal", 0.8)], "marginal"),
         ([replayed("flowcon", 0.9), replayed("marginal", 0.8, worst=1.4)], "flowcon"),
+        ([replayed("flowcon", 0.9), replayed("las", 0.8)], "flowcon"),
         ([replayed("flowcon", 0.9, half=0.2)], None),
         ([replayed("flowcon", 1.2)], None),
         ([], None),
