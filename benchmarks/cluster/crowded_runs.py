@@ -38,9 +38,10 @@ from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.training_policy import EvaluationSettings
 from slopewise.demo.report.results import Curves, DemoResult, JobMove, JobResult, RunResult
-from slopewise.demo.report.table import comparison
+from slopewise.demo.report.sections import report_of
 from slopewise.demo.runner import with_times_to_quality
 from slopewise.model import JobMemory, JobState
+from slopewise.reports.report import terminal
 from slopewise.telemetry.metrics import configure_logging
 from testbed.settings import NODES, Settings, read_settings
 
@@ -205,7 +206,7 @@ def run_sides(sides: Mapping[str, str | None]) -> list[RunResult]:
     cores = float(sum(node.cpus for node in NODES))
     whole = DemoResult(with_times_to_quality(runs), "", "limits", cores, INTERVAL_SECONDS, nodes=len(NODES))
     print()
-    Console().print(comparison(whole))
+    Console().print(terminal(report_of(whole)))
     return whole.runs
 
 

@@ -41,7 +41,7 @@ def _describe(policy: policies.PolicyFile | catalogue.Unusable) -> dict[str, Any
         "purpose": policy.purpose,
         "summary": policy.summary,
         "description": policy.description,
-        "simulator_only": policy.simulator_only,
+        "simulator_only": bool(policy.simulator_only),
         "actions": [action for action in get_args(policies.Action) if action in policy.actions],
         "parameters": [_parameter(field.alias or key, field) for key, field in policy.parameters.model_fields.items()],
     }
@@ -90,7 +90,7 @@ def _line(policy: dict[str, Any]) -> Text:
         return Text(f"cannot be used: {policy['mistake']}", style="red")
     line = Text(policy["purpose"])
     if policy["simulator_only"]:
-        line.append(" (simulated only)")
+        line.append(" (simulated)")
     return line.append(f" (from {policy['origin']})", style="dim") if policy["origin"] else line
 
 

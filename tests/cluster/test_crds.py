@@ -66,6 +66,10 @@ ORACLE = (
     "policy srpt-oracle: it must know how much work each job has left, which only the simulator does; "
     "use `slopewise simulate`, or another policy"
 )
+KUBE_DEFAULT = (
+    "policy kube-default: it is a baseline of the simulator, and Kubernetes itself places alike; "
+    "write fair, and no placement"
+)
 OUR_SENTENCES = [
     (
         {"resources": {"cpu": {"min": "250x"}}},
@@ -89,6 +93,9 @@ OUR_SENTENCES = [
     ),
     ({"policy": {"name": "flowkon"}}, "there is no policy 'flowkon'; use one of deadline, dqoes,"),
     ({"policy": {"name": "srpt_oracle"}}, ORACLE),
+    ({"policy": {"name": "las"}}, "policy las: it is a baseline of the simulator; write fair or marginal"),
+    ({"policy": {"name": "kube_default"}}, KUBE_DEFAULT),
+    ({"placement": {"name": "kube-default"}}, KUBE_DEFAULT),
     (
         {"policy": {"name": "fair", "parameters": {"alpha": 0.1}}},
         "unknown key for policy fair, only dqoes, flowcon, flowcon2, specon have it; remove it",
@@ -99,10 +106,7 @@ OUR_SENTENCES = [
     ),
     (
         {"placement": {"name": "las"}},
-        (
-            "policy las chooses no nodes; use one that does: "
-            "deadline, dqoes, draps, flowcon2, kube-default, marginal, procon, specon"
-        ),
+        ("policy las chooses no nodes; use one that does: deadline, dqoes, draps, flowcon2, marginal, procon, specon"),
     ),
     (
         {"placement": {"name": "specon", "parameters": {"fullRatio": 0.5}}},

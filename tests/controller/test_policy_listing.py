@@ -33,7 +33,7 @@ def test_every_policy_is_a_line_that_says_what_it_is_for() -> None:
     assert [line.split()[0] for line in lines] == [name.replace("_", "-") for name in names()]
     assert len(lines) == 13
     assert lines[4].split(maxsplit=1)[1].strip() == "trainings of which nothing is known but their loss"
-    assert lines[11].strip().endswith("(simulated only)")
+    assert lines[11].strip().endswith("(simulated)")
 
 
 def test_every_policy_says_for_what_one_would_choose_it_in_words_of_its_own() -> None:

@@ -96,10 +96,10 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
 def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(tmp_path: Path) -> None:
     # Long enough that both still run when the first pass places them, also on a busy machine.
     jobs = jobs_file(tmp_path, ("a", 4, ""), ("b", 4, ""))
-    code, out, err = finish(start("demo", "--policy", "kube_default", "--jobs", str(jobs), "-o", "json"))
+    code, out, err = finish(start("demo", "--policy", "draps", "--jobs", str(jobs), "-o", "json"))
     assert code == 0, err
     result = json.loads(out)
-    fair, placing = result["policy_runs"]["fair"], result["policy_runs"]["kube-default"]
+    fair, placing = result["policy_runs"]["fair"], result["policy_runs"]["draps"]
     assert (result["nodes"], result["workload"]) == (2, "own")
     assert (fair["moves_applied"], placing["moves_applied"]) == (0, 2)
     for run in (fair, placing):

@@ -21,8 +21,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from support.waiting import wait_for
 
-SLOPEWISE = ("-m", "slopewise")
-SLOPEWISE_WITH_TEST_POLICIES = (str(Path(__file__).with_name("moving_controller.py")),)
+PROGRAM = str(Path(__file__).with_name("moving_controller.py"))
+"""`slopewise` with the policies of the tests."""
 
 _STARTS_WITHIN_SECONDS = 60.0
 _ENDS_WITHIN_SECONDS = 30.0
@@ -30,11 +30,11 @@ _PORT = re.compile(r"/metrics on 127\.0\.0\.1:(\d+)\.")
 
 
 class ControllerProcess:
-    """One replica. `log`: the file that its output goes to; `program`: what Python runs."""
+    """One replica. `log`: the file that its output goes to."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, program: Sequence[str] = SLOPEWISE) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self._log = log
-        command = [sys.executable, *program, "run", "--json-logs", "--port", "0", *arguments]
+        command = [sys.executable, PROGRAM, "run", "--json-logs", "--port", "0", *arguments]
         environment = {**os.environ, "NO_PROXY": "*"}
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)

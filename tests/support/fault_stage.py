@@ -1,7 +1,7 @@
 """One test's part of the cluster: a namespace, policies, pods, and controllers that see nothing else of it.
 
-`tests/cluster/faults/conftest.py` hands it out and tidies up after it. Most tests use the policy `las` with one queue
-that no job leaves: it wants an even share of the node for each job, at once and for ever, and needs no metrics.
+`tests/cluster/faults/conftest.py` hands it out and tidies up after it. Most tests use a policy of
+`support/policies`: it wants an even share of the node for each job, at once and for ever, and needs no metrics.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster import Kubectl, PodShape
-from support.controller_process import SLOPEWISE, SLOPEWISE_WITH_TEST_POLICIES, ControllerProcess
+from support.controller_process import ControllerProcess
 from support.gateway import TEST_LABEL, Gateway, Request
 from support.waiting import wait_for
 
@@ -24,7 +24,7 @@ from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER
 from slopewise.model import CpuAllocation
 
-EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000, "silentJobs": "count"}}
+EVEN_SHARES = {"name": "even-shares"}
 LEASE_SECONDS = 3.0
 SCRAPE_SECONDS = 5.0
 QUICK_SCRAPE_SECONDS = 1.0
@@ -142,7 +142,7 @@ class Stage:
         record: Path | None = None,
     ) -> ControllerProcess:
         """Start a replica. `token`: of the account that it acts as, instead of the administrator's. `policy_file`: the
-        one policy that it obeys, which may be one of `support/policies`. `record`: where it writes decision records."""
+        one policy that it obeys. `record`: where it writes decision records."""
         number = len(self.processes)
         kubeconfig = self.write_kubeconfig(f"replica-{number}", gateway or self.gateway(), token)
         arguments = [
@@ -152,13 +152,11 @@ class Stage:
             *("--lease-namespace", self.namespace),
             *("--lease-seconds", str(LEASE_SECONDS)),
         ]
-        program: tuple[str, ...] = SLOPEWISE
         if policy_file is not None:
             arguments += ["--policy-file", str(policy_file)]
-            program = SLOPEWISE_WITH_TEST_POLICIES
         if record is not None:
             arguments += ["--record", str(record)]
-        process = ControllerProcess(arguments, self.folder / f"replica-{number}.log", program)
+        process = ControllerProcess(arguments, self.folder / f"replica-{number}.log")
         self.processes.append(process)
         self.stack.callback(process.kill)
         if leading:

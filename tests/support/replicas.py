@@ -6,8 +6,8 @@
         with town.replica() as replica:
             replica.wait_until_leading()
 
-The policy is `las` with a queue that no job leaves: it wants an even share of the node for each job, at once, and needs
-no metrics. The node has two CPUs, so one pod alone is to get a limit of 2.
+The policy is `support/policies/even_shares.py`: it wants an even share of the node for each job, at once, and needs no
+metrics. The node has two CPUs, so one pod alone is to get a limit of 2.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from slopewise.adapters.kube.leader_election import Terms
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.options import ClusterOptions
 from slopewise.manager.replica import Replica, policy_of_file
+from slopewise.own_policies import catalogue
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments, configure_logging
 
@@ -45,7 +46,7 @@ GROWTHS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/jobgrowths"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/controllers/leases"
 LEASE = f"{LEASES}/{LEASE_NAME}"
 EVENTS = "events.k8s.io"
-EVEN_SHARES = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000, "silentJobs": "count"}}
+EVEN_SHARES = {"name": "even-shares"}
 ORIGINAL, SHARE = "300m", "2"
 """The limit that a pod comes with, and what the policy gives it when it is alone."""
 
@@ -107,6 +108,7 @@ class Town(AbstractContextManager["Town"]):
     """A cluster of one node with two CPUs, a Prometheus, and what the controllers in it have logged."""
 
     def __init__(self) -> None:
+        catalogue.name_file(Path(__file__).with_name("policies") / "even_shares.py")
         self.server = ApiServer()
         self.server.objects.kubelets_follow = True
         self.prometheus = EmptyPrometheus()
@@ -127,6 +129,7 @@ class Town(AbstractContextManager["Town"]):
     def __exit__(self, *_: object) -> None:
         self.server.stop()
         self.prometheus.__exit__()
+        catalogue.forget()
         structlog.reset_defaults()
 
     def label_namespace(self, labels: Json) -> None:

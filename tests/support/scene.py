@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -19,6 +20,10 @@ from slopewise.adapters.kube.cache.records import API_VERSION
 
 METRICS_PORT = 9464
 PERIOD_MICROSECONDS = 100_000
+FIXED_RATE = Path(__file__).with_name("fixed_rate.py").read_text(encoding="utf-8")
+"""The program of a client."""
+ODD_SERVER = Path(__file__).with_name("odd_server.py").read_text(encoding="utf-8")
+"""The program of a server with clients."""
 
 Json = dict[str, Any]
 
@@ -42,23 +47,20 @@ class Scene:
 
     def served_model(self, name: str, node: str, cpu_limit: str, **more: Any) -> Json:
         """A Job of one served model under load, for longer than any test takes."""
-        return self._serving(name, (), node, cpu_limit, **more).job(name)
+        serving = ("python3", "-P", "-m", "slopewise.demo.serving", name, "--seconds", "1200")
+        command = ("env", "SLOPEWISE_EXPORTER_ADDRESS=0.0.0.0", *serving)
+        return self._shape(command, node, cpu_limit, **more).job(name)
 
     def served_without_load(
         self, name: str, model: str, flags: Sequence[str], node: str | None, cpu_limit: str, **more: Any
     ) -> Json:
-        """A Job of this name that serves a model to clients in other pods. `flags`: of `slopewise.demo.serving`."""
-        return self._serving(model, ("--without-load", *flags), node, cpu_limit, **more).job(name)
+        """A Job of this name that serves a model to clients in other pods. `flags`: of `support/odd_server.py`."""
+        return self._shape(("python3", "-P", "-c", ODD_SERVER, model, *flags), node, cpu_limit, **more).job(name)
 
     def client(self, name: str, url: str, rate_per_second: float, node: str) -> Json:
         """A Job that is not managed, and sends requests to a served model at a fixed rate."""
-        command = ("python3", "-P", "-m", "slopewise.demo.serving.open_loop", url, "--rate", f"{rate_per_second:g}")
+        command = ("python3", "-c", FIXED_RATE, url, f"{rate_per_second:g}")
         return replace(self.shape, command=command, node=node, cpu_request="20m", cpu_limit=None, labels={}).job(name)
-
-    def _serving(self, model: str, flags: Sequence[str], node: str | None, cpu_limit: str, **more: Any) -> PodShape:
-        serving = ("python3", "-P", "-m", "slopewise.demo.serving", model, "--seconds", "1200", *flags)
-        command = ("env", "SLOPEWISE_EXPORTER_ADDRESS=0.0.0.0", *serving)
-        return self._shape(command, node, cpu_limit, **more)
 
     def _shape(self, command: Sequence[str], node: str | None, cpu_limit: str, **more: Any) -> PodShape:
         asked = {"slopewise.dev/max-useful-cpu": "1", **more.pop("annotations", {})}

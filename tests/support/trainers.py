@@ -76,7 +76,11 @@ class Trainers:
 
     def liar(self, name: str, page: str, **more: Any) -> dict[str, Any]:
         """A pod that serves this page as its metrics, whatever it says."""
-        return self._with_script(_PAGE.format(port=METRICS_PORT, page=page), more).pod(name)
+        return self.serving(page, **more).pod(name)
+
+    def serving(self, page: str, **more: Any) -> PodShape:
+        """The shape of that pod."""
+        return self._with_script(_PAGE.format(port=METRICS_PORT, page=page), more)
 
     def _with_script(self, script: str, more: dict[str, Any]) -> PodShape:
         command = ("python3", "-c", script)

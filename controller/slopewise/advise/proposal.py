@@ -16,6 +16,7 @@ from slopewise.advise.replay import PolicyReplay, Replays
 from slopewise.config.training_policy import EvaluationSettings, PolicyChoice, TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.model import Objective
+from slopewise.own_policies.catalogue import find
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 """The API server sets it on every namespace."""
@@ -31,11 +32,16 @@ _FLOOR_CORES, _CEILING_CORES = 0.1, 64.0
 
 
 def proposed_policy(replays: Replays) -> PolicyReplay | None:
-    """The replayed policy whose jobs end soonest; None where none is better, or each makes a job much later."""
+    """The replayed policy for real jobs under which they end soonest.
+
+    None where none is better, or each makes a job much later.
+    """
     better = [
         each
         for each in replays.policies
-        if each.verdict(MEASURE) == "better" and (each.worst_job.mean or math.inf) <= WORST_JOB
+        if each.verdict(MEASURE) == "better"
+        and (each.worst_job.mean or math.inf) <= WORST_JOB
+        and not find(each.policy).simulator_only
     ]
     return min(better, key=lambda each: each.ratios[MEASURE].mean or math.inf, default=None)
 

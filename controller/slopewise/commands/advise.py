@@ -92,19 +92,18 @@ def advise(
 
 
 def _print_advice(advice: Advice, output: AdviceFormat, report: Path | None, policy_out: Path | None) -> None:
-    from slopewise.advise.table import tables
-    from slopewise.reports.page import write_page
+    from slopewise.advise.sections import report_of
+    from slopewise.reports.page import write_page, write_report
+    from slopewise.reports.report import terminal
 
     if output is AdviceFormat.json:
         print_json(advice.as_json())
     elif output is AdviceFormat.csv:
         typer.echo(advice.csv_text(), nl=False)
     else:
-        out.print(tables(advice, out.width))
+        out.print(terminal(report_of(advice)))
     if report is not None:
-        from slopewise.advise.page import render
-
-        write_page(render(advice), report)
+        write_report(report_of(advice), report)
         announce(f"Report: {report}")
     if policy_out is not None:
         write_page(advice.policy_text, policy_out)

@@ -124,13 +124,14 @@ def demo(
 
 def _print_result(result: DemoResult, output: OutputFormat, report: Path | None) -> None:
     from slopewise.demo.report.comparison import as_json
-    from slopewise.demo.report.page import write_report
-    from slopewise.demo.report.table import comparison
+    from slopewise.demo.report.sections import report_of
+    from slopewise.reports.page import write_report
+    from slopewise.reports.report import terminal
 
     if output is OutputFormat.json:
         print_json(as_json(result))
     else:
-        out.print(comparison(result))
+        out.print(terminal(report_of(result)))
     if report is not None:  # after the figures: a disk that has filled up must not cost them
-        write_report(result, report)
+        write_report(report_of(result), report)
         announce(f"Report: {report}")

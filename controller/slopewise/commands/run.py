@@ -215,9 +215,10 @@ def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
         raise UsageError(NO_JOBS)
     recording, annotated = _recording(call, asked), _annotated(asked.grafana_url)
     from slopewise.adapters.http.config import Endpoint
-    from slopewise.local.result import table
+    from slopewise.local.result import report_of
     from slopewise.local.run import LocalRunOptions, run_local
     from slopewise.local.session import PrometheusInUse
+    from slopewise.reports.report import terminal
 
     options = LocalRunOptions(
         asked.jobs, asked.policy_file, asked.dry_run, asked.actuator.value, asked.port, asked.json_logs,
@@ -233,7 +234,7 @@ def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
     elif asked.json_logs:
         structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
     else:
-        out.print(table(outcome.result))
+        out.print(terminal(report_of(outcome.result)))
     if outcome.stopped is not None:
         raise outcome.stopped
     raise typer.Exit(1 if outcome.result.failed else 0)

@@ -162,15 +162,16 @@ def _run(options: SimulateOptions, output: SweepFormat, *, everything: bool) -> 
 
 
 def _print_result(result: SweepResult, output: SweepFormat, report: Path | None, *, everything: bool) -> None:
-    from slopewise.simulator.results.page import write_report
-    from slopewise.simulator.results.table import comparison
+    from slopewise.reports.page import write_report
+    from slopewise.reports.report import terminal
+    from slopewise.simulator.results.sections import report_of
 
     if output is SweepFormat.json:
         print_json(result.as_json())
     elif output is SweepFormat.csv:
         typer.echo(result.csv_text(), nl=False)
     else:
-        out.print(comparison(result, everything=everything))
+        out.print(terminal(report_of(result, everything=everything)))
     if report is not None:  # after the figures: a disk that has filled up must not cost them
-        write_report(result, report)
+        write_report(report_of(result), report)
         announce(f"Report: {report}")

@@ -88,11 +88,8 @@ def build_policy(
 def runnable_name(policy: str) -> str:
     """A policy's name with dashes; UsageError when there is none, or none for real jobs."""
     name = policy.replace("_", "-")
-    if find(name).simulator_only:
-        raise UsageError(
-            f"policy {name}: it must know how much work each job has left, which only the simulator does; "
-            f"use `slopewise simulate`, or another policy."
-        )
+    if reason := find(name).simulator_only:
+        raise UsageError(f"policy {name}: {reason}.")
     return name
 
 

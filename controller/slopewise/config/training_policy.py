@@ -256,7 +256,8 @@ def placement_parameters(policy: PolicyChoice, placement: PolicyChoice, *, where
     """
     parameters = policy_parameters(placement, where=f"{where}.placement")
     if not catalogue.find(placement.name).chooses_nodes:
-        able = ", ".join(name for name in catalogue.shipped() if catalogue.find(name).chooses_nodes)
+        shipped = [catalogue.find(name) for name in catalogue.shipped()]
+        able = ", ".join(each.name for each in shipped if each.chooses_nodes and not each.simulator_only)
         raise UsageError(
             f"{where}.placement.name: policy {placement.name} chooses no nodes; use one that does: {able}, or one of "
             "yours whose ACTIONS name it."

@@ -220,8 +220,6 @@ def _jobs(options: DemoOptions, asked: Sequence[str], cores: float, announce: Ca
     workload = _workload(options, asked)
     if options.workload is None and (reason := reason_for(asked, workload)):
         announce(reason)
-    if workload == "served":
-        announce("Timing the models, so that their objectives suit this machine; about 6 s.")
     return build_workload(workload, options.scale, cores)
 
 

@@ -140,7 +140,6 @@ _CHECKS: Mapping[str, Sequence[_Check]] = {
     "specon": (_one_node, _no_job_may_move, _too_short),
     "draps": (_one_node,),
     "procon": (_one_node,),
-    "kube-default": (_one_node,),
     "deadline": (_no_deadline, _too_short),
     "dqoes": (_no_objective, _too_short),
     "tradl": (_no_target, _too_short),

@@ -13,7 +13,6 @@ from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.machine_cpu import MachineCpu, descendants
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.demo.paces import mean_paces
 from slopewise.demo.report.decisions import decision_rows
 from slopewise.demo.report.job_moves import job_moves
 from slopewise.demo.report.results import Curves, JobMove, JobResult, RunResult
@@ -143,7 +142,6 @@ class _Measured:
 
     losses: dict[str, Points]
     steps: dict[str, float]
-    paces: dict[str, float]
 
 
 def _measured(session: Session, start: float, end: float) -> tuple[_Measured, str]:
@@ -155,9 +153,9 @@ def _measured(session: Session, start: float, end: float) -> tuple[_Measured, st
     try:
         losses = _relative(session.reader.range_curve(start, end, step), start)
         steps = session.reader.last_values("training_steps_total", end, end - start)
-        return _Measured(losses, steps, mean_paces(session.reader, session.supervisor.records.values())), ""
+        return _Measured(losses, steps), ""
     except DataSourceError as error:
-        return _Measured({}, {}, {}), f"no losses: {error}"
+        return _Measured({}, {}), f"no losses: {error}"
 
 
 def _relative(curves: dict[str, Points], start_seconds: float) -> dict[str, Points]:
@@ -201,7 +199,7 @@ def _job_result(
         moves=moves,
         deadline_seconds=spec.deadline_seconds,
         qoe_seconds=objectives.qoe_seconds,
-        pace_seconds=measured.paces.get(spec.name),
+        pace_seconds=tally.pace_seconds,
         deliverable_level=objectives.deliverable_level,
         target_level=objectives.target_level,
         time_to_deliverable_seconds=time_to_level(curves, objectives.deliverable_level, arrived),

@@ -13,7 +13,6 @@ from typing import Literal
 
 from slopewise.composition import parts_of
 from slopewise.config.jobs_file import JobSpec
-from slopewise.demo.serving.calibration import calibrate
 from slopewise.demo.serving.catalogue import SERVING_SECONDS, serving_jobs
 from slopewise.demo.trainings.catalogue import demo_jobs, require_scikit_learn
 from slopewise.model import Objectives
@@ -118,11 +117,11 @@ def fitting_nodes(policies: Sequence[str], cores: int) -> int:
 def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[JobSpec]:
     """The jobs of that list; `scale` shrinks or stretches their length, `cores` are those that they share.
 
-    UsageError without scikit-learn. Served models are timed first, which takes about 6 s.
+    UsageError without scikit-learn.
     """
     if workload == "served":
         require_scikit_learn("the served models")
-        return serving_jobs(calibrate(cores), cores, scale=scale)
+        return serving_jobs(cores, scale=scale)
     require_scikit_learn()
     if workload == "uneven":
         return demo_jobs(scale, UNEVEN_LENGTHS, UNEVEN_ARRIVAL_SECONDS)

@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.text import Text
+from rich import text as rich_text
 
 from slopewise.adapters.local.job_record import STOPPED_AT_TARGET, JobRecord
 from slopewise.config.training_policy import Mode
 from slopewise.local.session import Session
 from slopewise.local.tally import JobTally
-from slopewise.reports.columns import Column, fitting, named, sized, table_of
+from slopewise.reports.columns import Column, named, sized
+from slopewise.reports.report import Report, Section, Table, Text
 from slopewise.reports.wording import UNKNOWN, counted, of_bound, plain
 from slopewise.text import duration
 
@@ -149,24 +149,11 @@ def _note(record: JobRecord, state: str) -> str:
     return f"ended with status {record.exit_status}: {plain(last)}"
 
 
-def table(result: LocalResult) -> RenderableType:
+def report_of(result: LocalResult) -> Report:
     """One row a job with the names in full, and remarks below."""
-    return _ResultTable(result)
-
-
-@dataclass(frozen=True, slots=True)
-class _ResultTable:
-    """Laid out when it is drawn, because only then the width is known."""
-
-    result: LocalResult
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = fitting(_columns(self.result.jobs), _ORDER, options.max_width)
-        yield table_of(columns, self.result.jobs)
-        for job in self.result.jobs:
-            if job.note:
-                yield Text(f"{plain(job.name)}: {job.note}", style="yellow")
-        yield Text(_summary(self.result))
+    notes = [Text(f"{plain(job.name)}: {job.note}", "yellow") for job in result.jobs if job.note]
+    table = Table(list(_columns(result.jobs)), result.jobs, _ORDER)
+    return Report("slopewise run --local", [Section("", [table, *notes, Text(_summary(result))])])
 
 
 _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "CPU S", "CHANGES")
@@ -175,15 +162,15 @@ _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "C
 def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]:
     """The columns by importance; objectives only where jobs have any."""
     yield named("JOB", jobs, lambda job: job.name)
-    yield sized("STATE", jobs, lambda job: Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
-    yield sized("TIME", jobs, lambda job: Text(_known(job.jct_seconds, duration)), "right")
+    yield sized("STATE", jobs, lambda job: rich_text.Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
+    yield sized("TIME", jobs, lambda job: rich_text.Text(_known(job.jct_seconds, duration)), "right")
     if any(job.qoe_seconds is not None for job in jobs):
-        yield sized("TIME / GOAL", jobs, lambda job: Text(_of(job.pace_seconds, job.qoe_seconds)))
+        yield sized("TIME / GOAL", jobs, lambda job: rich_text.Text(_of(job.pace_seconds, job.qoe_seconds)))
     if any(job.deadline_seconds is not None for job in jobs):
         yield sized("DEADLINE", jobs, _deadline)
     yield sized("LOSS", jobs, _loss)
-    yield sized("CPU S", jobs, lambda job: Text(_known(job.cpu_seconds, "{:.1f}".format)), "right")
-    yield sized("CHANGES", jobs, lambda job: Text(str(job.resizes)), "right")
+    yield sized("CPU S", jobs, lambda job: rich_text.Text(_known(job.cpu_seconds, "{:.1f}".format)), "right")
+    yield sized("CHANGES", jobs, lambda job: rich_text.Text(str(job.resizes)), "right")
     yield sized("STEPS", jobs, _steps, "right")
 
 
@@ -195,22 +182,24 @@ def _of(value: float | None, bound: float | None) -> str:
     return UNKNOWN if bound is None else of_bound(value, bound)
 
 
-def _deadline(job: LocalJobResult) -> Text:
+def _deadline(job: LocalJobResult) -> rich_text.Text:
     if job.deadline_seconds is None:
-        return Text(UNKNOWN)
-    return Text(f"{of_bound(job.jct_seconds, job.deadline_seconds)} {'met' if job.deadline_met else 'missed'}")
+        return rich_text.Text(UNKNOWN)
+    return rich_text.Text(
+        f"{of_bound(job.jct_seconds, job.deadline_seconds)} {'met' if job.deadline_met else 'missed'}"
+    )
 
 
-def _loss(job: LocalJobResult) -> Text:
+def _loss(job: LocalJobResult) -> rich_text.Text:
     if job.loss_first is None or job.loss_last is None:
-        return Text("none reported")
-    return Text(f"{job.loss_first:.3g} → {job.loss_last:.3g}")
+        return rich_text.Text("none reported")
+    return rich_text.Text(f"{job.loss_first:.3g} → {job.loss_last:.3g}")
 
 
-def _steps(job: LocalJobResult) -> Text:
+def _steps(job: LocalJobResult) -> rich_text.Text:
     if job.steps is None:
-        return Text(UNKNOWN)
-    return Text(str(job.steps) if job.steps_planned is None else f"{job.steps} of {job.steps_planned}")
+        return rich_text.Text(UNKNOWN)
+    return rich_text.Text(str(job.steps) if job.steps_planned is None else f"{job.steps} of {job.steps_planned}")
 
 
 def _summary(result: LocalResult) -> str:

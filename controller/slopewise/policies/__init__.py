@@ -8,11 +8,15 @@ every field made by `parameter`, with unit, default, bounds and source) and a cl
         def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions: ...
 
 A file says `PURPOSE`, what one would choose it for in a few words, and `ACTIONS`, what its policy may decide: `resize`
-jobs, `place` arriving ones, `migrate` running ones (`("resize",)` where it does not say). It may say `SIMULATOR_ONLY =
-True`: its policy needs an oracle's knowledge; and `DECIDES_ON = "reports"`: its policy decides on something else than a
-loss; `READS_POINTS = True`: it reads raw points (`Job.points`); `IN_TURNS = True`: it serves jobs one after another,
-so that a cut is a wait, and lower growth in it is no regression; and `SOFT_LIMITS = True`: its limits are ceilings of
-single jobs and may add up to more than the node. Code that several policies share lies in `shared/`.
+jobs, `place` arriving ones, `migrate` running ones (`("resize",)` where it does not say). It may say
+
+- `SIMULATOR_ONLY = "why, and what to write instead"`: it decides about no real job, and is told the work left;
+- `DECIDES_ON = "reports"`: its policy decides on something else than a loss;
+- `READS_POINTS = True`: it reads raw points (`Job.points`);
+- `IN_TURNS = True`: it serves jobs one after another, so that a cut is a wait, and lower growth in it is no regression;
+- `SOFT_LIMITS = True`: its limits are ceilings of single jobs and may add up to more than the node.
+
+Code that several policies share lies in `shared/`.
 
 `decide` is pure: no clock (time is `snapshot.taken_at_seconds`), no I/O, no randomness. `memory` was brought up to
 the snapshot by `growth.measure`. It gives a reason for every job, also for unchanged ones. Policies do not depend on
@@ -99,8 +103,8 @@ class PolicyFile:
     summary: str
     description: str
     parameters: type[PolicyParameters]
-    simulator_only: bool
-    """It needs what only an oracle knows (`ClusterSnapshot.remaining_work_cpu_seconds`)."""
+    simulator_only: str
+    """Why it decides about no real job, and what to write instead; empty: it does."""
     build: Build
     purpose: str = ""
     """What one would choose it for, in a few words; its summary where the file does not say."""
@@ -138,7 +142,7 @@ class PolicyFile:
             summary,
             description,
             parameters=module.Parameters,
-            simulator_only=bool(getattr(module, "SIMULATOR_ONLY", False)),
+            simulator_only=str(getattr(module, "SIMULATOR_ONLY", "")),
             build=build,
             purpose=str(getattr(module, "PURPOSE", summary)),
             decides_on=getattr(module, "DECIDES_ON", "loss"),

@@ -28,8 +28,9 @@ from slopewise.model import Arrival, ClusterSnapshot, Decisions, Job, MemoryStat
 from slopewise.policies import PolicyParameters, Setting, fair, parameter
 from slopewise.policies.shared.placement import place_each
 
-PURPOSE = "the baseline on several nodes: places as Kubernetes does"
+PURPOSE = "the baseline on several nodes: as Kubernetes places"
 ACTIONS = ("place",)
+SIMULATOR_ONLY = "it is a baseline of the simulator, and Kubernetes itself places alike; write fair, and no placement"
 
 DEFAULT_MILLICORES = 100
 DEFAULT_MEMORY_BYTES = 200.0 * 2**20

@@ -30,10 +30,11 @@ from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_
 from slopewise.policies.shared.shares import down_the_order, floor_ratio_parameter, useful_cores
 from slopewise.policies.shared.silence import none_is_silent, without_a_report
 
-PURPOSE = "the baseline without losses: who had least CPU so far goes first"
+PURPOSE = "the baseline without losses: least CPU so far first"
 ACTIONS = ("resize",)
 IN_TURNS = True
 DECIDES_ON = "reports"
+SIMULATOR_ONLY = "it is a baseline of the simulator; write fair or marginal"
 
 
 class Parameters(PolicyParameters):

@@ -27,7 +27,10 @@ ACTIONS = ("resize",)
 IN_TURNS = True
 DECIDES_ON = "reports"
 
-SIMULATOR_ONLY = True
+SIMULATOR_ONLY = (
+    "it must know how much work each job has left, which only the simulator does; use `slopewise simulate`, or another "
+    "policy"
+)
 
 RUNS, WAITS, ENDLESS = "runs", "waits", "no end known"
 

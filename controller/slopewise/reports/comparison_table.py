@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from slopewise.reports.cells import AnyCell, Row
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.estimates import Verdict
 from slopewise.reports.wording import plain
 
@@ -75,7 +75,7 @@ class ComparisonTable:
                     yield figure.append(f" ({cell.note})", style="dim") if cell.note else figure
 
 
-def _cell_text(cell: AnyCell, *, stacked: bool) -> Text:
+def _cell_text(cell: Cell, *, stacked: bool) -> Text:
     text = Text(cell.text)
     if cell.badge:
         between = "\n" if stacked else "  "
@@ -85,7 +85,7 @@ def _cell_text(cell: AnyCell, *, stacked: bool) -> Text:
     return text
 
 
-def _against(cell: AnyCell, baseline: str) -> str:
+def _against(cell: Cell, baseline: str) -> str:
     """`×0.94 of fair, better`; of what is no ratio the badge itself."""
     if not cell.badge.startswith("×"):
         return cell.badge

@@ -1,4 +1,4 @@
-"""Writes a report as one self-contained HTML file, whole or not at all, and loads the templates that reports share.
+"""Renders a report as one self-contained HTML file, and writes it whole or not at all.
 
 All foreign text reaches a page escaped: by jinja2's autoescape in the text and the pictures, by `tojson` in the data of
 the script (no `</script>` can end it).
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slopewise.errors import SlopewiseError, UsageError
+from slopewise.reports.report import Report
 from slopewise.reports.wording import plain
 
 if TYPE_CHECKING:
@@ -49,12 +50,23 @@ def write_page(page: str, path: Path) -> None:
         ) from error
 
 
-def environment(folder: Path) -> Environment:
-    """For the templates in `folder`, and for what all pages share, which lies beside this file."""
+def write_report(report: Report, path: Path) -> None:
+    """Write the page of a report, whole or not at all; SlopewiseError when it cannot be written."""
+    write_page(page_of(report), path)
+
+
+def page_of(report: Report) -> str:
+    """The page as text."""
+    # Data for the values under the mouse, by the chart's id; without charts whose shapes have titles.
+    hover = {each.id: each.plot.hover() for each in report.charts if each.plot.lines or each.plot.areas}
+    return _environment().get_template("report.html.j2").render(report=report, hover=hover)
+
+
+def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # the extra `report`
 
     pages = Environment(
-        loader=FileSystemLoader([folder, Path(__file__).parent]),
+        loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -26,14 +26,9 @@ COLOURS = ("#3b7dd8", "#e0732a", "#2e9e5b", "#9a5fd0", "#d9485f", "#1a9aa0", "#a
 
 _DASHES = ("", "7 4", "2 3", "7 3 2 3")
 _SYMBOLS = {
-    "triangle-up": "M0-6L6 5H-6Z",
-    "triangle-down": "M0 6L6-5H-6Z",
     "triangle-right": "M6 0L-5 6V-6Z",
-    "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0Z",
     "dot": "M-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0Z",
-    "x": "M-5-5L5 5M-5 5L5-5",
     "diamond": "M0-6L6 0L0 6L-6 0Z",
-    "diamond-dot": "M0-6L6 0L0 6L-6 0ZM-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0Z",
 }
 
 Points = Sequence[tuple[float, float]]
@@ -129,13 +124,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A word beside a point; `dot` is the colour of the dot before it."""
+    """A word beside a point."""
 
     x: float
     y: float
     text: str
-    dot: str = ""
-    leftwards: bool = False
 
 
 @dataclass(frozen=True, slots=True)

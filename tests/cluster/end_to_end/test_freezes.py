@@ -1,7 +1,7 @@
 """An alert of a real Alertmanager freezes a namespace: an installed controller writes nothing there until it is over.
 
-The policy gives each job of a node an even share at once. A second job that starts under the freeze would halve the
-limit of the first.
+The policy gives each job of a node an even share where none has a target loss. A second job that starts under the
+freeze would halve the limit of the first.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.accounts import SYSTEM
 from support.alertmanager import Alertmanager
 from support.cluster import Kubectl
-from support.fault_stage import EVEN_SHARES
 from support.images import Images
 from support.installation import Installation, installed, overlay
 from support.scene import Json, Scene, limit_millicores
+from support.trainers import Trainers
 from support.waiting import wait_for
 
 from slopewise.adapters.clock import SystemClock
@@ -68,8 +67,10 @@ def alertmanager(scene: Scene, tmp_path: Path) -> Iterator[Alertmanager]:
         yield running
 
 
-def idle(scene: Scene, name: str, node: str) -> Json:
-    return replace(scene.shape, node=node, cpu_request="20m", cpu_limit=f"{CAME_WITH}m").job(name)
+def reporting(scene: Scene, name: str, node: str) -> Json:
+    """A job whose loss is always the same."""
+    shape = Trainers(scene.shape).serving("training_loss 1\n", node=node, cpu_request="20m", cpu_limit=f"{CAME_WITH}m")
+    return shape.job(name)
 
 
 def limits(scene: Scene) -> dict[str, int]:
@@ -109,10 +110,10 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
 ) -> None:
     node, _ = two_nodes
     labels = {"alertname": "StorageSlow", "slopewise_freeze": "namespace", "namespace": scene.namespace}
-    scene.start(idle(scene, FIRST, node))
+    scene.start(reporting(scene, FIRST, node))
     scene.obey(
         "Auto",
-        policy=EVEN_SHARES,
+        policy={"name": "tradl"},
         resources={"control": "limits", "cpu": {"min": "100m"}},
         behaviour={"intervalSeconds": INTERVAL_SECONDS, "cooldownSeconds": 0},
     )
@@ -122,7 +123,7 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
     alertmanager.fire(labels, started, summary="checkpoints take minutes")
     [made] = wait_for("the alert has made a Freeze", lambda: freezes(scene), bool, 30)
     print(f"stored {time.time() - started:.2f} s after the alert: {made['metadata']['name']} {made['spec']}")
-    scene.start(idle(scene, SECOND, node))
+    scene.start(reporting(scene, SECOND, node))
     wait_for("it is frozen", lambda: managed(scene, SECOND), lambda seen: seen == ("False", "Frozen"), 60)
     time.sleep(2 * INTERVAL_SECONDS + 5)
     assert limits(scene) == {**whole, SECOND: CAME_WITH}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ import pytest
 import yaml
 from support.accounts import SYSTEM
 from support.cluster import Kubectl, PodShape
-from support.fault_stage import EVEN_SHARES
 from support.flux import Flux, of_the_page, running_flux
 from support.git_server import GitServer
 from support.helm import CHART, RELEASE, Helm, helm_program
 from support.images import Images
 from support.installation import DEPLOYMENT, Installation
 from support.rendering import ROOT
+from support.trainers import Trainers
 from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import API_VERSION
@@ -50,8 +49,8 @@ def nothing_installed(kubectl: Kubectl) -> Iterator[None]:
 
 @pytest.fixture
 def pods(kubectl: Kubectl, namespace: str, idle: PodShape, images: Images) -> Iterator[None]:
-    """Two that wait, on the node with two CPUs."""
-    shape = replace(idle, node="node-a", cpu_request="100m", cpu_limit="300m")
+    """Two that report a loss, on the node with two CPUs."""
+    shape = Trainers(idle).serving("training_loss 1\n", node="node-a", cpu_request="100m", cpu_limit="300m")
     kubectl.apply(*(shape.pod(name) for name in PODS), namespace=namespace)
     kubectl.wait_running(namespace, *PODS)
     yield
@@ -62,11 +61,11 @@ def pods(kubectl: Kubectl, namespace: str, idle: PodShape, images: Images) -> It
 
 
 def a_policy(namespace: str, mode: str) -> Json:
-    """An even share of the node for each job, at once; it needs no metrics."""
+    """Without a target loss, each job gets an even share of the node."""
     spec = {
         "mode": mode,
         "selector": {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
-        "policy": EVEN_SHARES,
+        "policy": {"name": "tradl"},
         "resources": {"control": "limits", "cpu": {"min": "250m"}},
         "behaviour": {"intervalSeconds": 4 * SCRAPE_SECONDS, "cooldownSeconds": 0, "maxStepRatio": 8},
     }

@@ -16,18 +16,21 @@ from support.moving_stage import MovingStage
 from support.trainers import Trainers
 from support.waiting import wait_for
 
-from slopewise.crds.schema.definitions import definitions
+from slopewise.crds.schema.definitions import definitions, training_policies
 from testbed.settings import Settings
 
 _LOCK = Path(tempfile.gettempdir()) / "cluster-fault.lock"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def kinds(kubectl: Kubectl) -> None:
-    """Our custom resources are served, as they are defined today: a test-bed may be older."""
+@pytest.fixture(scope="package", autouse=True)
+def kinds(kubectl: Kubectl) -> Iterator[None]:
+    """Our custom resources are served, as they are defined today, and admit policies of the tests."""
     kubectl.apply(*definitions().values())
+    kubectl.apply(training_policies(others=True))
     looks = ("get", "growth,tp,freezes", "-A")
     wait_for("the kinds are served", lambda: kubectl.attempt(*looks), lambda seen: seen.returncode == 0)
+    yield
+    kubectl.apply(training_policies())  # the definition that other tests expect
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from support.fault_stage import SCRAPE_SECONDS, Stage
+from support.fault_stage import EVEN_SHARES, SCRAPE_SECONDS, Stage
 from support.gateway import Answer, Request, drop
 from support.trainers import CONVERGED, DIVERGED, FALLING, METRICS_PORT, Trainers
 from support.waiting import wait_for
@@ -56,8 +56,7 @@ def test_an_outage_of_three_intervals_restores_the_originals_until_a_pass_sees_a
     """Intervals are 4 s here, so that an outage of 20 s is what one of five minutes is by default."""
     prometheus = stage.prometheus_gateway()
     stage.pods("waits", "b")
-    policy = {"name": "las", "parameters": {"firstQueueCpuSeconds": 1_000_000, "silentJobs": "count"}}
-    stage.policy(policy=policy, resources={"cpu": {"min": "50m", "max": "100m"}})
+    stage.policy(policy=EVEN_SHARES, resources={"cpu": {"min": "50m", "max": "100m"}})
     controller = stage.controller(prometheus_url=prometheus.url)
     stage.wait_for_limits({"waits": 100, "b": 100})
     with prometheus.interfering(drop):

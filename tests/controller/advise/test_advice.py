@@ -15,11 +15,12 @@ from support.past_jobs import START, constant, fast, past, points, straight
 from slopewise.adapters.prometheus.history import Period
 from slopewise.advise.advice import TOTALS, Advice
 from slopewise.advise.findings import finding
-from slopewise.advise.page import MAX_JOBS, render
 from slopewise.advise.proposal import proposal
 from slopewise.advise.replay import PolicyReplay, Replays
-from slopewise.advise.table import tables
+from slopewise.advise.sections import PAGE_JOBS, report_of
 from slopewise.reports.estimates import Estimate
+from slopewise.reports.page import page_of
+from slopewise.reports.report import terminal
 from slopewise.reports.wording import plain
 from slopewise.signals import Interrupted
 
@@ -32,9 +33,13 @@ def advice(*jobs: object, **more: object) -> Advice:
     return Advice("http://prometheus:9090", PERIOD, "training_loss", findings, **known)  # type: ignore[arg-type]
 
 
+def render(given: Advice) -> str:
+    return page_of(report_of(given))
+
+
 def printed(given: Advice, width: int = 160) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(tables(given, width))
+    console.print(terminal(report_of(given)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -81,7 +86,7 @@ def replays_of(policy: str) -> Replays:
 
 
 def test_replays_show_their_verdict_and_interval_and_what_was_left_out() -> None:
-    shown = printed(advice(past(), replays=replays_of("las")))
+    shown = printed(advice(past(), replays=replays_of("marginal")))
     assert "×0.80 ± 0.10 better" in shown
     assert "6 of 10" in shown
     assert "In 2 of 5 groups of jobs on a node CPU was not short" in shown
@@ -98,10 +103,10 @@ def test_a_stopped_reading_says_how_far_it_came() -> None:
 def test_a_hostile_name_is_text_everywhere(name: str) -> None:
     pod = name.encode(errors="replace").decode()
     jobs = past(pod, namespace=pod, node=pod, gpus=1.0), past("b-0")
-    _, text = proposal([finding(job) for job in jobs], replays_of("las"), "training_loss", "min")
+    _, text = proposal([finding(job) for job in jobs], replays_of("marginal"), "training_loss", "min")
     given = advice(*jobs, replays=replays_of(pod), policy_text=text, loss_names=[pod])
     page = Page(render(given))
-    plainly = Page(render(advice(past("a-0", namespace="n", gpus=1.0), past("b-0"), replays=replays_of("las"))))
+    plainly = Page(render(advice(past("a-0", namespace="n", gpus=1.0), past("b-0"), replays=replays_of("marginal"))))
     assert page.tags == plainly.tags
     assert len(page.scripts) == len(plainly.scripts)
     assert not [value for key, value in page.attributes if key in ("src", "href") or key.startswith("on")]
@@ -120,9 +125,9 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(name: str) -> None:
 
 def test_a_page_of_many_jobs_has_as_many_rows_as_a_browser_takes() -> None:
     one = finding(past("job-0", hours=1))
-    given = replace(advice(), findings=[replace(one, pod=f"job-{number}") for number in range(MAX_JOBS + 7)])
+    given = replace(advice(), findings=[replace(one, pod=f"job-{number}") for number in range(PAGE_JOBS + 7)])
     page = Page(render(given))
-    assert page.tags["tr"] < MAX_JOBS + 60
+    assert page.tags["tr"] < PAGE_JOBS + 60
     assert "7 more jobs are not shown" in page.text
 
 

@@ -73,7 +73,7 @@ def test_of_many_groups_some_are_drawn_and_always_the_same() -> None:
 
 def test_the_policies_are_those_of_the_registry_that_give_cpu_to_running_jobs() -> None:
     found = [catalogue.find(name) for name in default_policies()]
-    assert {"flowcon", "las"} <= {policy.name.replace("_", "-") for policy in found}
+    assert {"flowcon", "marginal"} <= {policy.name.replace("_", "-") for policy in found}
     assert all("resize" in policy.actions and not policy.simulator_only for policy in found)
 
 
@@ -89,8 +89,9 @@ def replayed(name: str, mean: float, worst: float = 1.0, half: float = 0.01) -> 
 @pytest.mark.parametrize(
     ("policies", "expected"),
     [
-        ([replayed("flowcon", 0.9), replayed("las", 0.8)], "las"),
-        ([replayed("flowcon", 0.9), replayed("las", 0.8, worst=1.4)], "flowcon"),
+        ([replayed("flowcon", 0.9), replayed("marginal", 0.8)], "marginal"),
+        ([replayed("flowcon", 0.9), replayed("marginal", 0.8, worst=1.4)], "flowcon"),
+        ([replayed("flowcon", 0.9), replayed("las", 0.8)], "flowcon"),
         ([replayed("flowcon", 0.9, half=0.2)], None),
         ([replayed("flowcon", 1.2)], None),
         ([], None),
@@ -124,12 +125,12 @@ def mistakes(value: object, schema: dict[str, object], path: str = "") -> list[s
 @pytest.mark.parametrize("namespace", ["team", "</script>", "x" * 64])
 def test_what_is_proposed_is_valid_to_the_custom_resource(requests: list[float | None], namespace: str) -> None:
     findings = [finding(past(request=each, namespace=namespace)) for each in requests]
-    document, text = proposal(findings, Replays(1, 1, 1, 2, (replayed("las", 0.8),)), "val_accuracy", "max")
+    document, text = proposal(findings, Replays(1, 1, 1, 2, (replayed("marginal", 0.8),)), "val_accuracy", "max")
     schema = training_policies()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     written = yaml.safe_load(text)
     assert mistakes(written, {**schema, "properties": {**schema["properties"], "metadata": {"type": "object"}}}) == []
-    assert (document.spec.mode, document.spec.policy.name) == ("Recommend", "las")
+    assert (document.spec.mode, document.spec.policy.name) == ("Recommend", "marginal")
     assert (document.spec.evaluation.metric, document.spec.evaluation.objective) == ("val_accuracy", "max")
     assert ("namespaces" in written["spec"].get("selector", {})) == (namespace == "team")
-    assert text.startswith("# las: the replayed jobs end 20% sooner on average than under fair sharing.\n")
+    assert text.startswith("# marginal: the replayed jobs end 20% sooner on average than under fair sharing.\n")
     assert document.spec.resources.cpu.min <= document.spec.resources.cpu.max

@@ -53,7 +53,7 @@ def test_how_many_measurements_reach_a_target_is_a_setting_of_the_evaluation() -
     assert pass_settings(with_interval(a_document(None), 5.0)).measuring.target_hits == 3
 
 
-@pytest.mark.parametrize(("policy", "judged"), [("marginal", False), ("las", False), ("flowcon", True), ("fair", True)])
+@pytest.mark.parametrize(("policy", "judged"), [("marginal", False), ("flowcon", True), ("fair", True)])
 def test_a_cut_is_not_judged_under_a_policy_that_serves_jobs_in_turns(policy: str, judged: bool) -> None:
     document = TrainingPolicy.model_validate({"spec": {"policy": {"name": policy}}})
     assert pass_settings(with_interval(document, 5.0)).rollback.judges_cuts is judged

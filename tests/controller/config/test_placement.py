@@ -15,7 +15,7 @@ from slopewise.config.validation import validate
 from slopewise.errors import UsageError
 from slopewise.own_policies.catalogue import use_folders
 
-PLACING = "deadline, dqoes, draps, flowcon2, kube-default, marginal, procon, specon"
+PLACING = "deadline, dqoes, draps, flowcon2, marginal, procon, specon"
 
 
 def read(**spec: Any) -> TrainingPolicy:
@@ -62,6 +62,18 @@ def test_a_policy_that_only_chooses_nodes_is_refused_for_cpu_beside_a_placement(
         f"default: spec.policy.name: policy {name} only chooses nodes, which the placement specon does here; "
         "name one that decides CPU, or fair, which changes none."
     )
+
+
+@pytest.mark.parametrize("part", ["policy", "placement"])
+def test_a_baseline_of_the_simulator_is_refused_in_either_part(part: str) -> None:
+    assert mistake(**{part: {"name": "kube-default"}}) == (
+        "policy kube-default: it is a baseline of the simulator, and Kubernetes itself places alike; "
+        "write fair, and no placement."
+    )
+
+
+def test_the_baseline_without_losses_is_refused() -> None:
+    assert mistake(policy={"name": "las"}) == ("policy las: it is a baseline of the simulator; write fair or marginal.")
 
 
 @pytest.mark.parametrize(

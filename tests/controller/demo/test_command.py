@@ -61,9 +61,9 @@ def test_a_policy_that_must_know_the_future_is_refused_with_where_it_can_run() -
     assert "slopewise simulate" in text
 
 
-@pytest.mark.parametrize("name", ["kube-default", "kube_default"])
-def test_a_policys_name_is_reported_with_dashes_however_it_was_written(name: str) -> None:
-    assert runnable_name(name) == "kube-default"
+def test_a_policy_of_the_simulator_is_refused_however_it_was_written() -> None:
+    with pytest.raises(UsageError, match="policy kube-default: it is a baseline of the simulator"):
+        runnable_name("kube_default")
 
 
 def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
@@ -77,9 +77,9 @@ def test_a_policy_that_could_do_nothing_is_refused_before_anything_is_started() 
 
 
 def test_a_placement_is_composed_with_the_first_policy_and_with_no_other() -> None:
-    options = replace(OPTIONS, policies=["flowcon", "las"], placement="specon")
+    options = replace(OPTIONS, policies=["flowcon", "tradl"], placement="specon")
     names = run_names(options, None)
-    assert names == ["fair", "flowcon+specon", "las"]
+    assert names == ["fair", "flowcon+specon", "tradl"]
     specs = [document(name, "requests", options, None).spec for name in names]
     assert [spec.policy_name for spec in specs] == names
     assert specs[1].placement is not None
@@ -87,8 +87,8 @@ def test_a_placement_is_composed_with_the_first_policy_and_with_no_other() -> No
 
 
 def test_a_placement_that_chooses_no_nodes_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"spec\.placement\.name: policy las chooses no nodes; use one"):
-        run_names(replace(OPTIONS, placement="las"), None)
+    with pytest.raises(UsageError, match=r"spec\.placement\.name: policy tradl chooses no nodes; use one"):
+        run_names(replace(OPTIONS, placement="tradl"), None)
 
 
 def test_a_documents_two_policies_run_beside_the_baseline_alone() -> None:

@@ -45,7 +45,7 @@ def test_a_policy_that_has_what_it_needs_is_let_through(name: str) -> None:
     refuse_idle_policies([name], replace(AMPLE, longest_seconds=None))
 
 
-@pytest.mark.parametrize("name", ["specon", "draps", "procon", "kube-default"])
+@pytest.mark.parametrize("name", ["specon", "draps", "procon"])
 def test_a_policy_that_chooses_among_nodes_is_refused_on_one(name: str) -> None:
     assert refusal(name, replace(AMPLE, nodes=1)) == (
         f"policy {name} could do nothing here: it chooses among nodes, and there is one; add --nodes 2."

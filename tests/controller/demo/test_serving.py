@@ -12,22 +12,20 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import psutil
 import pytest
+from support.odd_server import Worker
+from support.scene import FIXED_RATE, ODD_SERVER
 from support.waiting import eventually, runs
 
-from slopewise.demo.serving.calibration import _start, calibrate, request_cpu_seconds
 from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
 from slopewise.demo.serving.load import keep_busy
-from slopewise.demo.serving.open_loop import OpenLoop
-from slopewise.demo.serving.server import ModelServer
-from slopewise.demo.serving.worker import RequestFailedError, Worker
+from slopewise.demo.serving.server import ModelServer, RequestFailedError
 from slopewise.errors import SlopewiseError, UsageError
 
 NAMES = list(SERVED_MODELS)
-ONE_TENTH = dict.fromkeys(NAMES, 0.1)
 
 
 def fetch(url: str) -> str:
@@ -90,11 +88,6 @@ def test_requests_go_through_the_images_and_begin_again() -> None:
     predictor = ServedModel("digits-kernel", "", 300, 0.5).load()
     assert predictor.rows_of(0).tolist() == list(range(300))
     assert predictor.rows_of(1).tolist() == [*range(300, 449), *range(151)]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_request_is_work_for_the_cpu(name: str) -> None:
-    assert request_cpu_seconds(find_model(name)) > 0.01
 
 
 def test_an_unknown_model_is_reported_with_those_there_are() -> None:
@@ -166,10 +159,7 @@ def test_the_load_sends_one_request_after_another_and_ends_with_the_server() -> 
 
 
 def test_a_response_that_fails_is_counted_apart() -> None:
-    with (
-        Worker(lambda request: [request], fail_ratio=0.5) as worker,
-        ModelServer("127.0.0.1", 0, worker.answer) as server,
-    ):
+    with ModelServer("127.0.0.1", 0, Worker(lambda request: [request], fail_ratio=0.5).answer) as server:
         codes = [status(f"{server.url}/predict/{number}") for number in range(4)]
         assert codes == [200, 500, 200, 500]
         assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (2, 2))
@@ -177,14 +167,14 @@ def test_a_response_that_fails_is_counted_apart() -> None:
 
 def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -> None:
     with ModelServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer, 2) as server:
-        with worker:
-            assert status(f"{server.url}/predict/0") == 200
-            waiting = [threading.Thread(target=status, args=(f"{server.url}/predict/{number}",)) for number in (1, 2)]
-            for one in waiting:
-                one.start()
-            assert eventually(lambda: "inference_requests_in_flight 2.0" in fetch(f"{server.url}/metrics"))
-            assert status(f"{server.url}/predict/3") == 503
-            assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
+        assert status(f"{server.url}/predict/0") == 200
+        waiting = [threading.Thread(target=status, args=(f"{server.url}/predict/{number}",)) for number in (1, 2)]
+        for one in waiting:
+            one.start()
+        assert eventually(lambda: "inference_requests_in_flight 2.0" in fetch(f"{server.url}/metrics"))
+        assert status(f"{server.url}/predict/3") == 503
+        assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
+        worker.close()
         for one in waiting:
             one.join(30)
         assert eventually(lambda: responses(server.url, "failed")[0] == 3)
@@ -199,44 +189,6 @@ def test_the_requests_that_fail_are_evenly_spread(ratio: float, failed: list[int
         except RequestFailedError:
             found.append(number)
     assert found == failed
-
-
-@contextmanager
-def hanging_after(requests: int) -> Iterator[ModelServer]:
-    """A server that answers so many requests; those that wait when it is left fail."""
-    worker = Worker(lambda request: [request], hang_after=requests)
-    with ModelServer("127.0.0.1", 0, worker.answer) as server, worker:
-        yield server
-
-
-# --- load at a fixed rate -----------------------------------------------------------------------------------
-
-
-def test_a_fixed_rate_goes_on_while_nothing_is_answered() -> None:
-    with hanging_after(3) as server:
-        load = OpenLoop(server.url, rate_per_second=50, timeout_seconds=30)
-        load.run(0.4, print)
-        assert eventually(lambda: "inference_requests_in_flight 17.0" in fetch(f"{server.url}/metrics"))
-    assert eventually(lambda: sum(load.sent.outcomes.values()) == 20)
-    assert load.sent.outcomes == {"ok": 3, "failed": 17}
-    assert re.fullmatch(r"3 ok in \S+ s each, 17 failed", load.sent.line())
-    assert load.sent.line() == "0 ok"
-
-
-def test_a_request_that_is_not_answered_in_time_is_given_up() -> None:
-    with hanging_after(1) as server:
-        load = OpenLoop(server.url, rate_per_second=20, timeout_seconds=0.5)
-        load.run(0.1, print)
-        assert eventually(lambda: load.sent.outcomes == {"ok": 1, "timed out": 1})
-
-
-def test_a_server_that_does_not_listen_is_reported_in_one_sentence() -> None:
-    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
-        url = server.url
-    with pytest.raises(
-        SlopewiseError, match=r"^127\.0\.0\.1:\d+ does not listen within 0\.1 s \(.*\); start the served"
-    ):
-        OpenLoop(url, 1, 1).wait_until_it_listens(0.1)
 
 
 # --- the process ------------------------------------------------------------------------------------------
@@ -299,9 +251,6 @@ def test_a_load_outlives_a_killed_server_by_no_more_than_a_moment() -> None:
         (["resnet"], "there is no served model 'resnet'; choose one of "),
         (["digits-kernel", "--seconds", "0"], "argument --seconds: '0' is not a number above 0; "),
         (["digits-kernel", "--seconds", "nan"], "argument --seconds: 'nan' is not a number above 0; "),
-        (["digits-kernel", "--rows", "0"], "argument --rows: '0' is not a whole number of at least 1; "),
-        (["digits-kernel", "--fail-ratio", "1.5"], "argument --fail-ratio: '1.5' is not a number from 0 to 1; "),
-        (["digits-kernel", "--hang-after", "0"], "argument --hang-after: '0' is not a whole number of at least 1; "),
         ([], "the following arguments are required: NAME; "),
     ],
 )
@@ -312,42 +261,58 @@ def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], messag
     assert complaint.startswith(message)
 
 
-@pytest.mark.processes
-def test_a_calibration_times_a_request_of_each_model() -> None:
-    measured = calibrate(1)
-    assert list(measured) == NAMES
-    assert all(0.01 < seconds < 10 for seconds in measured.values())
+# --- the programs of the tests on a cluster -----------------------------------------------------------------
 
 
 @pytest.mark.processes
-def test_a_calibration_that_is_given_up_ends_its_processes_at_once() -> None:
-    with ExitStack() as started:  # which an exception leaves in the same way
-        process = _start(started)
-    assert process.returncode == -signal.SIGKILL
+def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() -> None:
+    command = [sys.executable, "-P", "-c", ODD_SERVER, "digits-kernel", "--rows", "1", "--fail-ratio", "0.5"]
+    environment = {**os.environ, "SLOPEWISE_EXPORTER_PORT": "0"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
+        assert [status(f"{url}/predict/{number}") for number in range(4)] == [200, 500, 200, 500]
+        process.terminate()
+        assert process.wait(30) == 143
+
+
+@pytest.mark.processes
+def test_a_client_sends_on_while_nothing_is_answered() -> None:
+    with ModelServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer) as server:
+        with subprocess.Popen([sys.executable, "-c", FIXED_RATE, server.url, "50"]) as process:
+            assert eventually(lambda: "inference_requests_in_flight 9.0" in fetch(f"{server.url}/metrics"))
+            process.kill()
+        worker.close()
 
 
 # --- the job list -----------------------------------------------------------------------------------------
 
 
-def test_an_objective_is_the_response_time_at_the_cpu_that_the_catalogue_gives() -> None:
-    jobs = {job.name: job for job in serving_jobs(ONE_TENTH, cores=2)}
+REQUEST_CPU_SECONDS = {
+    "digits-forest": 0.20, "digits-kernel": 0.12, "digits-neighbours": 0.18, "digits-perceptron": 0.07
+}  # fmt: skip
+"""Measured on a 2.6 GHz server."""
+
+
+def test_objectives_are_those_of_the_table_on_two_cores() -> None:
+    jobs = {job.name: job for job in serving_jobs(cores=2)}
     assert list(jobs) == NAMES
     for name, job in jobs.items():
-        assert job.objectives.qoe_seconds == pytest.approx(0.1 / SERVED_MODELS[name].needed_cores)
+        assert job.objectives.qoe_seconds == SERVED_MODELS[name].objective_seconds
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 5, 7, 64])
 def test_on_any_machine_all_objectives_can_be_kept_and_an_even_split_keeps_half_of_them(cores: float) -> None:
-    jobs = serving_jobs(ONE_TENTH, cores)
-    needed = [0.1 / (job.objectives.qoe_seconds or 0.0) for job in jobs]
+    jobs = serving_jobs(cores)
+    needed = [REQUEST_CPU_SECONDS[job.command[4]] / (job.objectives.qoe_seconds or 0.0) for job in jobs]
     even = cores / len(jobs)
-    assert sum(needed) == pytest.approx(0.8 * cores)
+    assert sum(needed) == pytest.approx(0.8 * cores, rel=0.02)
     assert max(needed) <= 1
     assert sum(one > 1.1 * even for one in needed) == len(jobs) / 2
     assert len({job.name for job in jobs}) == len(jobs)
 
 
 def test_all_models_arrive_early_and_end_together() -> None:
-    jobs = serving_jobs(ONE_TENTH, 2, seconds=100, scale=0.5)
+    jobs = serving_jobs(2, seconds=100, scale=0.5)
     assert [job.arrive_seconds for job in jobs] == [0, 1.25, 2.5, 3.75]
     assert [job.arrive_seconds + float(job.command[-1]) for job in jobs] == [50, 50, 50, 50]

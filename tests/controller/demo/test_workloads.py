@@ -30,7 +30,7 @@ SPENT_AROUND_SECONDS = 4.0
         (["tradl"], "targets"),
         (["specon"], "uneven"),
         (["flowcon+specon"], "uneven"),
-        (["deadline+kube-default"], "deadlines"),
+        (["deadline+procon"], "deadlines"),
         (["flowcon"], "trainings"),
         (["flowcon2", "dqoes"], "trainings"),
         (["dqoes", "deadline"], "served"),
@@ -56,7 +56,7 @@ def test_what_was_chosen_and_why_is_said_unless_there_was_nothing_to_choose() ->
     [
         (["specon"], 2, 2),
         (["flowcon+specon"], 2, 2),
-        (["flowcon", "kube-default"], 8, 2),
+        (["flowcon", "procon"], 8, 2),
         (["specon"], 1, 1),
         (["flowcon"], 8, 1),
     ],

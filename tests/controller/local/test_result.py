@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from slopewise.local.result import LocalJobResult, LocalResult, table
+from slopewise.local.result import LocalJobResult, LocalResult, report_of
+from slopewise.reports.report import terminal
 
 JOB = LocalJobResult(
     name="digits-deep-sigmoid",
@@ -30,7 +31,7 @@ RESULT = LocalResult("flowcon", "Auto", "requests", 65.0, 7, 0, 3, 2, (JOB,))
 
 def printed(result: LocalResult, width: int = 100) -> str:
     text = io.StringIO()
-    Console(file=text, width=width).print(table(result))
+    Console(file=text, width=width).print(terminal(report_of(result)))
     return text.getvalue()
 
 

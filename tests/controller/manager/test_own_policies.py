@@ -11,6 +11,7 @@ from support.own_policy import a_file, deciding, failing
 from support.replicas import ORIGINAL, Town, wait_for
 
 from slopewise.manager.replica import log_own_policies
+from slopewise.own_policies.catalogue import forget
 
 HALVES = """\
 resizes = tuple(
@@ -86,6 +87,7 @@ def test_what_the_api_server_cannot_know_the_condition_says(
 def test_at_its_start_the_controller_logs_which_policies_it_has_and_which_it_cannot_use(
     folder: Path, town: Town
 ) -> None:
+    forget()
     path = a_file(folder, name="mine")
     a_file(folder, failing("oops"), name="broken")
     log_own_policies()

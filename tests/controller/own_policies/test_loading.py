@@ -18,7 +18,7 @@ POLICY = "class Policy:\n    def decide(self, snapshot, memory):\n        return
 def test_a_file_that_was_just_written_can_be_loaded_under_its_own_name(tmp_path: Path) -> None:
     path = a_file(tmp_path, name="best-of-all")
     policy = load_file(path)
-    assert (policy.name, policy.file, policy.simulator_only) == ("best-of-all", str(path), False)
+    assert (policy.name, policy.file, policy.simulator_only) == ("best-of-all", str(path), "")
     assert policy.summary == "best-of-all: CPU to the jobs that started last, each up to what it can use."
     assert policy.purpose.startswith("an example")
     assert policy.parameters().model_dump() == {"floor_ratio": 0.05}

@@ -234,5 +234,5 @@ def test_an_action_that_a_file_does_not_name_breaks_the_contract() -> None:
         check_everything(maker("kube_default", "limits"), "limits", world, MemoryState(), "loss", frozenset())
 
 
-def test_only_the_oracle_needs_what_no_cluster_shows() -> None:
-    assert [name for name in names() if find(name).simulator_only] == ["srpt_oracle"]
+def test_the_oracle_and_two_baselines_decide_in_the_simulator_only() -> None:
+    assert [name for name in names() if find(name).simulator_only] == ["kube_default", "las", "srpt_oracle"]

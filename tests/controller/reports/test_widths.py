@@ -11,12 +11,13 @@ from rich.text import Text
 from support.demo_result import sample_result
 from support.printing import printed, words
 
-from slopewise.demo.report.table import comparison
+from slopewise.demo.report.sections import report_of
 from slopewise.operate import restore, sweep
-from slopewise.reports.cells import Row, Word
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import fitting, named, remarks, sized, table_of
 from slopewise.reports.comparison_table import ComparisonTable
 from slopewise.reports.live_table import LiveRow, jobs_table
+from slopewise.reports.report import terminal
 
 WIDTHS = [60, 80, 100, 140]
 NAMES = ["digits-conv", "team-of-the-long-name/experiment-0042-resnet-152-imagenet-worker-7"]
@@ -25,13 +26,13 @@ NAMES = ["digits-conv", "team-of-the-long-name/experiment-0042-resnet-152-imagen
 def of_demo(policies: int, rounds: int = 1) -> RenderableType:
     fair, flowcon = sample_result().runs
     runs = [fair, *(replace(flowcon, policy=f"policy-of-mine-{number}") for number in range(policies - 1))]
-    return comparison(replace(sample_result(), runs=runs, repeats=[runs] * (rounds - 1), rounds_asked=rounds))
+    return terminal(report_of(replace(sample_result(), runs=runs, repeats=[runs] * (rounds - 1), rounds_asked=rounds)))
 
 
 def of_measures(policies: int) -> RenderableType:
-    better = Word("65.2 s", "×0.94 better", verdict="better")
+    better = Cell("65.2 s", "×0.94 better", verdict="better")
     names = ["fair", *(f"policy-{number}" for number in range(1, policies))]
-    rows = [Row("Mean completion time", (Word("69.3 s"), *[better] * (policies - 1))) for _ in range(2)]
+    rows = [Row("Mean completion time", (Cell("69.3 s"), *[better] * (policies - 1))) for _ in range(2)]
     return ComparisonTable("scenario", names, [("", rows)])
 
 

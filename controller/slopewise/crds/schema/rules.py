@@ -7,7 +7,7 @@ server; `tests/controller/crds` checks that every rule has its counterpart in a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import BaseModel
 
@@ -17,6 +17,7 @@ from slopewise.config.quantities import cpu_quantity
 from slopewise.config.selectors import LabelRequirement
 from slopewise.config.training_policy import FORGOTTEN_UNIT_CORES, Behaviour, CpuBounds
 from slopewise.crds.schema.from_models import Format, Rule
+from slopewise.policies import PolicyFile
 
 _AS_WRITTEN = '(type(self) == string ? "\'" + self + "\'" : string(self))'
 """As Python prints it: 'text' in quotes, a number without."""
@@ -126,29 +127,29 @@ RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
 
 
 def known_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
-    """A policy must be one of the known ones, and one that needs no oracle; with `others`, any name but a path."""
-    known = [name.replace("_", "-") for name in policies.names()]
-    oracles = [name for name in known if policies.find(name).simulator_only]
-    listed = ", ".join(known)
-    only_simulated = (
-        ": it must know how much work each job has left, which only the simulator does; "
-        "use `slopewise simulate`, or another policy"
-    )
+    """A policy must be a known one for real jobs; with `others`, any name but a path."""
+    found = _shipped()
+    known = [policy.name for policy in found]
+    listed = ", ".join(policy.name for policy in found if not policy.simulator_only)
     named = Rule(
         f"self.name.replace('_', '-') in {known}",
         f"there is no such policy; use one of {listed}",
         f'"there is no policy \'" + self.name + "\'; use one of {listed}"',
         ".name",
     )
-    return (
-        _NAMEABLE if others else named,
-        Rule(
-            f"!(self.name.replace('_', '-') in {oracles})",
-            f"this policy{only_simulated}",
-            f"'policy ' + self.name.replace('_', '-') + '{only_simulated}'",
-            ".name",
-        ),
-    )
+    return (_NAMEABLE if others else named, *_only_simulated(found))
+
+
+def _shipped() -> list[PolicyFile]:
+    return [policies.find(name.replace("_", "-")) for name in policies.names()]
+
+
+def _only_simulated(found: Iterable[PolicyFile]) -> Iterator[Rule]:
+    """A rule for each policy that decides about no real job."""
+    for policy in found:
+        if policy.simulator_only:
+            sentence = f"policy {policy.name}: {policy.simulator_only}"
+            yield Rule(f"self.name.replace('_', '-') != '{policy.name}'", sentence, field_path=".name")
 
 
 _NAMEABLE = Rule(
@@ -161,10 +162,10 @@ _NAMEABLE = Rule(
 
 def placing_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
     """A placement must be a policy that chooses nodes; with `others`, or none of ours, by any name but a path."""
-    found = [policies.find(name.replace("_", "-")) for name in policies.names()]
-    placing = [policy.name for policy in found if policy.chooses_nodes]
-    rest = [policy.name for policy in found if not policy.chooses_nodes]
-    listed = ", ".join(placing)
+    found = _shipped()
+    able = [policy for policy in found if policy.chooses_nodes]
+    placing, rest = [policy.name for policy in able], [policy.name for policy in found if not policy.chooses_nodes]
+    listed = ", ".join(policy.name for policy in able if not policy.simulator_only)
     known = "self.name.replace('_', '-')"
     chooses = Rule(
         f"!({known} in {rest})" if others else f"{known} in {placing}",
@@ -172,7 +173,7 @@ def placing_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
         f"'policy ' + self.name + ' chooses no nodes; use one that does: {listed}'",
         ".name",
     )
-    return (_NAMEABLE, chooses) if others else (chooses,)
+    return (*((_NAMEABLE,) if others else ()), chooses, *_only_simulated(able))
 
 
 def beside_a_placement_rule() -> Rule:

@@ -15,7 +15,7 @@ from slopewise.demo.report.job_moves import node_rows
 from slopewise.demo.report.objective_rows import met_phrases, objective_blocks, objective_counts
 from slopewise.demo.report.results import DemoResult, JobResult, RunResult
 from slopewise.model import JobState
-from slopewise.reports.cells import AnyCell, Block, Cell, Row, Word, compared, once
+from slopewise.reports.cells import Block, Cell, Row, compared, duration, once
 from slopewise.reports.estimates import SAME_RATIO, Estimate, Verdict, estimate
 from slopewise.reports.wording import UNKNOWN, counted, listed, plain, plus_minus, seconds, shortened
 
@@ -202,6 +202,8 @@ def caveats(result: DemoResult) -> list[str]:
     if len(result.rounds) < result.rounds_asked:
         notes.append(f"Stopped early: {len(result.rounds)} of {counted(result.rounds_asked, 'round')} were run.")
     notes += _without_loss(result)
+    if result.workload == "served":
+        notes.append("Objectives are fixed, for two cores of a 2.6 GHz server: a slower machine may keep none of them.")
     if len(result.runs) == 1:
         notes.append(f"Only {plain(result.runs[0].policy)} ran: there is nothing to compare it with.")
     elif any(run.other_cpu_cores is None for of_round in result.rounds for run in of_round):
@@ -235,10 +237,10 @@ def _comparison_json(result: DemoResult, place: int) -> dict[str, Any]:
             number for number, pair in enumerate(pairs(result, place), start=1) if pair.hindrance is not None
         ],
         "not_compared_because": list(hindrances(result, place)),
-        "measures": {row.name: row.cells[place].as_json() for row in measure_rows(result)},
+        "measures": {row.name: row.cells[place].json for row in measure_rows(result)},
         "jobs": {
             name: {
-                block.name: row.cells[place].as_json()
+                block.name: row.cells[place].json
                 for block in report_blocks(result)
                 for row in block.rows
                 if block.name and row.name == name
@@ -248,7 +250,7 @@ def _comparison_json(result: DemoResult, place: int) -> dict[str, Any]:
     }
 
 
-def _cells(result: DemoResult, cell: Callable[[int], AnyCell]) -> tuple[AnyCell, ...]:
+def _cells(result: DemoResult, cell: Callable[[int], Cell]) -> tuple[Cell, ...]:
     return tuple(cell(place) for place in range(len(result.runs)))
 
 
@@ -287,7 +289,7 @@ def _makespan_cell(result: DemoResult, place: int) -> Cell:
 def _job_cell(result: DemoResult, place: int, name: str, measure: JobMeasure) -> Cell:
     jobs = [job for run in result.runs_of(place) if (job := run.job(name)) is not None]
     if not jobs:
-        return Cell(once(None), note="did not run")
+        return duration(once(None), note="did not run")
     shown = _over_rounds(measure.of(job) for job in jobs)
     states = dict.fromkeys(plain(job.state) for job in jobs if job.state != JobState.FINISHED)
     if measure is TIME_TO_90 and any(job.no_loss for job in jobs):
@@ -311,7 +313,7 @@ def _measured(run: RunResult, measure: JobMeasure) -> dict[str, float]:
     return {job.name: value for job in run.jobs if (value := measure.of(job)) is not None}
 
 
-def _changes(runs: Sequence[RunResult]) -> Word:
+def _changes(runs: Sequence[RunResult]) -> Cell:
     """`14 resizes, 2 placed or moved`; of several rounds their mean."""
     resizes = fmean(run.resizes_applied for run in runs)
     moves = fmean(run.moves_applied for run in runs)
@@ -319,15 +321,15 @@ def _changes(runs: Sequence[RunResult]) -> Word:
         parts = [counted(round(resizes), "resize")] * bool(resizes) + [f"{moves:.0f} placed or moved"] * bool(moves)
     else:
         parts = [f"{resizes:.1f} resizes"] * bool(resizes) + [f"{moves:.1f} placed or moved"] * bool(moves)
-    return Word(", ".join(parts) or "none")
+    return Cell(", ".join(parts) or "none")
 
 
-def _other_cpu(runs: Sequence[RunResult]) -> Word:
+def _other_cpu(runs: Sequence[RunResult]) -> Cell:
     """`0.12 cores`, with what the hypervisor took where that is worth a word."""
     away = _over_rounds(run.away_cpu_cores for run in runs)
     stolen = _over_rounds(run.stolen_cpu_cores for run in runs).mean or 0.0
     note = f"{stolen:.2f} of it taken by the hypervisor" if stolen >= 0.005 else ""
-    return Word(UNKNOWN if away.mean is None else f"{plus_minus(away, 2)} cores", note=note)
+    return Cell(UNKNOWN if away.mean is None else f"{plus_minus(away, 2)} cores", note=note)
 
 
 def _summary(result: DemoResult, place: int) -> Summary:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.demo.report.results import DemoResult, JobMove, JobResult
 from slopewise.model import MoveRecord, PassReport
-from slopewise.reports.cells import Row, Word
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.wording import UNKNOWN, counted, plain
 
 
@@ -58,16 +58,16 @@ def node_rows(result: DemoResult) -> Iterator[Row]:
         yield Row(plain(name), tuple(_path(run.job(name)) for run in result.runs), name)
 
 
-def _total(moves: Sequence[JobMove]) -> Word:
-    return Word(counted(len(moves), "move"), note=cost_text(moves))
+def _total(moves: Sequence[JobMove]) -> Cell:
+    return Cell(counted(len(moves), "move"), note=cost_text(moves))
 
 
-def _path(job: JobResult | None) -> Word:
+def _path(job: JobResult | None) -> Cell:
     """`node-1 → node-2`."""
     if job is None or not job.node:
-        return Word(UNKNOWN)
+        return Cell(UNKNOWN)
     names = [*(move.from_node for move in job.moves), job.node]
-    return Word(plain(" → ".join(names)), note=cost_text(job.moves))
+    return Cell(plain(" → ".join(names)), note=cost_text(job.moves))
 
 
 def cost_text(moves: Sequence[JobMove]) -> str:

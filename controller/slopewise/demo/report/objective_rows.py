@@ -9,7 +9,7 @@ from statistics import fmean
 from slopewise.demo.report.comparability import Pair, comparable
 from slopewise.demo.report.results import DemoResult, JobResult, RunResult
 from slopewise.model import JobState
-from slopewise.reports.cells import Block, BoundedDuration, Count, Row, verdict_of_difference
+from slopewise.reports.cells import Block, Cell, Row, bounded, count, verdict_of_difference
 from slopewise.reports.estimates import Verdict, estimate
 from slopewise.reports.wording import listed, plain
 
@@ -78,11 +78,11 @@ def _kinds(result: DemoResult) -> list[_Kind]:
     return [kind for kind in _KINDS if any(kind.bound_seconds(job) is not None for job in jobs)]
 
 
-def _count(kind: _Kind, result: DemoResult, place: int) -> Count:
+def _count(kind: _Kind, result: DemoResult, place: int) -> Cell:
     runs = result.runs_of(place)
     made = sum(kind.met(job) is not None for job in runs[0].jobs)
     more = [_kept(kind, pair.run) - _kept(kind, pair.base) for pair in comparable(result, place)]
-    return Count(estimate([_kept(kind, run) for run in runs]), made, estimate(more) if more else None)
+    return count(estimate([_kept(kind, run) for run in runs]), made, estimate(more) if more else None)
 
 
 def _kept(kind: _Kind, run: RunResult) -> int:
@@ -98,19 +98,19 @@ def _rows(kind: _Kind, result: DemoResult) -> Iterator[Row]:
             yield Row(plain(name), cells, name)
 
 
-def _objective(kind: _Kind, result: DemoResult, place: int, name: str, bound_seconds: float) -> BoundedDuration:
+def _objective(kind: _Kind, result: DemoResult, place: int, name: str, bound_seconds: float) -> Cell:
     jobs = [job for run in result.runs_of(place) if (job := run.job(name)) is not None]
     if not jobs:
-        return BoundedDuration(None, bound_seconds, met=0, note="did not run")
+        return bounded(None, bound_seconds, 0, 1, note="did not run")
     measured = [seconds for job in jobs if (seconds := kind.seconds(job)) is not None]
     states = dict.fromkeys(plain(job.state) for job in jobs if job.state != JobState.FINISHED)
-    return BoundedDuration(
+    return bounded(
         fmean(measured) if measured else None,
         bound_seconds,
         sum(kind.met(job) is True for job in jobs),
+        len(jobs),
         _verdict(kind, comparable(result, place), name),
         ", ".join(states) or ("" if measured else "no response or step"),
-        len(jobs),
     )
 
 

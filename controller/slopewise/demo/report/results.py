@@ -55,7 +55,7 @@ class JobResult:
     qoe_seconds: float | None = None
     """Its objective: seconds a response, or a training step."""
     pace_seconds: float | None = None
-    """What a response, or a step, took on average over the second half of its run."""
+    """What a response, or a step, took when it was last measured."""
     deliverable_level: float | None = None
     target_level: float | None = None
     time_to_deliverable_seconds: float | None = None

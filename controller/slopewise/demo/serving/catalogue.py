@@ -1,8 +1,7 @@
 """The served models by name, their objectives, and the job list of a demo that is about response times.
 
-A request's CPU time differs from machine to machine, so an objective is not a number of seconds but the CPU that
-keeps it: `calibration.py` measures what a request costs here, once, and all policies get the same objectives.
-`__main__.py` looks a model up here; the demo's runner starts the jobs.
+Objectives are a fixed table, which suits two cores of a 2.6 GHz server. `__main__.py` looks a model up here; the demo's
+runner starts the jobs.
 """
 
 from __future__ import annotations
@@ -31,13 +30,14 @@ _ONE_THREAD_MILLICORES = 1000
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model. `needed_cores`: the CPU at which a response takes just as long as its objective allows."""
+    """One model."""
 
     name: str
     summary: str
     """One line for the user."""
     rows_per_request: int
-    needed_cores: float
+    objective_seconds: float
+    """Of a response, on two cores."""
 
     def load(self) -> Predictor:
         """Fit it. Importing here keeps the catalogue free of numpy and its threads."""
@@ -46,14 +46,14 @@ class ServedModel:
         return Predictor(self.name, self.rows_per_request)
 
 
-# 1.6 of two cores: all objectives can be kept at once, with a fifth to spare. An even split gives each half a core,
-# at which the two that need 0.6 take 1.2 times as long as they may, and the others 0.4 times. A request is 60 to
-# 180 ms of CPU on one core of a 2.6 GHz server: long beside the scheduler's slices of a few milliseconds.
+# A request takes 0.20, 0.12, 0.18 and 0.07 CPU-seconds on a 2.6 GHz server, so the objectives need 0.2, 0.6, 0.2 and
+# 0.6 cores: all can be kept at once on two, with a fifth to spare. An even split gives each half a core, at which the
+# two that need 0.6 take 1.2 times as long as they may, and the others 0.4 times.
 _ALL = (
-    ServedModel("digits-forest", "200 trees, 15,000 images a request", 15_000, 0.20),
-    ServedModel("digits-kernel", "support vectors, 3,000 images a request", 3_000, 0.60),
-    ServedModel("digits-neighbours", "nearest neighbours, 3,000 images a request", 3_000, 0.20),
-    ServedModel("digits-perceptron", "a perceptron, 15,000 images a request", 15_000, 0.60),
+    ServedModel("digits-forest", "200 trees, 15,000 images a request", 15_000, 1.0),
+    ServedModel("digits-kernel", "support vectors, 3,000 images a request", 3_000, 0.2),
+    ServedModel("digits-neighbours", "nearest neighbours, 3,000 images a request", 3_000, 0.9),
+    ServedModel("digits-perceptron", "a perceptron, 15,000 images a request", 15_000, 0.12),
 )
 
 SERVED_MODELS: Mapping[str, ServedModel] = {model.name: model for model in _ALL}
@@ -67,15 +67,12 @@ def find_model(name: str) -> ServedModel:
         raise UsageError(f"there is no served model {name!r}; choose one of {', '.join(SERVED_MODELS)}.") from None
 
 
-def serving_jobs(
-    request_cpu_seconds: Mapping[str, float], cores: float, seconds: float = SERVING_SECONDS, scale: float = 1.0
-) -> list[JobSpec]:
+def serving_jobs(cores: float, seconds: float = SERVING_SECONDS, scale: float = 1.0) -> list[JobSpec]:
     """Models for a machine of so many cores, each with its objective, in order of their names and arrivals.
 
-    `request_cpu_seconds` is what `calibration.calibrate` measured. All end `seconds`·`scale` after the run's start.
-    On a larger machine each model is there several times, since one can use one core at most; what does not
-    divide makes all objectives tighter: five cores get two of each, and 1.25 times the CPU of the catalogue is
-    needed to keep them.
+    All end `seconds`·`scale` after the run's start. On a larger machine each model is there several times, since one
+    can use one core at most; what does not divide makes all objectives tighter: five cores get two of each, and their
+    objectives are divided by 1.25.
     """
     copies = max(1, int(cores / CATALOGUE_CORES))
     tightness = cores / (CATALOGUE_CORES * copies)
@@ -83,14 +80,13 @@ def serving_jobs(
     jobs = []
     for place, model in enumerate(SERVED_MODELS.values()):
         arrive_seconds = ARRIVALS_RATIO * whole_seconds * place / len(SERVED_MODELS)
-        objective_seconds = request_cpu_seconds[model.name] / (model.needed_cores * tightness)
         jobs += [
             JobSpec(
                 name=model.name if copy == 1 else f"{model.name}-{copy}",
                 command=_command(model.name, whole_seconds - arrive_seconds),
                 arrive_seconds=arrive_seconds,
                 max_useful_cpu_millicores=_ONE_THREAD_MILLICORES,
-                objectives=Objectives(qoe_seconds=objective_seconds),
+                objectives=Objectives(qoe_seconds=model.objective_seconds / tightness),
             )
             for copy in range(1, copies + 1)
         ]

@@ -1,6 +1,6 @@
 """The classifiers that are served, fitted to the handwritten digits when the process starts.
 
-`catalogue.py` names them; `server.py` and `calibration.py` ask them. scikit-learn is imported here and nowhere
+`catalogue.py` names them; `server.py` asks them. scikit-learn is imported here and nowhere
 before, so that a list of the models does not wait a second for it.
 """
 

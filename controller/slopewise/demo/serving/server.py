@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from socketserver import ThreadingTCPServer
@@ -20,7 +20,6 @@ from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, MetricsHandler, ProcessCollector
 
-from slopewise.demo.serving.worker import Answer, RequestFailedError
 from slopewise.errors import SlopewiseError
 
 BUCKETS_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -33,6 +32,13 @@ OK, FAILED = "ok", "failed"
 """Values of the label `outcome`."""
 
 _PREDICT = "/predict/"
+
+Answer = Callable[[int], Sequence[int]]
+"""From the number of a request to its predictions."""
+
+
+class RequestFailedError(Exception):
+    """The request gets no predictions; the server answers 500."""
 
 
 class _Handler(MetricsHandler):

@@ -139,7 +139,7 @@ def test_a_key_that_is_a_number_here_and_a_word_there_cannot_be_generated() -> N
     class Words(PolicyParameters):
         alpha: str = parameter("a", unit="word", source="test", description="a word")
 
-    odd = PolicyFile("odd", "", "", Words, False, policies.find("fair").build)
+    odd = PolicyFile("odd", "", "", Words, "", policies.find("fair").build)
     with pytest.raises(ValueError, match="alpha is a number and a string"):
         parameters_schema([policies.find("flowcon"), odd])
 

@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from slopewise.demo.report.comparison import job_blocks, measure_rows, report_blocks, summaries
-from slopewise.demo.report.page import render
 from slopewise.demo.report.results import DecisionRow, DemoResult, JobResult, RunResult
-from slopewise.demo.report.table import comparison
+from slopewise.demo.report.sections import report_of
+from slopewise.reports.page import page_of
+from slopewise.reports.report import terminal
 
 
 def job(name: str, jct: float | None = 40.0, state: str = "finished", **more: Any) -> JobResult:
@@ -148,9 +149,9 @@ def test_a_served_model_without_a_response_in_its_time_missed_its_objective_and_
     assert (cell.badge, cell.note) == ("missed", "no response or step")
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(comparison(silent))
+        console.print(terminal(report_of(silent)))
     assert "no response or step" in captured.get()
-    assert "no response or step" in render(silent)
+    assert "no response or step" in page_of(report_of(silent))
 
 
 def test_the_json_has_counts_and_what_each_job_was_promised_and_where_it_ran() -> None:
@@ -175,9 +176,9 @@ def test_the_terminal_and_the_report_show_counts_promises_and_placements() -> No
     result = replace(result, nodes=2, runs=[result.runs[0], replace(result.runs[1], decisions=[placed])])
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(comparison(result))
+        console.print(terminal(report_of(result)))
     for reported in ("Deadlines met", "2 of 2  +1 better", "60.0 of 50.0 s  missed", "40.0 of 50.0 s  met"):
         assert reported in captured.get()
-    page = render(result)
+    page = page_of(report_of(result))
     for reported in ("Deadlines met", "+1 better", "40.0 of 50.0 s", "to node-2", "as 2 nodes with cores of their own"):
         assert reported in page

@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.console import RenderableType
 from support.demo_result import sample_result
 from support.printing import printed, words
 
-from slopewise.demo.report.table import comparison
+from slopewise.demo.report.results import DemoResult
+from slopewise.demo.report.sections import report_of
+from slopewise.reports.report import terminal
+
+
+def comparison(result: DemoResult) -> RenderableType:
+    return terminal(report_of(result))
 
 
 def test_each_measure_and_each_job_has_its_ratio_and_verdict_in_words() -> None:

@@ -13,12 +13,13 @@ from rich.console import Console
 from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.pages import HOSTILE, Page
 
+from slopewise.reports.page import page_of, write_report
+from slopewise.reports.report import terminal
 from slopewise.simulator.engine import run
-from slopewise.simulator.results import charts, table
+from slopewise.simulator.results import charts
 from slopewise.simulator.results.measures import MATTERING, SHOWN, figures
-from slopewise.simulator.results.page import MAX_JOBS, render, write_report
+from slopewise.simulator.results.sections import MAX_JOBS, caveats, legend, report_of, rows, shown_measures
 from slopewise.simulator.results.sweep_result import SweepResult
-from slopewise.simulator.results.table import caveats, comparison, rows
 from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
 
 # Names of nodes and jobs, models and labels, each of an enemy's choosing.
@@ -68,9 +69,13 @@ def hostile(result: SweepResult) -> SweepResult:
     return replace(result, scenario=_SCENARIO, policies=("fair", _LABEL), figures=reported, runs=runs)
 
 
+def render(result: SweepResult) -> str:
+    return page_of(report_of(result))
+
+
 def printed(result: SweepResult, width: int = 100, *, everything: bool = False) -> str:
     text = io.StringIO()
-    Console(file=text, width=width, no_color=True).print(comparison(result, everything=everything))
+    Console(file=text, width=width, no_color=True).print(terminal(report_of(result, everything=everything)))
     return text.getvalue()
 
 
@@ -157,8 +162,8 @@ def test_a_reader_is_warned_of_too_few_seeds_jobs_that_did_not_end_and_a_tuned_s
 def test_a_row_that_is_0_everywhere_is_left_out_and_named(result: SweepResult) -> None:
     """No job migrates under these two; JSON and CSV have the figure all the same."""
     assert "migrations_total" not in {row.name for row in rows(result)}
-    assert "Left out, 0 under every policy: " in table.legend(result)
-    assert "Migrations" in table.legend(result)
+    assert "Left out, 0 under every policy: " in legend(result)
+    assert "Migrations" in legend(result)
     assert "Migrations" not in printed(result).split("Mean over")[0]
     assert "migrations_total" in result.as_json()["policies"]["fair"]
     assert "measure-migrations_total" not in Page(render(result)).ids
@@ -212,8 +217,8 @@ def test_every_measure_stands_in_the_page_with_its_ratio_in_words(page: Page, re
 
 
 def test_every_measure_has_a_chart_with_a_point_for_each_seed(page: Page, result: SweepResult) -> None:
-    assert {f"measure-{name}" for name in table.shown_measures(result)} | {"overlap", "gantt-1", "gantt-2"} <= page.ids
-    for name in table.shown_measures(result):
+    assert {f"measure-{name}" for name in shown_measures(result)} | {"overlap", "gantt-1", "gantt-2"} <= page.ids
+    for name in shown_measures(result):
         assert len(charts.measure_figure(result, name).marks) == 3 * len(result.policies)
 
 
@@ -319,6 +324,6 @@ def test_hostile_names_are_nowhere_but_in_text_and_attributes(hostile_page: Page
 
 
 def test_the_report_is_one_file_and_leaves_nothing_beside_it(result: SweepResult, tmp_path: Path) -> None:
-    write_report(hostile(result), tmp_path / "report.html")
+    write_report(report_of(hostile(result)), tmp_path / "report.html")
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
     assert (tmp_path / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>")

@@ -1,0 +1,253 @@
+"""The report of a demo: the comparison, each round, each run with its charts and decisions, and what ran it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich import text as rich_text
+
+from slopewise.demo.report import charts
+from slopewise.demo.report.comparison import (
+    ROUND_HEADINGS,
+    RoundRow,
+    Summary,
+    caveats,
+    condition_rows,
+    ends_mean_nothing,
+    job_blocks,
+    measure_rows,
+    report_blocks,
+    round_rows,
+    summaries,
+)
+from slopewise.demo.report.job_moves import move_rows
+from slopewise.demo.report.results import DecisionRow, DemoResult, RunResult
+from slopewise.reports.cells import Cell, Row
+from slopewise.reports.columns import Column, named, sized
+from slopewise.reports.estimates import Verdict
+from slopewise.reports.plots import colour
+from slopewise.reports.report import (
+    Cards,
+    Chart,
+    Comparison,
+    Facts,
+    Jobs,
+    Notes,
+    Part,
+    Report,
+    Section,
+    Table,
+    Text,
+    Tiles,
+    notes_of,
+)
+from slopewise.reports.wording import UNKNOWN, allotment, cores, listed, plain, seconds
+
+_STYLES: Mapping[str, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim"}
+
+_MEANINGS = (
+    "Completion time (JCT): from a job's arrival to its end. Time to 90 %: from its arrival until 90 % of its loss's "
+    "total improvement. Makespan: from the first arrival to the last end. A ratio is said to be better or worse where "
+    "its 95 % interval over the rounds excludes 1, the same within 1 % (of time to 90 %, within 1 s, because losses "
+    "are read once a second), else unclear; of a single round, where it is 5 % or more from 1."
+)
+_OBJECTIVES = (
+    "An objective is satisfied when a response, or a step, took at most 1.1 times as long when it was last measured; a "
+    "deadline is met when the job ended before it."
+)
+_NOT_COMPARED = (
+    "Nothing is compared where a policy did nothing, where jobs failed, or where what everything else on the machine "
+    "left of its CPU to the jobs differed by more than 5 %."
+)
+
+
+def report_of(result: DemoResult) -> Report:
+    """The whole of it; a terminal has the comparison, the rounds and the verdicts."""
+    policies = [plain(run.policy) for run in result.runs]
+    compared, rows, shared = summaries(result), measure_rows(result), charts.frame(result)
+    facts = [*move_rows(result), *condition_rows(result)] if result.runs else []
+    blocks = [("", [*rows, *facts]), *((block.heading, block.rows) for block in job_blocks(result))]
+    sections = [
+        *(_summary(each, rows, place) for place, each in enumerate(compared, start=1)),
+        Section("", [Comparison("", policies, blocks)], on="terminal"),
+        *(_measures_and_jobs(result, policies, [*rows, *facts]) if result.runs else ()),
+        Section("", _rounds(result)),
+        Section("", [*map(_verdicts, compared), *notes_of(caveats(result))], on="terminal"),
+        Section("What ran it", [_facts(result)], on="page"),
+        *(_runs(result, shared) if result.runs else ()),
+    ]
+    against = f"{', '.join(policies[1:])} against " if policies[1:] else ""
+    once = "" if len(result.rounds) > 1 else " Each policy ran once: --repeat gives intervals."
+    return Report(
+        f"Demo: {against}{policies[0] if policies else 'no run'}",
+        sections,
+        _lead(result, shared, policies),
+        caveats(result),
+        [_MEANINGS, *([_OBJECTIVES] if result.has_objectives else []), _NOT_COMPARED + once],
+    )
+
+
+def _lead(result: DemoResult, shared: charts.Frame, policies: list[str]) -> str:
+    served = ends_mean_nothing(result)
+    jobs = f"{len(shared.names)} {'served models' if served else 'training jobs'}"
+    nodes = f" of {result.nodes} nodes" if result.nodes > 1 else ""
+    where = f"{jobs} on {result.node_cores:g} cores{nodes}, the same under {', then '.join(policies) or 'no policy'}."
+    return where if served else f"{where} Of durations, less is better."
+
+
+def _summary(summary: Summary, rows: list[Row], place: int) -> Section:
+    """One policy against the baseline: the measures in boxes, then what is better and worse."""
+    parts: list[Part] = [Tiles([_tile(row.label, row.cells[0], row.cells[place]) for row in rows])]
+    if summary.compared:
+        parts.append(Notes(_phrases(summary)))
+    else:
+        parts.append(Text("Why is said above. The figures below are what was measured.", "dim"))
+    state = "" if summary.compared else ": not compared"
+    return Section(f"{summary.policy} against {summary.baseline}{state}", parts, on="page")
+
+
+def _tile(label: str, base: Cell, cell: Cell) -> tuple[str, str, str, Verdict | None]:
+    figure = cell.verdict if cell.verdict in ("same", "unclear") else cell.change if cell.verdict else UNKNOWN
+    said = {"better": " better", "worse": " worse", "unclear": f" {cell.badge}"}.get(cell.verdict or "", "")
+    figures = cell.note or f"{base.text} → {cell.text}"
+    return label, "the same" if figure == "same" else figure, f"{figures}{said}", cell.verdict
+
+
+def _phrases(summary: Summary) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What is better and worse, also where that is nothing, and what is the same or unclear where anything is."""
+    found = {"better": summary.better, "worse": summary.worse, "same": summary.same, "unclear": summary.unclear}
+    return [(word, _STYLES[word], said) for word, said in found.items() if said or word in ("better", "worse")]
+
+
+def _verdicts(summary: Summary) -> Notes:
+    """For a terminal, which leaves out what is the same."""
+    if not summary.compared:
+        said = f"{summary.policy} is not compared with {summary.baseline}; the notes say why"
+        return Notes([("no verdict", "yellow", [said])])
+    rows = [row for row in _phrases(summary) if row[0] != "same"]
+    return Notes(rows, f"{summary.policy} against {summary.baseline}")
+
+
+def _measures_and_jobs(result: DemoResult, policies: Sequence[str], rows: Sequence[Row]) -> Iterator[Section]:
+    """On a page, where there is room for each job's time to 90 %."""
+    caption = f"Each measure by policy, with its ratio to {policies[0]}"
+    yield Section("The comparison", [Comparison("Measure", policies, [("", rows)], caption)], on="page")
+    blocks = [(block.heading, block.rows) for block in report_blocks(result)]
+    yield Section(
+        "", [Comparison("Job", policies, blocks, "Each job by policy; times are from its arrival")], on="page"
+    )
+
+
+def _rounds(result: DemoResult) -> list[Part]:
+    """Every run with its own figures, and whether it is in the ratios; nothing of a single round."""
+    rows = round_rows(result)
+    columns: list[Column[RoundRow]] = [
+        named("Policy", rows, lambda row: row.policy),
+        sized("Round", rows, lambda row: rich_text.Text(str(row.number))),
+    ]
+    if not all(row.compared for row in rows):
+        columns.append(sized("Compared", rows, lambda row: rich_text.Text("yes" if row.compared else "no")))
+    for place, heading in enumerate(ROUND_HEADINGS):
+        columns.append(sized(heading, rows, lambda row, place=place: rich_text.Text(row.figures[place])))  # type: ignore[misc]
+    caption = f"Every run, in {len(result.rounds)} rounds; every second one went through the policies backwards"
+    return [Table(columns, rows, ("Round", "Policy", *ROUND_HEADINGS, "Compared"), caption)] if rows else []
+
+
+def _facts(result: DemoResult) -> Facts:
+    note = actuator_note(result.actuator)
+    nodes = f", as {result.nodes} nodes with cores of their own" if result.nodes > 1 else ""
+    return Facts(
+        [
+            ("Measured by", f"Prometheus {result.prometheus_version}, scraping every job's own metrics"),
+            ("CPU given by", f"{result.actuator}. {note}" if note else result.actuator),
+            ("Cores shared", f"{result.node_cores:g}{nodes}"),
+            ("Interval", f"{result.interval_seconds:g} s between two passes; events interrupt it"),
+        ]
+    )
+
+
+def _runs(result: DemoResult, shared: charts.Frame) -> Iterator[Section]:
+    """Each run of the first round with its charts, then its decisions."""
+    cards = [_run(number, run, shared) for number, run in enumerate(result.runs, start=1)]
+    jobs = Jobs([(name, colour(place)) for place, name in enumerate(shared.names)])
+    heading = "The runs of the first round" if len(result.rounds) > 1 else "Each run"
+    yield Section(heading, [jobs, Cards(cards)], on="page")
+    yield Section("", [_decisions(run) for run in result.runs if run.decisions], on="page")
+
+
+def _run(number: int, run: RunResult, shared: charts.Frame) -> Section:
+    policy = plain(run.policy)
+    moved = f"{run.moves_applied} jobs placed or moved, " if run.moves_applied else ""
+    facts = (
+        f"{run.passes} passes ({run.passes_held} held), {run.resizes_applied} resizes applied, {moved}{run.withheld} "
+        f"withheld; its passes used {run.controller_cpu_ratio * 100:.2f} % of one core. {plain(run.note)}"
+    )
+    cut = listed(charts.cut_losses(run, shared))
+    more = " Hatched grey: everything else on the machine." if run.other_cpu_curve else ""
+    limits = "; limits may add up to more" if run.control == "limits" else ""
+    drawn = (
+        (
+            "loss",
+            "Loss over time",
+            charts.loss_figure,
+            "Each job on its own scale: 1 is its first value, 0 the best it reached in any run. Hover for the loss."
+            + (f" Out of the chart above {shared.loss_top:g}: {cut}." if cut else ""),
+        ),
+        (
+            "used",
+            "CPU used, stacked",
+            charts.used_figure,
+            f"Dashed: the cores of this machine that the jobs share.{more}",
+        ),
+        (
+            "allotted",
+            "CPU allotted, stacked",
+            charts.allotted_figure,
+            f"Each job's cores: {allotment(run.control)}. Dashed: the cores of this machine{limits}.",
+        ),
+    )
+    label = f"of {len(run.jobs)} jobs under {policy}; the tables of this page show the same in figures"
+    figures = [
+        Chart(f"run-{number}-{kind}", heading, figure(run, shared), f"{heading} {label}", note)
+        for kind, heading, figure, note in drawn
+    ]
+    return Section(policy, [Text(facts.strip()), *figures])
+
+
+def _decisions(run: RunResult) -> Table:
+    rows = run.decisions
+    columns: list[Column[DecisionRow]] = [
+        sized("At", rows, lambda row: rich_text.Text(seconds(row.at_seconds)), "right"),
+        named("Job", rows, lambda row: row.job),
+        sized("Class", rows, lambda row: rich_text.Text(plain(row.job_class or UNKNOWN))),
+        sized("Cores", rows, lambda row: rich_text.Text(change_text(row)), "right"),
+        sized("Outcome", rows, lambda row: rich_text.Text(plain(row.outcome or "class only"))),
+        sized("Why", rows, lambda row: rich_text.Text(plain(row.reason))),
+    ]
+    caption = (
+        f"Every decision under {plain(run.policy)} that changed a class, the CPU or the node of a job; cores: "
+        f"{allotment(run.control)}, before and after"
+    )
+    return Table(columns, rows, caption=caption)
+
+
+def actuator_note(actuator: str) -> str:
+    """What stop-and-continue means for the figures; empty for cgroups.
+
+    Why it was used is in the limiter's own description: as asked for, or because no cgroup could be used.
+    """
+    if "stop and continue" not in actuator:
+        return ""
+    return (
+        "Each job's processes were stopped and continued in turn (duty cycling) to keep them near their limit, "
+        "which is coarser than a limit of the kernel."
+    )
+
+
+def change_text(row: DecisionRow) -> str:
+    """E.g. `2.00 → 0.50`, or the node of a placement; a dash when only the class changed."""
+    if row.node:
+        return f"to {plain(row.node)}"
+    if not row.outcome or row.to_millicores is None:
+        return UNKNOWN
+    return f"{cores(row.from_millicores)} → {cores(row.to_millicores)}"

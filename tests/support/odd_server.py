@@ -1,0 +1,80 @@
+"""A served model whose clients are elsewhere, and which hangs or errs on purpose: `python3 -P -c TEXT MODEL ...`.
+
+A program for the trainer's image, of which it takes the demo's models and their server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from threading import Event, Lock
+
+from slopewise.demo.job_process import use_one_thread
+from slopewise.demo.serving.catalogue import find_model
+from slopewise.demo.serving.server import MAX_IN_FLIGHT, ModelServer, RequestFailedError
+
+PORT = int(os.environ.get("SLOPEWISE_EXPORTER_PORT", "9464"))
+EXIT_ON_SIGTERM = 128 + signal.SIGTERM
+
+
+class Worker:
+    """One worker of a model server: while it computes an answer the other requests wait.
+
+    `hang_after`: requests that are answered before all others hang, until it closes. `fail_ratio`: of the requests,
+    those that fail at once, evenly spread.
+    """
+
+    def __init__(
+        self, answer: Callable[[int], Sequence[int]], hang_after: float = math.inf, fail_ratio: float = 0.0
+    ) -> None:
+        self._answer, self._hang_after, self._fail_ratio = answer, hang_after, fail_ratio
+        self._requests, self._turn, self._closing = count(1), Lock(), Event()
+
+    def answer(self, request: int) -> Sequence[int]:
+        """The predictions; RequestFailedError."""
+        number = next(self._requests)
+        if number > self._hang_after:
+            self._closing.wait()
+        if math.floor(number * self._fail_ratio) > math.floor((number - 1) * self._fail_ratio):
+            raise RequestFailedError
+        with self._turn:
+            if self._closing.is_set():
+                raise RequestFailedError
+            return self._answer(request)
+
+    def close(self) -> None:
+        """Requests that still wait fail, so that the server can be closed."""
+        self._closing.set()
+
+
+def main() -> None:
+    """Serve for as long as the pod lives; a Job that is moved must not end well."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ON_SIGTERM))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=find_model)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--max-in-flight", type=int, default=MAX_IN_FLIGHT)
+    parser.add_argument("--hang-after", type=float, default=math.inf)
+    parser.add_argument("--fail-ratio", type=float, default=0.0)
+    options = parser.parse_args()
+    use_one_thread()
+    model = replace(options.model, rows_per_request=options.rows or options.model.rows_per_request)
+    worker = Worker(model.load().answer, options.hang_after, options.fail_ratio)
+    with ModelServer("0.0.0.0", PORT, worker.answer, options.max_in_flight) as server:
+        print(server.url, flush=True)
+        try:
+            while True:
+                time.sleep(3600)
+        finally:
+            worker.close()
+
+
+if __name__ == "__main__":
+    main()
