@@ -167,7 +167,7 @@ def test_the_helper_carries_the_mark_of_its_run(start_python: StartPython) -> No
 def test_the_helper_outlives_a_ctrl_c(limiter: DutyCycleLimiter, start_python: StartPython) -> None:
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
-    limiter.set_limit("job", 100)
+    limiter.set_limit("job", 500)  # half of each period, so that a look finds it running soon
     assert eventually(lambda: is_stopped(pid))
     helper = the_helper_of(os.getpid())
     helper.send_signal(signal.SIGINT)
