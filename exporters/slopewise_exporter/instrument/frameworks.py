@@ -14,7 +14,6 @@ from functools import partial, wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Callable
-from weakref import WeakSet
 
 from slopewise_exporter.instrument.imports import Hook
 from slopewise_exporter.instrument.training import Training
@@ -37,8 +36,6 @@ def hooks(training: Training) -> dict[str, Hook]:
         "lightning.pytorch.trainer.trainer": _lightning,
         "pytorch_lightning.trainer.trainer": _lightning,
         "transformers.trainer": _transformers,
-        "fastai.learner": _fastai,
-        "ignite.engine.engine": _ignite,
         "accelerate.accelerator": _accelerate,
         "xgboost": _boosting,
         "lightgbm": _boosting,
@@ -161,28 +158,6 @@ def _transformers(training: Training, module: ModuleType) -> None:
         training, "transformers", lambda bound: bound.arguments["self"].callback_handler.callbacks, add
     )
     _wrap(module.Trainer, "train", around)
-
-
-def _fastai(training: Training, module: ModuleType) -> None:
-    given, add = _argument("cbs", _maker("fastai"))
-
-    def all_given(bound: inspect.BoundArguments) -> Any:
-        return [*_listed(bound.arguments["self"].cbs), *_listed(given(bound))]
-
-    _wrap(module.Learner, "fit", _reported_fit(training, "fastai", all_given, add))
-
-
-def _ignite(training: Training, module: ModuleType) -> None:
-    """The outermost engine that runs is the trainer; those that its handlers run are evaluators."""
-    attached: WeakSet[Any] = WeakSet()
-
-    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        engine = bound.arguments["self"]
-        if engine not in attached:
-            attached.add(engine)
-            import_module("slopewise_exporter.ignite").ReportHandler(reporter=reporter).attach(engine)
-
-    _wrap(module.Engine, "run", _reported_fit(training, "ignite", lambda bound: None, add))
 
 
 def _accelerate(training: Training, module: ModuleType) -> None:
