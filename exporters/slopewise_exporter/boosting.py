@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from slopewise_exporter.fit_report import FitReport, check
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
 
 _SCORES = frozenset(
     {
@@ -30,6 +31,7 @@ class RoundsReport(FitReport):
     def __init__(self, reporter: Reporter | None, framework: str, metric: str | None = None) -> None:
         super().__init__(reporter, framework)
         self._metric = metric
+        self._threads = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self._framework, self._metric)
@@ -48,6 +50,14 @@ class RoundsReport(FitReport):
             )
         self.evaluate(evaluated, within_step=True)
         self.step(loss)
+
+    def follow_threads(self, given: Any, give: Callable[[int], Any]) -> None:
+        """Give the library its number of threads where that has changed; `given`: its own setting at the start."""
+        if following.applied != self._threads:
+            self._threads = following.applied
+            number = following.instead_of(given)
+            if number is not None:
+                give(number)
 
     def _loss(self, metrics: Mapping[str, Any]) -> Any | None:
         if self._metric is not None:

@@ -16,6 +16,9 @@ from slopewise_exporter.reporter import Reporter
 _EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change")
 
 
+_THREADS = ("num_threads", "num_thread", "nthread", "nthreads", "n_jobs")
+
+
 class ReportCallback:
     """Reports each round. The loss is that of the training set where it is one of the validation sets.
 
@@ -46,5 +49,14 @@ class ReportCallback:
             if metric == self._metric or not higher_is_better:
                 (train if "train" in data_set.lower() else evaluation)[metric] = value
         self._report.round(train, evaluation)
+        self._report.follow_threads(_threads(env), lambda number: env.model.reset_parameter({"num_threads": number}))
         if env.iteration + 1 == env.end_iteration:
             self._report.end()
+
+
+def _threads(env: Any) -> Any:
+    """What the training was given. The classes for scikit-learn count the cores where they were given nothing."""
+    estimator = running("lightgbm.sklearn", "self")
+    if estimator is not None and getattr(estimator, "n_jobs", 0) is None:
+        return None
+    return next((env.params[name] for name in _THREADS if name in (env.params or {})), None)

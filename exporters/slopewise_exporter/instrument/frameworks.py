@@ -18,6 +18,8 @@ from typing import Any, Callable
 from slopewise_exporter.instrument.imports import Hook
 from slopewise_exporter.instrument.training import Training
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
+from slopewise_exporter.threads.libraries import watch_torch
 from slopewise_exporter.values import Checker
 
 _check = Checker()
@@ -42,6 +44,8 @@ def hooks(training: Training) -> dict[str, Hook]:
         "catboost.core": _catboost,
         "sklearn.ensemble._gb": _gradient_boosting,
         "sklearn.neural_network._multilayer_perceptron": _perceptron,
+        "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": _histograms,
+        "torch": lambda _, module: watch_torch(module),
     }
     return {module: partial(_patched, training, patch) for module, patch in patches.items()}
 
@@ -205,6 +209,22 @@ def _gradient_boosting(training: Training, module: ModuleType) -> None:
 
     around = _reported_fit(training, "scikit-learn", lambda bound: bound.arguments.get("monitor"), add)
     _wrap(module.BaseGradientBoosting, "fit", around)
+
+
+def _histograms(_: Training, module: ModuleType) -> None:
+    """A fit counts its threads once, and hands the number to each tree, which is a step."""
+    grower = module.TreeGrower
+
+    @wraps(grower, updated=())
+    def grow(*arguments: Any, **named: Any) -> Any:
+        if following.wanted != following.applied:
+            following.apply()
+        number = following.instead_of(named.get("n_threads"))
+        if number is not None and "n_threads" in named:
+            named["n_threads"] = number
+        return grower(*arguments, **named)
+
+    module.TreeGrower = grow  # type: ignore[attr-defined]
 
 
 def _perceptron(training: Training, module: ModuleType) -> None:

@@ -1,0 +1,143 @@
+"""Holds the number of threads that is wanted, and sets it from the training's own thread between two steps.
+
+A step compares two numbers. The files are read in a thread of this module, every `INTERVAL_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Callable
+
+from slopewise_exporter.threads.at_start import FOLLOW, GENERAL, OFF, by_hand, local_ranks, set_ours, setting
+from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores
+from slopewise_exporter.threads.libraries import Libraries
+from slopewise_exporter.threads.number import ThreadNumber
+from slopewise_exporter.values import Checker
+
+INTERVAL_SECONDS = 5.0
+
+
+class Following:
+    """The number of threads of this process; begins with the first step that is shown to it."""
+
+    def __init__(self, read: Callable[[], Reading] | None = None, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        """`read`: instead of a `CpuReader`. `interval_seconds`: 0 reads only when `look` is called."""
+        self.wanted = -1
+        """The number of threads for the CPU in effect; it differs from `applied` at the first step."""
+        self.applied = 0
+        self.threads: int | None = None
+        """What the libraries had when they were last asked."""
+        self.cores: float | None = None
+        """The CPU in effect."""
+        self._read = read
+        self._interval_seconds = interval_seconds
+        self._check = Checker()
+        self._lock = threading.Lock()
+        self._ranks = 1
+        self._number: ThreadNumber | None = None
+        self._libraries: Libraries | None = None
+        self._modules = 0
+        self._most = 1
+        self._numbers: set[int] = set()
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is a number to set."""
+        return self.applied > 0
+
+    def apply(self) -> None:
+        """For the training's thread, between two steps, when `wanted` is not `applied`. Never raises."""
+        try:
+            with self._lock:
+                self._apply()
+        except Exception as error:
+            self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
+
+    def look(self) -> None:
+        """One interval has ended. Never raises."""
+        try:
+            self._look()
+        except Exception as error:
+            self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
+
+    def instead_of(self, number: object) -> int | None:
+        """The threads for a library that has a setting of its own, and counted or was given `number` before.
+
+        None: the number stays. 0, -1 and None mean all cores.
+        """
+        if not self.follows or GENERAL in by_hand(os.environ):
+            return None
+        if not isinstance(number, int) or number <= 0 or number >= self._most or number in self._numbers:
+            return self.applied
+        return min(number, self.applied)
+
+    def at_most(self, workers: int) -> int:
+        """So many worker processes, or fewer while there is less CPU than that; at least 1."""
+        return workers if self._number is None else max(1, min(workers, self.wanted))
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: change nothing."""
+        self._lock = threading.Lock()
+        if self.wanted >= 0:
+            self._forget()
+
+    def _apply(self) -> None:
+        if self.wanted < 0:
+            self._begin()
+        number = self.wanted
+        if self._libraries is not None and number != self.applied:
+            set_ours(number)
+            self.threads = self._libraries.set(number)
+            self._numbers.add(number)
+        self.applied = number
+
+    def _begin(self) -> None:
+        wanted = setting(os.environ, self._check)
+        if wanted == OFF:
+            self.wanted = 0
+            return
+        self._most = affinity_cores()
+        self._libraries = Libraries(self._most, self._check, fixed=wanted != FOLLOW)
+        self._ranks = local_ranks(os.environ)
+        self._read = self._read or CpuReader().read
+        if wanted == FOLLOW:
+            self._number = ThreadNumber(self._most, self._ranks)
+        else:
+            self.wanted = wanted
+        self._look()
+        if self._interval_seconds > 0:
+            threading.Thread(target=self._run, name="slopewise-threads", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while self._libraries is not None:
+            pause.wait(self._interval_seconds)
+            self.look()
+
+    def _look(self) -> None:
+        if self._read is None:
+            return
+        reading = self._read()
+        self.cores = in_effect_cores(reading, self._ranks)
+        if self._number is not None:
+            self.wanted = self._number.next(reading)
+        modules, self._modules = self._modules, len(sys.modules)
+        if modules not in (0, self._modules):  # a library may be loaded since, with a number of its own
+            self.applied = 0
+
+    def _stop(self, message: str) -> None:
+        self._check.warn("threads", message)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read = self._number = self._libraries = self.cores = self.threads = None
+        self.wanted = self.applied = 0
+
+
+following = Following()
+"""Of this process."""
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=lambda: following.abandon_after_fork())
