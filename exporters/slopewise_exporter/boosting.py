@@ -52,12 +52,15 @@ class RoundsReport(FitReport):
         self.step(loss)
 
     def follow_threads(self, given: Any, give: Callable[[int], Any]) -> None:
-        """Give the library its number of threads where that has changed; `given`: its own setting at the start."""
-        if following.applied != self._threads:
-            self._threads = following.applied
-            number = following.instead_of(given)
-            if number is not None:
-                give(number)
+        """`give` the library its number of threads where that has changed.
+
+        `given`: what the training itself has given, which stays; 0, -1 and None mean all cores.
+        """
+        if following.wanted != self._threads:
+            self._threads = following.wanted
+            by_hand = isinstance(given, int) and given > 0
+            if following.sets and not by_hand:
+                give(self._threads)
 
     def _loss(self, metrics: Mapping[str, Any]) -> Any | None:
         if self._metric is not None:

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
-from threading import Semaphore
+from threading import Semaphore, current_thread
 from types import ModuleType
 from uuid import uuid4
 
 import pytest
-from support.training_fixtures import MakeReporter
+from support.training_fixtures import InBackground, MakeReporter
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from slopewise_exporter import reporter as reporter_module
@@ -199,6 +199,16 @@ def test_a_fork_and_a_failure_leave_all_as_it_is(followed: Following, caplog: py
     assert [record.getMessage() for record in caplog.records] == [
         "threads stay as they are (PermissionError: /sys/fs/cgroup)"
     ]
+
+
+def test_a_step_that_another_thread_reports_waits_for_the_trainings_own(
+    followed: Following, in_background: InBackground
+) -> None:
+    followed.thread = current_thread()
+    in_background(followed.apply).join(60)
+    assert numbers() == {2}
+    followed.apply()
+    assert numbers() == {1}
 
 
 def test_its_own_thread_reads(cores: list[float]) -> None:

@@ -66,6 +66,7 @@ def test_a_script_that_only_prints_its_loss_is_managed_to_its_end(workshop: Work
         # The first scrape may come between the first loss and the first plan.
         eventually(lambda: (seen := newest(session, "plain")) is not None and seen.steps_planned is not None)
         assert value(session, 'training_steps_planned{pod="plain"}') == 60
+        eventually(lambda: value(session, 'training_cpu_in_effect_cores{pod="plain"}') is not None)
         seen = newest(session, "plain")
         assert seen is not None
         assert seen.steps_planned == 60

@@ -219,9 +219,8 @@ def _histograms(_: Training, module: ModuleType) -> None:
     def grow(*arguments: Any, **named: Any) -> Any:
         if following.wanted != following.applied:
             following.apply()
-        number = following.instead_of(named.get("n_threads"))
-        if number is not None and "n_threads" in named:
-            named["n_threads"] = number
+        if isinstance(named.get("n_threads"), int):
+            named["n_threads"] = following.instead_of(named["n_threads"])
         return grower(*arguments, **named)
 
     module.TreeGrower = grow  # type: ignore[attr-defined]

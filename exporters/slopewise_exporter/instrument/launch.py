@@ -45,10 +45,9 @@ _PROBE_SECONDS = 30.0
 
 def start(arguments: Sequence[str], patterns: Sequence[str], *, wrap: bool) -> NoReturn:
     """Execute the command, reported if that is possible; OSError where there is no such program."""
-    environment = dict(os.environ)
+    environment = {**os.environ, **at_start(os.environ, Checker())}
     if reports_here(os.environ, Checker()):
         with suppress(Exception):  # whatever fails here, the command starts
-            environment.update(at_start(os.environ, Checker()))
             environment = instrumented(environment, patterns)
             if wrap or not _reports_itself(arguments, environment):
                 _run_wrapped(arguments, environment, patterns)

@@ -1,6 +1,6 @@
 """Holds the number of threads that is wanted, and sets it from the training's own thread between two steps.
 
-A step compares two numbers. The files are read in a thread of this module, every `INTERVAL_SECONDS`.
+A step compares two numbers. The files are read in a thread of this module.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from slopewise_exporter.values import Checker
 
 INTERVAL_SECONDS = 5.0
 
+FIRST_INTERVAL_SECONDS = 1.0
+"""After the first step: under weights nothing else says that the CPU is short, and a short training ends soon."""
+
 
 class Following:
     """The number of threads of this process; begins with the first step that is shown to it."""
@@ -31,6 +34,8 @@ class Following:
         """What the libraries had when they were last asked."""
         self.cores: float | None = None
         """The CPU in effect."""
+        self.thread: threading.Thread | None = None
+        """The training's, where others report steps too: OpenMP's number belongs to the thread that asks."""
         self._read = read
         self._interval_seconds = interval_seconds
         self._check = Checker()
@@ -45,10 +50,12 @@ class Following:
     @property
     def follows(self) -> bool:
         """Whether there is a number to set."""
-        return self.applied > 0
+        return self.wanted > 0
 
     def apply(self) -> None:
         """For the training's thread, between two steps, when `wanted` is not `applied`. Never raises."""
+        if self.thread not in (None, threading.current_thread()):
+            return
         try:
             with self._lock:
                 self._apply()
@@ -62,16 +69,17 @@ class Following:
         except Exception as error:
             self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
 
-    def instead_of(self, number: object) -> int | None:
-        """The threads for a library that has a setting of its own, and counted or was given `number` before.
+    @property
+    def sets(self) -> bool:
+        """Whether a library with a setting of its own gets what is wanted."""
+        return self.follows and GENERAL not in by_hand(os.environ)
 
-        None: the number stays. 0, -1 and None mean all cores.
-        """
-        if not self.follows or GENERAL in by_hand(os.environ):
-            return None
-        if not isinstance(number, int) or number <= 0 or number >= self._most or number in self._numbers:
-            return self.applied
-        return min(number, self.applied)
+    def instead_of(self, counted: int) -> int:
+        """The number for a library that has counted so many threads when it began."""
+        if not self.sets:
+            return counted
+        was_free = counted >= self._most or counted in self._numbers
+        return self.wanted if was_free else min(counted, self.wanted)
 
     def at_most(self, workers: int) -> int:
         """So many worker processes, or fewer while there is less CPU than that; at least 1."""
@@ -112,9 +120,10 @@ class Following:
 
     def _run(self) -> None:
         pause = threading.Event()
+        pause.wait(min(FIRST_INTERVAL_SECONDS, self._interval_seconds))
         while self._libraries is not None:
-            pause.wait(self._interval_seconds)
             self.look()
+            pause.wait(self._interval_seconds)
 
     def _look(self) -> None:
         if self._read is None:
