@@ -191,7 +191,13 @@ def _accelerate(training: Training, module: ModuleType) -> None:
 def _boosting(training: Training, module: ModuleType) -> None:
     """XGBoost and LightGBM: one function, which their classes for scikit-learn have imported by name."""
     name, original = module.__name__, module.train
-    _wrap(module, "train", _reported_fit(training, name, *_argument("callbacks", _maker(name))))
+    given, add = _argument("callbacks", _maker(name))
+
+    def begin(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        following.begin_fit()
+        add(bound, reporter, stack)
+
+    _wrap(module, "train", _reported_fit(training, name, given, begin))
     for inner in (sys.modules.get(f"{name}.{part}") for part in ("training", "engine", "sklearn")):
         if inner is not None and getattr(inner, "train", None) is original:
             inner.train = module.train  # type: ignore[attr-defined]

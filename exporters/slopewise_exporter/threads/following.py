@@ -45,6 +45,7 @@ class Following:
         self._libraries: Libraries | None = None
         self._modules = 0
         self._most = 1
+        self._anew = False
         self._numbers: set[int] = set()
 
     @property
@@ -61,6 +62,13 @@ class Following:
                 self._apply()
         except Exception as error:
             self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
+
+    def begin_fit(self) -> None:
+        """A fit begins whose library may count its threads anew: also those that `apply` would not raise."""
+        if self.follows:
+            self._anew, self.applied = True, 0
+            self.apply()
+            self._anew = False
 
     def look(self) -> None:
         """One interval has ended. Never raises."""
@@ -97,7 +105,7 @@ class Following:
         number = self.wanted
         if self._libraries is not None and number != self.applied:
             set_ours(number)
-            self.threads = self._libraries.set(number)
+            self.threads = self._libraries.set(number, anew=self._anew)
             self._numbers.add(number)
         self.applied = number
 

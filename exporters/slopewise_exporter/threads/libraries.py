@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterable
 from functools import wraps
 from types import ModuleType
 from typing import Any
 
 from slopewise_exporter.threads.at_start import GENERAL, by_hand, ours_in
+from slopewise_exporter.threads.cpu import affinity_cores
 from slopewise_exporter.values import Checker
 
 _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
@@ -56,18 +58,21 @@ class Libraries:
         self._set: dict[tuple[str, int], int] = {}
         self._last = 0
 
-    def set(self, number: int) -> int:
-        """Give each its number, and return the highest that one of them has now."""
+    def set(self, number: int, *, anew: bool = False) -> int:
+        """Give each its number, and return the highest that one of them has now. `anew`: no fit of LightGBM runs."""
         if GENERAL in self._by_hand:
             return int(os.environ[GENERAL].partition(",")[0])
         pools = [*_pools(self._check), *_torch()]
         # All are asked before one is set: some of them share a number, which belongs to the thread that asks.
         asked = [(pool, (pool.filepath, threading.get_ident()), pool.num_threads) for pool in pools]
-        mine = [(pool, key) for pool, key, has in asked if self._may_set(pool, key, has)]
-        for pool, key in mine:
-            pool.set_num_threads(number if self._fixed else min(number, self._had[key]))
+        mine = [(pool, key, has) for pool, key, has in asked if self._may_set(pool, key, has)]
+        lowers_only = "lightgbm" in sys.modules and not anew
+        for pool, key, has in mine:
+            to_set = number if self._fixed else min(number, self._had[key])
+            # LightGBM's buffers are made for the threads that it has counted: with more of them it crashes.
+            pool.set_num_threads(min(to_set, has) if lowers_only and pool.user_api == "openmp" else to_set)
             getattr(type(pool), "clear_controlling_thread", int)()  # other threads of the training may set it too
-        self._set.update({key: pool.num_threads for pool, key in mine})
+        self._set.update({key: pool.num_threads for pool, key, _ in mine})
         if ours_in(os.environ):
             self._ours.add(number)
         if self._last not in (0, number):
@@ -114,10 +119,19 @@ def _torch() -> Iterable[_Torch]:
     return [_Torch(torch)] if hasattr(torch, "set_num_threads") else []  # type: ignore[arg-type]
 
 
+def openmp_threads() -> int:
+    """What a library that asks OpenMP counts now, in this thread; the cores where nobody says."""
+    numbers = (pool.num_threads for pool in _pools(Checker()) if pool.user_api == "openmp")
+    ours = (int(os.environ[name]) for name in ours_in(os.environ))
+    return min((number for number in (*numbers, *ours) if number), default=affinity_cores())
+
+
 def _pools(check: Checker) -> Iterable[Any]:
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
         check.inform("threads: OpenMP's and BLAS' change with threadpoolctl only: install slopewise-exporter[threads]")
         return ()
-    return ThreadpoolController().lib_controllers  # type: ignore[no-any-return]
+    with warnings.catch_warnings():  # of two kinds of OpenMP in one process, which are the training's
+        warnings.simplefilter("ignore")
+        return ThreadpoolController().lib_controllers  # type: ignore[no-any-return]

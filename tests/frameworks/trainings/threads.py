@@ -67,11 +67,13 @@ def xgboost(**given):
 def lightgbm(**given):
     import lightgbm
     import numpy as np
+    from threadpoolctl import threadpool_info
 
     from slopewise_exporter.lightgbm import ReportCallback
 
     def show(env):
-        seen.append(int(re.search(r"\[num_threads: (\d+)\]", env.model.model_to_string())[1]))
+        given = int(re.search(r"\[num_threads: (\d+)\]", env.model.model_to_string())[1])
+        seen.append(given or max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"))
         give(CORES[(env.iteration + 1) % len(CORES)])
 
     show.order = 40
@@ -108,6 +110,7 @@ if __name__ == "__main__":
         "xgboost": xgboost,
         "xgboost by hand": lambda: xgboost(nthread=1),
         "lightgbm": lightgbm,
+        "lightgbm that began with one": lambda: lightgbm(linear_tree=True),
         "lightgbm by hand": lambda: lightgbm(num_threads=1),
         "loader": loader,
     }[sys.argv[1]]()
