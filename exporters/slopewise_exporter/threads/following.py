@@ -44,31 +44,30 @@ class Following:
         self._number: ThreadNumber | None = None
         self._libraries: Libraries | None = None
         self._modules = 0
-        self._most = 1
-        self._anew = False
-        self._numbers: set[int] = set()
 
     @property
     def follows(self) -> bool:
         """Whether there is a number to set."""
         return self.wanted > 0
 
-    def apply(self) -> None:
-        """For the training's thread, between two steps, when `wanted` is not `applied`. Never raises."""
+    def apply(self, *, anew: bool = False) -> None:
+        """For the training's thread, between two steps, when `wanted` is not `applied`. Never raises.
+
+        `anew`: before a fit, whose library counts its threads then.
+        """
         if self.thread not in (None, threading.current_thread()):
             return
         try:
             with self._lock:
-                self._apply()
+                self._apply(anew)
         except Exception as error:
             self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
 
     def begin_fit(self) -> None:
-        """A fit begins whose library may count its threads anew: also those that `apply` would not raise."""
+        """A fit begins: libraries get the number also where it would not be raised within one."""
         if self.follows:
-            self._anew, self.applied = True, 0
-            self.apply()
-            self._anew = False
+            self.applied = 0
+            self.apply(anew=True)
 
     def look(self) -> None:
         """One interval has ended. Never raises."""
@@ -84,9 +83,10 @@ class Following:
 
     def instead_of(self, counted: int) -> int:
         """The number for a library that has counted so many threads when it began."""
-        if not self.sets:
+        libraries = self._libraries
+        if libraries is None or not self.sets:
             return counted
-        was_free = counted >= self._most or counted in self._numbers
+        was_free = counted >= libraries.most or counted in libraries.given
         return self.wanted if was_free else min(counted, self.wanted)
 
     def at_most(self, workers: int) -> int:
@@ -99,14 +99,13 @@ class Following:
         if self.wanted >= 0:
             self._forget()
 
-    def _apply(self) -> None:
+    def _apply(self, anew: bool) -> None:
         if self.wanted < 0:
             self._begin()
         number = self.wanted
         if self._libraries is not None and number != self.applied:
             set_ours(number)
-            self.threads = self._libraries.set(number, anew=self._anew)
-            self._numbers.add(number)
+            self.threads = self._libraries.set(number, anew=anew)
         self.applied = number
 
     def _begin(self) -> None:
@@ -114,12 +113,12 @@ class Following:
         if wanted == OFF:
             self.wanted = 0
             return
-        self._most = affinity_cores()
-        self._libraries = Libraries(self._most, self._check, fixed=wanted != FOLLOW)
+        most = affinity_cores()
+        self._libraries = Libraries(most, self._check, fixed=wanted != FOLLOW)
         self._ranks = local_ranks(os.environ)
         self._read = self._read or CpuReader().read
         if wanted == FOLLOW:
-            self._number = ThreadNumber(self._most, self._ranks)
+            self._number = ThreadNumber(most, self._ranks)
         else:
             self.wanted = wanted
         self._look()

@@ -49,17 +49,20 @@ class Libraries:
 
     def __init__(self, most: int, check: Checker, *, fixed: bool = False) -> None:
         """`most`: what a library counts itself. `fixed`: the number is the user's, and may be above that."""
-        self._most = most
+        self.most = most
         self._fixed = fixed
         self._check = check
         self._by_hand = by_hand(os.environ)
         self._ours = {int(os.environ[name]) for name in ours_in(os.environ)}
         self._had: dict[tuple[str, int], int] = {}
         self._set: dict[tuple[str, int], int] = {}
-        self._last = 0
+        self.given: list[int] = []
+        """The numbers that were set, the newest last."""
 
     def set(self, number: int, *, anew: bool = False) -> int:
         """Give each its number, and return the highest that one of them has now. `anew`: no fit of LightGBM runs."""
+        before = self.given[-1:]
+        self.given.append(number)
         if GENERAL in self._by_hand:
             return int(os.environ[GENERAL].partition(",")[0])
         pools = [*_pools(self._check), *_torch()]
@@ -75,10 +78,9 @@ class Libraries:
         self._set.update({key: pool.num_threads for pool, key, _ in mine})
         if ours_in(os.environ):
             self._ours.add(number)
-        if self._last not in (0, number):
+        if before not in ([], [number]):
             for name in filter(sys.modules.__contains__, _UNCHANGEABLE):
                 self._check.warn(name, f"threads: {name} cannot change their number after its start")
-        self._last = number
         return max((pool.num_threads for pool in pools if pool.num_threads), default=number)
 
     def _may_set(self, pool: Any, key: tuple[str, int], has: int | None) -> bool:
@@ -88,7 +90,7 @@ class Libraries:
             return False
         if key not in self._had:
             # A number that this package has set for libraries to come is not what it would have counted.
-            self._had[key] = self._most if has in self._ours else has
+            self._had[key] = self.most if has in self._ours else has
         elif has != self._set.get(key):
             self._check.inform(f"threads: the training has given {pool.internal_api} {has} itself; they stay")
             self._set.pop(key, None)
